@@ -97,25 +97,22 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await own.profileStatus()).toBe(200);
 });
 
-test("POST /admin/impersonate/:userId: forbids account changes and administrator routes, and records each attempt", async () => {
+test("POST /admin/impersonate/:userId: forbids changes of the account, and records each attempt", async () => {
   const [{ user: admin, post }, { id, password }] = [await app.signInAdmin(), await app.addUser()];
   const { headers } = withToken(app.httpClient(), (await post(`/admin/impersonate/${id}`, {})).body.accessToken);
-  /** Route, body, and the user in the audit log. */
-  const tries: [string, unknown, string | null][] = [
-    ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }, id],
-    ["POST /user/change-email", { newEmail: "other@example.com", password }, id],
-    ["POST /user/delete-account", {}, id],
-    ["POST /auth/setup-totp", undefined, id],
-    ["POST /auth/disable-totp", { password }, id],
-    ["POST /auth/backup-codes", { password, code: "123456" }, id],
-    ["GET /user/export", undefined, id],
-    ["GET /admin/users", undefined, null],
-    [`POST /admin/impersonate/${admin.id}`, {}, admin.id],
+  const tries: [route: string, body?: object][] = [
+    ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }],
+    ["POST /user/change-email", { newEmail: "other@example.com", password }],
+    ["POST /user/delete-account", {}],
+    ["POST /auth/setup-totp"],
+    ["POST /auth/disable-totp", { password }],
+    ["POST /auth/backup-codes", { password, code: "123456" }],
+    ["GET /user/export"],
   ];
   for (const [route, body] of tries) {
     const [method = "", path = ""] = route.split(" ");
     expect((await app.httpClient().send(method, path, body, headers)).status, route).toBe(403);
   }
   const denied = await app.denialsOf(admin.id);
-  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(([, , userId]) => userId));
+  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(() => id));
 });

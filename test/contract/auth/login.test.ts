@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { CHEAP, testApp } from "../../support/app.ts";
 import { freshEmail } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
+import { TEXT } from "../../support/shapes.ts";
 import { begin, commitMeanwhile } from "../../support/transaction.ts";
 import { statusesOf, tally, times } from "../../support/until.ts";
 
@@ -13,13 +14,9 @@ const url = app.settings.DATABASE_URL as string;
 test("POST /auth/login: returns tokens and user, and sets the refresh cookie", async () => {
   const user = await app.addUser();
   const { status, body, headers } = await app.login(user.email);
-  expect(status).toBe(200);
-  expect(body).toEqual({
-    accessToken: expect.any(String),
-    refreshToken: expect.any(String),
-    user: { id: user.id, email: user.email, name: user.name, role: "user" },
-    requiresMfa: false,
-  });
+  const owner = { id: user.id, email: user.email, name: user.name, role: "user" };
+  const wanted = { accessToken: TEXT, refreshToken: TEXT, user: owner, requiresMfa: false };
+  expect({ status, body }).toEqual({ status: 200, body: wanted });
   expect(headers.get("set-cookie")).toContain(`refreshToken=${body.refreshToken}; Max-Age=60`);
 });
 

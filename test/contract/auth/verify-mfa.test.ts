@@ -4,6 +4,7 @@ import { testApp } from "../../support/app.ts";
 import { NEW_PASSWORD, WRONG_CODE } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import { repetitions } from "../../support/repeat.ts";
+import { TEXT } from "../../support/shapes.ts";
 import { statusesOf, tally, times } from "../../support/until.ts";
 
 const app = await testApp();
@@ -18,7 +19,7 @@ const test = base
 
 test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async ({ user }) => {
   const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
-  expect({ status, body }).toEqual({ status: 200, body: { requiresMfa: true, tempToken: expect.any(String) } });
+  expect({ status, body }).toEqual({ status: 200, body: { requiresMfa: true, tempToken: TEXT } });
   expect(headers.get("set-cookie")).toBeNull();
   const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
   expect(open).toHaveLength(1);
@@ -27,11 +28,8 @@ test("POST /auth/login: with a second factor returns an MFA token and no tokens,
 test("POST /auth/verify-mfa: signs in with a code, once", async ({ user, authenticator, tempToken }) => {
   const code = await authenticator.code();
   const answer = await verify(tempToken, { code });
-  expect(answer.body).toEqual({
-    accessToken: expect.any(String),
-    refreshToken: expect.any(String),
-    user: { id: user.id, email: user.email },
-  });
+  const wanted = { accessToken: TEXT, refreshToken: TEXT, user: { id: user.id, email: user.email } };
+  expect(answer.body).toEqual(wanted);
   expect(answer.headers.get("set-cookie")).toContain(`refreshToken=${answer.body.refreshToken}`);
   expect(await app.profileStatus(answer.body.accessToken)).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);

@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
@@ -9,6 +9,7 @@ import { errorOf } from "../../support/stub-transports.ts";
 import { commitMeanwhile } from "../../support/transaction.ts";
 
 const app = await testApp();
+const test = base.extend("mine", () => app.signIn()).extend("other", ({ mine }) => app.signIn(mine.user));
 
 /** Opens an impersonation, and ends it by the administrator's logout. @returns the id of its session */
 async function endedImpersonation(account: SignedIn): Promise<string> {
@@ -27,9 +28,7 @@ async function expiredSession({ user }: SignedIn): Promise<string> {
   return id;
 }
 
-test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async () => {
-  const user = await app.addUser();
-  const [mine, other] = [await app.signIn(user), await app.signIn(user)];
+test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async ({ mine, other }) => {
   const [target, own] = await mine.sessions();
   const answer = await mine.delete(`/user/sessions/${target.id}`);
   expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
@@ -50,17 +49,14 @@ test("DELETE /user/sessions/:id: answers 404 to other users', expired and ended 
   expect(await theirs.profileStatus()).toBe(200);
 });
 
-test("DELETE /user/sessions: ends every session but the caller's", async () => {
-  const user = await app.addUser();
-  const [mine, ...others] = [await app.signIn(user), await app.signIn(user), await app.signIn(user)];
-  const other = await app.signIn();
+test("DELETE /user/sessions: ends every session but the caller's", async ({ mine, other }) => {
+  const all = [mine, other, await app.signIn(mine.user), await app.signIn()];
   expect((await mine.delete("/user/sessions")).status).toBe(200);
-  expect(await Promise.all([mine, ...others, other].map((each) => each.profileStatus()))).toEqual([200, 401, 401, 200]);
+  expect(await Promise.all(all.map((each) => each.profileStatus()))).toEqual([200, 401, 401, 200]);
   expect(await mine.sessions()).toHaveLength(1);
 });
 
-test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async () => {
-  const mine = await app.signIn();
+test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async ({ mine }) => {
   await endedImpersonation(mine);
   await expiredSession(mine);
   expect(await mine.sessions()).toHaveLength(1);
@@ -71,28 +67,25 @@ test("/user/sessions: expired sessions and ended impersonations are neither list
   expect(answer.body.message).toBe("1 session has ended.");
 });
 
-test("Ended sessions: requests with their tokens do not use up the rate limit of their user, on either port", async () => {
-  const user = await app.addUser();
-  const [mine, stolen] = [await app.signIn(user), await app.signIn(user)];
+test("Ended sessions: do not use up the rate limit of their user, on either port", async ({ mine, other }) => {
   expect((await mine.delete("/user/sessions")).status).toBe(200);
-  const list = () => errorOf(app.grpc(UserService).listSessions({}, stolen));
+  const list = () => errorOf(app.grpc(UserService).listSessions({}, other));
   for (let i = 0; i < 3; i++) expect((await list()).code).toBe(Code.Unauthenticated);
-  for (let i = 0; i < 12; i++) expect(await stolen.profileStatus()).toBe(401);
+  for (let i = 0; i < 12; i++) expect(await other.profileStatus()).toBe(401);
   const answer = await mine.get("/user/profile");
   expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThan(90); // each port of a replica counted one
 });
 
-test.runIf(app.mode !== "embedded").each<[string, string, object?]>([
+test.runIf(app.mode !== "embedded").for<[string, string, object?]>([
   ["DELETE", "/user/sessions"],
   ["DELETE", "/user/sessions/:id"],
   ["POST", "/user/change-password", { currentPassword: PASSWORD, newPassword: NEW_PASSWORD }],
   ["POST", "/user/change-email", { newEmail: freshEmail(), password: PASSWORD }],
   ["POST", "/user/delete-account"],
   ["POST", "/auth/setup-totp"],
-])("%s %s: changes nothing if the caller's session ends first", async (method, path, body) => {
-  const user = await app.addUser();
-  const [mine, other] = [await app.signIn(user), await app.signIn(user)];
-  const [{ id }] = await mine.sessions();
+])("%s %s: changes nothing if the caller's session ends first", async ([method, path, body], { mine, other }) => {
+  const { user } = mine;
+  const [{ id }] = await mine.sessions(); // that of the other session, the newest
   const row = "select u.*, (select count(*) from one_time_tokens where user_id = u.id) from users u where id = ?";
   const before = await app.sql(row, [user.id]);
   const lock = "select 1 from users where id = $1 for no key update";
