@@ -52,10 +52,7 @@ test("GET /admin/audit-logs: filters by user, actor, event and time, and pages b
   expect(second.nextCursor).toBeUndefined();
 });
 
-test.each(["userId=7", "actorId=x", "from=yesterday", "to=0001-01-01T00:00:00Z", "cursor=x"])(
-  "GET /admin/audit-logs: refuses %s",
-  async (query) => {
-    const admin = await app.signInAdmin();
-    expect((await admin.get(`/admin/audit-logs?${query}`)).status).toBe(400);
-  },
-);
+const REFUSED = ["userId=7", "actorId=x", "from=yesterday", "to=0001-01-01T00:00:00Z", "cursor=x"];
+test.for(REFUSED)("GET /admin/audit-logs: refuses %s", async (query, { admin }) => {
+  expect((await admin.get(`/admin/audit-logs?${query}`)).status).toBe(400);
+});

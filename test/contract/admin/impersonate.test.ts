@@ -1,13 +1,14 @@
 import { decodeJwt } from "jose";
-import { expect, test } from "vitest";
+import { test as base, expect } from "vitest";
 import { testApp } from "../../support/app.ts";
 import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { refusal } from "../../support/failures.ts";
-import { withToken } from "../../support/http-client.ts";
+import { bearer, withToken } from "../../support/http-client.ts";
 import { commitMeanwhile } from "../../support/transaction.ts";
 import { tally } from "../../support/until.ts";
 
 const app = await testApp();
+const test = base.extend("admin", () => app.signInAdmin()).extend("user", () => app.addUser());
 const url = app.settings.DATABASE_URL as string;
 
 test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
@@ -30,51 +31,43 @@ test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes with
   expect(await impersonated.profileStatus()).toBe(401);
 });
 
-test.each(["logout", "revocation", "demotion", "deletion"])(
-  "POST /admin/impersonate/:userId: the session ends with the administrator's %s",
-  async (end) => {
-    const [admin, chief] = [await app.signInAdmin(), await app.signInAdmin()];
-    const user = await app.addUser();
-    const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-    expect(await app.profileStatus(body.accessToken)).toBe(200);
-    if (end === "logout") await admin.post("/auth/logout");
-    if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
-    if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
-    if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
-    expect(await app.profileStatus(body.accessToken)).toBe(401);
-    expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-  },
-);
+const ENDS = ["logout", "revocation", "demotion", "deletion"];
+test.for(ENDS)("POST /admin/impersonate/:userId: ends with the administrator's %s", async (end, { admin, user }) => {
+  const chief = await app.signInAdmin();
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  expect(await app.profileStatus(body.accessToken)).toBe(200);
+  if (end === "logout") await admin.post("/auth/logout");
+  if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
+  if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
+  if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
+  expect(await app.profileStatus(body.accessToken)).toBe(401);
+  expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
+});
 
-test("POST /admin/impersonate/:userId: does not find a user who is about to be erased", async () => {
-  const [admin, { id }] = [await app.signInAdmin(), await app.addUser()];
-  await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), id]); // erased within a minute
-  expect((await admin.post(`/admin/impersonate/${id}`, {})).status).toBe(404);
+test("POST /admin/impersonate/:userId: finds no user who is about to be erased", async ({ admin, user }) => {
+  await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), user.id]); // erased within a minute
+  expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(404);
 });
 
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
-raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", async () => {
-  const admin = await app.signInAdmin();
-  const user = await app.addUser();
+raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", async ({ admin, user }) => {
   const promotion = "update users set role = 'admin' where id = $1";
   const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
   const response = await commitMeanwhile(url, promotion, [user.id], impersonate);
   expect(response).toMatchObject(refusal(409, "CONFLICT"));
 });
 
-raced.each(["update sessions set revoked_at = now() where user_id = $1", "delete from sessions where user_id = $1"])(
-  "POST /admin/impersonate/:userId: refuses if the administrator's session ends before the commit: %s",
-  async (end) => {
-    const admin = await app.signInAdmin();
-    const user = await app.addUser();
-    const lock = "select 1 from users where id = $1 for update";
-    const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
-    const response = await commitMeanwhile(url, lock, [user.id], impersonate, [[end, [admin.user.id]]]);
-    expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
-    expect(await app.auditOf(user.id, "admin.impersonated")).toEqual([]);
-  },
-);
+/** Ends of an administrator's session before the commit. */
+const RACERS = ["update sessions set revoked_at = now()", "delete from sessions"];
+raced.for(RACERS)("POST /admin/impersonate/:userId: refuses after a racing %s", async (racer, { admin, user }) => {
+  const lock = "select 1 from users where id = $1 for update";
+  const end: [string, unknown[]] = [`${racer} where user_id = $1`, [admin.user.id]];
+  const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
+  const response = await commitMeanwhile(url, lock, [user.id], impersonate, [end]);
+  expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
+  expect(await app.auditOf(user.id, "admin.impersonated")).toEqual([]);
+});
 
 test("POST /admin/impersonate/:userId: never displaces the user's own sessions, and the user's logins displace it", async () => {
   const admin = await app.signInAdmin();
@@ -97,9 +90,9 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await own.profileStatus()).toBe(200);
 });
 
-test("POST /admin/impersonate/:userId: forbids changes of the account, and records each attempt", async () => {
-  const [{ user: admin, post }, { id, password }] = [await app.signInAdmin(), await app.addUser()];
-  const { headers } = withToken(app.httpClient(), (await post(`/admin/impersonate/${id}`, {})).body.accessToken);
+test("POST /admin/impersonate/:userId: forbids account changes, and records each try", async ({ admin, user }) => {
+  const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  const { password } = user;
   const tries: [route: string, body?: object][] = [
     ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }],
     ["POST /user/change-email", { newEmail: "other@example.com", password }],
@@ -111,8 +104,9 @@ test("POST /admin/impersonate/:userId: forbids changes of the account, and recor
   ];
   for (const [route, body] of tries) {
     const [method = "", path = ""] = route.split(" ");
-    expect((await app.httpClient().send(method, path, body, headers)).status, route).toBe(403);
+    const { status } = await app.httpClient().send(method, path, body, bearer(opened.accessToken));
+    expect(status, route).toBe(403);
   }
-  const denied = await app.denialsOf(admin.id);
-  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(() => id));
+  const denied = await app.denialsOf(admin.user.id);
+  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(() => user.id));
 });

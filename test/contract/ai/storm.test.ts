@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { type AiCall, aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
+import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { postJson } from "../../support/http-client.ts";
 import { eventsIn } from "../../support/sse-events.ts";
@@ -24,37 +24,34 @@ const send = (path: string, content: string, signal?: AbortSignal) =>
 const simulator = () => app.providers[0] as TestApp["providers"][number];
 const openReplies = () => simulator().requests.filter(({ closedAt }) => closedAt === undefined).length;
 
-test.each(["POST /ai/stream", "POST /ai/chat", "StreamChat", "Chat"])(
-  "AI: clients that disconnect at any moment of %s leave no provider connection open",
-  async (name) => {
-    const call = aiCallsOf(app)[name] as AiCall;
-    const before = simulator().requests.length;
-    const leaveAfter = async (ms: number | undefined) => {
-      const client = new AbortController();
-      const had = simulator().requests.length;
-      const startedAt = performance.now();
-      const calling = call(`case: silent-midway ${crypto.randomUUID()}`, token, client.signal).catch(() => {});
-      if (ms === undefined) await until("the request at the provider", () => simulator().requests.length > had);
-      else await wait(ms);
-      const leftAt = performance.now();
-      client.abort();
-      await calling;
-      await until("nothing open at the provider", () => openReplies() === 0);
-      const mine = simulator().requests.slice(had);
-      const closedAt = Math.max(leftAt, ...mine.map((request) => request.closedAt ?? 0));
-      return { tookMs: leftAt - startedAt, openMs: closedAt - leftAt };
-    };
-    await leaveAfter(undefined);
-    const tookMs = Math.max((await leaveAfter(undefined)).tookMs, (await leaveAfter(undefined)).tookMs);
-    // in the queue, during the checks, before the headers, before and after the first text
-    const openMs: number[] = [];
-    for (let moment = 0; moment < MOMENTS; moment++) {
-      openMs.push((await leaveAfter((2 * tookMs * moment) / MOMENTS)).openMs);
-    }
-    expect(openMs.sort((a, b) => a - b)[MOMENTS / 2]).toBeLessThan(CLOSED_WITHIN_MS);
-    expect(simulator().requests.length).toBeGreaterThan(before + 3);
-  },
-);
+const CALLS = Object.entries(aiCallsOf(app));
+test.each(CALLS)("AI: clients that leave %s at any moment leave no provider connection open", async (_name, call) => {
+  const before = simulator().requests.length;
+  const leaveAfter = async (ms: number | undefined) => {
+    const client = new AbortController();
+    const had = simulator().requests.length;
+    const startedAt = performance.now();
+    const calling = call(`case: silent-midway ${crypto.randomUUID()}`, token, client.signal).catch(() => {});
+    if (ms === undefined) await until("the request at the provider", () => simulator().requests.length > had);
+    else await wait(ms);
+    const leftAt = performance.now();
+    client.abort();
+    await calling;
+    await until("nothing open at the provider", () => openReplies() === 0);
+    const mine = simulator().requests.slice(had);
+    const closedAt = Math.max(leftAt, ...mine.map((request) => request.closedAt ?? 0));
+    return { tookMs: leftAt - startedAt, openMs: closedAt - leftAt };
+  };
+  await leaveAfter(undefined);
+  const tookMs = Math.max((await leaveAfter(undefined)).tookMs, (await leaveAfter(undefined)).tookMs);
+  // in the queue, during the checks, before the headers, before and after the first text
+  const openMs: number[] = [];
+  for (let moment = 0; moment < MOMENTS; moment++) {
+    openMs.push((await leaveAfter((2 * tookMs * moment) / MOMENTS)).openMs);
+  }
+  expect(openMs.sort((a, b) => a - b)[MOMENTS / 2]).toBeLessThan(CLOSED_WITHIN_MS);
+  expect(simulator().requests.length).toBeGreaterThan(before + 3);
+});
 
 test(`POST /ai/stream: ${LEAVING} disconnects in ${STORM_MS} ms disturb none of ${STEADY} other streams`, {
   timeout: 120_000,

@@ -75,16 +75,13 @@ describe("examples", async () => {
     if (!file.endsWith(".sh")) expect(out).toContain(REPLY);
   });
 
-  test.for(VERIFIERS)(
-    "%s accepts an access token, and refuses a changed one and one of another issuer",
-    async (file, { skip }) => {
-      skip(NEEDS[file] === false, "its packages are not installed");
-      const { user, accessToken } = await app.signIn(await app.addVerifiedUser());
-      const ISSUER = app.settings.PUBLIC_URL as string;
-      expect(await runExample(file, { TOKEN: accessToken, ISSUER })).toBe(`${user.id}\n`);
-      const changed = accessToken.replace(/.{9}$/, "AAAAAAAAA");
-      await expect(runExample(file, { TOKEN: changed, ISSUER })).rejects.toThrow(/[Ss]ignature/);
-      await expect(runExample(file, { TOKEN: accessToken, ISSUER: "http://other" })).rejects.toThrow(/iss/i);
-    },
-  );
+  test.for(VERIFIERS)("%s accepts an access token, and refuses a changed or foreign one", async (file, { skip }) => {
+    skip(NEEDS[file] === false, "its packages are not installed");
+    const { user, accessToken } = await app.signIn(await app.addVerifiedUser());
+    const ISSUER = app.settings.PUBLIC_URL as string;
+    expect(await runExample(file, { TOKEN: accessToken, ISSUER })).toBe(`${user.id}\n`);
+    const changed = accessToken.replace(/.{9}$/, "AAAAAAAAA");
+    await expect(runExample(file, { TOKEN: changed, ISSUER })).rejects.toThrow(/[Ss]ignature/);
+    await expect(runExample(file, { TOKEN: accessToken, ISSUER: "http://other" })).rejects.toThrow(/iss/i);
+  });
 });

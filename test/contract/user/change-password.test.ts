@@ -26,10 +26,7 @@ test("POST /user/change-password: sets the password, keeps this session, ends th
 test("POST /user/change-password: five wrong passwords lock confirmations, not the login", async ({ account }) => {
   for (let i = 0; i < 4; i++) await guess(account);
   expect((await change(account, account.user.password)).status).toBe(400); // a correct one restarts the count
-  const answers = [];
-  for (let i = 0; i < 6; i++) answers.push(await guess(account));
-  expect(answers.map((a) => a.status)).toEqual([400, 400, 400, 400, 400, 423]);
-  expect(answers[0]?.body).toMatchObject({ code: "INVALID_CURRENT_PASSWORD", error: "Bad Request" });
+  for (const status of [400, 400, 400, 400, 400, 423]) expect((await guess(account)).status).toBe(status);
   expect((await change(account)).status).toBe(423);
   expect((await app.login(account.user.email)).status).toBe(200);
 });

@@ -9,6 +9,7 @@ import { tally, times, until } from "../../support/until.ts";
 
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;
+const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 const remove = ({ post }: Pick<SignedIn, "post">, body?: object) => post("/user/delete-account", body);
 const signIn = ({ user }: Pick<SignedIn, "user">) => app.login(user.email);
 const isGone = async ({ user }: SignedIn) =>
@@ -55,7 +56,7 @@ test("POST /user/delete-account: accepts an empty body within 15 minutes; a logi
   expect((await signIn(account)).status).toBe(200);
 });
 
-test.runIf(app.mode !== "embedded")("POST /user/delete-account: parallel logins restore the account once", async () => {
+raced("POST /user/delete-account: parallel logins restore the account once", async () => {
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   const hold = "update users set name = name where id = $1";
@@ -132,16 +133,13 @@ test("POST /user/delete-account: is refused to the last administrator", async ()
   expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
 });
 
-test.runIf(app.mode !== "embedded")(
-  "POST /user/delete-account: is refused to a user who has just become the last administrator",
-  async () => {
-    const account = await app.signIn();
-    const { id } = account.user;
-    const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
-    const exchange =
-      "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
-    const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
-    await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
-    expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
-  },
-);
+raced("POST /user/delete-account: is refused to a user who has just become the last administrator", async () => {
+  const account = await app.signIn();
+  const { id } = account.user;
+  const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
+  const exchange =
+    "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
+  const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
+  await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
+  expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
+});

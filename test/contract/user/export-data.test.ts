@@ -26,10 +26,8 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   expect(body.sessions).toHaveLength(1);
   expect(body.sessions[0]).toMatchObject({ ip: browser.address, impersonated: false });
   const events = body.auditEvents.map(({ event }: { event: string }) => event);
-  expect(events).toEqual([
-    ...["admin.denied", "user.profile_updated"],
-    ...["auth.mfa_setup", "auth.login", "auth.email_verified", "auth.register"],
-  ]);
+  const since = "admin.denied user.profile_updated auth.mfa_setup auth.login auth.email_verified auth.register";
+  expect(events.join(" ")).toBe(since);
   const from = { actorId: id, ip: browser.address, userAgent: "node", requestId: TEXT };
   const [denied, updated] = body.auditEvents;
   expect(denied).toMatchObject({ ...from, outcome: "failure" });

@@ -52,9 +52,8 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await converse(other, "From the other");
     await one.page.reload();
     const kept = one.page.getByRole("navigation", { name: "Conversations" }).getByRole("listitem");
-    await expect
-      .poll(async () => (await kept.allInnerTexts()).map((text) => text.trim()))
-      .toEqual(["From the other", "From the one"]);
+    const names = async () => (await kept.allInnerTexts()).map((text) => text.trim());
+    await expect.poll(names).toEqual(["From the other", "From the one"]);
     await one.page.evaluate(FILL_STORAGE);
     await press(one.page, "New conversation");
     await converse(one, "The last");
@@ -97,9 +96,8 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     expect(wraps).toBe("normal");
     const stop = await page.getByRole("button", { name: "Stop" }).boundingBox();
     expect((stop?.y ?? 9_999) + (stop?.height ?? 0)).toBeLessThanOrEqual(720);
-    await expect
-      .poll(() => page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight"))
-      .toBeLessThan(2);
+    const below = () => page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight");
+    await expect.poll(below).toBeLessThan(2);
     const before = await replies.last().textContent();
     await page.getByRole("link", { name: "Profile" }).click();
     await seeHeading(page, "Profile");
