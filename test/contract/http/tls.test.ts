@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { createInternalTransport, type ServicesTransport } from "../../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { type GrpcServer, listenGrpc } from "../../../services/grpc/server.ts";
+import { listenGrpc } from "../../../services/grpc/server.ts";
 import { listenInternal } from "../../../services/internal-server.ts";
 import type { TlsFiles } from "../../../services/platform/process.ts";
 import type { CallHead } from "../../../services/platform/server-hooks.ts";
@@ -59,12 +59,8 @@ async function succeeds(transport: ServicesTransport): Promise<boolean> {
   return answer?.message === "Sent.";
 }
 
-describe.each(Object.entries(ways))("TLS between gateway and services by %s", (_name, { listen, connect }) => {
-  let open: GrpcServer;
-  let mutual: GrpcServer;
-  beforeAll(async () => {
-    [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
-  });
+describe.each(Object.entries(ways))("TLS between gateway and services by %s", async (_name, { listen, connect }) => {
+  const [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
   afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
   test("trusts its own authority only", async () => {

@@ -1,8 +1,9 @@
-import { afterAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
+import { forTest } from "../../support/closing.ts";
 import { freshStorage } from "../../support/databases.ts";
-import { type Process, startApart, startProcess } from "../../support/deployment.ts";
+import { startApart, startProcess } from "../../support/deployment.ts";
 import { CHAT, grpcUrlIn, head, LOGIN, withSession } from "../../support/hostile.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { freePort, readMetrics } from "../../support/metrics.ts";
@@ -10,8 +11,6 @@ import { framed, send } from "../../support/raw-grpc.ts";
 import { until } from "../../support/until.ts";
 
 const simulator = await startSuiteProvider();
-const running: Process[] = [];
-afterAll(() => Promise.all(running.map((each) => each.end("SIGKILL"))));
 
 /** The sum of the counts of a histogram with these labels. */
 const countOf = (metrics: Map<string, number>, name: string, ...labels: string[]) =>
@@ -79,9 +78,8 @@ test.each(["one process", "gateway and services"])("GET /metrics: has the metric
   const isApart = deployment !== "one process";
   const shared = { ...(await freshStorage()), ...simulator.env };
   const { gateway, services } = isApart
-    ? await startApart({ ...shared, METRICS_PORT: servicesPort }, { METRICS_PORT: port })
-    : { gateway: await startProcess({ ...shared, METRICS_PORT: port }), services: undefined };
-  running.push(gateway, ...(services ? [services] : []));
+    ? await forTest(startApart({ ...shared, METRICS_PORT: servicesPort }, { METRICS_PORT: port }))
+    : { gateway: await forTest(startProcess({ ...shared, METRICS_PORT: port })), services: undefined };
   await sendRequests(gateway.url, services ? `http://${services.url}` : grpcUrlIn(gateway.output()));
   const metrics = await until("the last request", async () => {
     const seen = await readMetrics(port);
@@ -91,5 +89,5 @@ test.each(["one process", "gateway and services"])("GET /metrics: has the metric
   expectServices(isApart ? await readMetrics(servicesPort) : metrics);
   if (isApart) expect(countOf(metrics, "rpc_server_call_duration_seconds")).toBe(0);
   expect((await createHttpClient(gateway.url).get("/metrics")).status).toBe(404);
-  for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0);
+  for (const each of services ? [gateway, services] : [gateway]) expect(await each.end("SIGTERM")).toBe(0);
 });

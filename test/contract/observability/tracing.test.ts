@@ -1,10 +1,11 @@
 import { createServer } from "node:http";
-import { afterAll, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openTracing } from "../../../services/platform/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
+import { forSuite, forTest } from "../../support/closing.ts";
 import { freshStorage } from "../../support/databases.ts";
-import { type Process, startApart, startProcess } from "../../support/deployment.ts";
+import { startApart, startProcess } from "../../support/deployment.ts";
 import { createHttpClient } from "../../support/http-client.ts";
 import { listen } from "../../support/sockets.ts";
 
@@ -38,12 +39,7 @@ const collector = createServer(async (request, response) => {
   }
   response.writeHead(200, { "content-type": "application/json" }).end("{}");
 });
-const running: Process[] = [];
-const endpoint = `http://127.0.0.1:${await listen(collector)}`;
-afterAll(async () => {
-  for (const each of running) await each.end("SIGKILL");
-  collector.close();
-});
+const endpoint = `http://127.0.0.1:${await listen(await forSuite(collector))}`;
 
 const settings = async () => ({
   ...(await freshStorage()),
@@ -55,13 +51,13 @@ const settings = async () => ({
 test.each(["in one process", "apart"])("Tracing, %s: a trace has the span of each step", async (deployment) => {
   spans.length = 0;
   const env = await settings();
-  const apart = deployment === "apart" ? await startApart(env) : undefined;
-  running.push(...(apart ? [apart.gateway, apart.services] : [await startProcess(env)]));
+  const apart = deployment === "apart" ? await forTest(startApart(env)) : undefined;
+  const running = apart ? [apart.gateway, apart.services] : [await forTest(startProcess(env))];
   const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
   const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
   await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
   await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
-  for (const each of running.splice(0)) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
+  for (const each of running) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
   const all = spans.filter(({ traceId }) => traceId === TRACE);
   const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
@@ -107,8 +103,7 @@ test("Tracing: the trace of an unsampled caller stays unsampled, an invalid head
 test("Tracing: a collector that does not respond delays neither requests nor the shutdown", async () => {
   const mute = createServer(() => {});
   const OTEL_EXPORTER_OTLP_ENDPOINT = `http://127.0.0.1:${await listen(mute)}`;
-  const service = await startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT });
-  running.push(service);
+  const service = await forTest(startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT }));
   for (const _ of Array(20)) expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();
   expect(await service.end("SIGTERM")).toBe(0);
