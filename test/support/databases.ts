@@ -37,11 +37,11 @@ export function setup(): () => Promise<void> {
 
 /** Runs one statement, or several without results, on a connection of its own. @returns the rows */
 // biome-ignore lint/suspicious/noExplicitAny: as pg's own rows
-export async function runSql(url: string, sql: string): Promise<any[]> {
-  const client = new pg.Client(url);
+export async function runSql<T = any>(url: string, sql: string, values: unknown[] = []): Promise<T[]> {
+  const client = new pg.Client(url).on("error", () => {}); // a lost connection rejects the statement
   await client.connect();
   return client
-    .query(sql)
+    .query(sql, values)
     .then(({ rows }) => rows)
     .finally(() => client.end());
 }

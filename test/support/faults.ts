@@ -2,14 +2,15 @@ import { randomInt } from "node:crypto";
 import { readFileSync, rmSync } from "node:fs";
 import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import pg from "pg";
+import { runSql } from "./databases.ts";
 import { type Process, sharedVariables, startProcess } from "./deployment.ts";
 import { fillDisk, mountDisk, unmountDisk } from "./disk.ts";
+import { smtpMailbox } from "./mailbox.ts";
 import { freePort } from "./metrics.ts";
 import { postgresFolder, startPostgresServer } from "./postgres-server.ts";
 import { startProxy } from "./proxy.ts";
 import { startRedis } from "./redis-cluster.ts";
-import { type SmtpResponse, startSmtpServer } from "./smtp-server.ts";
+import type { SmtpResponse } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 const TLS = resolve("test/support/tls/ours");
@@ -32,11 +33,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
   const disk = mountDisk("400m");
   const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
   const tls = { cert: readFileSync(`${TLS}.pem`), key: readFileSync(`${TLS}.key`) };
-  let [postgres, redis, smtp] = await Promise.all([
-    startPostgres(),
-    startRedis(await freePort()),
-    startSmtpServer(0, tls),
-  ]);
+  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(await freePort()), smtpMailbox(0, tls)]);
   const links = {
     PostgreSQL: await startProxy(postgres.url),
     Redis: await startProxy(`redis://127.0.0.1:${redis.port}`),
@@ -52,9 +49,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     LOCKOUT_THRESHOLD: "1000",
     NODE_OPTIONS: `--import=${resolve("test/support/moved-clock.ts")}`,
   };
-  const database = new pg.Pool({ connectionString: env.DATABASE_URL, max: 2 });
-  database.on("error", () => {}); // its server is killed
-  const sql = async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[];
+  const sql = <T>(text: string, values?: unknown[]) => runSql<T>(links.PostgreSQL.url, text, values);
   const ports = [await freePort(), await freePort()];
   const replicas: Process[] = [];
   const startReplica = async (i: number, changes: Record<string, string> = {}) => {
@@ -68,13 +63,17 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     await end();
   };
   const replica = () => replicas[randomInt(2)] as Process;
-  const smtpAnswers = (part: Part, answer: SmtpResponse) => {
-    const usual = smtp.responses[part];
-    const set = (response: typeof usual) => Object.assign(smtp.responses, { [part]: response });
-    return during(
-      () => set(() => answer),
-      () => set(usual),
+  const freeze = ({ kill }: Pick<Process, "kill">, ms?: number) =>
+    during(
+      () => kill("SIGSTOP"),
+      () => kill("SIGCONT"),
+      ms,
     );
+  const smtpAnswers = async (part: Part, answer: SmtpResponse) => {
+    const usual = { ...smtp.responses };
+    smtp.responses[part] = () => answer;
+    await wait(FAULT_MS);
+    Object.assign(smtp.responses, usual);
   };
   const faults: Record<string, () => Promise<unknown>> = {
     "PostgreSQL is killed": () => postgres.kill(),
@@ -98,11 +97,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
       await redis.close();
       redis = await startRedis(redis.port);
     },
-    "Redis is frozen": () =>
-      during(
-        () => redis.kill("SIGSTOP"),
-        () => redis.kill("SIGCONT"),
-      ),
+    "Redis is frozen": () => freeze(redis),
     "Redis is flushed": () => redis.ask("flushall"),
     async "Redis fails over to its replica"() {
       const former = redis;
@@ -126,21 +121,13 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
       await replicas[i]?.end("SIGKILL");
       await startReplica(i);
     },
-    "a replica is frozen": () => {
-      const { pid } = replica();
-      return during(
-        () => process.kill(pid, "SIGSTOP"),
-        () => process.kill(pid, "SIGCONT"),
-        freezeMs,
-      );
-    },
+    "a replica is frozen": () => freeze(replica(), freezeMs),
     async "the clock of a replica moves by an hour"() {
-      const { pid } = replica();
-      for (const _ of ["forward", "back", "right"])
-        await during(
-          () => process.kill(pid, "SIGUSR2"),
-          () => {},
-        );
+      const { kill } = replica();
+      for (const _ of ["forward", "back", "right"]) {
+        kill("SIGUSR2");
+        await wait(FAULT_MS);
+      }
     },
   };
   for (const [name, link] of Object.entries(links)) {
@@ -164,7 +151,6 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     urls: ports.map((port) => `http://127.0.0.1:${port}`),
     async close() {
       await Promise.all(replicas.map((each) => each.end("SIGKILL")));
-      await database.end();
       await Promise.all([...Object.values(links), redis, postgres, smtp].map((each) => each.close()));
       if (disk) unmountDisk(disk);
     },

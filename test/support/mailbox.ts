@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import PostalMime from "postal-mime";
-import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
+import { startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
 
 /** The inbox of all addresses. */
@@ -10,38 +10,37 @@ export type Mailbox = ReturnType<typeof folderMailbox>;
 type MailboxEmail = Awaited<ReturnType<typeof parse>>;
 
 /** The mailbox of an SMTP server that accepts everything. */
-export async function smtpMailbox() {
-  const server = await startSmtpServer();
-  const emails = new Map<string, Promise<MailboxEmail>>();
-  const read = ({ raw }: ReceivedMail) => emails.get(raw) ?? emails.set(raw, parse(raw)).get(raw);
-  return { ...server, ...mailboxOf(async () => (await Promise.all(server.received.map(read))) as MailboxEmail[]) };
+export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>) {
+  const server = await startSmtpServer(...options);
+  const emailsTo = (address: string) =>
+    Promise.all(server.received.filter(({ to }) => to === address).map(({ raw }) => parse(raw)));
+  return { ...server, ...mailboxOf(emailsTo) };
 }
 
 /** The mailbox of a folder of .eml files, which replaces an SMTP server. */
 export function folderMailbox(dataDir: string) {
   const folder = join(dataDir, "mail");
   const emails = new Map<string, Promise<MailboxEmail>>();
-  const read = () => {
+  async function emailsTo(address: string): Promise<MailboxEmail[]> {
     for (const name of readdirSync(folder))
       if (name.endsWith(".eml") && !emails.has(name)) emails.set(name, parse(readFileSync(join(folder, name))));
-    return Promise.all([...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email));
-  };
-  return { ...mailboxOf(read), close: async () => {} };
+    const all = await Promise.all([...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email));
+    return all.filter(({ to }) => to?.some((one) => "address" in one && one.address === address));
+  }
+  return { ...mailboxOf(emailsTo), close: async () => {} };
 }
 
-function mailboxOf(read: () => Promise<MailboxEmail[]>) {
-  const emailsTo = async (address: string) =>
-    (await read()).filter((email) => email.to?.some((to) => "address" in to && to.address === address));
-  return {
-    /** All e-mails to an address so far. */
-    emailsTo,
-    /** Waits for the newest email to an address whose subject matches. */
-    emailTo: (address: string, subject = /./) =>
-      until(`an email to ${address} about ${subject}`, async () =>
-        (await emailsTo(address)).findLast((email) => subject.test(email.subject ?? "")),
-      ),
-  };
-}
+/** @param emailsTo all e-mails to an address so far */
+const mailboxOf = (emailsTo: (address: string) => Promise<MailboxEmail[]>) => ({
+  emailsTo,
+  /** Waits for the newest email to an address whose subject matches. */
+  emailTo: (address: string, subject = /./, withinMs?: number) =>
+    until(
+      `an email to ${address} about ${subject}`,
+      async () => (await emailsTo(address)).findLast((email) => subject.test(email.subject ?? "")),
+      withinMs,
+    ),
+});
 
 async function parse(raw: Buffer | string) {
   const email = await PostalMime.parse(raw);

@@ -1,6 +1,5 @@
-import pg from "pg";
 import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
-import { createDatabase } from "./databases.ts";
+import { createDatabase, runSql } from "./databases.ts";
 import { sharedVariables, startApart } from "./deployment.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
@@ -20,7 +19,6 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
   const mail = await smtpMailbox();
   const databaseUrl = await createDatabase();
   const infrastructure = await startInfrastructure(databaseUrl);
-  const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
   const env = {
     SMTP_URL: mail.url,
     ...sharedVariables(),
@@ -59,7 +57,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
       const { user, ...session } = await accounts.signIn(given);
       return { ...user, ...session };
     },
-    sql: async <T>(text: string, values: unknown[] = []) => (await database.query(text, values)).rows as T[],
+    sql: <T>(text: string, values?: unknown[]) => runSql<T>(databaseUrl, text, values),
     databaseUrl,
     secretKey: env.SECRET_KEY,
     /** Ends every process by force and starts them anew. */
@@ -75,7 +73,6 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     },
     async close() {
       await stop("SIGTERM");
-      await database.end();
       await infrastructure.close();
       await mail.close();
     },
