@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { forTest } from "../support/closing.ts";
+import { newAccount } from "../support/credentials.ts";
 import { createDatabase } from "../support/databases.ts";
 import { fillDisk, mountDisk, unmountDisk } from "../support/disk.ts";
 import { startProxy } from "../support/proxy.ts";
@@ -9,7 +10,7 @@ import { openQuietStore } from "../support/stores.ts";
 import { begin } from "../support/transaction.ts";
 import { tally, times, until } from "../support/until.ts";
 
-const account = { email: "ann@example.com", password: "Correct-horse-1", name: "Ann", acceptTerms: true };
+const account = newAccount();
 
 /** An embedded PostgreSQL that loses stack with each failure does not survive as many. */
 const FAILURES = 6_000;
@@ -53,15 +54,14 @@ test.runIf(process.env.TEST_SERVERS)(
     const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL } }));
     const { browser, accessToken } = await app.signIn();
     const other = await begin(DATABASE_URL, "lock table emails in access exclusive mode", []);
-    const register = (n: number) =>
-      app.httpClient().post("/auth/register", { ...account, email: `locked-${n}@example.com` });
+    const register = () => app.httpClient().post("/auth/register", newAccount());
     const started = performance.now();
     const answers = await Promise.all(times(CALLS, register));
     expect(performance.now() - started).toBeLessThan(SOON_MS);
     expect(tally(answers, (a) => `${a.status} ${a.headers.get("retry-after")}`)).toEqual({ "503 2": CALLS });
     expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
     await other.commit();
-    expect((await register(0)).status).toBe(201);
+    expect((await register()).status).toBe(201);
   },
   60_000,
 );
@@ -70,8 +70,8 @@ test("GET /health: reports a read-only database, as after a failover, as unavail
   const app = await forTest(startApp({ mode: "embedded" })); // one connection, which has the setting
   await app.sql("set default_transaction_read_only = on");
   const logged = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));
-  for (const email of times(4, (i) => `${i}@example.com`)) {
-    const answer = await app.httpClient().post("/auth/register", { ...account, email });
+  for (const _ of times(4, Number)) {
+    const answer = await app.httpClient().post("/auth/register", newAccount());
     expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
     expect(answer.headers.get("retry-after")).toBe("2");
   }
