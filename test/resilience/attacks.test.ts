@@ -3,12 +3,12 @@ import { connect } from "node:net";
 import { availableParallelism } from "node:os";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { LoginRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { accountsAt, signInAt, type TestUser } from "../support/accounts.ts";
+import { accountsAt, signInAt } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { freshStorage } from "../support/databases.ts";
-import { type Process, startApart, startProcess } from "../support/deployment.ts";
+import { startApart, startProcess } from "../support/deployment.ts";
 import {
   bomb,
   CHAT,
@@ -38,31 +38,24 @@ const simulator = await startSuiteProvider();
 const SETUPS: [number, string][] = [[256, "in one process"]];
 if (process.env.TEST_FULL) SETUPS.push([512, "apart"]);
 
-describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, mode) => {
-  let processes: Process[];
-  let url: string;
-  let grpcUrl: string;
-  let accessToken: string;
-  let other: TestUser; // too many sessions end the oldest
-  beforeAll(async () => {
-    const env = {
-      ...(await freshStorage()),
-      NODE_OPTIONS: `--max-old-space-size=${heapMb}`,
-      RATE_LIMITS: "off",
-      TRUST_PROXY: "127.0.0.1",
-      ...simulator.env,
-    };
-    if (mode === "apart") {
-      const { services, gateway } = await startApart(env);
-      processes = [gateway, services];
-    } else processes = [await startProcess(env)];
-    [url, grpcUrl] = [processes[0]?.url as string, grpcUrlIn(processes.at(-1)?.output() as string)];
-    ({ accessToken } = await signInAt(url));
-    other = await accountsAt(url).addUser();
-  });
+describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (heapMb, mode) => {
+  const env = {
+    ...(await freshStorage()),
+    NODE_OPTIONS: `--max-old-space-size=${heapMb}`,
+    RATE_LIMITS: "off",
+    TRUST_PROXY: "127.0.0.1",
+    ...simulator.env,
+  };
+  const apart = mode === "apart" ? await startApart(env) : undefined;
+  const gateway = apart?.gateway ?? (await startProcess(env));
+  const services = apart?.services ?? gateway;
   afterAll(async () => {
-    for (const process of processes) expect(await process.end("SIGTERM")).toBe(0);
+    for (const process of new Set([gateway, services])) expect(await process.end("SIGTERM")).toBe(0);
   });
+  const { url } = gateway;
+  const grpcUrl = grpcUrlIn(services.output());
+  const { accessToken } = await signInAt(url);
+  const other = await accountsAt(url).addUser(); // too many sessions end the oldest
 
   /** Expects that other callers are served. `npm run bench -- attacks` measures how fast. */
   async function expectServed(): Promise<void> {
@@ -168,7 +161,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", (heapMb, m
     const wrong = { ...credentials, password: "Wrong-horse-1" };
     const message = framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong)));
     const threads = availableParallelism() + 4; // a hash on every core
-    const isComplete = () => process.platform !== "linux" || lowThreadsOf(processes.at(-1)?.pid) === threads;
+    const isComplete = () => process.platform !== "linux" || lowThreadsOf(services.pid) === threads;
     await withSession(grpcUrl, async (session) => {
       const guess = (i: number) =>
         i % 2 ? rest("/auth/login", Buffer.from(JSON.stringify(wrong))) : grpc(session, LOGIN, message);

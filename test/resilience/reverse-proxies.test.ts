@@ -1,17 +1,18 @@
 import { request } from "node:https";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { PASSWORD } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
+import { forSuite } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { type Process, sharedVariables, startProcess } from "../support/deployment.ts";
 import { freePort } from "../support/metrics.ts";
-import { CA, startReverseProxy } from "../support/reverse-proxy.ts";
-import { isMissing } from "../support/skip-without.ts";
+import { CA, startReverseProxy, type Upstreams } from "../support/reverse-proxy.ts";
+import { describeIf, isMissing } from "../support/skip-without.ts";
 import { eventsIn } from "../support/sse-events.ts";
 import { tally, times, until } from "../support/until.ts";
 
@@ -19,41 +20,32 @@ const GRACE_MS = 1_000;
 const CLIENT = "127.0.1.7";
 const QUESTION = conversationOf("case: silent-midway");
 
-const simulator = await startSuiteProvider();
-let env: Record<string, string>;
-const ports = { rest: ["", ""] as [string, string], grpc: ["", ""] as [string, string] };
-const replicas: Process[] = [];
-const startReplica = async (i: 0 | 1) => {
-  replicas[i] = await startProcess({ ...env, PORT: ports.rest[i], GRPC_PORT: ports.grpc[i] });
-};
-
 type Answer = { status: number; retryAfter: string | undefined; text: string };
 
-describe.skipIf(!process.env.TEST_SERVERS)("Replicas behind", () => {
-  beforeAll(async () => {
-    for (const list of [ports.rest, ports.grpc]) for (const i of [0, 1]) list[i] = await freePort();
-    env = {
-      DATABASE_URL: await createDatabase(),
-      ...sharedVariables(),
-      PUBLIC_URL: "https://api.example.com",
-      SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
-      ...simulator.env,
-    };
-    for (const i of [0, 1] as const) await startReplica(i);
-  });
+describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
+  const simulator = await startSuiteProvider();
+  const ports: Upstreams = { rest: [await freePort(), await freePort()], grpc: [await freePort(), await freePort()] };
+  const env = {
+    DATABASE_URL: await createDatabase(),
+    ...sharedVariables(),
+    PUBLIC_URL: "https://api.example.com",
+    SHUTDOWN_TIMEOUT: `${GRACE_MS}ms`,
+    ...simulator.env,
+  };
+  const replicas: Process[] = [];
+  const startReplica = async (i: 0 | 1) => {
+    replicas[i] = await startProcess({ ...env, PORT: ports.rest[i], GRPC_PORT: ports.grpc[i] });
+  };
+  await Promise.all([startReplica(0), startReplica(1)]);
   afterAll(() => Promise.all(replicas.map((replica) => replica.end("SIGKILL"))));
 
-  describe.each(["nginx", "haproxy", "caddy"] as const)("%s", (kind) => {
+  describe.each(["nginx", "haproxy", "caddy"] as const)("%s", async (kind) => {
     if (isMissing(kind)) return test.todo("is tested where the program is installed");
-    let proxy: Awaited<ReturnType<typeof startReverseProxy>>;
-    let token: string;
-    beforeAll(async () => {
-      proxy = await startReverseProxy(kind, ports);
-      const credentials = { email: `${kind}@example.com`, password: PASSWORD };
-      await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-      token = JSON.parse((await send("POST", "/auth/login", credentials)).text).accessToken;
-    });
-    afterAll(() => proxy.close());
+    const proxy = await forSuite(startReverseProxy(kind, ports));
+    let token = "";
+    const credentials = { email: `${kind}@example.com`, password: PASSWORD };
+    await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    token = JSON.parse((await send("POST", "/auth/login", credentials)).text).accessToken;
 
     /** Sends a request from its own address. @param onText gets the text so far */
     function send(method: string, path: string, body?: unknown, onText = (_: string) => {}, signal?: AbortSignal) {

@@ -53,7 +53,7 @@ const CODES = [0, InvalidArgument, Unauthenticated, OutOfRange, FailedPreconditi
 export const httpStatusOf = (code: number) => [200, 400, 401, 413, 423, 429, 503][CODES.indexOf(code)] ?? code;
 
 /** The threads of Node's pool that run at low priority. */
-export function lowThreadsOf(pid: number | undefined): number {
+export function lowThreadsOf(pid: number): number {
   const folder = `/proc/${pid}/task`;
   const isPools = (thread: string) => readFileSync(`${folder}/${thread}/comm`, "utf8").trim() === "libuv-worker";
   return readdirSync(folder).filter((thread) => isPools(thread) && getPriority(Number(thread)) === 10).length;
