@@ -34,10 +34,10 @@ try {
 }
 
 async function start(config: Config): Promise<void> {
-  const { host, port, grpc, servicesUrl } = config;
+  const { host, port, grpcHost, servicesUrl } = config;
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
-  const tracing = await openTracing(config.otlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
+  const tracing = await openTracing(config.otelExporterOtlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
   const options = { log, clock: systemClock, internalSecret, tracing };
   const services = await (servicesUrl ? connectServices(servicesUrl, config, options) : openServices(config, options));
   const { createGateway } = await import("./server.ts");
@@ -48,7 +48,7 @@ async function start(config: Config): Promise<void> {
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));
   const drain = async () => {
     services.drain();
-    await Promise.all([gateway.drain(), grpcServer?.close(config.shutdownMs)]);
+    await Promise.all([gateway.drain(), grpcServer?.close(config.shutdownTimeoutMs)]);
     await metrics?.close();
   };
   shutdownOnSignal(drain, async () => {
@@ -57,12 +57,12 @@ async function start(config: Config): Promise<void> {
   });
   // The documentation sends requests, and cookies are accepted from the public address only.
   const publicUrl = port === 0 ? url : config.publicUrl;
-  printBanner(url, grpcServer && `${grpc.host}:${grpcServer.port}`, config.docs ? `${publicUrl}/docs` : undefined);
+  printBanner(url, grpcServer && `${grpcHost}:${grpcServer.port}`, config.docs ? `${publicUrl}/docs` : undefined);
 }
 
 /** Connects to services in another process. */
 async function connectServices(url: string, config: Config, options: AppOptions) {
-  const tls = config.servicesTls;
+  const tls = config.tls;
   const overGrpc = /^http/i.test(url);
   const transport = overGrpc
     ? createServicesTransport(url, tls)

@@ -22,7 +22,10 @@ import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = {
-  config: Pick<Config, "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownMs" | "docs" | "web">;
+  config: Pick<
+    Config,
+    "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownTimeoutMs" | "docs" | "web"
+  >;
   transport: Transport;
   /** The checks of the port. Tests may omit them. */
   checks?: Partial<Checks>;
@@ -55,7 +58,7 @@ export function createGateway(options: GatewayOptions) {
   const proxies = createTrustedProxies(config.trustProxy, log);
   const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
-  const lifecycle = createLifecycle(config.shutdownMs, log, options.startSpan);
+  const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, options.startSpan);
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toHttpError(thrown);

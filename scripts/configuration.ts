@@ -1,30 +1,41 @@
 /** Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm run generate`. */
 import { readFileSync, writeFileSync } from "node:fs";
-import type { Variable } from "../services/platform/config-kinds.ts";
+import { z } from "zod";
+import { variableOf } from "../services/platform/config-kinds.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "../services/platform/variables.ts";
 
-const groups: [title: string, variables: Record<string, Variable>][] = [
-  ["Every process", commonVariables],
-  ["Gateway", gatewayVariables],
-  ["Services", servicesVariables],
-  ["AI providers", providerVariables()],
+/** An environment variable, with its default as a value and as it is shown. */
+type Row = { name: string; fallback: string; shown: string; about: string };
+
+const groups: [title: string, rows: Row[]][] = [
+  ["Every process", rowsOf(commonVariables)],
+  ["Gateway", rowsOf(gatewayVariables)],
+  ["Services", rowsOf(servicesVariables)],
+  ["AI providers", providerRows()],
 ];
 
-/** The variables that the shipped catalogue names. */
-function providerVariables(): Record<string, Variable> {
-  type Provider = { id: string; keyVariable: string; baseUrlVariable: string; baseUrl: string };
-  const { providers } = JSON.parse(readFileSync("services/ai/catalogue/neutral.json", "utf8"));
-  const entries = (providers as Provider[]).flatMap(({ id, keyVariable, baseUrlVariable, baseUrl }) => [
-    [keyVariable, { shown: "none", about: `API key. Activates \`${id}\`.` }],
-    [baseUrlVariable, { shown: `\`${baseUrl}\``, fallback: baseUrl, about: `Base URL of \`${id}\`.` }],
-  ]);
-  return Object.fromEntries(entries);
+function rowsOf(variables: Record<string, z.ZodType>): Row[] {
+  return Object.entries(variables).map(([setting, schema]) => {
+    const fallback = schema instanceof z.ZodPrefault ? String(schema.def.defaultValue) : "";
+    const { shown = fallback ? `\`${fallback}\`` : "none", description } = schema.meta() ?? {};
+    return { name: variableOf(setting), fallback, shown: String(shown), about: String(description) };
+  });
 }
 
-const table = (variables: Record<string, Variable>) => [
+/** The variables that the shipped catalogue names. */
+function providerRows(): Row[] {
+  type Provider = { id: string; keyVariable: string; baseUrlVariable: string; baseUrl: string };
+  const { providers } = JSON.parse(readFileSync("services/ai/catalogue/neutral.json", "utf8"));
+  return (providers as Provider[]).flatMap(({ id, keyVariable, baseUrlVariable, baseUrl }) => [
+    { name: keyVariable, fallback: "", shown: "none", about: `API key. Activates \`${id}\`.` },
+    { name: baseUrlVariable, fallback: baseUrl, shown: `\`${baseUrl}\``, about: `Base URL of \`${id}\`.` },
+  ]);
+}
+
+const table = (rows: Row[]) => [
   "| variable | default | meaning |",
   "|---|---|---|",
-  ...Object.entries(variables).map(([name, { shown, about }]) => `| \`${name}\` | ${shown} | ${about} |`),
+  ...rows.map(({ name, shown, about }) => `| \`${name}\` | ${shown} | ${about} |`),
 ];
 
 /** The text of `docs/configuration.md`. */
@@ -38,7 +49,7 @@ export const configurationPage = (): string =>
     "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
     "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
     "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last two.",
-    ...groups.flatMap(([title, variables]) => ["", `## ${title}`, "", ...table(variables)]),
+    ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
     "",
   ].join("\n");
 
@@ -46,10 +57,10 @@ export const configurationPage = (): string =>
 export const envExample = (): string =>
   [
     "# Every variable, with its default. Copy to .env and uncomment what you change. docs/configuration.md explains them.",
-    ...groups.flatMap(([title, variables]) => [
+    ...groups.flatMap(([title, rows]) => [
       "",
       `# -- ${title.toLowerCase()}`,
-      ...Object.entries(variables).map(([name, { fallback = "" }]) => `# ${name}=${fallback}`),
+      ...rows.map(({ name, fallback }) => `# ${name}=${fallback}`),
     ]),
     "",
   ].join("\n");

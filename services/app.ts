@@ -118,7 +118,7 @@ async function openContext(
   own: <T extends Closable>(resource: T) => T,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
-  const longestTokenMs = Math.max(config.accessTokenMs, config.refreshTokenMs, config.mfaTokenMs);
+  const longestTokenMs = Math.max(config.accessTokenTtlMs, config.refreshTokenTtlMs, config.mfaTokenTtlMs);
   const keys = await openKeyRing(store, cipher, clock, longestTokenMs);
   const mailWorker = own(startMailWorker({ store, sender, cipher, clock, config, log }));
   const lastSeen = createLastSeen(store, log);
@@ -126,7 +126,7 @@ async function openContext(
   return {
     ...{ config, log, clock, tracing, cipher, keys, mailWorker, lastSeen },
     ai: own(createAiContext(config, store, clock, log)),
-    locate: await openGeoIp(config.geoipDatabase),
+    locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost),
     commonPasswords: readCommonPasswords(config),
     metrics: createMetrics(),

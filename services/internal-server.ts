@@ -25,7 +25,7 @@ const MAX_CALLS = 1_000;
 type Method = DescMethodUnary | DescMethodServerStreaming;
 /** What is served. Tests may omit the checks. */
 type Served = Pick<App, "routes" | "interceptors"> & Partial<Pick<App, "gate" | "onRefused">>;
-type Options = { url: string; secret: string | undefined; tls: TlsFiles | null };
+type Options = { url: string; secret: string | undefined; tls: TlsFiles };
 
 /**
  * Serves gateways in other processes. Every request must have the secret of the gateways.
@@ -38,7 +38,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
   app.routes(router);
   const methods = new Map(router.handlers.map(({ requestPath, method }) => [requestPath, method as Method]));
   const calls = new Set<AbortController>();
-  const server = isTls ? https.createServer(readTlsFiles(tls ?? {})) : http.createServer();
+  const server = isTls ? https.createServer(readTlsFiles(tls)) : http.createServer();
 
   /** Checks a call by its headers, reads its message and starts it. @throws ServiceError, ConnectError */
   async function start(request: IncomingMessage, response: ServerResponse, signal: AbortSignal) {

@@ -18,30 +18,30 @@ loadEnvFile(process.env);
 const { checksOf } = await import("./start-checks.ts");
 const config = await readConfigOrExit(process.env, "services", checksOf);
 try {
-  const { internalSecret, grpc } = config;
+  const { internalSecret, internalUrl } = config;
   const log = createLog(config.logLevel);
-  const tracing = await openTracing(config.otlpEndpoint, "gatehouse-services");
+  const tracing = await openTracing(config.otelExporterOtlpEndpoint, "gatehouse-services");
   const { openApp } = await import("./app.ts");
   const { listenGrpc } = await import("./grpc/server.ts");
   const { listenInternal } = await import("./internal-server.ts");
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
-  const options = { url: config.internalUrl ?? "", secret: internalSecret, tls: grpc.tls };
-  const internal = config.internalUrl
+  const options = { url: internalUrl ?? "", secret: internalSecret, tls: config.tls };
+  const internal = internalUrl
     ? await listenOrExplain("INTERNAL_URL", "INTERNAL_URL", () => listenInternal(app, options))
     : undefined;
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {
     app.drain();
-    await Promise.all([server.close(config.shutdownMs), internal?.close(config.shutdownMs)]);
+    await Promise.all([server.close(config.shutdownTimeoutMs), internal?.close(config.shutdownTimeoutMs)]);
     await metrics?.close();
   };
   shutdownOnSignal(finish, async () => {
     await app.close();
     await tracing?.close();
   });
-  log.info(`gRPC, gRPC-Web and Connect on ${grpc.host}:${server.port}`);
+  log.info(`gRPC, gRPC-Web and Connect on ${config.grpcHost}:${server.port}`);
 } catch (error) {
   refuseStart([(error as Error).message]);
 }

@@ -6,11 +6,11 @@ import { openGeoIp } from "./sessions/open-session.ts";
 
 /** Checks of what the settings name: the administrator's password, catalogue, providers, locations. They open nothing for long. */
 export function checksOf(config: Config): (() => unknown)[] {
-  const { admin, ai, geoipDatabase } = config;
+  const { admin, aiCatalog, catalogueVariables, geoipDb } = config;
   const commonPasswords = readCommonPasswords(config);
   return [
     () => admin && assertNotGuessable({ commonPasswords }, admin.password, { ...admin, name: "" }, "ADMIN_PASSWORD"),
-    () => openProviders(readCatalogue(ai.catalogue), ai.variables).close(),
-    () => openGeoIp(geoipDatabase),
+    () => openProviders(readCatalogue(aiCatalog), catalogueVariables).close(),
+    () => openGeoIp(geoipDb),
   ];
 }

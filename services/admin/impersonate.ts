@@ -23,7 +23,7 @@ export async function impersonate(call: SignedInCall, id: string, reason = "") {
   const admin = call.caller.user;
   assertRecentAdminSignIn(call);
   if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
-  const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenMs);
+  const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenTtlMs);
   const session = newSession(call, durationMs, durationMs);
   const { id: sessionId, createdAt } = session;
   const { user, expiresAt } = await call.em.transactional(async () => {

@@ -14,15 +14,20 @@ export type AiContext = ReturnType<typeof createAiContext>;
  * Reads the catalogue and prepares its providers.
  * @throws Error with a message for operators, when the catalogue or a variable it names can't be used
  */
-export function createAiContext(config: Pick<Config, "ai">, store: Pick<Store, "query">, clock: Clock, log: Logger) {
-  const { catalogue: path, variables, ...limits } = config.ai;
-  const catalogue = readCatalogue(path);
-  const providers = openProviders(catalogue, variables, limits);
+export function createAiContext(config: Config, store: Pick<Store, "query">, clock: Clock, log: Logger) {
+  const catalogue = readCatalogue(config.aiCatalog);
+  const providers = openProviders(catalogue, config.catalogueVariables, {
+    firstByteMs: config.aiFirstByteTimeoutMs,
+    idleMs: config.aiIdleTimeoutMs,
+    totalMs: config.aiTotalTimeoutMs,
+    retries: config.aiRetries,
+    proxyEnv: { HTTPS_PROXY: config.httpsProxy, NO_PROXY: config.noProxy },
+  });
   const usage = openUsageLedger(store, clock, log);
   const sessions = createSessionWatcher(store, clock);
   const close = async () => {
     providers.close();
     await usage.flush();
   };
-  return { catalogue, providers, usage, sessions, longestMs: limits.totalMs, close };
+  return { catalogue, providers, usage, sessions, longestMs: config.aiTotalTimeoutMs, close };
 }

@@ -56,10 +56,10 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
     if (reason === Reason.PASSWORD_EXPIRED) await queueReset(call, user);
     throw new ServiceError(reason, message);
   };
-  const { requireVerifiedEmail, refuseExpiredPasswords } = call.config;
+  const { requireVerifiedEmail, passwordExpiry } = call.config;
   if (requireVerifiedEmail && !user.emailVerified)
     await refuse(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
-  if (refuseExpiredPasswords && isPasswordExpired(call, user))
+  if (passwordExpiry === "refuse" && isPasswordExpired(call, user))
     await refuse(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
 }
 
@@ -68,7 +68,7 @@ async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
-    const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenMs);
+    const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenTtlMs);
     return { mfaToken: createMfaToken(call, token) };
   });
 }

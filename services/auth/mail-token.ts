@@ -24,13 +24,13 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;
     if (await hasReachedLimit(call, user.id, "reset-password")) return;
-    const { resetTokenMs } = call.config;
+    const { resetTokenTtlMs } = call.config;
     const now = call.clock.now();
     const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
     const { id, email } = user;
     const known = await call.em.findOne(OneTimeToken, { user: id, kind: "reset-password", email, ...valid });
-    const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenMs));
-    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenMs) }, token.id);
+    const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenTtlMs));
+    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenTtlMs) }, token.id);
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
   });
 }
@@ -44,9 +44,9 @@ export async function resendVerification(call: Call, email: string): Promise<voi
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
       if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "verify-email"))) return;
-      const { verifyTokenMs } = call.config;
-      const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenMs);
-      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenMs) }, token.id);
+      const { verifyTokenTtlMs } = call.config;
+      const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
+      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenTtlMs) }, token.id);
     });
   });
 }

@@ -13,12 +13,12 @@ import { insertRegistration } from "../store/users.ts";
 export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
   const address = readEmailAddress(email);
   const passwordHash = await call.passwords.hash(password, call.client.address);
-  const { verifyTokenMs } = call.config;
+  const { verifyTokenTtlMs } = call.config;
   const now = call.clock.now();
   const emails = { email: address.stored, canonicalEmail: address.canonical };
   const user = { id: newId(now), ...emails, name: name.trim(), passwordHash, createdAt: now };
-  const token = { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenMs) };
-  const mail = { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenMs) } };
+  const token = { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenTtlMs) };
+  const mail = { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenTtlMs) } };
   const event = auditRow(call, "auth.register", { userId: user.id });
   const isNew = await insertRegistration(call, user, token, mail, event);
   if (!isNew) throw emailTaken();

@@ -20,7 +20,7 @@ import { olderAddress } from "./verify-email.ts";
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
   const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
-  if (call.config.refuseExpiredPasswords) await refuseExpired(call, ownerId, password);
+  if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.transactional(async () => {
     const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);

@@ -18,7 +18,7 @@ import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SE
 import type { Config } from "../platform/config.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
-import { closeWithin, readTlsFiles } from "../platform/process.ts";
+import { closeWithin, readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
 import { allowGatewayStreams, createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
@@ -52,22 +52,23 @@ const requestKey = createContextKey<FastifyRequest | undefined>(undefined, { des
 /** Tests may omit the checks of the port. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
   Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused">>;
-type GrpcConfig = Pick<Config, "grpc"> & Partial<Pick<Config, "internalSecret">>;
+type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
+  Partial<Pick<Config, "internalSecret">> & { tls: TlsFiles };
 
 /**
  * Serves gRPC, gRPC-Web and Connect on one port: HTTP/2 without TLS, or TLS if there is a certificate.
  * @throws Error for operators if a file can't be read or the port is not available
  */
 export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TIMEOUTS): Promise<GrpcServer> {
-  const { host, port, tls, reflection } = config.grpc;
+  const { grpcHost: host, grpcPort: port, tls } = config;
   const { proxies = createTrustedProxies([]) } = app;
   const calls = new Set<AbortController>();
-  const connections = createHttp2Server(tls ? readTlsFiles(tls) : undefined, timeouts.idleMs);
+  const connections = createHttp2Server(tls.cert ? readTlsFiles(tls) : undefined, timeouts.idleMs);
   const server = fastify({
     serverFactory: (handler) => connections.server.on("request", handler as never) as never,
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     // With mutual TLS every peer is an internal caller, whose X-Forwarded-For names its client.
-    trustProxy: tls?.ca ? (address, hop) => hop === 0 || proxies.isTrusted(address) : proxies.option,
+    trustProxy: tls.ca ? (address, hop) => hop === 0 || proxies.isTrusted(address) : proxies.option,
     exposeHeadRoutes: false,
     schemaController,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
@@ -100,7 +101,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       return { method, authorization, address: clientAddressOf(request), isForwarded };
     },
     onRequest(request, reply) {
-      if (!tls?.ca) proxies.checkForwarded(request);
+      if (!tls.ca) proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }
@@ -128,7 +129,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
   const routes = (router: ConnectRouter) => {
     app.routes(router);
-    if (reflection) {
+    if (config.grpcReflection) {
       router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: DEFAULT_BODY_BYTES });
     }
     for (const { requestPath, method } of router.handlers) methods.set(requestPath, method);

@@ -2,7 +2,6 @@ import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AuditDeps, recordAudit } from "../audit/record.ts";
 import { type QueueDeps, queueDailyEmail } from "../mail/queue.ts";
-import type { Config } from "../platform/config.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
 import {
@@ -11,6 +10,7 @@ import {
   insertReservation,
   LOCKED_FOR_GOOD,
   type Lock,
+  type LockoutConfig,
   type Reservation,
   recordFailure,
   recordSuccess,
@@ -44,7 +44,7 @@ const WAYS = {
 /** Kind and subject of each caller that waits. */
 const waiting: string[] = [];
 
-type Deps = Db & HotDb & { clock: Clock; config: Pick<Config, "lockout">; signal: AbortSignal };
+type Deps = Db & HotDb & { clock: Clock; config: LockoutConfig; signal: AbortSignal };
 
 /**
  * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the threshold are
@@ -77,7 +77,7 @@ async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefi
   const reservation = { ...key, id: newId(now) };
   const attempt = createAttempt(call, reservation, performance.now());
   try {
-    if (await insertReservation(call, reservation, call.config.lockout, now)) return attempt;
+    if (await insertReservation(call, reservation, call.config, now)) return attempt;
   } catch (error) {
     void attempt.release(); // it may have been inserted
     throw error;
@@ -150,7 +150,7 @@ function createAttempt(call: Deps, reservation: Reservation, startedAt: number) 
     fail: (ownerId: string | undefined, record: (locked: boolean) => Promise<void>) =>
       end(() =>
         call.em.transactional(async () => {
-          await record(await recordFailure(call, reservation, call.config.lockout, call.clock.now(), ownerId));
+          await record(await recordFailure(call, reservation, call.config, call.clock.now(), ownerId));
         }),
       ),
     /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */

@@ -18,7 +18,7 @@ const IDLE_TIMEOUT_MS = 20_000;
 const EMAIL_TIMEOUT_MS = 120_000;
 
 /** Defaults of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). */
-const defaultsOf = (from: Config["mail"]["from"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
+const defaultsOf = (from: Config["mailFrom"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
 
 export type MailTransport = {
   /** Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if there was a reply. */
@@ -30,16 +30,15 @@ export type MailTransport = {
 
 /** Delivers by SMTP or, without a server, writes .eml files and logs links. @param emailMs limit for one e-mail */
 export function createMailTransport(
-  { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
+  config: Pick<Config, "smtpUrl" | "mailFrom" | "dataDir">,
   log: Logger,
   emailMs = EMAIL_TIMEOUT_MS,
 ): MailTransport {
-  return mail.smtpUrl
-    ? createSmtpTransport(mail.smtpUrl, mail.from, emailMs)
-    : createFolderTransport({ mail, dataDir }, log);
+  const { smtpUrl, mailFrom } = config;
+  return smtpUrl ? createSmtpTransport(smtpUrl, mailFrom, emailMs) : createFolderTransport(config, log);
 }
 
-function createSmtpTransport(url: string, from: Config["mail"]["from"], emailMs: number): MailTransport {
+function createSmtpTransport(url: string, from: Config["mailFrom"], emailMs: number): MailTransport {
   const open = () =>
     createTransport(
       {
@@ -87,10 +86,13 @@ function needsTls(url: string): boolean {
   return password !== "" && !isLocal && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
 }
 
-function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir">, log: Logger): MailTransport {
+function createFolderTransport(
+  { mailFrom, dataDir }: Pick<Config, "mailFrom" | "dataDir">,
+  log: Logger,
+): MailTransport {
   const folder = join(dataDir, "mail");
   makeDataFolder(folder);
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaultsOf(mail.from));
+  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaultsOf(mailFrom));
   return {
     async send(email) {
       const { message } = await transport.sendMail(email);
@@ -107,11 +109,11 @@ function createFolderTransport({ mail, dataDir }: Pick<Config, "mail" | "dataDir
 
 /** Deletes the files of e-mails that are no longer stored. @param since earlier ones are of another database */
 export async function purgeMailFolder(
-  { mail, dataDir }: Pick<Config, "mail" | "dataDir">,
+  { smtpUrl, dataDir }: Pick<Config, "smtpUrl" | "dataDir">,
   db: Db,
   since: Date,
 ): Promise<void> {
-  if (mail.smtpUrl) return;
+  if (smtpUrl) return;
   const folder = join(dataDir, "mail");
   const idOf = (name: string) => name.replace(/\.eml.*/, "");
   const files = (await readdir(folder)).filter((name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since));

@@ -86,7 +86,7 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>>
     const { name, ...variables } = email.variables;
     const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not be the user's
     const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
-    const [, domain] = config.mail.from.address.split("@");
+    const [, domain] = config.mailFrom.address.split("@");
     await sender.send({ ...rendered, to: { name: "", address: email.to }, messageId: `<${email.id}@${domain}>` });
     return { status: "sent", sentAt: clock.now(), nextAttemptAt: null };
   } catch (error) {
@@ -99,7 +99,7 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>>
     if (isPermanent(smtpReplyCode(error), now - email.queuedAt.getTime())) {
       return { status: "failed", lastError, nextAttemptAt: null };
     }
-    const backoffMs = Math.min(config.mail.retryBaseMs * 2 ** (email.attempts - 1), MAX_BACKOFF_MS);
+    const backoffMs = Math.min(config.mailRetryBaseMs * 2 ** (email.attempts - 1), MAX_BACKOFF_MS);
     const jitter = 0.75 + Math.random() / 2;
     return { status: "queued", lastError, nextAttemptAt: new Date(now + backoffMs * jitter) };
   }

@@ -4,40 +4,23 @@ import ms, { type StringValue } from "ms";
 import { z } from "zod";
 import { plainAddress } from "./client.ts";
 
-/** An environment variable. `docs/configuration.md` and `.env.example` are generated from these tables. */
-export type Variable<T = unknown> = {
-  schema: z.ZodType<T>;
-  /** The text that is read if the variable is not set. */
-  fallback?: string;
-  /** The default, for the documentation. */
-  shown: string;
-  about: string;
-};
+export const text = z.string();
 
-/** A variable with a default. */
-export const setting = <T>(schema: z.ZodType<T>, fallback: string, about: string): Variable<T> => ({
-  schema,
-  fallback,
-  shown: fallback === "" ? "none" : `\`${fallback}\``,
-  about,
-});
+/** The variable of a setting: `refreshGraceMs` is REFRESH_GRACE. */
+export const variableOf = (name: string) => name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
 
-/** A variable that is undefined unless set. @param shown what happens then */
-export const optional = <T>(schema: z.ZodType<T>, about: string, shown = "none"): Variable<T | undefined> => ({
-  schema,
-  shown,
-  about,
-});
+/** A setting with a default, as the text that its variable would have. */
+export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) => schema.prefault(fallback);
 
-const DURATION = /^(0|\d+(ms|s|m|h|d))$/;
+/** A setting that is undefined unless its variable is set. @param shown what happens then, for the documentation */
+export const optional = <T extends z.ZodType>(schema: T, shown = "none") => schema.optional().meta({ shown });
 
 /** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */
 export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
   const allowed = `must be a duration such as 500ms, 15m or 7d, from ${min} to ${max}`;
-  return z
-    .string()
-    .regex(DURATION, allowed)
-    .transform((text) => ms(text as StringValue))
+  return text
+    .regex(/^(0|\d+(ms|s|m|h|d))$/, allowed)
+    .transform((value) => ms(value as StringValue))
     .refine((time) => time >= ms(min as StringValue) && time <= ms(max), allowed);
 }
 
@@ -53,8 +36,7 @@ export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
 /** A whole number within bounds. */
 export function number(min: number, max: number) {
   const allowed = `must be a whole number from ${min} to ${max}`;
-  return z
-    .string()
+  return text
     .regex(/^\d+$/, allowed)
     .transform(Number)
     .refine((n) => n >= min && n <= max, allowed);
@@ -70,16 +52,16 @@ export const toggle = choice("on", "off").transform((value) => value === "on");
 export const trueOrFalse = choice("true", "false").transform((value) => value === "true");
 
 /** An address or a host name to listen on. */
-export const host = z.string().regex(/^[\w.:%-]+$/, "must be an address or a host name");
+export const host = text.regex(/^[\w.:%-]+$/, "must be an address or a host name");
 
 /** A # or, behind the host, an @: an unencoded password is parsed as host, port or path. */
 const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
 
 /** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
-function isUrl(text: string, protocols: string[]): boolean {
-  if (UNENCODED_PASSWORD.test(text) || !/^\w+:\/\/.*\S$/.test(text)) return false;
+function isUrl(value: string, protocols: string[]): boolean {
+  if (UNENCODED_PASSWORD.test(value) || !/^\w+:\/\/.*\S$/.test(value)) return false;
   try {
-    const { protocol, username, password } = new URL(text);
+    const { protocol, username, password } = new URL(value);
     decodeURIComponent(username + password);
     return protocols.includes(protocol);
   } catch {
@@ -92,28 +74,25 @@ export const URL_ENCODING_HINT = "with signs such as # and / in a password spell
 
 /** A URL with one of these protocols. @param what the allowed form, for the error message */
 export const url = (protocols: string[], what: string) =>
-  z.string().refine((text) => isUrl(text, protocols), `must be ${what}`);
+  text.refine((value) => isUrl(value, protocols), `must be ${what}`);
 
 /** An http or https URL to which paths are appended, without a trailing slash. */
-export const webUrl = z
-  .string()
+export const webUrl = text
   .refine(
-    (text) => isUrl(text, ["http:", "https:"]) && /^[^?#]+$/.test(text),
+    (value) => isUrl(value, ["http:", "https:"]) && /^[^?#]+$/.test(value),
     "must be a URL with http or https, without ? and #",
   )
-  .transform((text) => text.replace(/\/+$/, ""));
+  .transform((value) => value.replace(/\/+$/, ""));
 
 const INTERNAL_URL = /^(unix:(\/\/)?\/[^/?#][^?#]*|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i;
 /** The address of an internal listener. */
-export const internalUrl = z
-  .string()
-  .refine(
-    (text) => INTERNAL_URL.test(text) && URL.canParse(text),
-    "must be unix:/path, tcp://host:port or tls://host:port",
-  );
+export const internalUrl = text.refine(
+  (value) => INTERNAL_URL.test(value) && URL.canParse(value),
+  "must be unix:/path, tcp://host:port or tls://host:port",
+);
 
 /** A web URL that others see, in links and tokens. */
-export const publicUrl = webUrl.refine((text) => !/^\w+:\/\/[^/]*@/.test(text), "must have no user and no password");
+export const publicUrl = webUrl.refine((value) => !/^\w+:\/\/[^/]*@/.test(value), "must have no user and no password");
 
 /** Where services are: gRPC at an http or https URL, or their internal listener. */
 export const servicesUrl = z.union([webUrl, internalUrl], {
@@ -122,18 +101,17 @@ export const servicesUrl = z.union([webUrl, internalUrl], {
 
 /** A comma-separated list. */
 export const list = (isItem: (item: string) => boolean, message: string) =>
-  z
-    .string()
+  text
     .regex(/^$|[^\s,]/, message)
-    .transform((text): readonly string[] => {
-      const items = text.split(",").map((item) => item.trim());
+    .transform((value): readonly string[] => {
+      const items = value.split(",").map((item) => item.trim());
       return Object.freeze(items.filter((item) => item !== ""));
     })
     .refine((items) => items.every(isItem), message);
 
 /** Whether a text is an address or a CIDR, each in full: `10/8` is none. */
-function isNetwork(text: string): boolean {
-  const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(text) ?? [];
+function isNetwork(value: string): boolean {
+  const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(value) ?? [];
   const version = isIP(plainAddress(address));
   return version > 0 && Number(bits) <= (version === 4 ? 32 : 128);
 }
@@ -141,9 +119,9 @@ function isNetwork(text: string): boolean {
 export const networks = list(isNetwork, "must be addresses or CIDRs, separated by commas");
 
 /** Whether a text is the origin of a web page, or of an app's web view. */
-const isOrigin = (text: string) =>
-  /^(capacitor|ionic|tauri):\/\/localhost$/.test(text) ||
-  (isUrl(text, ["http:", "https:"]) && !text.includes("*") && new URL(text).origin === text);
+const isOrigin = (value: string) =>
+  /^(capacitor|ionic|tauri):\/\/localhost$/.test(value) ||
+  (isUrl(value, ["http:", "https:"]) && !value.includes("*") && new URL(value).origin === value);
 
 export const origins = list(
   isOrigin,
@@ -156,14 +134,12 @@ export const redisUrls = list(
   `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
 );
 
-const isPostgres = (text: string) => isUrl(text, ["postgres:", "postgresql:"]) && new URL(text).pathname.length > 1;
+const isPostgres = (value: string) => isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1;
 /** A database on a server, or one in memory. */
-export const databaseUrl = z
-  .string()
-  .refine(
-    (text) => text === "memory:" || isPostgres(text),
-    `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
-  );
+export const databaseUrl = text.refine(
+  (value) => value === "memory:" || isPostgres(value),
+  `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
+);
 
 /** Keys of so many bytes in base64, separated by commas. */
 export const base64Keys = (bytes: number) =>
@@ -173,8 +149,8 @@ export const base64Keys = (bytes: number) =>
   );
 
 /** `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section 3.2.4). */
-export const mailbox = z.string().transform((text, context) => {
-  const [, display = "", address = text] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(text) ?? [];
+export const mailbox = text.transform((value, context) => {
+  const [, display = "", address = value] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(value) ?? [];
   const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];
   const host = domainToASCII(domain);
   const name = display.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));

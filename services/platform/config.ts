@@ -1,24 +1,26 @@
 import { create } from "@bufbuild/protobuf";
+import type { z } from "zod";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import type { Variable } from "./config-kinds.ts";
+import { variableOf } from "./config-kinds.ts";
 import { violationsOf } from "./validation.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
 /** What runs in a process: both sides, the gateway alone, the services alone, or a command with the settings of any. */
 export type ProcessRole = "all" | "gateway" | "services" | "command";
 
-/** The settings of a process. Durations are in ms. */
+/** The settings of a process, named as their variables, and what follows from them. Durations are in ms. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
 /** Set variables. */
 type Env = Record<string, string>;
 type Environment = Record<string, string | undefined>;
 
-const variables = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
-const ofServices = { ...commonVariables, PORT: gatewayVariables.PORT, ...servicesVariables };
+const all = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
+const ofServices = { ...commonVariables, port: gatewayVariables.port, ...servicesVariables };
 const gateway = { ...commonVariables, ...gatewayVariables };
-const groups = { all: variables, gateway, services: ofServices, command: ofServices };
-type Values = { [K in keyof typeof variables]: (typeof variables)[K] extends Variable<infer T> ? T : never };
+const groups = { all, gateway, services: ofServices, command: ofServices };
+const ownVariables = new Set(Object.keys(all).map(variableOf));
+type Values = { [K in keyof typeof all]: z.output<(typeof all)[K]> };
 
 /** The settings. @throws Error with all problems */
 export function requireConfig(environment: Environment, role?: ProcessRole): Config {
@@ -36,24 +38,22 @@ export function readConfig(environment: Environment, role: ProcessRole = "all") 
   const isSet = (entry: [string, string | undefined]): entry is [string, string] => Boolean(entry[1]?.trim());
   const env: Env = Object.fromEntries(Object.entries(environment).filter(isSet));
   const problems: string[] = [];
-  const values: Record<string, unknown> = {};
-  for (const [name, { schema, fallback }] of Object.entries<Variable>(variables)) {
-    const text = (name in groups[role] ? env[name] : undefined) ?? fallback;
-    if (text === undefined) continue;
-    const read = schema.safeParse(text);
-    if (!read.success) problems.push(`${name} ${read.error.issues[0]?.message}`);
-    values[name] = read.success ? read.data : fallback === undefined ? undefined : schema.parse(fallback);
-  }
-  if (role !== "command") problems.push(...crossChecks(env, values as Partial<Values>, role));
-  return { config: Object.freeze(toConfig(values as Values, env)), problems };
+  const read = ([name, schema]: [string, z.ZodType]) => {
+    const variable = variableOf(name);
+    const { data, error } = schema.safeParse(name in groups[role] ? env[variable] : undefined);
+    if (error) problems.push(`${variable} ${error.issues[0]?.message}`);
+    return [name, error ? schema.parse(undefined) : data];
+  };
+  const values: Values = Object.fromEntries(Object.entries(all).map(read));
+  if (role !== "command") problems.push(...crossChecks(env, values, role));
+  return { config: Object.freeze(toConfig(values, env)), problems };
 }
 
 /** Problems that concern several variables. */
-function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): string[] {
+function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   const isGateway = role === "gateway";
   const isProduction = env.NODE_ENV === "production" && !isGateway;
-  const isTls = /^tls:/i.test(values.INTERNAL_URL ?? "");
-  const { REFRESH_TOKEN_TTL: refresh = 0, SESSION_MAX_AGE: session = Number.POSITIVE_INFINITY } = values;
+  const isTls = /^tls:/i.test(values.internalUrl ?? "");
   return [
     isGateway && !env.SERVICES_URL && "SERVICES_URL must be set for a gateway alone: it says where the services are",
     role === "services" && env.SERVICES_URL && "SERVICES_URL must not be set for the services alone: gateways use it",
@@ -65,7 +65,7 @@ function crossChecks(env: Env, values: Partial<Values>, role: ProcessRole): stri
     isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
     !isGateway && env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
     ...(isGateway ? [] : adminProblems(env)),
-    refresh > session && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
+    values.refreshTokenTtlMs > values.sessionMaxAgeMs && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
 }
 
@@ -80,101 +80,42 @@ function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): s
   );
 }
 
-function databaseLocation(v: Values) {
-  if (v.DATABASE_URL === "memory:") return { kind: "memory" as const };
-  if (v.DATABASE_URL) return { kind: "postgres" as const, url: v.DATABASE_URL };
-  return { kind: "folder" as const, path: v.DATA_DIR };
+function databaseLocation({ databaseUrl: url, dataDir: path }: Values) {
+  if (url === "memory:") return { kind: "memory" as const };
+  return url ? { kind: "postgres" as const, url } : { kind: "folder" as const, path };
 }
 
 /** What the operator should know, above all of a production deployment. */
 function warningsOf(v: Values): string[] {
   const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // came with the agents' `proxyEnv`
-  const ignored = v.HTTPS_PROXY && !hasProxies ? ["HTTPS_PROXY has no effect before Node 22.21 and 24.5"] : [];
-  if (v.NODE_ENV !== "production") return ignored;
-  return [
-    ...ignored,
-    !v.PUBLIC_URL?.startsWith("https:") && "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
-    !v.RATE_LIMITS && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
+  const inProduction = [
+    !v.publicUrl?.startsWith("https:") && "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
+    !v.rateLimits && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
     databaseLocation(v).kind !== "postgres" && "DATABASE_URL is not set: the embedded database is for trying out",
-    v.GRPC_REFLECTION && "GRPC_REFLECTION is on: it shows every method to anybody",
-    !v.REQUIRE_ADMIN_MFA && "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+    v.grpcReflection && "GRPC_REFLECTION is on: it shows every method to anybody",
+    !v.requireAdminMfa && "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+  ];
+  return [
+    v.httpsProxy && !hasProxies && "HTTPS_PROXY has no effect before Node 22.21 and 24.5",
+    ...(v.nodeEnv === "production" ? inProduction : []),
   ].filter((warning) => typeof warning === "string");
 }
 
-function toConfig(v: Values, env: Env) {
-  const publicUrl = v.PUBLIC_URL ?? `http://localhost:${v.PORT}`;
-  const [cert, key, ca] = [v.GRPC_TLS_CERT, v.GRPC_TLS_KEY, v.GRPC_TLS_CA];
+/** Adds what follows from several settings, or from what is not set. */
+function toConfig(values: Values, env: Env) {
+  const { port, nodeEnv, publicUrl = `http://localhost:${port}`, adminEmail: email, adminPassword: password } = values;
   return {
-    host: v.HOST,
-    port: v.PORT,
+    ...values,
     publicUrl,
-    appUrl: v.APP_URL ?? publicUrl,
-    appName: v.APP_NAME,
-    docs: v.DOCS,
-    web: v.WEB,
-    corsOrigins: v.CORS_ORIGINS,
-    trustProxy: v.TRUST_PROXY,
-    /** Where the services are; undefined: in this process. */
-    servicesUrl: v.SERVICES_URL,
-    /** The gateway's own certificate, and the authority of the services'. */
-    servicesTls: { cert, key, ca },
-    internalSecret: v.INTERNAL_SECRET,
-    /** Where gateways reach the services; undefined: by gRPC only. */
-    internalUrl: v.INTERNAL_URL,
-    grpc: {
-      host: v.GRPC_HOST,
-      port: v.GRPC_PORT,
-      reflection: v.GRPC_REFLECTION ?? v.NODE_ENV !== "production",
-      tls: cert && key ? { cert, key, ca } : null,
-    },
-    database: databaseLocation(v),
-    migrate: v.MIGRATE,
-    redisUrls: v.REDIS_URL ?? [],
-    dataDir: v.DATA_DIR,
-    secretKey: v.SECRET_KEY,
-    mail: { smtpUrl: v.SMTP_URL, from: v.MAIL_FROM, retryBaseMs: v.MAIL_RETRY_BASE },
-    admin: v.ADMIN_EMAIL && v.ADMIN_PASSWORD ? { email: v.ADMIN_EMAIL, password: v.ADMIN_PASSWORD } : null,
-    /** 0: any age. */
-    adminReauthMs: v.ADMIN_REAUTH,
-    requireAdminMfa: v.REQUIRE_ADMIN_MFA,
-    accessTokenMs: v.ACCESS_TOKEN_TTL,
-    refreshTokenMs: v.REFRESH_TOKEN_TTL,
-    sessionMaxAgeMs: v.SESSION_MAX_AGE,
-    refreshGraceMs: v.REFRESH_GRACE,
-    mfaTokenMs: v.MFA_TOKEN_TTL,
-    verifyTokenMs: v.VERIFY_TOKEN_TTL,
-    resetTokenMs: v.RESET_TOKEN_TTL,
-    lockout: { threshold: v.LOCKOUT_THRESHOLD, durationMs: v.LOCKOUT_DURATION, resetMs: v.LOCKOUT_RESET },
-    passwordMaxAgeMs: v.PASSWORD_MAX_AGE,
-    refuseExpiredPasswords: v.PASSWORD_EXPIRY === "refuse",
-    deletionGraceMs: v.DELETION_GRACE,
-    // 0: kept for ever
-    emailRetentionMs: v.EMAIL_RETENTION,
-    sessionRetentionMs: v.SESSION_RETENTION,
-    usageRetentionMs: v.USAGE_RETENTION,
-    unverifiedRetentionMs: v.UNVERIFIED_RETENTION,
-    auditRetentionMs: v.AUDIT_RETENTION,
-    requireVerifiedEmail: v.REQUIRE_VERIFIED_EMAIL,
-    rateLimits: v.RATE_LIMITS,
-    passwordBlocklist: v.PASSWORD_BLOCKLIST,
-    aiStreamsPerUser: v.AI_STREAMS_PER_USER,
-    ai: {
-      catalogue: v.AI_CATALOG,
-      proxyEnv: { HTTPS_PROXY: v.HTTPS_PROXY, NO_PROXY: v.NO_PROXY },
-      firstByteMs: v.AI_FIRST_BYTE_TIMEOUT,
-      idleMs: v.AI_IDLE_TIMEOUT,
-      totalMs: v.AI_TOTAL_TIMEOUT,
-      retries: v.AI_RETRIES,
-      /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
-      variables: Object.fromEntries(Object.entries(env).filter(([name]) => !(name in variables))),
-    },
-    geoipDatabase: v.GEOIP_DB,
-    shutdownMs: v.SHUTDOWN_TIMEOUT,
-    /** Port 0: no metrics. */
-    metrics: { host: v.METRICS_HOST, port: v.METRICS_PORT },
-    otlpEndpoint: v.OTEL_EXPORTER_OTLP_ENDPOINT,
-    logLevel: v.LOG_LEVEL,
+    appUrl: values.appUrl ?? publicUrl,
+    grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
+    /** Of the gRPC port, or of a gateway alone. */
+    tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
+    database: databaseLocation(values),
+    admin: email && password ? { email, password } : null,
+    /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
+    catalogueVariables: Object.fromEntries(Object.entries(env).filter(([name]) => !ownVariables.has(name))),
     /** Logged at the start. */
-    warnings: warningsOf(v),
+    warnings: warningsOf(values),
   };
 }

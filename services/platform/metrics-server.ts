@@ -5,7 +5,8 @@ import type { Config } from "./config.ts";
 import { listenOrExplain } from "./process.ts";
 
 /** Serves `GET /metrics` as Prometheus text: the registries and the state of the process. Undefined if it is turned off. */
-export async function startMetrics({ metrics: { host, port } }: Pick<Config, "metrics">, registries: Registry[]) {
+export async function startMetrics(config: Pick<Config, "metricsHost" | "metricsPort">, registries: Registry[]) {
+  const { metricsHost: host, metricsPort: port } = config;
   if (port === 0) return undefined;
   const processRegistry = new Registry();
   collectDefaultMetrics({ register: processRegistry });

@@ -62,7 +62,7 @@ export async function readConfigOrExit(
   checksOf: (config: Config) => (() => unknown)[] = () => [],
 ): Promise<Config> {
   const { config, problems } = readConfig(env, role);
-  const checks = [() => readTlsFiles(config.servicesTls), ...checksOf(config)];
+  const checks = [() => readTlsFiles(config.tls), ...checksOf(config)];
   for (const result of await Promise.allSettled(checks.map(async (check) => check()))) {
     if (result.status === "rejected") problems.push(result.reason.message);
   }
@@ -110,7 +110,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
 }
 
 /** Paths of a certificate, its key, and the authority of the other side's certificate. */
-export type TlsFiles = Readonly<{ cert?: string | undefined; key?: string | undefined; ca?: string | undefined }>;
+export type TlsFiles = Partial<Config["tls"]>;
 
 /**
  * Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA. Clients must present a certificate of the authority.

@@ -65,8 +65,8 @@ export async function openGate(
 ) {
   const { log, clock, admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }) } = options;
   const tokens: TokenDeps = { config, keys, clock };
-  const { openRedis } = config.redisUrls.length > 0 ? await import("./redis.ts") : {};
-  const redis = await openRedis?.(config.redisUrls, log);
+  const { openRedis } = config.redisUrl ? await import("./redis.ts") : {};
+  const redis = await openRedis?.(config.redisUrl ?? [], log);
   const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
   const proxies = createTrustedProxies(config.trustProxy, log);
 

@@ -21,7 +21,7 @@ export async function openSession(
   user: LoginUser,
   attempt?: Reservation,
 ): Promise<LoginResult | undefined> {
-  const session = newSession(call, call.config.refreshTokenMs, call.config.sessionMaxAgeMs);
+  const session = newSession(call, call.config.refreshTokenTtlMs, call.config.sessionMaxAgeMs);
   const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;

@@ -33,7 +33,7 @@ export function createTokenPair(call: Signing, session: TokenSession, user: Toke
 /** The access token of a session's current generation; under impersonation it names the actor (RFC 8693 section 4.1). */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
   const expiresAt = new Date(
-    Math.min(session.rotatedAt.getTime() + call.config.accessTokenMs, session.expiresAt.getTime()),
+    Math.min(session.rotatedAt.getTime() + call.config.accessTokenTtlMs, session.expiresAt.getTime()),
   );
   const claims = {
     email: user.email,

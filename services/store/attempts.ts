@@ -8,6 +8,9 @@ import type { User } from "./users.ts";
  */
 export type AttemptKey = { kind: "password" | "confirmation" | "second-factor" | "backup-code"; subject: string };
 
+/** When guesses lock an account, and for how long. */
+export type LockoutConfig = Pick<Config, "lockoutThreshold" | "lockoutDurationMs" | "lockoutResetMs">;
+
 /** The end of a lock that no time ends. */
 export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
 /** Failures in a row, across locks, that lock for good (NIST SP 800-63B-4 section 3.2.2). */
@@ -46,12 +49,18 @@ const RESERVE = prepared(
 export async function insertReservation(
   { query }: HotDb,
   reservation: Reservation,
-  { resetMs, threshold }: Config["lockout"],
+  config: LockoutConfig,
   now: Date,
 ): Promise<boolean> {
-  const failuresAfter = new Date(now.getTime() - resetMs);
+  const failuresAfter = new Date(now.getTime() - config.lockoutResetMs);
   const firstValid = lowestId(new Date(now.getTime() - EXPIRY_MS));
-  const rows = await query(RESERVE, { ...reservation, threshold, failuresAfter, firstValid, now });
+  const rows = await query(RESERVE, {
+    ...reservation,
+    threshold: config.lockoutThreshold,
+    failuresAfter,
+    firstValid,
+    now,
+  });
   return rows.length > 0;
 }
 
@@ -90,12 +99,12 @@ export async function recordSuccess({ query }: HotDb, reservation: Reservation):
 export async function recordFailure(
   db: Db,
   reservation: Reservation,
-  { resetMs, threshold, durationMs }: Config["lockout"],
+  config: LockoutConfig,
   now: Date,
   ownerId: string | undefined,
 ): Promise<boolean> {
-  const failuresAfter = new Date(now.getTime() - resetMs);
-  const lockedUntil = new Date(now.getTime() + durationMs);
+  const failuresAfter = new Date(now.getTime() - config.lockoutResetMs);
+  const lockedUntil = new Date(now.getTime() + config.lockoutDurationMs);
   const failed = "(case when a.failed_at > :failuresAfter then a.failed else 0 end) + 1";
   const row = await firstRow<{ locked: boolean }>(
     db,
@@ -106,7 +115,15 @@ export async function recordFailure(
          when ${failed} >= :threshold then :lockedUntil::timestamptz end
      where kind = :kind and subject = :subject and locked_until is null and (select count(*) from owner) >= 0
      returning locked_until is not null as locked`,
-    { ...reservation, ownerId: ownerId ?? null, failuresAfter, now, threshold, lockedUntil, LOCKED_FOR_GOOD },
+    {
+      ...reservation,
+      ownerId: ownerId ?? null,
+      failuresAfter,
+      now,
+      threshold: config.lockoutThreshold,
+      lockedUntil,
+      LOCKED_FOR_GOOD,
+    },
   );
   return row?.locked ?? false;
 }

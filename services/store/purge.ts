@@ -18,7 +18,10 @@ const PAUSE_MS = 10;
 export async function purgeExpired(
   store: Pick<Store, "fork">,
   now: Date,
-  config: Pick<Config, "lockout" | "emailRetentionMs" | "sessionRetentionMs" | "usageRetentionMs">,
+  config: Pick<
+    Config,
+    "lockoutDurationMs" | "lockoutResetMs" | "emailRetentionMs" | "sessionRetentionMs" | "usageRetentionMs"
+  >,
   signal: AbortSignal,
 ): Promise<void> {
   const ago = (ms: number) => (ms === 0 ? undefined : new Date(now.getTime() - ms));
@@ -35,7 +38,7 @@ export async function purgeExpired(
       condition: `reserved_at <= :before and (consecutive = 0 or not case kind
         when 'password' then exists (select from users u where u.canonical_email = subject)
         else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
-      before: ago(config.lockout.resetMs + config.lockout.durationMs),
+      before: ago(config.lockoutResetMs + config.lockoutDurationMs),
     },
     {
       table: "emails",

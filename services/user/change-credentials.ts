@@ -52,7 +52,7 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
   await call.em.transactional(async () => {
     await lockCaller(call);
     await limitRequests(call);
-    const lifetime = formatDuration(call.config.verifyTokenMs);
+    const lifetime = formatDuration(call.config.verifyTokenTtlMs);
     const variables = { newEmail: address.stored, lifetime };
     await queueEmail(call, user, "email-change-requested", variables);
     await invalidateOneTimeTokens(call, user.id, ["change-email"]);
@@ -60,7 +60,7 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
     if (owner) return queueDailyEmail(call, owner, "address-in-use");
     const { id, name } = user;
     const to = { id, email: address.stored, name };
-    const token = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenMs);
+    const token = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenTtlMs);
     await queueEmail(call, to, "change-email", variables, token.id);
   });
 }

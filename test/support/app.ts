@@ -77,7 +77,7 @@ export async function startApp({
     const config = requireConfig({ ...settings, ...infrastructure?.env, ...ports });
     const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
     const grpc = await listenGrpc(app, config, timeouts);
-    const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null };
+    const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} };
     const internal = mode === "apart" || infrastructure ? await listenInternal(app, options) : undefined;
     const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
     const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));

@@ -34,7 +34,7 @@ export async function startStubServices(
   }
   if (transportKind === "over the internal listener") {
     const app = { routes, interceptors };
-    const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: null });
+    const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} });
     const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, options);
     const close = async () => {
       transport.close();

@@ -18,11 +18,11 @@ const app: Parameters<typeof listenGrpc>[0] = {
   interceptors: [],
 };
 const secret = "shared-by-gateway-and-services";
+const local = { grpcHost: "127.0.0.1", grpcPort: 0, grpcReflection: false };
 /** The listeners of services, and the transports of gateways to them. */
 const ways = {
   gRPC: {
-    listen: (tls: TlsFiles & { cert: string; key: string }) =>
-      listenGrpc(app, { grpc: { host: "127.0.0.1", port: 0, reflection: false, tls: { ca: undefined, ...tls } } }),
+    listen: (tls: TlsFiles) => listenGrpc(app, { ...local, tls }),
     connect: (port: number, files: TlsFiles) => createServicesTransport(`https://127.0.0.1:${port}`, files),
   },
   "the internal listener": {
@@ -40,8 +40,7 @@ test("gRPC: a caller with a client certificate passes on its client's address, a
   };
   const headers = { "x-forwarded-for": "203.0.113.9" };
   for (const ca of [ours.cert, undefined]) {
-    const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: { ...ours, ca } };
-    const server = await listenGrpc({ ...app, gate }, { grpc });
+    const server = await listenGrpc({ ...app, gate }, { ...local, tls: { ...ours, ca } });
     const nodeOptions = { ca: readFileSync(ours.cert), cert: readFileSync(ours.cert), key: readFileSync(ours.key) };
     const transport = createGrpcTransport({ baseUrl: `https://127.0.0.1:${server.port}`, nodeOptions });
     await createClient(AuthService, transport).forgotPassword({}, { headers });

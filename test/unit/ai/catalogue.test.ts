@@ -18,7 +18,7 @@ function file(content: unknown): string {
   return path;
 }
 
-const variablesIn = (environment: Record<string, string>) => requireConfig(environment).ai.variables;
+const variablesIn = (environment: Record<string, string>) => requireConfig(environment).catalogueVariables;
 
 const names = (catalogue: Catalogue) =>
   Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));

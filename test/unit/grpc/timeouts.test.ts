@@ -114,11 +114,11 @@ describe("gRPC port", () => {
 });
 
 test("gRPC port: a unary call ends at its deadline and at the end of a shutdown, whatever its handler waits for", async () => {
-  const grpc = { host: "127.0.0.1", port: 0, reflection: false, tls: null };
+  const config = { grpcHost: "127.0.0.1", grpcPort: 0, grpcReflection: false, tls: {} };
   const chat = () => new Promise<never>(() => {});
   const server = await listenGrpc(
     { routes: (router) => router.service(AIService, { chat }), interceptors: [] },
-    { grpc },
+    config,
   );
   const client = http2.connect(`http://127.0.0.1:${server.port}`);
   const call = (headers = {}) => send(client, head(CHAT, headers), framed(new Uint8Array())).then(failureOf);

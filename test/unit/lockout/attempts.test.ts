@@ -13,7 +13,7 @@ test("Lockout: a guess waits for others no longer than 15 seconds", async () => 
       return [];
     },
     clock: { now: () => new Date() },
-    config: { lockout: { threshold: 5, resetMs: 3_600_000, durationMs: 900_000 } },
+    config: { lockoutThreshold: 5, lockoutResetMs: 3_600_000, lockoutDurationMs: 900_000 },
     signal: new AbortController().signal,
   } as unknown as Parameters<typeof reserveAttempt>[0];
   await expect(reserveAttempt(call, { kind: "password", subject: "ann@example.com" })).rejects.toMatchObject({

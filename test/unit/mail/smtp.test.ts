@@ -13,7 +13,7 @@ const LETTERS = 10;
 
 /** A transport to a server, and a mail. */
 function openSender(smtpUrl: string) {
-  const config = { mail: { smtpUrl, from: { name: "", address: "us@example.com" } }, dataDir: "" };
+  const config = { smtpUrl, mailFrom: { name: "", address: "us@example.com" }, dataDir: "" };
   const sender = createMailTransport(config as Parameters<typeof createMailTransport>[0], silent, LETTER_MS);
   const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
   return { send, close: () => sender.close() };

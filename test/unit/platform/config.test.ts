@@ -8,19 +8,19 @@ test("Configuration: has defaults that follow from other variables, and is froze
   const config = requireConfig({});
   expect(config).toMatchObject({
     servicesUrl: undefined,
-    servicesTls: {},
+    tls: {},
     internalSecret: undefined,
     trustProxy: [],
     corsOrigins: [],
-    grpc: { host: "127.0.0.1", port: 50051, reflection: true, tls: null },
+    ...{ grpcHost: "127.0.0.1", grpcPort: 50051, grpcReflection: true },
     publicUrl: "http://localhost:3000",
     appUrl: "http://localhost:3000",
     database: { kind: "folder", path: "./data" },
-    redisUrls: [],
+    redisUrl: undefined,
     admin: null,
-    refuseExpiredPasswords: false,
-    ai: { firstByteMs: 60_000, idleMs: 60_000, totalMs: 600_000, retries: 2 },
-    otlpEndpoint: undefined,
+    passwordExpiry: "warn",
+    ...{ aiFirstByteTimeoutMs: 60_000, aiIdleTimeoutMs: 60_000, aiTotalTimeoutMs: 600_000, aiRetries: 2 },
+    otelExporterOtlpEndpoint: undefined,
   });
   expect([config, requireConfig({ TRUST_PROXY: "::1" }).trustProxy].map(Object.isFrozen)).toEqual([true, true]);
 });
@@ -28,30 +28,26 @@ test("Configuration: has defaults that follow from other variables, and is froze
 const internalUrls = ["unix:/run/gatehouse/services.sock", "tcp://services:50052", "tcp://[::1]:50052"];
 const origins = ["https://app.example.com", "http://localhost:5173", "capacitor://localhost"];
 const certificates = { GRPC_TLS_CERT: "own.pem", GRPC_TLS_KEY: "own.key", GRPC_TLS_CA: "ca.pem" };
-const servicesTls = { cert: "own.pem", key: "own.key", ca: "ca.pem" };
+const tls = { cert: "own.pem", key: "own.key", ca: "ca.pem" };
 const spelled = "gatehouse:p%40se%23%2Fcret@127.0.0.1";
 
 test.each<[env: Record<string, string>, config: object, role?: "gateway" | "services"]>([
   [{ DATABASE_URL: "" }, { database: { kind: "folder", path: "./data" } }],
   [{ DATABASE_URL: "postgresql://a/b" }, { database: { kind: "postgres", url: "postgresql://a/b" } }],
   [{ DATABASE_URL: `postgres://${spelled}/a?b=c` }, { database: { url: `postgres://${spelled}/a?b=c` } }],
-  [{ REDIS_URL: "rediss://a" }, { redisUrls: ["rediss://a"] }],
-  [{ REDIS_URL: `redis://${spelled}` }, { redisUrls: [`redis://${spelled}`] }],
-  [{ REDIS_URL: "redis://a:1, redis://b:2" }, { redisUrls: ["redis://a:1", "redis://b:2"] }],
-  [{ SMTP_URL: "smtps://a" }, { mail: { smtpUrl: "smtps://a" } }],
-  [{ SMTP_URL: `smtp://${spelled}` }, { mail: { smtpUrl: `smtp://${spelled}` } }],
-  [{ METRICS_HOST: "10.0.0.1" }, { metrics: { host: "10.0.0.1" } }],
+  [{ REDIS_URL: "rediss://a" }, { redisUrl: ["rediss://a"] }],
+  [{ REDIS_URL: `redis://${spelled}` }, { redisUrl: [`redis://${spelled}`] }],
+  [{ REDIS_URL: "redis://a:1, redis://b:2" }, { redisUrl: ["redis://a:1", "redis://b:2"] }],
+  [{ SMTP_URL: "smtps://a" }, { smtpUrl: "smtps://a" }],
+  [{ SMTP_URL: `smtp://${spelled}` }, { smtpUrl: `smtp://${spelled}` }],
+  [{ METRICS_HOST: "10.0.0.1" }, { metricsHost: "10.0.0.1" }],
   [{ LOG_LEVEL: "debug" }, { logLevel: "debug" }],
   [{ TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1" }, { trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"] }],
   [{ CORS_ORIGINS: `${origins}` }, { corsOrigins: origins }],
-  [
-    { ...SECRET, SERVICES_URL: "https://a:1/", ...certificates },
-    { servicesUrl: "https://a:1", servicesTls },
-    "gateway",
-  ],
-  [{ SHUTDOWN_TIMEOUT: "500ms" }, { shutdownMs: 500 }],
+  [{ ...SECRET, SERVICES_URL: "https://a:1/", ...certificates }, { servicesUrl: "https://a:1", tls }, "gateway"],
+  [{ SHUTDOWN_TIMEOUT: "500ms" }, { shutdownTimeoutMs: 500 }],
   [{ APP_URL: "https://b.example//" }, { appUrl: "https://b.example" }],
-  [{ AI_TOTAL_TIMEOUT: "24d" }, { ai: { totalMs: 24 * 86_400_000 } }],
+  [{ AI_TOTAL_TIMEOUT: "24d" }, { aiTotalTimeoutMs: 24 * 86_400_000 }],
   ...internalUrls.flatMap((url): [Record<string, string>, object, "gateway" | "services"][] => [
     [{ ...SECRET, SERVICES_URL: url }, { servicesUrl: url, internalSecret: SECRET.INTERNAL_SECRET }, "gateway"],
     [{ ...SECRET, INTERNAL_URL: url }, { internalUrl: url }, "services"],
@@ -67,7 +63,7 @@ test.each([
   [address, { name: "", address }] as const,
   ["a@bücher.example", { name: "", address: "a@xn--bcher-kva.example" }] as const,
 ])("Configuration: keeps the name of the sender %s", (MAIL_FROM, from) => {
-  expect(requireConfig({ MAIL_FROM }).mail.from).toEqual(from);
+  expect(requireConfig({ MAIL_FROM }).mailFrom).toEqual(from);
 });
 
 const production = { NODE_ENV: "production", SECRET_KEY: Buffer.alloc(32).toString("base64"), SMTP_URL: "smtp://a" };
@@ -87,5 +83,5 @@ test.each<[env: Record<string, string>, warnings: string[], nodeFlags?: Readonly
   const config = requireConfig(env);
   flags.mockRestore();
   expect(config.warnings.map((warning) => warning.split(" ")[0])).toEqual(warnings);
-  expect(config.grpc.reflection).toBe(env.NODE_ENV !== "production" || env.GRPC_REFLECTION === "on");
+  expect(config.grpcReflection).toBe(env.NODE_ENV !== "production" || env.GRPC_REFLECTION === "on");
 });

@@ -42,7 +42,11 @@ test("Signing keys: a token whose key cannot be read is not refused as invalid",
   const now = clock.now();
   const session = { id: ID, generation: 0, rotatedAt: now, expiresAt: new Date(now.getTime() + 60_000), actorId: null };
   const user = { id: ID, email: "ann@example.com", role: "user" } as const;
-  const { refreshToken } = createTokenPair({ config: { ...config, accessTokenMs: 1_000 }, keys: other }, session, user);
+  const { refreshToken } = createTokenPair(
+    { config: { ...config, accessTokenTtlMs: 1_000 }, keys: other },
+    session,
+    user,
+  );
   await store.fork().execute("drop table signing_keys");
   await expect(readRefreshToken({ config, keys: one, clock }, refreshToken)).rejects.toThrow();
   expect(await readRefreshToken({ config, keys: one, clock }, "not.a.token")).toBeUndefined();

@@ -8,8 +8,8 @@ import { openQuietStore } from "../../support/stores.ts";
 import { insertUsers } from "../../support/users.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
-const lockout = { threshold: 5, resetMs: 1, durationMs: 1 };
-const config = { lockout, emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 };
+const lockout = { lockoutDurationMs: 1, lockoutResetMs: 1 };
+const config = { ...lockout, emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 };
 
 /** Opens an empty database with users. @param end when their deletions are due */
 async function openWithUsers(count: number, end: Date | null, url?: string) {
