@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { recordAudit } from "../services/audit/record.ts";
+import { type AppContext, systemCall } from "../services/call.ts";
 import { createLog } from "../services/platform/log.ts";
 import { systemClock } from "../services/platform/process.ts";
 import { listUsers } from "../services/store/admin-users.ts";
@@ -14,14 +15,13 @@ import { openStore } from "../services/store/open-store.ts";
 const { values } = parseArgs({ options: { url: { type: "string" }, list: { type: "string", default: "users" } } });
 if (!values.url) throw new Error("--url is missing");
 const store = await openStore({ kind: "postgres", url: values.url }, createLog("warn"));
-const client = { address: "127.0.0.1", agent: "bench" };
 const table = values.list === "audit" ? "audit_events" : "users";
 
 let added = 0;
 let walking = true;
 async function add(): Promise<void> {
   while (walking) {
-    const call = { em: store.fork(), clock: systemClock, client, requestId: "walk", caller: undefined };
+    const call = systemCall({ clock: systemClock } as AppContext, store, "bench");
     if (table === "audit_events") await recordAudit(call, "auth.login", { userId: uuid() });
     else
       await call.em.execute(

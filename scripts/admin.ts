@@ -3,8 +3,9 @@ import { randomInt, randomUUID } from "node:crypto";
 import { userInfo } from "node:os";
 import { readEmailAddress } from "../services/accounts/email-address.ts";
 import { bootstrapAdmin } from "../services/admin/bootstrap.ts";
-import { revokeUserSessions, updateUser } from "../services/admin/update-user.ts";
+import { revokeUserSessions, updateUser } from "../services/admin/manage-user.ts";
 import { recordAudit } from "../services/audit/record.ts";
+import { systemCall } from "../services/call.ts";
 import { type Cipher, openExistingCipher } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
 import { type Config, requireConfig } from "../services/platform/config.ts";
@@ -38,18 +39,9 @@ const print = (line: string) => void process.stdout.write(`${line}\n`);
 
 /** The call of an operator. There is no caller: the audit log names the user of the machine instead. */
 function operatorCall(store: Store, config: Config) {
-  const client = { address: "127.0.0.1", agent: `npm run admin, by ${operator()}` };
   const mailWorker = { wake: () => {}, close: async () => {} }; // the service sends queued e-mails
-  return {
-    em: store.fork(),
-    config,
-    clock: systemClock,
-    client,
-    requestId: randomUUID(),
-    caller: undefined,
-    onComplete: [],
-    mailWorker,
-  };
+  const context = { config, clock: systemClock, mailWorker };
+  return systemCall(context, store, randomUUID(), `npm run admin, by ${operator()}`);
 }
 
 /** The user of the machine. In a container it may have only a number. */

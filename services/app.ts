@@ -5,7 +5,7 @@ import { readCommonPasswords } from "./accounts/password-rules.ts";
 import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
-import type { AppContext } from "./call.ts";
+import { type AppContext, systemCall } from "./call.ts";
 import { createCipher, readSecretKeys } from "./crypto/cipher.ts";
 import { createPasswords, type HashCost } from "./crypto/passwords.ts";
 import { addGauges } from "./gauges.ts";
@@ -68,11 +68,7 @@ export async function openApp(config: Config, options: AppOptions) {
     const { redis, rateLimiter, ...port } = await openGate(config, context.keys, options);
     own(redis);
     own(startAuditWorker({ ...context, store }));
-    if (config.admin) {
-      const client = { address: "127.0.0.1", agent: "start" };
-      const call = { em: store.fork(), client, requestId: "start", caller: undefined, onComplete: [] };
-      await bootstrapFirstAdmin({ ...context, ...call }, config.admin);
-    }
+    if (config.admin) await bootstrapFirstAdmin(systemCall(context, store, "start"), config.admin);
     own(startJobs(context, store));
     let draining = false;
     const checks = healthChecks({

@@ -90,6 +90,21 @@ export class Call extends Shared {
   }
 }
 
+/** What a call of the system itself has, which no client makes: of the start, of a job or of an operator. */
+export type SystemCall = Pick<Call, "em" | "config" | "clock" | "client" | "requestId" | "caller"> &
+  Pick<Call, "onComplete" | "mailWorker">;
+
+/** Creates a call of the system. @param agent names it in the audit log */
+export function systemCall<Context extends Pick<AppContext, "config" | "clock" | "mailWorker">>(
+  context: Context,
+  store: Pick<Store, "fork">,
+  requestId: string,
+  agent = requestId,
+): Context & SystemCall {
+  const client = { address: "127.0.0.1", agent };
+  return { ...context, em: store.fork(), client, requestId, caller: undefined, onComplete: [] };
+}
+
 /** A call of a method that requires an access token. */
 export type SignedInCall = Call & { caller: FoundSession };
 

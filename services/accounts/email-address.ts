@@ -1,7 +1,8 @@
 import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { SystemCall } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import { type QueueDeps, queueEmail } from "../mail/queue.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { invalid, ServiceError, type Violation } from "../platform/errors.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { isDuplicate } from "../store/errors.ts";
@@ -46,7 +47,7 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 
 /** Gives up the address of an account for a new one: its links and its failed passwords go, and its owner is notified. */
 export async function leaveAddress(
-  call: QueueDeps,
+  call: SystemCall,
   old: Pick<User, "id" | "email" | "canonicalEmail" | "name">,
   newEmail: string,
 ): Promise<void> {

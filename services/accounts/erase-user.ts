@@ -1,5 +1,6 @@
 import { type FilterQuery, LockMode } from "@mikro-orm/core";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { SystemCall } from "../call.ts";
 import type { Config } from "../platform/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { Email } from "../store/emails.ts";
@@ -15,7 +16,7 @@ const USAGE_BATCH_SIZE = 50_000;
  * @param isDue does not apply to a user whose row is locked
  * @returns false if there is no such user.
  */
-export async function eraseUser(call: AuditDeps, userId: string, isDue?: FilterQuery<User>): Promise<boolean> {
+export async function eraseUser(call: SystemCall, userId: string, isDue?: FilterQuery<User>): Promise<boolean> {
   // e-mails cannot be queued meanwhile: their foreign key waits for this lock
   const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
   const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
@@ -37,8 +38,8 @@ const BATCH_SIZE = 20;
  * @param signal stops between two accounts
  * @throws the first error of an account that could not be erased, after the others were
  */
-export function purgeDeletedUsers(createSystemCall: () => AuditDeps, signal: AbortSignal): Promise<void> {
-  return eraseAll(createSystemCall, signal, (now) => ({ deletionAt: { $lte: now } }));
+export function purgeDeletedUsers(createCall: () => SystemCall, signal: AbortSignal): Promise<void> {
+  return eraseAll(createCall, signal, (now) => ({ deletionAt: { $lte: now } }));
 }
 
 /**
@@ -46,12 +47,12 @@ export function purgeDeletedUsers(createSystemCall: () => AuditDeps, signal: Abo
  * in use for its whole maximum age after the sign-in. Administrators stay.
  */
 export async function purgeUnverifiedUsers(
-  createSystemCall: () => AuditDeps,
+  createCall: () => SystemCall,
   { unverifiedRetentionMs, sessionMaxAgeMs }: Pick<Config, "unverifiedRetentionMs" | "sessionMaxAgeMs">,
   signal: AbortSignal,
 ): Promise<void> {
   if (unverifiedRetentionMs === 0) return;
-  await eraseAll(createSystemCall, signal, (now) => {
+  await eraseAll(createCall, signal, (now) => {
     const before = new Date(now.getTime() - unverifiedRetentionMs);
     const signedInBefore = new Date(before.getTime() - sessionMaxAgeMs);
     const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
@@ -61,19 +62,19 @@ export async function purgeUnverifiedUsers(
 
 /** Erases users, unless a sign-in has changed what makes them due or another process is erasing them. */
 async function eraseAll(
-  createSystemCall: () => AuditDeps,
+  createCall: () => SystemCall,
   signal: AbortSignal,
   isDue: (now: Date) => FilterQuery<User>,
 ): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
-    const { em, clock } = createSystemCall();
+    const { em, clock } = createCall();
     const orderBy = { deletionAt: "asc", id: "asc" } as const;
     const due = await em.find(User, isDue(clock.now()), { fields: ["id"], orderBy, limit: BATCH_SIZE });
     for (const { id } of due) {
       if (signal.aborted) break;
-      const call = createSystemCall();
+      const call = createCall();
       const erasure = call.em.transactional(() => eraseUser(call, id, isDue(clock.now())));
       if (await erasure.catch((error) => void failures.push(error))) erased++;
     }

@@ -1,8 +1,7 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call, SystemCall } from "../call.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import type { QueueDeps } from "../mail/queue.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
@@ -10,7 +9,7 @@ import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { newId } from "../store/store.ts";
 import { User } from "../store/users.ts";
 
-type Deps = AuditDeps & QueueDeps & Pick<Call, "passwords">;
+type Deps = SystemCall & Pick<Call, "passwords">;
 
 /**
  * Creates an administrator, or promotes the account that has the address. An account whose address was never

@@ -9,10 +9,8 @@ import { listEmails } from "../store/emails.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
-import { readAdminUser } from "./guards.ts";
-import { impersonate } from "./impersonate.ts";
+import { deleteUser, impersonate, readAdminUser, revokeUserSessions, updateUser } from "./manage-user.ts";
 import { retryEmail } from "./retry-email.ts";
-import { deleteUser, revokeUserSessions, updateUser } from "./update-user.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {

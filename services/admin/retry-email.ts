@@ -1,14 +1,12 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
+import { assertStillAdmin } from "../accounts/guards.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { SystemCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { Email, requeueEmail } from "../store/emails.ts";
-import { assertStillAdmin } from "./guards.ts";
-
-type Deps = AuditDeps & Pick<Call, "onComplete" | "mailWorker">;
 
 /** Queues a failed e-mail again, for another day at most. @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link works */
-export async function retryEmail(call: Deps, id: string): Promise<void> {
+export async function retryEmail(call: SystemCall, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await assertStillAdmin(call);
     const email = await requeueEmail(call, id, call.clock.now());

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { Call } from "../call.ts";
+import type { SystemCall } from "../call.ts";
 import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
 import { newId } from "../store/store.ts";
 
@@ -24,11 +24,9 @@ export type AuditData = {
   details?: JsonObject;
 };
 
-export type AuditDeps = Pick<Call, "em" | "clock" | "client" | "requestId" | "caller">;
-
 /** The row of an event, for a statement that inserts it together with its cause. */
 export function auditRow(
-  call: Omit<AuditDeps, "em">,
+  call: Pick<SystemCall, "clock" | "client" | "requestId" | "caller">,
   event: AuditedEvent,
   { userId, actorId, outcome = "success", details = {} }: AuditData,
 ): AuditEventRow {
@@ -50,6 +48,6 @@ export function auditRow(
 }
 
 /** Records an event. Inside a transaction it is committed together with its cause, otherwise at once. */
-export async function recordAudit(call: AuditDeps, event: AuditedEvent, data: AuditData): Promise<void> {
+export async function recordAudit(call: SystemCall, event: AuditedEvent, data: AuditData): Promise<void> {
   await insertAuditEvent(call, auditRow(call, event, data));
 }

@@ -2,16 +2,12 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
 import { KEEPS_COOKIES } from "../platform/client.ts";
-import type { LoginResult } from "../sessions/open-session.ts";
-import { login } from "./login.ts";
-import { logout } from "./logout.ts";
-import { forgotPassword, resendVerification } from "./mail-token.ts";
+import { logout } from "./end-session.ts";
+import { login, verifyMfa } from "./login.ts";
+import { forgotPassword, resendVerification, resetPassword, verifyEmail } from "./mail-token.ts";
 import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
-import { resetPassword } from "./reset-password.ts";
-import { verifyEmail } from "./verify-email.ts";
-import { verifyMfa } from "./verify-mfa.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const authHandler: ServiceImpl<typeof AuthService> = {
@@ -21,9 +17,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password);
-    if ("mfaToken" in outcome) return { requiresMfa: true, tempToken: outcome.mfaToken };
-    const { id, email, name, role } = outcome.user;
-    return { requiresMfa: false, ...outcome.tokens, user: { id, email, name, role }, ...loginFlags(outcome) };
+    return { requiresMfa: "tempToken" in outcome, ...outcome };
   },
   async logout(req, ctx) {
     const call = signedInCallOf(ctx);
@@ -54,9 +48,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return setupTotp(signedInCallOf(ctx), req.password);
   },
   async verifyMfa(req, ctx) {
-    const outcome = await verifyMfa(callOf(ctx), req.tempToken, req);
-    const { id, email } = outcome.user;
-    return { ...outcome.tokens, user: { id, email }, ...loginFlags(outcome) };
+    return verifyMfa(callOf(ctx), req.tempToken, req);
   },
   async disableTotp(req, ctx) {
     await disableTotp(signedInCallOf(ctx), req.password, req);
@@ -70,8 +62,3 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return { keys: keys.map(({ kid, x }) => ({ kid, x, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" })) };
   },
 };
-
-/** The flags of a login that are sent only when set. */
-function loginFlags({ passwordExpired, user: { restored } }: LoginResult) {
-  return { ...(passwordExpired && { passwordExpired }), ...(restored && { restored }) };
-}

@@ -3,15 +3,17 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { issueOneTimeToken } from "../crypto/one-time-token.ts";
-import { type Attempt, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
+import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
+import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { reasonName, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
-import { createMfaToken } from "../sessions/tokens.ts";
+import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
+import { countMfaTokenAttempt, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
-import { findLoginUser, type LoginUser, User } from "../store/users.ts";
+import { findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
 import { queueReset } from "./mail-token.ts";
 
-export type LoginOutcome = LoginResult | { mfaToken: string };
+export type LoginOutcome = LoginResult | { tempToken: string };
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is required.
@@ -21,8 +23,7 @@ export type LoginOutcome = LoginResult | { mfaToken: string };
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
   call.passwords.assertCapacity(call.client.address);
-  const attempt = await reserveAttempt(call, { kind: "password", subject: canonical });
-  try {
+  return withAttempt(call, { kind: "password", subject: canonical }, async (attempt) => {
     const user = await findLoginUser(call, canonical, call.clock.now());
     const matches = await call.passwords.matches(user?.passwordHash, password, call.client.address);
     if (!user || !matches) {
@@ -34,17 +35,13 @@ export async function login(call: Call, email: string, password: string): Promis
       const passwordHash = await call.passwords.hash(password, call.client.address);
       await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
     }
-    const outcome = user.mfaEnabled
-      ? await requireSecondFactor(call, user, attempt)
-      : await attempt.succeedWith((reservation) => openSession(call, user, reservation));
-    if (!outcome) {
+    const refuseChanged = async () => {
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // password or second factor have changed since the row was read
-    }
-    return outcome;
-  } finally {
-    await attempt.release();
-  }
+    };
+    if (user.mfaEnabled) return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
+    return attempt.end(async (reservation) => (await openSession(call, user, reservation)) ?? refuseChanged());
+  });
 }
 
 /** Rejects a correct password that the configuration does not allow to sign in. The audit log has the reason. */
@@ -69,8 +66,38 @@ async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
     const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenTtlMs);
-    return { mfaToken: createMfaToken(call, token) };
+    return { tempToken: createMfaToken(call, token) };
   });
 }
 
 const invalidCredentials = () => new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
+
+/** Maximum number of codes per MFA token. */
+const MAX_CODES = 5;
+
+/**
+ * Completes a login with its second factor: MFA token and factor are consumed and the session is opened in one
+ * transaction. The code is counted before it is evaluated, for the account and for the MFA token.
+ * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
+ */
+export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
+  const token = await readMfaToken(call, tempToken);
+  const user = token && (await call.em.findOne(User, { id: token.userId }));
+  if (!user) throw invalidMfaToken();
+  const before = async () => {
+    await lockUser(call, user.id);
+    // false: used up, or a concurrent caller was faster; this code does not count as wrong
+    if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
+  };
+  return withSecondFactor(call, user, factor, before, async () => {
+    await call.em.nativeDelete(OneTimeToken, { id: token.id });
+    const result = await openSession(call, user);
+    if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
+    const method = factor.code === undefined ? "backup-code" : "totp";
+    await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
+    return result;
+  });
+}
+
+const invalidMfaToken = () =>
+  new ServiceError(Reason.TICKET_INVALID, "The sign-in has expired or was already completed. Please sign in again.");

@@ -1,11 +1,23 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { readEmailAddress } from "../accounts/email-address.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
+import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { issueOneTimeToken } from "../crypto/one-time-token.ts";
+import {
+  consumeOneTimeToken,
+  invalidateOneTimeTokens,
+  issueOneTimeToken,
+  readOneTimeToken,
+} from "../crypto/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
+import { disableMfa } from "../mfa/second-factor.ts";
+import { invalid, ServiceError } from "../platform/errors.ts";
+import { isPasswordExpired } from "../sessions/open-session.ts";
+import { clearLocks } from "../store/attempts.ts";
 import { OneTimeToken } from "../store/one-time-tokens.ts";
+import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 
 /**
@@ -36,6 +48,47 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
 }
 
 /**
+ * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
+ * counts as verified. A confirmed second factor stays, since the mail does not prove it. One of which no code was ever
+ * accepted is disabled, and so is any on an account that was never verified: someone else may have set it up.
+ * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
+ */
+export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
+  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
+  if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
+  const passwordHash = await call.passwords.hash(password, call.client.address);
+  await call.em.transactional(async () => {
+    const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
+    const now = call.clock.now();
+    const canonicalEmail = readEmailAddress(email).canonical;
+    const user = await call.em.findOne(User, { id: userId, canonicalEmail }, { refresh: true });
+    if (!user || user.isDeletionDue(now)) throw olderAddress();
+    assertNotGuessable(call, password, user, "password");
+    const { emailVerified, wasVerified, mfaConfirmedAt } = user;
+    Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });
+    user.emailVerifiedAt ??= now;
+    await call.em.flush();
+    await revokeSessions(call, userId);
+    await invalidateOneTimeTokens(call, userId);
+    await clearLocks(call, user, "reset");
+    await recordAudit(call, "auth.password_reset", { userId });
+    await queueEmail(call, user, "password-reset");
+    if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
+    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
+      await disableMfa(call, userId, { audit: true, notify: true });
+  });
+}
+
+/** Rejects an expired password as the new one. */
+async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {
+  const user = await call.em.findOne(User, { id: userId });
+  if (!user || !isPasswordExpired(call, user)) return;
+  if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
+    throw invalid("password", "must differ from the one that has expired");
+  }
+}
+
+/**
  * Mails the verification token of an unverified address again. Neither response nor time reveals whether it was sent.
  * @throws ServiceError VALIDATION_FAILED
  */
@@ -50,6 +103,35 @@ export async function resendVerification(call: Call, email: string): Promise<voi
     });
   });
 }
+
+/**
+ * Consumes the mailed token of an address: that of a new account, or the new address of an account.
+ * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
+ */
+export async function verifyEmail(call: Call, token: string): Promise<void> {
+  try {
+    await call.em.transactional(async () => {
+      const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
+      const user = await call.em.findOneOrFail(User, { id: userId });
+      const old = { id: userId, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
+      const { canonical: canonicalEmail } = readEmailAddress(email);
+      const now = call.clock.now();
+      if (kind === "change-email") Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
+      else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
+      user.emailVerifiedAt ??= now;
+      user.updatedAt = now;
+      await call.em.flush();
+      const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
+      await recordAudit(call, event, { userId });
+      if (kind === "change-email") await leaveAddress(call, old, email);
+    });
+  } catch (error) {
+    throw emailTakenOr(error);
+  }
+}
+
+/** The error for a link that was mailed to an address which the account no longer has. */
+const olderAddress = () => new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
 
 /** Minimum duration, longer than the work, so that it reveals nothing. In ms. */
 const MIN_DURATION_MS = 100;

@@ -1,14 +1,12 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { lockCaller } from "../accounts/lock-users.ts";
+import { confirmPassword, isRecentSignIn, lockCaller, reauthenticationRequired } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { createBackupCodeSet, disableMfa, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { createTotpSecret } from "../mfa/totp.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
-import { isRecentSignIn, reauthenticationRequired } from "../sessions/check-session.ts";
 import { User } from "../store/users.ts";
-import { confirmPassword } from "./confirm-password.ts";
 
 /**
  * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been

@@ -1,6 +1,5 @@
 import { purgeDeletedUsers, purgeUnverifiedUsers } from "../accounts/erase-user.ts";
-import type { AuditDeps } from "../audit/record.ts";
-import type { AppContext } from "../call.ts";
+import { type AppContext, systemCall } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
 import type { Store } from "../store/store.ts";
@@ -12,20 +11,10 @@ const HOUR_MS = 60 * MINUTE_MS;
 
 /** Starts the background jobs of a process. Every process runs them; several may run the same job at once. */
 export function startJobs(context: AppContext, store: Store): { close(): Promise<void> } {
-  const createSystemCall = (): AuditDeps => ({
-    ...context,
-    em: store.fork(),
-    client: { address: "127.0.0.1", agent: "jobs" },
-    requestId: "jobs",
-    caller: undefined,
-  });
+  const createCall = () => systemCall(context, store, "jobs");
   const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
   const jobs: Job[] = [
-    {
-      name: "purge deleted users",
-      intervalMs: MINUTE_MS,
-      run: (signal) => purgeDeletedUsers(createSystemCall, signal),
-    },
+    { name: "purge deleted users", intervalMs: MINUTE_MS, run: (signal) => purgeDeletedUsers(createCall, signal) },
     { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
     { name: "re-encrypt secrets", intervalMs: HOUR_MS, run: (signal) => reEncrypt(context, store, signal) },
     {
@@ -33,7 +22,7 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
       intervalMs: HOUR_MS,
       async run(signal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
-        await purgeUnverifiedUsers(createSystemCall, context.config, signal);
+        await purgeUnverifiedUsers(createCall, context.config, signal);
         await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
       },
     },

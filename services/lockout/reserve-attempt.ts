@@ -1,26 +1,24 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import { type QueueDeps, queueDailyEmail } from "../mail/queue.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call } from "../call.ts";
+import { queueDailyEmail } from "../mail/queue.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
-import type { Clock } from "../platform/process.ts";
 import {
   type AttemptKey,
   findLock,
   insertReservation,
   LOCKED_FOR_GOOD,
   type Lock,
-  type LockoutConfig,
   type Reservation,
   recordFailure,
   recordSuccess,
   releaseReservation,
 } from "../store/attempts.ts";
-import type { Db, HotDb } from "../store/store.ts";
 import { newId } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 
-/** A guess that is counted and may be evaluated. End it once: by `succeed`, `succeedWith`, `fail` or `release`. */
+/** A guess that is counted and may be evaluated. */
 export type Attempt = ReturnType<typeof createAttempt>;
 
 /** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired, after 30 s. */
@@ -44,14 +42,26 @@ const WAYS = {
 /** Kind and subject of each caller that waits. */
 const waiting: string[] = [];
 
-type Deps = Db & HotDb & { clock: Clock; config: LockoutConfig; signal: AbortSignal };
-
 /**
  * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the threshold are
  * evaluated. Waits while the guesses in progress could lock the account.
+ * @param evaluate A guess that it does not end was not evaluated, and no longer counts.
  * @throws ServiceError ACCOUNT_LOCKED with the seconds left, UNAVAILABLE
  */
-export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attempt> {
+export async function withAttempt<T>(
+  call: Call,
+  key: AttemptKey,
+  evaluate: (attempt: Attempt) => Promise<T>,
+): Promise<T> {
+  const attempt = await reserve(call, key);
+  try {
+    return await evaluate(attempt);
+  } finally {
+    await attempt.release();
+  }
+}
+
+async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
   const startedAt = performance.now();
   let attempt = await tryReserve(call, key);
   if (attempt) return attempt;
@@ -72,7 +82,7 @@ export async function reserveAttempt(call: Deps, key: AttemptKey): Promise<Attem
 }
 
 /** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */
-async function tryReserve(call: Deps, key: AttemptKey): Promise<Attempt | undefined> {
+async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefined> {
   const now = call.clock.now();
   const reservation = { ...key, id: newId(now) };
   const attempt = createAttempt(call, reservation, performance.now());
@@ -105,55 +115,40 @@ export const isForGood = ({ lockedUntil }: Lock): boolean => lockedUntil?.getTim
  * notifies the owner of the first lock of a day, and of wrong codes, since the password before them was right.
  */
 export async function recordFailedAttempt(
-  call: AuditDeps & QueueDeps,
+  call: Call,
   attempt: Attempt,
   event: "auth.login_failed" | "auth.mfa_failed",
   owner: Pick<User, "id" | "email" | "name"> | undefined,
 ): Promise<void> {
-  const userId = owner?.id;
+  const failure = { userId: owner?.id, outcome: "failure" } as const;
   const isCode = event === "auth.mfa_failed";
-  await attempt.fail(userId, async (locked) => {
-    await recordAudit(call, event, { userId, outcome: "failure" });
+  const record = async (reservation: Reservation) => {
+    const locked = await recordFailure(call, reservation, call.config, call.clock.now(), owner?.id);
+    await recordAudit(call, event, failure);
     if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
     if (!locked) return;
-    const details = isCode ? { factor: "second" } : {};
-    await recordAudit(call, "auth.locked", { userId, outcome: "failure", details });
+    await recordAudit(call, "auth.locked", { ...failure, details: isCode ? { factor: "second" } : {} });
     if (owner) await queueDailyEmail(call, owner, "account-locked");
-  });
+  };
+  await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */
-function createAttempt(call: Deps, reservation: Reservation, startedAt: number) {
+function createAttempt(call: Call, reservation: Reservation, startedAt: number) {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
-  /** If the statement fails, or its result is unknown, the attempt is released: that ends no other one. */
-  const end = async <T>(statement: () => Promise<T>): Promise<T> => {
+  /** Ends the attempt by a statement. If that fails, or its result is unknown, the attempt is released: that ends no other one. */
+  const end = async <T>(statement: (reservation: Reservation) => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
-    const result = await statement();
+    const result = await statement(reservation);
     ended = true;
     return result;
   };
-  const tryRelease = async (): Promise<void> => {
-    await end(() => releaseReservation(call, reservation)).catch(() => {});
-    if (!ended && !isExpired()) setTimeout(tryRelease, RELEASE_RETRY_MS).unref();
+  const release = async (): Promise<void> => {
+    if (!ended) await end(() => releaseReservation(call, reservation)).catch(() => {});
+    if (!ended && !isExpired()) setTimeout(release, RELEASE_RETRY_MS).unref();
   };
-  return {
-    /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
-    succeed: () => end(() => recordSuccess(call, reservation)),
-    /** The same in a statement of the caller, which returns undefined if it changed nothing. */
-    async succeedWith<T>(run: (reservation: Reservation) => Promise<T | undefined>): Promise<T | undefined> {
-      const result = await end(() => run(reservation));
-      if (result === undefined) ended = false;
-      return result;
-    },
-    /** The guess was wrong. `record` runs in the same transaction, with whether that locks the account of the owner. */
-    fail: (ownerId: string | undefined, record: (locked: boolean) => Promise<void>) =>
-      end(() =>
-        call.em.transactional(async () => {
-          await record(await recordFailure(call, reservation, call.config, call.clock.now(), ownerId));
-        }),
-      ),
-    /** The guess was not evaluated: it no longer counts. Does nothing if the attempt has ended. */
-    release: () => (ended ? Promise.resolve() : tryRelease()),
-  };
+  /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
+  const succeed = () => end(() => recordSuccess(call, reservation));
+  return { end, succeed, release };
 }

@@ -1,8 +1,6 @@
-import type { Call } from "../call.ts";
+import type { SystemCall } from "../call.ts";
 import { insertEmail, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
-
-export type QueueDeps = Pick<Call, "em" | "clock" | "config" | "onComplete" | "mailWorker">;
 
 /** E-mails of one template that a user gets per hour, so that strangers cannot fill a mailbox. */
 const MAX_PER_HOUR = 5;
@@ -16,7 +14,7 @@ const HOUR_MS = 3_600_000;
  * @param tokenId the one-time token that the text contains
  */
 export async function queueEmail(
-  call: QueueDeps,
+  call: SystemCall,
   to: Recipient,
   template: TemplateName,
   variables: Record<string, string> = {},
@@ -29,14 +27,14 @@ export async function queueEmail(
 }
 
 /** Whether a user has received the e-mails of a template that an hour allows. Lock the user first. */
-export async function hasReachedLimit(call: QueueDeps, userId: string, template: TemplateName): Promise<boolean> {
+export async function hasReachedLimit(call: SystemCall, userId: string, template: TemplateName): Promise<boolean> {
   return call.config.rateLimits && (await recentEmails(call, userId, template, HOUR_MS)).length >= MAX_PER_HOUR;
 }
 
 const DAY_MS = 86_400_000;
 
 /** Queues an e-mail unless the user has got one of this template in the last 24 hours. */
-export async function queueDailyEmail(call: QueueDeps, to: Recipient, template: TemplateName): Promise<void> {
+export async function queueDailyEmail(call: SystemCall, to: Recipient, template: TemplateName): Promise<void> {
   const recent = await recentEmails(call, to.id, template, DAY_MS);
   if (recent.length === 0) await queueEmail(call, to, template);
 }

@@ -1,12 +1,12 @@
 import { randomInt } from "node:crypto";
 import type { VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call, SystemCall } from "../call.ts";
 import type { Cipher } from "../crypto/cipher.ts";
 import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
-import { isForGood, recordFailedAttempt, reserveAttempt } from "../lockout/reserve-attempt.ts";
-import { type QueueDeps, queueEmail } from "../mail/queue.ts";
+import { isForGood, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
+import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
@@ -32,8 +32,7 @@ export async function withSecondFactor<T>(
   const codes = { kind: "second-factor", subject: user.id } as const;
   // Once codes are locked for good, backup codes have a counter of their own.
   const isLastResort = factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
-  const attempt = await reserveAttempt(call, isLastResort ? { kind: "backup-code", subject: user.id } : codes);
-  try {
+  return withAttempt(call, isLastResort ? { ...codes, kind: "backup-code" } : codes, async (attempt) => {
     const outcome = await call.em.transactional(async () => {
       await before();
       return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
@@ -45,9 +44,7 @@ export async function withSecondFactor<T>(
     await attempt.succeed();
     if (factor.backupCode) await clearLock(call, codes, true);
     return outcome.result;
-  } finally {
-    await attempt.release();
-  }
+  });
 }
 
 /** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */
@@ -75,7 +72,7 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
  * @returns false if the user had no second factor
  */
 export async function disableMfa(
-  call: AuditDeps & QueueDeps,
+  call: SystemCall,
   userId: string,
   options: { audit: boolean; notify: boolean },
 ): Promise<boolean> {
@@ -98,7 +95,7 @@ const ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
 const GROUP = 4;
 
 /** Creates a new set of backup codes, which replaces the old one. Only keyed digests are stored. Lock the user first. */
-export async function createBackupCodeSet(call: Pick<Call, "em" | "cipher">, userId: string): Promise<string[]> {
+export async function createBackupCodeSet(call: Call, userId: string): Promise<string[]> {
   const codes = new Set<string>();
   while (codes.size < COUNT) codes.add(`${randomGroup()}-${randomGroup()}`);
   const digests = [...codes].flatMap((code) => digestsOf(call.cipher, userId, code).slice(0, 1));

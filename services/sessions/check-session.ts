@@ -101,18 +101,3 @@ export function createSessionWatcher(db: HotDb, clock: Clock) {
     },
   };
 }
-
-/** For how long after signing in the password is not required again, in ms. */
-const RECENT_SIGN_IN_MS = 15 * 60_000;
-
-/** Whether the caller signed in within a time. A refresh does not count: a session keeps the time of its sign-in. */
-export function isRecentSignIn(
-  { caller, clock }: { caller: FoundSession; clock: Clock },
-  withinMs = RECENT_SIGN_IN_MS,
-): boolean {
-  return clock.now().getTime() - caller.session.createdAt.getTime() <= withinMs;
-}
-
-/** The error for a session that is too old for an operation. @param remedy what the user can do */
-export const reauthenticationRequired = (remedy: string) =>
-  new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);

@@ -8,7 +8,8 @@ import { newId } from "../store/store.ts";
 import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
-export type LoginResult = { user: SignedInUser; tokens: TokenPair; passwordExpired: boolean };
+/** A login, by the names of its messages. What is not true is absent from them. */
+export type LoginResult = TokenPair & { user: SignedInUser; passwordExpired?: true; restored?: true };
 
 /**
  * Opens a session for a user whose password or second factor was checked against this row. Cancels a requested deletion.
@@ -26,16 +27,16 @@ export async function openSession(
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;
   const tokenSession = { ...session, generation: 0, rotatedAt: session.createdAt, actorId: null };
-  const tokens = createTokenPair(call, tokenSession, signedIn);
-  return { user: signedIn, tokens, passwordExpired: isPasswordExpired(call, user) };
+  return {
+    ...createTokenPair(call, tokenSession, signedIn),
+    user: signedIn,
+    ...(isPasswordExpired(call, user) && { passwordExpired: true }),
+    ...(signedIn.restored && { restored: true }),
+  };
 }
 
 /** The row of a session that begins now. @param lifetimeMs without a refresh, at most `maxAgeMs` with */
-export function newSession(
-  { client, clock, locate }: Pick<Call, "client" | "clock" | "locate">,
-  lifetimeMs: number,
-  maxAgeMs: number,
-): NewSession {
+export function newSession({ client, clock, locate }: Call, lifetimeMs: number, maxAgeMs: number): NewSession {
   const createdAt = clock.now();
   const after = (ms: number) => new Date(createdAt.getTime() + ms);
   const { address: ip, agent } = client;
@@ -44,10 +45,7 @@ export function newSession(
 }
 
 /** Whether the password has reached its maximum age. */
-export function isPasswordExpired(
-  { config, clock }: Pick<Call, "config" | "clock">,
-  { passwordChangedAt }: Pick<User, "passwordChangedAt">,
-): boolean {
+export function isPasswordExpired({ config, clock }: Call, { passwordChangedAt }: LoginUser | User): boolean {
   return config.passwordMaxAgeMs > 0 && clock.now().getTime() - passwordChangedAt.getTime() >= config.passwordMaxAgeMs;
 }
 

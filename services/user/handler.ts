@@ -1,14 +1,12 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
 import { signedInCallOf } from "../call.ts";
 import { listOpenSessions } from "../store/sessions.ts";
-import { changeEmail, changePassword } from "./change-credentials.ts";
-import { deleteAccount } from "./delete-account.ts";
+import { changeEmail, changePassword, deleteAccount, updateProfile } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
-import { revokeOtherSessions, revokeOwnSession } from "./revoke-session.ts";
 import { profileOf, sessionMessage } from "./to-message.ts";
-import { updateProfile } from "./update-profile.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {

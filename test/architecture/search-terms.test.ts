@@ -10,7 +10,7 @@ const FILES: Record<string, string[]> = {
   overload: ["services/platform/admission.ts"],
   "idle timeout": ["services/grpc/http2-server.ts", "services/ai/providers/send.ts"],
   "refresh rotation": ["services/auth/refresh.ts", "services/store/sign-in.ts"],
-  "MFA token": ["services/auth/verify-mfa.ts"],
+  "MFA token": ["services/auth/login.ts"],
   "mail retry": ["services/mail/worker.ts"],
   "rate-limit key": ["services/platform/rate-limiter.ts"],
   "SSE heartbeat": ["gateway/transcode/sse.ts"],

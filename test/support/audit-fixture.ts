@@ -4,6 +4,7 @@ import { verifyAudit } from "../../scripts/audit/verify.ts";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
 import { startAuditWorker } from "../../services/audit/worker.ts";
+import { type AppContext, systemCall } from "../../services/call.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
 import { type Head, headOf } from "../../services/store/audit-seals.ts";
 import { createClock } from "./clock.ts";
@@ -42,7 +43,7 @@ export async function openAuditFixture(engine: string) {
   /** Records an event. @param em the transaction to join */
   async function record(n: number, at: { now(): Date } = clock, em = store.fork()): Promise<void> {
     const client = { address: "10.0.0.1", agent: "test" };
-    const call = { em, clock: at, client, requestId: `request-${n}`, caller: undefined };
+    const call = { ...systemCall({ clock: at } as AppContext, store, `request-${n}`), em, client };
     await recordAudit(call, "auth.login", { userId: randomUUID(), details: { n } });
   }
 

@@ -4,6 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { listUsage } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
+import { type AppContext, systemCall } from "../../../services/call.ts";
 import type { Config } from "../../../services/platform/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
@@ -36,8 +37,7 @@ async function openUsage(url?: string) {
     return sql("select outcome, input_tokens, output_tokens from ai_usage where user_id = ?", [userId]);
   };
   const erase = (userId: string) => {
-    const client = { address: "127.0.0.1", agent: "" };
-    const call = { em: store.fork(), clock, client, requestId: "request", caller: undefined };
+    const call = systemCall({ clock } as AppContext, store, "request");
     return call.em.transactional(() => eraseUser(call, userId));
   };
   return { store, sql, usage, newCall, rowsOf, erase, close: () => store.close() };

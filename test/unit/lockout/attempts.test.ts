@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { reserveAttempt } from "../../../services/lockout/reserve-attempt.ts";
+import { withAttempt } from "../../../services/lockout/reserve-attempt.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -15,9 +15,8 @@ test("Lockout: a guess waits for others no longer than 15 seconds", async () => 
     clock: { now: () => new Date() },
     config: { lockoutThreshold: 5, lockoutResetMs: 3_600_000, lockoutDurationMs: 900_000 },
     signal: new AbortController().signal,
-  } as unknown as Parameters<typeof reserveAttempt>[0];
-  await expect(reserveAttempt(call, { kind: "password", subject: "ann@example.com" })).rejects.toMatchObject({
-    reason: Reason.UNAVAILABLE,
-  });
+  } as unknown as Parameters<typeof withAttempt>[0];
+  const guess = withAttempt(call, { kind: "password", subject: "ann@example.com" }, () => Promise.resolve());
+  await expect(guess).rejects.toMatchObject({ reason: Reason.UNAVAILABLE });
   expect(now).toBe(18_000);
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { purgeDeletedUsers } from "../../../services/accounts/erase-user.ts";
+import { type AppContext, systemCall } from "../../../services/call.ts";
 import { systemClock } from "../../../services/platform/process.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
 import { forTest } from "../../support/closing.ts";
@@ -22,11 +23,10 @@ async function openWithUsers(count: number, end: Date | null, url?: string) {
 test("Erasure of deleted accounts: stops between two of them when the process ends", async () => {
   const { store, em } = await openWithUsers(3, new Date(0));
   const ending = new AbortController();
-  const client = { address: "127.0.0.1", agent: "jobs" };
   let calls = 0;
   const createCall = () => {
     if (++calls === 2) ending.abort(); // the call that erases the first one
-    return { em: store.fork(), clock: systemClock, client, requestId: "jobs", caller: undefined };
+    return systemCall({ clock: systemClock } as AppContext, store, "jobs");
   };
   await purgeDeletedUsers(createCall, ending.signal);
   expect(await em.execute("select id from users")).toHaveLength(2);

@@ -2,25 +2,33 @@ import type { UpdateUserRequest } from "../../gen/gatehouse/account/v1/admin_ser
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
 import { eraseUser } from "../accounts/erase-user.ts";
-import { assertOtherAdmin } from "../accounts/lock-users.ts";
-import { type AuditDeps, recordAudit } from "../audit/record.ts";
-import type { Call } from "../call.ts";
-import type { QueueDeps } from "../mail/queue.ts";
+import { assertOtherAdmin, assertRecentAdminSignIn, assertStillAdmin, lockOwnSession } from "../accounts/guards.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { SignedInCall, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/errors.ts";
-import type { AdminUser } from "../store/admin-users.ts";
+import { newSession } from "../sessions/open-session.ts";
+import { createAccessToken } from "../sessions/tokens.ts";
+import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
+import { insertImpersonation } from "../store/sign-in.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
-import { assertRecentAdminSignIn, assertStillAdmin, readAdminUser, userNotFound } from "./guards.ts";
+
+/** Reads one user. @throws ServiceError NOT_FOUND */
+export async function readAdminUser(call: Pick<SystemCall, "em">, id: string): Promise<AdminUser> {
+  const user = await findAdminUser(call, id);
+  if (!user) throw userNotFound();
+  return user;
+}
+
+const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such user.");
 
 /** Changes of a user. Undefined fields stay as they are. The proto allows no true for `locked` and `mfaEnabled`. */
 type UserChanges = Pick<UpdateUserRequest, "name" | "email" | "emailVerified" | "locked" | "mfaEnabled"> & {
   role?: Role | undefined;
 };
-
-type Deps = AuditDeps & QueueDeps & Pick<Call, "config">;
 
 /** Fields whose change requires a recent sign-in. */
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
@@ -30,7 +38,7 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
  * those of impersonators. A new address counts as unverified unless `emailVerified` says otherwise.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
-export async function updateUser(call: Deps, userId: string, changes: UserChanges): Promise<AdminUser> {
+export async function updateUser(call: SystemCall, userId: string, changes: UserChanges): Promise<AdminUser> {
   const id = canonicalId(userId);
   if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call); // whether or not the user exists
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
@@ -60,7 +68,7 @@ export async function updateUser(call: Deps, userId: string, changes: UserChange
  * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
  */
 function assertEditableAccess(
-  { caller }: Deps,
+  { caller }: SystemCall,
   user: User,
   { emailVerified, mfaEnabled }: UserChanges,
   address?: EmailAddress,
@@ -78,7 +86,7 @@ function assertEditableAccess(
   throw new ServiceError(Reason.CONFLICT, `${message} Please demote the administrator first.`);
 }
 
-async function applyChanges(call: Deps, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {
+async function applyChanges(call: SystemCall, user: User, changes: UserChanges, address?: EmailAddress): Promise<void> {
   const now = call.clock.now();
   const { id, name, email, canonicalEmail, role } = user;
   const isMoving = address !== undefined && address.canonical !== canonicalEmail;
@@ -101,7 +109,7 @@ async function applyChanges(call: Deps, user: User, changes: UserChanges, addres
 }
 
 /** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN */
-export async function deleteUser(call: AuditDeps, userId: string): Promise<void> {
+export async function deleteUser(call: SystemCall, userId: string): Promise<void> {
   const id = canonicalId(userId);
   await call.em.transactional(async () => {
     await assertRemovableAdmin(call, id, "delete");
@@ -112,7 +120,7 @@ export async function deleteUser(call: AuditDeps, userId: string): Promise<void>
 }
 
 /** Ends every session of a user. @returns how many ended. @throws ServiceError NOT_FOUND */
-export async function revokeUserSessions(call: AuditDeps, userId: string): Promise<number> {
+export async function revokeUserSessions(call: SystemCall, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     if (!(await lockUser(call, userId))) throw userNotFound();
     await assertStillAdmin(call);
@@ -127,10 +135,40 @@ export async function revokeUserSessions(call: AuditDeps, userId: string): Promi
  * stay locked until the transaction ends, so such changes happen one after the other.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN
  */
-async function assertRemovableAdmin(call: AuditDeps, id: string, action: "delete" | "demote"): Promise<void> {
+async function assertRemovableAdmin(call: SystemCall, id: string, action: "delete" | "demote"): Promise<void> {
   if (call.caller?.user.id === id) {
     const message = `Administrators can't ${action} themselves. Please ask another one.`;
     throw new ServiceError(Reason.SELF_TARGETED, message);
   }
   await assertOtherAdmin(call, id);
+}
+
+/** Longest impersonation, in ms. */
+const MAX_DURATION_MS = 15 * 60_000;
+
+/**
+ * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or with the
+ * administrator's own session.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
+ */
+export async function impersonate(call: SignedInCall, id: string, reason = "") {
+  const userId = canonicalId(id);
+  const admin = call.caller.user;
+  assertRecentAdminSignIn(call);
+  if (admin.id === userId) throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
+  const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenTtlMs);
+  const session = newSession(call, durationMs, durationMs);
+  const { id: sessionId, createdAt } = session;
+  const { user, expiresAt } = await call.em.transactional(async () => {
+    await lockUser(call, userId); // waits for a promotion in progress
+    const user = await call.em.findOne(User, { id: userId });
+    if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
+    await lockOwnSession(call);
+    const expiresAt = await insertImpersonation(call, session, userId, call.caller.session.id);
+    if (!expiresAt) throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
+    await recordAudit(call, "admin.impersonated", { userId, details: { sessionId, ...(reason && { reason }) } });
+    return { user, expiresAt };
+  });
+  const tokenSession = { id: sessionId, generation: 0, rotatedAt: createdAt, expiresAt, actorId: admin.id };
+  return { accessToken: createAccessToken(call, tokenSession, user), user, expiresAt };
 }

@@ -1,9 +1,15 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { lockCaller } from "../accounts/lock-users.ts";
+import {
+  accountGone,
+  assertOtherAdmin,
+  confirmPassword,
+  isRecentSignIn,
+  lockCaller,
+  wrongPassword,
+} from "../accounts/guards.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
-import { confirmPassword, wrongPassword } from "../auth/confirm-password.ts";
 import type { SignedInCall } from "../call.ts";
 import { invalidateOneTimeTokens, issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
@@ -12,6 +18,25 @@ import { invalid, ServiceError } from "../platform/errors.ts";
 import { recentEmails } from "../store/emails.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
+
+/** Changes name and bio of the caller; undefined leaves a field as it is. */
+export async function updateProfile(
+  call: SignedInCall,
+  changes: { name: string | undefined; bio: string | undefined },
+) {
+  const { id, name, bio } = call.caller.user;
+  if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
+  return call.em.transactional(async () => {
+    const user = await call.em.findOne(User, { id });
+    if (!user) throw accountGone();
+    user.name = changes.name?.trim() ?? user.name;
+    user.bio = changes.bio ?? user.bio ?? null;
+    user.updatedAt = call.clock.now();
+    await call.em.flush();
+    await recordAudit(call, "user.profile_updated", { userId: id });
+    return { id, name: user.name, bio: user.bio ?? "" };
+  });
+}
 
 /**
  * Sets a new password and ends every other session. Of parallel changes one succeeds.
@@ -74,4 +99,30 @@ async function limitRequests(call: SignedInCall): Promise<void> {
   const retryAfterSeconds = Math.ceil((first.createdAt.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000);
   const message = "Too many changes of the e-mail address were requested. Please try again later.";
   throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+}
+
+/**
+ * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
+ * @returns when the account will be erased.
+ * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
+ */
+export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
+  const { user } = call.caller;
+  if (password !== undefined) await confirmPassword(call, password);
+  else if (!isRecentSignIn(call)) {
+    throw invalid("password", "must be given when signing in was more than 15 minutes ago");
+  }
+  return call.em.transactional(async () => {
+    await assertOtherAdmin(call, user.id);
+    await lockCaller(call);
+    const now = call.clock.now();
+    const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
+    await call.em.nativeUpdate(User, { id: user.id }, { deletionAt, updatedAt: now });
+    await revokeSessions(call, user.id);
+    await invalidateOneTimeTokens(call, user.id);
+    await recordAudit(call, "user.deletion_requested", { userId: user.id });
+    const date = `${deletionAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+    await queueEmail(call, user, "deletion-requested", { date });
+    return deletionAt;
+  });
 }

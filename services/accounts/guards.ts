@@ -1,0 +1,94 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { SignedInCall, SystemCall } from "../call.ts";
+import { recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
+import { ServiceError } from "../platform/errors.ts";
+import { lockOpenSession } from "../store/sessions.ts";
+import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
+
+/**
+ * Locks the caller's row, and checks that the session has not ended since the call was authenticated.
+ * @throws ServiceError UNAUTHENTICATED
+ */
+export async function lockCaller(call: SignedInCall): Promise<void> {
+  await lockUser(call, call.caller.user.id);
+  await lockOwnSession(call);
+}
+
+/** Checks that the caller's session has not ended since the call was authenticated. @throws ServiceError UNAUTHENTICATED */
+export async function lockOwnSession(call: SignedInCall): Promise<void> {
+  const { user, session } = call.caller;
+  if (await lockOpenSession(call, session.id, user.id)) return;
+  throw new ServiceError(Reason.UNAUTHENTICATED, "This session has ended. Please sign in.");
+}
+
+/**
+ * Verifies the caller's current password. Wrong ones are counted apart from logins, so that guesses of others never block a
+ * user who is signed in.
+ * @returns the caller's row as it stood when the password was verified.
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
+ */
+export async function confirmPassword(call: SignedInCall, password: string): Promise<User> {
+  const user = await call.em.findOne(User, { id: call.caller.user.id });
+  if (!user) throw accountGone();
+  return withAttempt(call, { kind: "confirmation", subject: user.id }, async (attempt) => {
+    if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
+      await attempt.succeed();
+      return user;
+    }
+    await recordFailedAttempt(call, attempt, "auth.login_failed", user);
+    throw wrongPassword();
+  });
+}
+
+/** The error for a caller whose account was erased meanwhile. */
+export const accountGone = () => new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
+
+/** The error for a wrong current password. */
+export const wrongPassword = () => new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
+
+/** For how long after signing in the password is not required again, in ms. */
+const RECENT_SIGN_IN_MS = 15 * 60_000;
+
+/** Whether the caller signed in within a time. A refresh does not count: a session keeps the time of its sign-in. */
+export const isRecentSignIn = (
+  { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
+  withinMs = RECENT_SIGN_IN_MS,
+): boolean => clock.now().getTime() - caller.session.createdAt.getTime() <= withinMs;
+
+/** The error for a session that is too old for an operation. @param remedy what the user can do */
+export const reauthenticationRequired = (remedy: string) =>
+  new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);
+
+/**
+ * Checks that the administrator signed in recently. A stolen access token or session must not be enough to take over an
+ * account.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED
+ */
+export function assertRecentAdminSignIn({ caller, clock, config }: SystemCall): void {
+  if (caller === undefined || config.adminReauthMs === 0) return; // no caller: the command line
+  if (!isRecentSignIn({ caller, clock }, config.adminReauthMs)) throw reauthenticationRequired("Please sign in again.");
+}
+
+/**
+ * Checks in the transaction of a change that the caller has not been demoted since the call was authorized: of two
+ * administrators who demote each other, only the first succeeds. Lock first what the change locks.
+ * @throws ServiceError FORBIDDEN
+ */
+export async function assertStillAdmin({ em, caller }: SystemCall): Promise<void> {
+  if (caller === undefined) return; // the command line
+  const isAdmin = (await em.count(User, { id: caller.user.id, role: "admin" })) > 0;
+  if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
+}
+
+/**
+ * Checks that another administrator remains, if this user is one. The rows of administrators stay locked until the
+ * transaction ends. Administrators whose deletion is requested do not count.
+ * @throws ServiceError LAST_ADMIN
+ */
+export async function assertOtherAdmin(call: Pick<SystemCall, "em">, userId: string): Promise<void> {
+  const users = await lockAdminsAnd(call, userId);
+  const isAdmin = users.some((user) => user.id === userId && user.isAdmin);
+  if (isAdmin && !users.some((user) => user.id !== userId && !user.isLeaving)) {
+    throw new ServiceError(Reason.LAST_ADMIN, "This is the last administrator. Please promote another user first.");
+  }
+}
