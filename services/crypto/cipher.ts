@@ -13,23 +13,22 @@ const TAG_BYTES = 16;
 const MAC_BYTES = 32;
 const ID_BYTES = 4;
 
-/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys (RFC 5869). @param secretKeys 32 bytes each, the current one first */
+/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys. @param secretKeys 32 bytes each, the current one first */
 export function createCipher(...secretKeys: Buffer[]) {
-  const keys = secretKeys.map(deriveKeys);
+  const keys = secretKeys.map(createKey);
   const [first] = keys;
   if (!first) throw new Error("there is no secret key");
-  const macs = (text: string, context: string) => keys.map((key) => digest(key.mac, text, context));
+  const macs = (text: string, context: string) => keys.map((key) => key.mac(text, context));
   const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
     /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
-    encrypt: (text: string, context: string) => (prefix ?? "") + seal(first.encryption, text, context),
+    encrypt: (text: string, context: string) => (prefix ?? "") + first.seal(text, context),
     /** @throws Error when the text was not encrypted by one of the keys for this context. */
     decrypt(sealed: string, context: string) {
-      const [id, text = sealed] = sealed.includes(".") ? sealed.split(".") : [undefined, sealed];
-      const known = keys.filter((key) => id === undefined || key.id === id);
-      for (const key of known) {
+      const text = sealed.slice(sealed.indexOf(".") + 1);
+      for (const key of keys) {
         try {
-          return open(key.encryption, text, context);
+          return key.open(text, context);
         } catch {
           // perhaps the next key
         }
@@ -37,7 +36,7 @@ export function createCipher(...secretKeys: Buffer[]) {
       throw new Error("no key of SECRET_KEY decrypts this text");
     },
     /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
-    mac: (text: string, context: string) => digest(first.mac, text, context),
+    mac: first.mac,
     /** The digests with each key, that of the first one first: for values that were stored or mailed earlier. */
     macs,
     /** Whether a keyed digest is ours. */
@@ -48,32 +47,27 @@ export function createCipher(...secretKeys: Buffer[]) {
   };
 }
 
-function deriveKeys(secretKey: Buffer) {
+/** What one secret key does, by keys that are derived from it (RFC 5869). */
+function createKey(secretKey: Buffer) {
   const derive = (purpose: string) => Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
+  const [encryption, authentication] = [derive("encryption"), derive("mac")];
   return {
-    encryption: derive("encryption"),
-    mac: derive("mac"),
-    id: derive("id").subarray(0, ID_BYTES).toString("hex"),
+    id: derive("id").toString("hex", 0, ID_BYTES),
+    mac: (text: string, context: string) => createHmac("sha256", authentication).update(`${context}\0${text}`).digest(),
+    seal(text: string, context: string): string {
+      const iv = randomBytes(IV_BYTES);
+      const cipher = createCipheriv("aes-256-gcm", encryption, iv).setAAD(Buffer.from(context));
+      const body = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+      return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
+    },
+    open(sealed: string, context: string): string {
+      const bytes = Buffer.from(sealed, "base64url");
+      const [iv, tag] = [bytes.subarray(0, IV_BYTES), bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES)];
+      const decipher = createDecipheriv("aes-256-gcm", encryption, iv, { authTagLength: TAG_BYTES });
+      decipher.setAAD(Buffer.from(context)).setAuthTag(tag);
+      return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
+    },
   };
-}
-
-const digest = (key: Buffer, text: string, context: string) =>
-  createHmac("sha256", key).update(`${context}\0${text}`).digest();
-
-function seal(key: Buffer, text: string, context: string): string {
-  const iv = randomBytes(IV_BYTES);
-  const cipher = createCipheriv("aes-256-gcm", key, iv).setAAD(Buffer.from(context));
-  const body = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
-  return Buffer.concat([iv, cipher.getAuthTag(), body]).toString("base64url");
-}
-
-function open(key: Buffer, sealed: string, context: string): string {
-  const bytes = Buffer.from(sealed, "base64url");
-  const [iv, tag] = [bytes.subarray(0, IV_BYTES), bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES)];
-  const decipher = createDecipheriv("aes-256-gcm", key, iv, { authTagLength: TAG_BYTES })
-    .setAAD(Buffer.from(context))
-    .setAuthTag(tag);
-  return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
 }
 
 /** The cipher of a deployment that has a secret key. Undefined where the service would generate one. */

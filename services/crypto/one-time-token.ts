@@ -9,7 +9,7 @@ import {
   takeOneTimeToken,
   type VerifiedToken,
 } from "../store/one-time-tokens.ts";
-import { bytesOfId, type ClockedDb, type Db, ID_BYTES, idOfBytes, newId } from "../store/store.ts";
+import { bytesOfId, type ClockedDb, type Db, idOfBytes, newId } from "../store/store.ts";
 import type { User } from "../store/users.ts";
 import type { Cipher } from "./cipher.ts";
 
@@ -40,9 +40,8 @@ const encode = (id: string, mac: Buffer) =>
 
 /** Finds the user of a token without consuming it. @throws ServiceError TOKEN_INVALID */
 export async function readOneTimeToken(call: Deps, text: string, kind: OneTimeTokenKind): Promise<string> {
-  const id = decodeOneTimeToken(call.cipher, text);
-  const expiresAt = { $gt: call.clock.now() };
-  const token = id && (await call.em.findOne(OneTimeToken, { id, kind, expiresAt }));
+  const id = idOfText(call.cipher, text);
+  const token = await call.em.findOne(OneTimeToken, { id, kind, expiresAt: { $gt: call.clock.now() } });
   if (!token) throw invalidToken();
   return token.user.id;
 }
@@ -56,30 +55,22 @@ export async function consumeOneTimeToken(
   text: string,
   kinds: readonly OneTimeTokenKind[],
 ): Promise<VerifiedToken> {
-  const id = decodeOneTimeToken(call.cipher, text);
-  const token = id && (await takeOneTimeToken(call, id, kinds, call.clock.now()));
+  const token = await takeOneTimeToken(call, idOfText(call.cipher, text), kinds, call.clock.now());
   if (!token) throw invalidToken();
   return token;
 }
 
 /** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
-export async function invalidateOneTimeTokens(
-  call: Db,
-  userId: string,
-  kinds?: readonly OneTimeTokenKind[],
-): Promise<void> {
-  await call.em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: { $in: [...kinds] } }) });
+export async function invalidateOneTimeTokens({ em }: Db, userId: string, kinds?: OneTimeTokenKind[]): Promise<void> {
+  await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
 }
 
-function invalidToken(): ServiceError {
-  const message = "This link is invalid, expired or already used. Please ask for a new one.";
-  return new ServiceError(Reason.TOKEN_INVALID, message);
-}
+const invalidToken = () =>
+  new ServiceError(Reason.TOKEN_INVALID, "This link is invalid, expired or already used. Please ask for a new one.");
 
-/** The id of a token's text; undefined if its digest is not ours. */
-function decodeOneTimeToken(cipher: Cipher, text: string): string | undefined {
-  const bytes = Buffer.from(text, "base64url");
-  if (bytes.length !== ID_BYTES + MAC_BYTES) return undefined;
-  const id = idOfBytes(bytes); // untrusted until the digest is compared
-  return cipher.macs(id, CONTEXT).some((mac) => equalSecrets(text, encode(id, mac))) ? id : undefined;
+/** The id of a token's text. @throws ServiceError TOKEN_INVALID if its digest is not ours */
+function idOfText(cipher: Cipher, text: string): string {
+  const id = idOfBytes(Buffer.from(text, "base64url")); // untrusted until the whole text is compared
+  if (cipher.macs(id, CONTEXT).some((mac) => equalSecrets(text, encode(id, mac)))) return id;
+  throw invalidToken();
 }

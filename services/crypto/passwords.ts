@@ -39,42 +39,35 @@ export async function createPasswords(cost = DEFAULT_COST) {
 }
 
 /** A caller that waits for its turn. */
-type Waiting = { start(): void; refuse(error: Error): void };
+type Waiting = { network: string; start(): void; refuse(error: Error): void };
 
 /** Bounds the hashes in progress. Waiting networks take turns, so that a flood from one delays logins from others by one hash. */
 function createSemaphore() {
   let running = 0;
-  let waiting = 0;
-  /** Callers by network, in the order of their turns. */
-  const queues = new Map<string, Waiting[]>();
-  /** Takes a caller out of its queue. Those behind it wait behind the other networks. */
-  const take = (network: string, queue: Waiting[], end: "first" | "last") => {
-    waiting--;
-    const caller = end === "first" ? queue.shift() : queue.pop();
-    queues.delete(network);
-    if (queue.length > 0) queues.set(network, queue);
-    return caller;
-  };
+  /** Callers in the order of their turns. */
+  let waiting: Waiting[] = [];
+  const of = (network: string) => waiting.filter((caller) => caller.network === network);
+  const notOf = (network: string) => waiting.filter((caller) => caller.network !== network);
+  const longestQueue = () =>
+    [...Map.groupBy(waiting, ({ network }) => network).values()].reduce((a, b) => (b.length > a.length ? b : a), []);
   const startNext = () => {
-    const [next] = queues;
-    if (next) take(...next, "first")?.start();
-    else running--;
+    const next = waiting.shift();
+    if (!next) return void running--;
+    waiting = [...notOf(next.network), ...of(next.network)];
+    next.start();
   };
   const wait = (network: string) =>
     new Promise<void>((start, refuse) => {
-      const queue = queues.get(network) ?? [];
-      queue.push({ start, refuse });
-      queues.set(network, queue);
-      waiting++;
-      if (waiting <= MAX_WAITING) return;
-      const longest = [...queues].reduce((one, other) => (other[1].length > one[1].length ? other : one));
-      take(...longest, "last")?.refuse(tooBusy());
+      waiting.push({ network, start, refuse });
+      if (waiting.length <= MAX_WAITING) return;
+      const last = longestQueue().at(-1);
+      waiting = waiting.filter((caller) => caller !== last);
+      last?.refuse(tooBusy());
     });
   return {
     /** Throws if a caller of this address would be refused now: a flood is to cost no statements of the database. */
     assertCapacity(address: string): void {
-      const length = queues.get(siteOf(address))?.length ?? 0;
-      if (waiting >= MAX_WAITING && [...queues.values()].every((queue) => queue.length <= length)) throw tooBusy();
+      if (waiting.length >= MAX_WAITING && longestQueue().length <= of(siteOf(address)).length) throw tooBusy();
     },
     /** @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same network */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
@@ -87,6 +80,6 @@ function createSemaphore() {
       }
     },
     /** Callers that wait for a hash to start. */
-    waiting: () => waiting,
+    waiting: () => waiting.length,
   };
 }
