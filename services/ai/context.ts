@@ -24,9 +24,10 @@ export function createAiContext(config: Config, store: Pick<Store, "query">, clo
     proxyEnv: { HTTPS_PROXY: config.httpsProxy, NO_PROXY: config.noProxy },
   });
   const usage = openUsageLedger(store, clock, log);
-  const sessions = createSessionWatcher(store, clock);
+  const sessions = createSessionWatcher(store, clock, log);
   const close = async () => {
     providers.close();
+    await sessions.close();
     await usage.flush();
   };
   return { catalogue, providers, usage, sessions, longestMs: config.aiTotalTimeoutMs, close };

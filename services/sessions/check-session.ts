@@ -1,6 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { every } from "../jobs/background.ts";
 import type { SessionClaims } from "../platform/access-token.ts";
 import { ServiceError } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
@@ -68,36 +69,29 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
   });
 }
 
-/** Poll interval for the sessions of open streams, in ms. A revocation ends a stream within about this time. */
-const POLL_INTERVAL_MS = 750;
+/** Interval in which the sessions of open streams are read, in ms. A revocation ends a stream within about this time. */
+const WATCH_INTERVAL_MS = 750;
 
 /** Ends streams when their session ends, whichever process ended it. One statement per interval checks all of them. */
-export function createSessionWatcher(db: HotDb, clock: Clock) {
-  const watched = new Set<{ sessionId: string; controller: AbortController }>();
-  let timer: NodeJS.Timeout | undefined;
-  const pollLater = () => {
-    if (!timer && watched.size > 0) timer = setTimeout(poll, POLL_INTERVAL_MS).unref();
-  };
-  const poll = async () => {
+export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, "warn">) {
+  const watched = new Map<AbortController, string>();
+  const run = async () => {
     const checked = [...watched];
-    const ids = checked.map(({ sessionId }) => sessionId);
-    const open = await findOpenSessions(db, ids, clock.now()).catch(() => undefined); // unreachable: no stream ends
-    for (const { sessionId, controller } of checked) {
-      if (open?.has(sessionId) === false) {
-        controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
-      }
+    if (checked.length === 0) return;
+    const ids = checked.map(([, sessionId]) => sessionId);
+    const open = await findOpenSessions(db, ids, clock.now()); // while it fails, no stream ends
+    for (const [controller, sessionId] of checked) {
+      if (!open.has(sessionId)) controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
     }
-    timer = undefined;
-    pollLater();
   };
+  const { close } = every({ name: "watch sessions", intervalMs: WATCH_INTERVAL_MS, run }, { clock, log });
   return {
     /** @returns what aborts when the client disconnects, or with a ServiceError when the session has ended */
     watch(sessionId: string, client: AbortSignal) {
-      const entry = { sessionId, controller: new AbortController() };
-      watched.add(entry);
-      pollLater();
-      const signal = AbortSignal.any([client, entry.controller.signal]);
-      return { signal, end: () => watched.delete(entry) };
+      const controller = new AbortController();
+      watched.set(controller, sessionId);
+      return { signal: AbortSignal.any([client, controller.signal]), end: () => watched.delete(controller) };
     },
+    close,
   };
 }
