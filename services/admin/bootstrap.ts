@@ -28,8 +28,12 @@ export async function bootstrapAdmin(call: Deps, admin: { email: string; passwor
     const account = await upsertAdmin(call, { id: newId(now), email, canonicalEmail, passwordHash }, now);
     if (!account) return false;
     const isTakenOver = account.hasPassword && !account.isCreated;
-    if (isTakenOver) await revokeAllAccess(call, account.id, canonicalEmail);
-    else if (!account.isCreated) await endImpersonations(call, account.id);
+    if (isTakenOver) {
+      await revokeSessions(call, account.id);
+      await invalidateOneTimeTokens(call, account.id);
+      await disableMfa(call, account.id);
+      await clearLocks(call, { id: account.id, canonicalEmail }, "operator");
+    } else if (!account.isCreated) await endImpersonations(call, account.id);
     const details = { role: "admin", ...(isTakenOver && { takenOver: true }) };
     await recordAudit(call, "admin.user_updated", { userId: account.id, details });
     return account.hasPassword;
@@ -41,12 +45,4 @@ export async function bootstrapFirstAdmin(call: Deps & Pick<Call, "log">, admin:
   const admins = await call.em.count(User, { role: "admin" });
   if (admins === 0) await bootstrapAdmin(call, admin);
   else call.log.info({ admins }, "ADMIN_EMAIL has no effect: there is an administrator");
-}
-
-/** Revokes every access that someone who knew the old password may have. */
-async function revokeAllAccess(call: Deps, userId: string, canonicalEmail: string): Promise<void> {
-  await revokeSessions(call, userId);
-  await invalidateOneTimeTokens(call, userId);
-  await disableMfa(call, userId, { audit: false, notify: false });
-  await clearLocks(call, { id: userId, canonicalEmail }, "operator");
 }

@@ -7,7 +7,6 @@ import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import { listOpenSessions } from "../store/sessions.ts";
-import type { Role } from "../store/users.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { deleteUser, impersonate, readAdminUser, revokeUserSessions, updateUser } from "./manage-user.ts";
 import { retryEmail } from "./retry-email.ts";
@@ -24,10 +23,8 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { user: adminUser(await readAdminUser(call, req.id), call.clock.now()) };
   },
   async updateUser(req, ctx) {
-    const { id, name, email, role, emailVerified, locked, mfaEnabled } = req;
     const call = callOf(ctx);
-    const changes = { name, email, role: role as Role | undefined, emailVerified, locked, mfaEnabled };
-    const user = await updateUser(call, id, changes);
+    const user = await updateUser(call, req.id, req);
     return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
   },
   async deleteUser(req, ctx) {

@@ -25,10 +25,9 @@ export async function readAdminUser(call: Pick<SystemCall, "em">, id: string): P
 
 const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such user.");
 
+const FIELDS = ["name", "email", "role", "emailVerified", "locked", "mfaEnabled"] as const;
 /** Changes of a user. Undefined fields stay as they are. The proto allows no true for `locked` and `mfaEnabled`. */
-type UserChanges = Pick<UpdateUserRequest, "name" | "email" | "emailVerified" | "locked" | "mfaEnabled"> & {
-  role?: Role | undefined;
-};
+type UserChanges = Pick<UpdateUserRequest, (typeof FIELDS)[number]>;
 
 /** Fields whose change requires a recent sign-in. */
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
@@ -50,7 +49,7 @@ export async function updateUser(call: SystemCall, userId: string, changes: User
       const user = await call.em.findOne(User, { id });
       if (!user) throw userNotFound();
       assertEditableAccess(call, user, changes, address);
-      const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
+      const fields = FIELDS.filter((field) => changes[field] !== undefined);
       if (fields.length === 0) return readAdminUser(call, id);
       await applyChanges(call, user, changes, address);
       const details = { fields, ...(changes.role && { role: changes.role }) };
@@ -95,7 +94,7 @@ async function applyChanges(call: SystemCall, user: User, changes: UserChanges, 
     name: changes.name?.trim() ?? user.name,
     email: address?.stored ?? user.email,
     canonicalEmail: address?.canonical ?? user.canonicalEmail,
-    role: changes.role ?? user.role,
+    role: (changes.role as Role | undefined) ?? user.role,
     wasVerified: user.wasVerified || user.emailVerified,
     emailVerifiedAt: emailVerified ? (user.emailVerifiedAt ?? now) : null,
     updatedAt: now,
@@ -103,7 +102,7 @@ async function applyChanges(call: SystemCall, user: User, changes: UserChanges, 
   await call.em.flush();
   if (isMoving) await leaveAddress(call, { id, name, email, canonicalEmail }, user.email);
   if (changes.locked === false) await clearLocks(call, user, "operator");
-  const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id, { audit: false, notify: true }));
+  const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id));
   if (isMoving || losesFactor || (role === "admin" && user.role === "user")) await revokeSessions(call, id);
   if (role === "user" && user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
 }

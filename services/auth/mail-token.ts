@@ -74,8 +74,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, user, "password-reset");
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
-    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
-      await disableMfa(call, userId, { audit: true, notify: true });
+    if (!mfaConfirmedAt || (!emailVerified && !wasVerified)) await disableMfa(call, userId, "auth.mfa_disabled");
   });
 }
 

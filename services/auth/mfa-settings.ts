@@ -42,7 +42,7 @@ export async function disableTotp(call: SignedInCall, password: string, factor: 
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
   const work = async () => {
-    if (!(await disableMfa(call, user.id, { audit: true, notify: true }))) throw mfaNotEnabled();
+    if (!(await disableMfa(call, user.id, "auth.mfa_disabled"))) throw mfaNotEnabled();
   };
   if (factor.code ?? factor.backupCode) return withSecondFactor(call, user, factor, before, work);
   await call.em.transactional(async () => {

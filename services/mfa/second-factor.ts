@@ -67,15 +67,10 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 /**
  * Disables a user's second factor: secret, backup codes, what was counted against them, and pending MFA tokens. Joins the
  * caller's transaction, which has locked the user.
- * @param options.audit records `auth.mfa_disabled`; an administrator's change is recorded as `admin.user_updated` instead
- * @param options.notify queues an e-mail to the user
+ * @param event is recorded; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
-export async function disableMfa(
-  call: SystemCall,
-  userId: string,
-  options: { audit: boolean; notify: boolean },
-): Promise<boolean> {
+export async function disableMfa(call: SystemCall, userId: string, event?: "auth.mfa_disabled"): Promise<boolean> {
   const user = await call.em.findOne(User, { id: userId, mfaSecret: { $ne: null } }, { refresh: true });
   if (!user) return false;
   const disabled = { mfaSecret: null, mfaConfirmedAt: null, mfaLastStep: null, updatedAt: call.clock.now() };
@@ -83,8 +78,8 @@ export async function disableMfa(
   await replaceBackupCodes(call, userId, []);
   await invalidateOneTimeTokens(call, userId, ["sign-in"]);
   await deleteAttempts(call, userId, "second-factor", "backup-code");
-  if (options.audit) await recordAudit(call, "auth.mfa_disabled", { userId });
-  if (options.notify) await queueEmail(call, user, "mfa-disabled");
+  if (event) await recordAudit(call, event, { userId });
+  await queueEmail(call, user, "mfa-disabled");
   return true;
 }
 
