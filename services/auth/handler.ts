@@ -25,9 +25,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     if (call.caller.actorId) ctx.responseHeader.set(KEEPS_COOKIES, "1");
     return { message: "You are signed out." };
   },
-  async refresh(req, ctx) {
-    return refresh(callOf(ctx), req.refreshToken);
-  },
+  refresh: (req, ctx) => refresh(callOf(ctx), req.refreshToken),
   async verifyEmail(req, ctx) {
     await verifyEmail(callOf(ctx), req.token);
     return { message: "Your e-mail address is confirmed." };
@@ -44,12 +42,8 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     await resetPassword(callOf(ctx), req.token, req.password);
     return { message: "Your password is changed. Please sign in." };
   },
-  async setupTotp(req, ctx) {
-    return setupTotp(signedInCallOf(ctx), req.password);
-  },
-  async verifyMfa(req, ctx) {
-    return verifyMfa(callOf(ctx), req.tempToken, req);
-  },
+  setupTotp: (req, ctx) => setupTotp(signedInCallOf(ctx), req.password),
+  verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req),
   async disableTotp(req, ctx) {
     await disableTotp(signedInCallOf(ctx), req.password, req);
     return { message: "Two-factor sign-in is off." };

@@ -23,33 +23,26 @@ type Signing = Pick<AppContext, "config" | "keys">;
 
 /** Rebuilds the tokens of a session's current generation. The same row gives the same text, so tokens are not stored. */
 export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
-  const claims = { ...idClaims("refresh", session), type: "refresh", sub: user.id } as const;
+  const { rotatedAt, expiresAt } = session;
   return {
     accessToken: createAccessToken(call, session, user),
-    refreshToken: signJwt(call, claims, session.rotatedAt, session.expiresAt),
+    refreshToken: signJwt(call, claimsOf("refresh", session, user), rotatedAt, expiresAt),
   };
 }
 
 /** The access token of a session's current generation; under impersonation it names the actor (RFC 8693 section 4.1). */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
-  const expiresAt = new Date(
-    Math.min(session.rotatedAt.getTime() + call.config.accessTokenTtlMs, session.expiresAt.getTime()),
-  );
-  const claims = {
-    email: user.email,
-    role: user.role,
-    ...idClaims("access", session),
-    ...(session.actorId && { act: { sub: session.actorId } }),
-  };
-  return signJwt(call, { ...claims, type: "access", sub: user.id }, session.rotatedAt, expiresAt);
+  const { rotatedAt, expiresAt, actorId } = session;
+  const end = Math.min(rotatedAt.getTime() + call.config.accessTokenTtlMs, expiresAt.getTime());
+  const actor = actorId ? { act: { sub: actorId } } : {};
+  const claims = { email: user.email, role: user.role, ...claimsOf("access", session, user), ...actor };
+  return signJwt(call, claims, rotatedAt, new Date(end));
 }
 
-/** Unique, and identical when the token is rebuilt. */
-const idClaims = (kind: TokenKind, { id, generation }: TokenSession) => ({
-  jti: `${kind}.${id}.${generation}`,
-  sid: id,
-  gen: generation,
-});
+/** Claims that are unique, and identical when the token is rebuilt. */
+const claimsOf = (type: TokenKind, { id, generation }: TokenSession, user: TokenUser) => {
+  return { jti: `${type}.${id}.${generation}`, sid: id, gen: generation, type, sub: user.id };
+};
 
 /** Signs the MFA token of a login that waits for its second factor. */
 export function createMfaToken(call: Signing, { id, userId, createdAt, expiresAt }: IssuedToken): string {

@@ -16,10 +16,8 @@ export function toMessage<Row extends object>(row: Row): Message<Row> {
 
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
-  const { id, email, name, bio, role, emailVerified, mfaEnabled, passwordChangedAt, createdAt, updatedAt } = user;
-  const passwordExpiresAt = passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
-  const times = { createdAt, updatedAt, passwordExpiresAt };
-  return toMessage({ id, email, name, bio: bio ?? null, role, emailVerified, mfaEnabled, ...times });
+  const passwordExpiresAt = new Date(user.passwordChangedAt.getTime() + passwordMaxAgeMs);
+  return toMessage({ ...user, passwordExpiresAt: passwordMaxAgeMs > 0 ? passwordExpiresAt : null });
 }
 
 /** Maps a session to its message. The caller's own is in use now, whatever has been written so far. */
