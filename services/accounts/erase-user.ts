@@ -1,7 +1,6 @@
 import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { recordAudit } from "../audit/record.ts";
 import type { SystemCall } from "../call.ts";
-import type { Config } from "../platform/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
@@ -30,52 +29,42 @@ export async function eraseUser(call: SystemCall, userId: string, isDue?: Filter
   return true;
 }
 
+/** Which users are to be erased. */
+type DueUsers = (call: SystemCall) => FilterQuery<User>;
+
+/** Those whose deletion is due. */
+export const deletedUsers: DueUsers = ({ clock }) => ({ deletionAt: { $lte: clock.now() } });
+
+/**
+ * Those who never verified an address and do not use the account, once it is old enough. A session may have been in use
+ * for its whole maximum age after the sign-in. Administrators stay.
+ */
+export const unverifiedUsers: DueUsers = ({ clock, config }) => {
+  const before = new Date(clock.now().getTime() - config.unverifiedRetentionMs);
+  const signedInBefore = new Date(before.getTime() - config.sessionMaxAgeMs);
+  const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
+  return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
+};
+
 /** Accounts per query. Each is erased in a transaction of its own. */
 const BATCH_SIZE = 20;
 
 /**
- * Erases the accounts whose deletion is due. Any number of processes may run it at once.
+ * Erases users, unless a sign-in has changed what makes them due or another process is erasing them.
  * @param signal stops between two accounts
  * @throws the first error of an account that could not be erased, after the others were
  */
-export function purgeDeletedUsers(createCall: () => SystemCall, signal: AbortSignal): Promise<void> {
-  return eraseAll(createCall, signal, (now) => ({ deletionAt: { $lte: now } }));
-}
-
-/**
- * Erases the accounts that never verified an address and are not in use, once they are old enough. A session may have been
- * in use for its whole maximum age after the sign-in. Administrators stay.
- */
-export async function purgeUnverifiedUsers(
-  createCall: () => SystemCall,
-  { unverifiedRetentionMs, sessionMaxAgeMs }: Pick<Config, "unverifiedRetentionMs" | "sessionMaxAgeMs">,
-  signal: AbortSignal,
-): Promise<void> {
-  if (unverifiedRetentionMs === 0) return;
-  await eraseAll(createCall, signal, (now) => {
-    const before = new Date(now.getTime() - unverifiedRetentionMs);
-    const signedInBefore = new Date(before.getTime() - sessionMaxAgeMs);
-    const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
-    return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
-  });
-}
-
-/** Erases users, unless a sign-in has changed what makes them due or another process is erasing them. */
-async function eraseAll(
-  createCall: () => SystemCall,
-  signal: AbortSignal,
-  isDue: (now: Date) => FilterQuery<User>,
-): Promise<void> {
+export async function purgeUsers(createCall: () => SystemCall, isDue: DueUsers, signal: AbortSignal): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
-    const { em, clock } = createCall();
+    const call = createCall();
     const orderBy = { deletionAt: "asc", id: "asc" } as const;
-    const due = await em.find(User, isDue(clock.now()), { fields: ["id"], orderBy, limit: BATCH_SIZE });
+    const due = await call.em.find(User, isDue(call), { fields: ["id"], orderBy, limit: BATCH_SIZE });
     for (const { id } of due) {
       if (signal.aborted) break;
-      const call = createCall();
-      const erasure = call.em.transactional(() => eraseUser(call, id, isDue(clock.now())));
+      const own = createCall();
+      const erasure = own.em.transactional(() => eraseUser(own, id, isDue(own)));
       if (await erasure.catch((error) => void failures.push(error))) erased++;
     }
   }

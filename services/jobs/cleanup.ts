@@ -1,4 +1,4 @@
-import { purgeDeletedUsers, purgeUnverifiedUsers } from "../accounts/erase-user.ts";
+import { deletedUsers, purgeUsers, unverifiedUsers } from "../accounts/erase-user.ts";
 import { type AppContext, systemCall } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
@@ -14,7 +14,11 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
   const createCall = () => systemCall(context, store, "jobs");
   const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
   const jobs: Job[] = [
-    { name: "purge deleted users", intervalMs: MINUTE_MS, run: (signal) => purgeDeletedUsers(createCall, signal) },
+    {
+      name: "purge deleted users",
+      intervalMs: MINUTE_MS,
+      run: (signal) => purgeUsers(createCall, deletedUsers, signal),
+    },
     { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
     { name: "re-encrypt secrets", intervalMs: HOUR_MS, run: (signal) => reEncrypt(context, store, signal) },
     {
@@ -22,7 +26,7 @@ export function startJobs(context: AppContext, store: Store): { close(): Promise
       intervalMs: HOUR_MS,
       async run(signal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
-        await purgeUnverifiedUsers(createCall, context.config, signal);
+        if (context.config.unverifiedRetentionMs > 0) await purgeUsers(createCall, unverifiedUsers, signal);
         await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
       },
     },

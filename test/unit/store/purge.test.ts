@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { purgeDeletedUsers } from "../../../services/accounts/erase-user.ts";
+import { deletedUsers, purgeUsers } from "../../../services/accounts/erase-user.ts";
 import { type AppContext, systemCall } from "../../../services/call.ts";
 import { systemClock } from "../../../services/platform/process.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
@@ -28,7 +28,7 @@ test("Erasure of deleted accounts: stops between two of them when the process en
     if (++calls === 2) ending.abort(); // the call that erases the first one
     return systemCall({ clock: systemClock } as AppContext, store, "jobs");
   };
-  await purgeDeletedUsers(createCall, ending.signal);
+  await purgeUsers(createCall, deletedUsers, ending.signal);
   expect(await em.execute("select id from users")).toHaveLength(2);
 });
 
