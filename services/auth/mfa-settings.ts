@@ -3,8 +3,13 @@ import { confirmPassword, isRecentSignIn, lockCaller, reauthenticationRequired }
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { createBackupCodeSet, disableMfa, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
-import { createTotpSecret } from "../mfa/totp.ts";
+import {
+  createBackupCodeSet,
+  createTotpSecret,
+  disableMfa,
+  type SecondFactor,
+  withSecondFactor,
+} from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 
@@ -13,13 +18,12 @@ import { User } from "../store/users.ts";
  * accepted, another call replaces both. A stolen access token must not bind a factor, so a recent sign-in or the password
  * is required.
  * @returns what is shown once, and stored encrypted or as digests
- * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, MFA_ALREADY_ENABLED
  */
 export async function setupTotp(call: SignedInCall, password: string | undefined) {
   const { user } = call.caller;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
-  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call.cipher, call.config.appName, user);
+  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call, user);
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const changes = { mfaSecret: encryptedSecret, updatedAt: call.clock.now() };
@@ -33,10 +37,7 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
   return { secret, qrCode, backupCodes };
 }
 
-/**
- * Disables the second factor. A code or backup code is required once a first code has been accepted.
- * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
- */
+/** Disables the second factor. A code or backup code is required once a first code has been accepted. */
 export async function disableTotp(call: SignedInCall, password: string, factor: SecondFactor): Promise<void> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
@@ -53,10 +54,7 @@ export async function disableTotp(call: SignedInCall, password: string, factor: 
   });
 }
 
-/**
- * Creates a new set of backup codes, which replaces the old one.
- * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
- */
+/** Creates a new set of backup codes, which replaces the old one. */
 export async function createBackupCodes(call: SignedInCall, password: string, code: string): Promise<string[]> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();

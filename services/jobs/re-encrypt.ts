@@ -1,6 +1,6 @@
 import { NIL } from "uuid";
 import type { AppContext } from "../call.ts";
-import { contextOf } from "../mfa/totp.ts";
+import { totpContext } from "../mfa/second-factor.ts";
 import { SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
 import { User } from "../store/users.ts";
@@ -39,7 +39,7 @@ export async function reEncrypt(
   }
   for (let users = await findUsers(); users.length > 0 && !signal.aborted; users = await findUsers(users.at(-1)?.id)) {
     for (const { id, mfaSecret } of users) {
-      const renewed = renew(mfaSecret ?? "", contextOf(id));
+      const renewed = renew(mfaSecret ?? "", totpContext(id));
       if (renewed) count += await store.fork().nativeUpdate(User, { id, mfaSecret }, { mfaSecret: renewed });
       else failed += 1;
     }

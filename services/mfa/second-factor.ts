@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import { generateSecret, generateURI, verify } from "otplib";
 import type { VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -10,7 +11,6 @@ import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
-import { matchingStep } from "./totp.ts";
 
 /** A submitted factor: either a code of the authenticator or a backup code. */
 export type SecondFactor = Pick<VerifyMfaRequest, "code" | "backupCode">;
@@ -48,12 +48,20 @@ export async function withSecondFactor<T>(
 }
 
 /** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */
-async function consumeSecondFactor(call: Call, user: User, factor: SecondFactor): Promise<boolean> {
-  const { id, mfaSecret } = user;
-  if (!mfaSecret) return false;
-  if (factor.backupCode) return useBackupCode(call, user, factor.backupCode);
-  const step = await matchingStep(call, { id, encryptedSecret: mfaSecret }, factor.code ?? "");
-  return step !== undefined && consumeTotpStep(call, user, step, call.clock.now());
+async function consumeSecondFactor(call: Call, user: User, { code = "", backupCode }: SecondFactor): Promise<boolean> {
+  if (!user.mfaSecret) return false;
+  return backupCode ? useBackupCode(call, user, backupCode) : useTotpCode(call, user, user.mfaSecret, code);
+}
+
+/** Tolerated difference of a device's clock, in seconds: one step (RFC 6238 section 5.2). */
+const DRIFT_SECONDS = 30;
+
+async function useTotpCode(call: Call, user: User, encryptedSecret: string, token: string): Promise<boolean> {
+  if (!/^\d{6}$/.test(token)) return false; // the library throws for anything else
+  const secret = call.cipher.decrypt(encryptedSecret, totpContext(user.id));
+  const epoch = Math.floor(call.clock.now().getTime() / 1000);
+  const result = await verify({ secret, token, epoch, epochTolerance: DRIFT_SECONDS });
+  return result.valid && "timeStep" in result && consumeTotpStep(call, user, result.timeStep, call.clock.now());
 }
 
 async function useBackupCode(call: Call, user: User, code: string): Promise<boolean> {
@@ -82,6 +90,20 @@ export async function disableMfa(call: SystemCall, userId: string, event?: "auth
   await queueEmail(call, user, "mfa-disabled");
   return true;
 }
+
+/**
+ * Creates a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
+ * @returns the secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage
+ */
+export async function createTotpSecret({ cipher, config }: Call, user: { id: string; email: string }) {
+  const secret = generateSecret();
+  const uri = generateURI({ issuer: config.appName, label: user.email, secret }); // shown by the authenticator
+  const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
+  return { secret, qrCode: await toDataURL(uri), encryptedSecret: cipher.encrypt(secret, totpContext(user.id)) };
+}
+
+/** What binds an encrypted secret to its user. */
+export const totpContext = (userId: string) => `totp ${userId}`;
 
 /** Codes of a set. */
 const COUNT = 10;
