@@ -5,8 +5,8 @@ import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid, ServiceError, type Violation } from "../platform/errors.ts";
 import { deleteAttempts } from "../store/attempts.ts";
+import type { Recipient } from "../store/emails.ts";
 import { isDuplicate } from "../store/errors.ts";
-import type { User } from "../store/users.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
@@ -15,13 +15,8 @@ const LOCAL_PART = /^[\x21-\x7e]+$/;
 /** A host name of two labels or more (RFC 1123 section 2.1), and no IP address, whose last label is a number. */
 const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
 
-/** An e-mail address: the form that mail is sent to, and the form that identifies the account. */
-export type EmailAddress = {
-  /** As typed, trimmed. */
-  stored: string;
-  /** Lower case, domain in punycode: unique. */
-  canonical: string;
-};
+/** An address as typed, which mail is sent to, and in lower case and punycode, which identifies the account. */
+export type EmailAddress = { stored: string; canonical: string };
 
 /** Reads an address. @param field JSON name, for the error @throws ServiceError VALIDATION_FAILED */
 export function readEmailAddress(text: string, field = "email"): EmailAddress {
@@ -46,11 +41,7 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 }
 
 /** Gives up the address of an account for a new one: its links and its failed passwords go, and its owner is notified. */
-export async function leaveAddress(
-  call: SystemCall,
-  old: Pick<User, "id" | "email" | "canonicalEmail" | "name">,
-  newEmail: string,
-): Promise<void> {
+export async function leaveAddress(call: SystemCall, old: Recipient & { canonicalEmail: string }, newEmail: string) {
   await invalidateOneTimeTokens(call, old.id);
   await deleteAttempts(call, old.canonicalEmail, "password");
   await queueEmail(call, old, "email-changed", { newEmail });

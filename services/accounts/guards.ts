@@ -5,10 +5,7 @@ import { ServiceError } from "../platform/errors.ts";
 import { lockOpenSession } from "../store/sessions.ts";
 import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
 
-/**
- * Locks the caller's row, and checks that the session has not ended since the call was authenticated.
- * @throws ServiceError UNAUTHENTICATED
- */
+/** Locks the caller's row, and checks the session as `lockOwnSession` does. @throws ServiceError UNAUTHENTICATED */
 export async function lockCaller(call: SignedInCall): Promise<void> {
   await lockUser(call, call.caller.user.id);
   await lockOwnSession(call);
@@ -60,8 +57,7 @@ export const reauthenticationRequired = (remedy: string) =>
   new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);
 
 /**
- * Checks that the administrator signed in recently. A stolen access token or session must not be enough to take over an
- * account.
+ * Checks that the administrator signed in recently: a stolen session must not be enough to take over an account.
  * @throws ServiceError REAUTHENTICATION_REQUIRED
  */
 export function assertRecentAdminSignIn({ caller, clock, config }: SystemCall): void {

@@ -63,22 +63,22 @@ export async function withAttempt<T>(
 
 async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
   const startedAt = performance.now();
-  let attempt = await tryReserve(call, key);
-  if (attempt) return attempt;
+  const first = await tryReserve(call, key);
+  if (first) return first;
   const name = `${key.kind} ${key.subject}`;
   const ahead = waiting.filter((other) => other === name).length;
   if (key.kind === "password" && ahead >= MAX_WAITING) throw tooBusy();
   waiting.push(name);
   try {
-    while (!attempt && performance.now() - startedAt < MAX_WAIT_MS) {
+    while (performance.now() - startedAt < MAX_WAIT_MS) {
       await wait(RETRY_MS, undefined, { signal: call.signal });
-      attempt = await tryReserve(call, key);
+      const attempt = await tryReserve(call, key);
+      if (attempt) return attempt;
     }
+    throw tooBusy();
   } finally {
     waiting.splice(waiting.indexOf(name), 1);
   }
-  if (!attempt) throw tooBusy();
-  return attempt;
 }
 
 /** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */

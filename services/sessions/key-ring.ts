@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import { createReload, importPublicKey, type PublicKey } from "../platform/access-token.ts";
+import { createReload, importPublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
 import { type Db, newId, type Store } from "../store/store.ts";
@@ -11,8 +11,6 @@ const KEY_AGE_MS = 90 * 24 * 3_600_000;
 /** Time for which a key is published before it signs, and after its last token has expired, in ms. */
 const OVERLAP_MS = 3_600_000;
 
-type Key = { kid: string; activeAt: Date; x: string; publicKey: PublicKey; privateKey: KeyObject };
-
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
 export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
 
@@ -21,9 +19,9 @@ export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
  * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has expired.
  */
 export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, longestTokenMs: number) {
-  let [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
+  let [loadedAt, keys] = [clock.now(), await load(store, cipher)];
   const reload = createReload(async () => {
-    [loadedAt, keys] = [clock.now().getTime(), await load(store, cipher)];
+    [loadedAt, keys] = [clock.now(), await load(store, cipher)];
   });
   const rotate = async () => {
     const now = clock.now();
@@ -46,7 +44,7 @@ export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, lo
     },
     /** Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process uses it. */
     async jwks() {
-      if (clock.now().getTime() - loadedAt > OVERLAP_MS / 2) await reload().catch(() => {}); // it was suspended
+      if (clock.now().getTime() - loadedAt.getTime() > OVERLAP_MS / 2) await reload().catch(() => {}); // it was suspended
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
     verifiedTokens: new Map<string, JWTPayload>(),
@@ -56,17 +54,13 @@ export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, lo
 }
 
 /** Loads the keys in the order in which they become active. */
-async function load(store: Store, cipher: Cipher): Promise<Key[]> {
+async function load(store: Store, cipher: Cipher) {
   const rows = await store.fork().find(SigningKey, {}, { orderBy: { activeAt: "asc", kid: "asc" } });
-  return Promise.all(
-    rows.map(async ({ kid, activeAt, publicKey: x, privateKey }) => ({
-      kid,
-      activeAt,
-      x,
-      publicKey: await importPublicKey(x),
-      privateKey: decryptPrivateKey(cipher, kid, privateKey),
-    })),
-  );
+  const keys = rows.map(async ({ kid, activeAt, publicKey: x, privateKey: sealed }) => {
+    const privateKey = decryptPrivateKey(cipher, kid, sealed);
+    return { kid, activeAt, x, publicKey: await importPublicKey(x), privateKey };
+  });
+  return Promise.all(keys);
 }
 
 /** Adds a key, unless one was created after `youngEnough`. It signs once every process has loaded it. */

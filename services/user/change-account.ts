@@ -1,3 +1,4 @@
+import type { UpdateProfileRequest } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
 import {
@@ -20,10 +21,7 @@ import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /** Changes name and bio of the caller; undefined leaves a field as it is. */
-export async function updateProfile(
-  call: SignedInCall,
-  changes: { name: string | undefined; bio: string | undefined },
-) {
+export async function updateProfile(call: SignedInCall, changes: Pick<UpdateProfileRequest, "name" | "bio">) {
   const { id, name, bio } = call.caller.user;
   if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
   return call.em.transactional(async () => {
@@ -38,10 +36,7 @@ export async function updateProfile(
   });
 }
 
-/**
- * Sets a new password and ends every other session. Of parallel changes one succeeds.
- * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
- */
+/** Sets a new password and ends every other session. Of parallel changes one succeeds. */
 export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
   const user = await confirmPassword(call, currentPassword);
   if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
@@ -68,7 +63,6 @@ const HOUR_MS = 3_600_000;
 /**
  * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification. The
  * response does not reveal whether another account has the address: its owner gets a notice instead.
- * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED, UNAVAILABLE
  */
 export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");
@@ -90,7 +84,6 @@ export async function changeEmail(call: SignedInCall, newEmail: string, password
   });
 }
 
-/** @throws ServiceError RATE_LIMITED */
 async function limitRequests(call: SignedInCall): Promise<void> {
   if (!call.config.rateLimits) return;
   const recent = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
@@ -104,7 +97,6 @@ async function limitRequests(call: SignedInCall): Promise<void> {
 /**
  * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
  * @returns when the account will be erased.
- * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
 export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
   const { user } = call.caller;

@@ -15,7 +15,7 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     return { user: profileOf(caller.user, config) }; // read when the call was authorized
   },
   async updateProfile(req, ctx) {
-    const user = await updateProfile(signedInCallOf(ctx), { name: req.name, bio: req.bio });
+    const user = await updateProfile(signedInCallOf(ctx), req);
     return { message: "Your profile is updated.", user };
   },
   async changePassword(req, ctx) {
@@ -44,7 +44,5 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     const message = "Your account will be deleted. To keep it, sign in before then.";
     return { message, deletionDate: timestampFromDate(deletionAt) };
   },
-  async exportData({ page = 1 }, ctx) {
-    return { data: await exportData(signedInCallOf(ctx), page) };
-  },
+  exportData: async ({ page = 1 }, ctx) => ({ data: await exportData(signedInCallOf(ctx), page) }),
 };
