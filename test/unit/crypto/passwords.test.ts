@@ -10,10 +10,11 @@ const IN_FLIGHT = availableParallelism();
 const WAITING = 256;
 const password = "Correct-horse-1";
 
-test("Passwords: hashes are salted and of the full length of any text", async () => {
+test("Passwords: hashes are argon2id of 20 MiB and two passes, salted, over the full length of any text", async () => {
   const passwords = await createPasswords();
   const long = `${"🦜".repeat(63)}Ä`;
   const [first, second] = [await passwords.hash(long), await passwords.hash(long)];
+  expect(first).toMatch(/^\$argon2id\$v=19\$m=20480,t=2,p=1\$/);
   expect(second).not.toBe(first);
   expect([await passwords.matches(first, long), passwords.isOutdated(first)]).toEqual([true, false]);
   expect(await passwords.matches(first, `${"🦜".repeat(63)}ä`)).toBe(false);
