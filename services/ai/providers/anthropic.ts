@@ -1,28 +1,15 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
-import type { Adapter, ParsedEvent } from "./adapter.ts";
+import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
 import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
-type Counts = {
-  input_tokens?: number | null;
-  output_tokens?: number | null;
-  cache_creation_input_tokens?: number | null;
-  cache_read_input_tokens?: number | null;
-};
-type Block = { type?: string; text?: string; thinking?: string };
-/** An event of a stream or, of the type `message`, a complete reply. */
-type Event = {
-  type?: string;
-  message?: { usage?: Counts | null };
-  content_block: Block;
-  delta?: { type?: string; text?: string; thinking?: string; stop_reason?: string | null };
-  usage?: Counts | null;
-  content?: Block[];
-  stop_reason?: string | null;
-};
+/** An event of a stream, or a complete reply. */
+type Event = Anthropic.RawMessageStreamEvent | Anthropic.Message;
+type Block = Anthropic.ContentBlock | Anthropic.RawContentBlockDelta;
+type Counts = Partial<Anthropic.MessageDeltaUsage> | null;
 
 /** Anthropic's messages API. */
 export const anthropicAdapter: Adapter = {
@@ -44,27 +31,33 @@ export const anthropicAdapter: Adapter = {
   },
   /** Unknown kinds of events, blocks and deltas are to be ignored. */
   parse(document) {
-    const { type, message, content_block: block, delta, usage, content, stop_reason } = document as Event;
-    switch (type) {
+    const event = document as Event;
+    switch (event.type) {
       case "message_start":
-        return { usage: countsOf({ ...message?.usage, output_tokens: null }) }; // its output count is a placeholder
+        return { usage: { ...countsOf(event.message?.usage), outputTokens: undefined } }; // it is a placeholder
       case "content_block_start":
-        return { text: textOf(block), active: Boolean(block.thinking) };
+        return parseBlock(event.content_block);
       case "content_block_delta":
-        return { text: delta?.type === "text_delta" ? requireText(delta.text) : "", active: Boolean(delta?.thinking) };
+        return parseBlock(event.delta);
       case "message_delta":
-        return { ...parseStopReason(delta?.stop_reason), usage: countsOf(usage) };
+        return { ...parseStopReason(event.delta?.stop_reason), usage: countsOf(event.usage) };
       case "message_stop":
         return { finished: "stop", over: true };
-      case "message":
-        return { text: content?.map(textOf).join(""), ...parseStopReason(stop_reason), usage: countsOf(usage) };
+      case "message": {
+        const text = event.content?.map((block) => parseBlock(block).text).join("");
+        return { text, ...parseStopReason(event.stop_reason), usage: countsOf(event.usage) };
+      }
       default:
         return {};
     }
   },
 };
 
-const textOf = (block: Block) => (block.type === "text" ? requireText(block.text) : "");
+/** Parses a block, or a piece of one. */
+const parseBlock = (block: Block): ParsedEvent => ({
+  text: block.type === "text" || block.type === "text_delta" ? requireText(block.text) : "",
+  active: "thinking" in block && block.thinking !== "",
+});
 
 const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
   finished: finishReasonOf(reason, ["max_tokens", "model_context_window_exceeded"]),
@@ -72,7 +65,7 @@ const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
   failed: reason === "refusal" ? "blocked the content" : undefined,
 });
 
-const countsOf = (usage: Counts | null | undefined): ParsedEvent["usage"] => ({
+const countsOf = (usage: Counts | undefined): UsageCounts => ({
   inputTokens: usage?.input_tokens,
   cacheWriteTokens: usage?.cache_creation_input_tokens,
   cacheReadTokens: usage?.cache_read_input_tokens,

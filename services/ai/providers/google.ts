@@ -1,18 +1,10 @@
+import type { GenerateContentResponse } from "@google/genai";
 import type { Adapter } from "./adapter.ts";
 import type { ProviderErrorKind } from "./errors.ts";
 import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
-
-type Body = {
-  candidates?: {
-    content?: { parts?: { text?: string; thought?: boolean; functionCall?: object }[] };
-    finishReason?: string | null;
-  }[];
-  promptFeedback?: { blockReason?: string };
-  usageMetadata?: { promptTokenCount?: number; candidatesTokenCount?: number; thoughtsTokenCount?: number };
-};
 
 /** Gemini. Every event of a stream is a complete response object. The end of the body is the end. */
 export const googleAdapter: Adapter = {
@@ -35,7 +27,7 @@ export const googleAdapter: Adapter = {
     };
   },
   parse(document) {
-    const { candidates, promptFeedback, usageMetadata: usage } = document as Body;
+    const { candidates, promptFeedback, usageMetadata: usage } = document as GenerateContentResponse;
     const parts = candidates?.[0]?.content?.parts ?? [];
     const reason = candidates?.[0]?.finishReason;
     const blockReason = promptFeedback?.blockReason;

@@ -12,22 +12,13 @@ import {
   userTurnsOf,
 } from "./provider.ts";
 
+type Delta = OpenAI.ChatCompletionChunk.Choice.Delta;
 type Content = string | null | { type?: string; text?: string }[];
-type Message = {
-  content?: Content;
-  refusal?: string | null;
-  reasoning_content?: string | null;
-  reasoning?: string | null;
-  tool_calls?: object[] | null;
-};
-type Choice = {
-  index?: number | null;
-  delta?: Message | null;
-  message?: Message | null;
-  finish_reason?: string | null;
-};
-type Counts = { prompt_tokens?: number | null; completion_tokens?: number | null; total_tokens?: number | null };
-type Body = { choices?: (Choice | null)[] | null; usage?: Counts | null };
+/** Other servers add to the messages of OpenAI. */
+type Message = Omit<Delta, "content"> & { content?: Content; reasoning_content?: string; reasoning?: string };
+type Counts = OpenAI.CompletionUsage;
+type Choice = { index?: number; delta?: Message; message?: Message; finish_reason?: string | null };
+type Body = { choices?: Choice[]; usage?: Counts };
 
 /** Chat completions of OpenAI. */
 export const openaiAdapter: Adapter = {
