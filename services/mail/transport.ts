@@ -39,41 +39,22 @@ export function createMailTransport(
 }
 
 function createSmtpTransport(url: string, from: Config["mailFrom"], emailMs: number): MailTransport {
-  const open = () =>
-    createTransport(
-      {
-        url,
-        requireTLS: needsTls(url),
-        pool: true,
-        maxConnections: MAX_CONNECTIONS,
-        maxMessages: EMAILS_PER_CONNECTION,
-        connectionTimeout: CONNECT_TIMEOUT_MS,
-        greetingTimeout: CONNECT_TIMEOUT_MS,
-        socketTimeout: IDLE_TIMEOUT_MS,
-      },
-      defaultsOf(from),
-    );
-  let transport = open();
-  /** Replaces a pool that has a connection which never finishes: such connections would occupy the pool for ever. */
-  const replacePool = (stuck: typeof transport) => {
-    if (stuck !== transport) return;
-    transport = open();
-    stuck.close();
-  };
-  return {
-    async send(email) {
-      const mine = transport;
-      const late = Promise.withResolvers<never>();
-      const timer = setTimeout(() => {
-        replacePool(mine);
-        late.reject(new Error("the mail server did not finish in time"));
-      }, emailMs);
-      try {
-        await Promise.race([mine.sendMail(email), late.promise]);
-      } finally {
-        clearTimeout(timer);
-      }
+  const transport = createTransport(
+    {
+      url,
+      requireTLS: needsTls(url),
+      pool: true,
+      maxConnections: MAX_CONNECTIONS,
+      maxMessages: EMAILS_PER_CONNECTION,
+      connectionTimeout: CONNECT_TIMEOUT_MS,
+      greetingTimeout: CONNECT_TIMEOUT_MS,
+      socketTimeout: IDLE_TIMEOUT_MS,
     },
+    defaultsOf(from),
+  );
+  return {
+    /** The signal closes the connection too, so that it does not occupy the pool for ever. */
+    send: async (email) => void (await transport.sendMail({ ...email, signal: AbortSignal.timeout(emailMs) })),
     ping: async () => void (await transport.verify()),
     close: () => transport.close(),
   };
