@@ -3,11 +3,11 @@ import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
-import type { Catalogue, CatalogueModel, CatalogueProvider } from "./catalogue.ts";
+import type { Catalogue, CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
 import type { CallReport, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
-import { instrumentCall } from "./usage.ts";
+import { instrumentCall, type UsageOutcome } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
@@ -17,9 +17,6 @@ export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "
 
 /** Where a conversation goes, and what is sent. */
 type Route = { provider: Provider; entry: CatalogueProvider; prompt: Prompt };
-
-/** A piece of a reply. */
-type Piece = { chunk: string };
 
 /**
  * Sends a conversation and waits for the complete reply (spec 2.7).
@@ -39,7 +36,7 @@ export async function chat(call: ChatDeps, conversation: Conversation) {
  * only if the provider has completed the reply. Fails when the session ends. Sends nothing before the first pull.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR, UNAUTHENTICATED
  */
-export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<Piece> {
+export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<{ chunk: string }> {
   return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 });
 }
 
@@ -48,37 +45,35 @@ async function* readReply(
   call: ChatDeps,
   { provider, entry, prompt }: Route,
   report: CallReport,
-): AsyncIterable<Piece> {
+): AsyncIterable<{ chunk: string }> {
   const { ai, caller, log, requestId } = call;
   // A reply that is not streamed may end later than the session.
   const session = prompt.isStream ? ai.sessions.watch(caller.session.id, call.signal) : undefined;
   const signal = session?.signal ?? call.signal;
-  const start = {
+  const usage = ai.usage.start({
     userId: caller.actorId ?? caller.user.id, // impersonation is at the administrator's expense
     provider: entry.id,
     model: prompt.model.name,
-    inputCharacters: charactersIn(prompt.messages) + (prompt.system?.length ?? 0),
-  };
-  const usage = ai.usage.start(start, signal, instrumentCall(call, entry.vendor, prompt, report));
+    inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),
+  });
+  const measure = instrumentCall(call, entry.vendor, prompt, report);
+  let outcome: UsageOutcome = "cancelled"; // unless it ends otherwise: the reader has left
   try {
     for await (const chunk of provider(prompt, signal, report)) {
       usage.onText(chunk);
       yield { chunk };
     }
-    usage.finish("completed", report.usage);
+    outcome = "completed";
   } catch (thrown) {
     if (signal.aborted) throw thrown;
-    if (!(thrown instanceof ProviderError)) {
-      usage.finish("failed");
-      throw thrown;
-    }
-    usage.finish(thrown.kind, thrown.facts.usage);
+    outcome = thrown instanceof ProviderError ? thrown.kind : "failed";
+    if (!(thrown instanceof ProviderError)) throw thrown;
     const message = `The AI provider ${entry.id} failed: ${thrown.kind}.`;
     log.warn({ requestId, detail: thrown.facts.detail }, message);
     throw new ServiceError(Reason.PROVIDER_ERROR, message);
   } finally {
-    usage.finish("cancelled"); // unless it has ended otherwise: the reader has left
     session?.end();
+    measure(usage.finish(outcome, report.usage));
   }
 }
 
@@ -91,12 +86,8 @@ export function findTarget(
   return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
 }
 
-/** The fields of a conversation that a model takes no notice of, by their JSON names. */
-export const ignoredBy = (model: CatalogueModel): string[] => (model.temperature === "refused" ? ["temperature"] : []);
-
 /** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
 function resolveRoute({ catalogue, providers }: AiContext, conversation: Conversation, isStream: boolean): Route {
-  const { messages, maxTokens, temperature, systemPrompt } = conversation;
   const { entry, model } = findTarget(catalogue, conversation);
   if (!entry || !model) throw new Error("the conversation has not been checked");
   const provider = providers.byId.get(entry.id);
@@ -104,8 +95,8 @@ function resolveRoute({ catalogue, providers }: AiContext, conversation: Convers
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
     throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
   }
-  const input = { system: systemPrompt, messages: messages as PromptMessage[] };
-  return { provider, entry, prompt: { model, isStream, ...input, maxTokens, temperature } };
+  const messages = conversation.messages as PromptMessage[];
+  return { provider, entry, prompt: { ...conversation, messages, model, isStream } };
 }
 
 /** Limit of all messages together, in characters. */
@@ -128,19 +119,13 @@ const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 
 /** Checks the messages as a whole. A role that is none has a violation of its own. @returns what is wrong */
 function faultIn(messages: Conversation["messages"]): string | undefined {
-  if (charactersIn(messages) > MAX_CHARACTERS && codePointsIn(messages) > MAX_CHARACTERS)
-    return `must contain at most ${MAX_CHARACTERS} characters`;
+  if (charactersIn(messages) > MAX_CHARACTERS) return `must contain at most ${MAX_CHARACTERS} characters`;
   if (messages.every(({ role, content }) => role === "assistant" || role === "system" || content === ""))
     return "must contain a message of the user";
   return undefined;
 }
 
-/** UTF-16 units: quick to count, and never fewer than the code points. */
-function charactersIn(messages: readonly { content: string }[]): number {
-  return messages.reduce((sum, { content }) => sum + content.length, 0);
-}
-
 /** Code points, as in the constraints of single fields: a surrogate pair is one character. */
-function codePointsIn(messages: readonly { content: string }[]): number {
+function charactersIn(messages: readonly { content: string }[]): number {
   return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
 }

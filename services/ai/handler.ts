@@ -2,7 +2,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
-import { type Conversation, chat, findTarget, ignoredBy, streamChat } from "./chat.ts";
+import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 
 /** Messages in, messages out; every decision is made by an operation. */
@@ -13,7 +13,10 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
       provider: id,
       defaultModel: models[0].name,
       configured: providers.byId.has(id),
-      models: models.map((model) => ({ model: model.name, ignored: ignoredBy(model) })),
+      models: models.map(({ name, temperature }) => ({
+        model: name,
+        ignored: temperature === "refused" ? ["temperature"] : [],
+      })),
     }));
     return { providers: listed };
   },
@@ -36,9 +39,8 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
 };
 
-/** Names the given fields that the model takes no notice of in a header, since streams have no other place for it. */
+/** Names a given temperature that the model does not take in a header, since streams have no other place for it. */
 function reportIgnored({ ai }: Pick<Call, "ai">, { responseHeader }: HandlerContext, req: Conversation): void {
-  const { model } = findTarget(ai.catalogue, req);
-  const ignored = model ? ignoredBy(model).filter((field) => req[field as keyof Conversation] !== undefined) : [];
-  if (ignored.length > 0) responseHeader.set(AI_IGNORED, ignored.join(", "));
+  const isIgnored = findTarget(ai.catalogue, req).model?.temperature === "refused" && req.temperature !== undefined;
+  if (isIgnored) responseHeader.set(AI_IGNORED, "temperature");
 }

@@ -8,7 +8,7 @@ import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { CallReport, Prompt, Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
-export type UsageOutcome = "running" | "completed" | "cancelled" | "failed" | ProviderErrorKind;
+export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
 /** The caller, the model and the size of the prompt. */
 type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
@@ -40,17 +40,11 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
     write: (rows) => upsertUsage(db, rows),
     log,
   });
-  const write = (row: UsageRow) => batch.set(row.id, row);
-
   return {
     /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
     flush: batch.flush,
-    /** Opens the row of a call. The outcome is `cancelled` if the signal fires first. Calls `onFinished` once. */
-    start(
-      { userId, provider, model, inputCharacters }: UsageStart,
-      signal: AbortSignal,
-      onFinished?: (row: UsageRow) => void,
-    ) {
+    /** Opens the row of a call. */
+    start({ userId, provider, model, inputCharacters }: UsageStart) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -69,7 +63,8 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       };
       let characters = 0;
       let writtenMs = 0;
-      const entry = {
+      batch.set(row.id, row);
+      return {
         /** Counts text of the reply. */
         onText(text: string): void {
           row.first_chunk_ms ??= elapsed();
@@ -77,25 +72,19 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
           row.output_tokens = tokensIn(characters);
           if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
           writtenMs = elapsed();
-          write(row);
+          batch.set(row.id, row);
         },
-        /** Records the outcome, and what the provider has reported instead of the estimate. Only the first call counts. */
-        finish(outcome: UsageOutcome, usage?: Usage): void {
-          if (row.outcome !== "running") return;
-          signal.removeEventListener("abort", onClientGone);
+        /** Records the outcome, and what the provider has reported instead of the estimate. @returns the final row */
+        finish(outcome: UsageOutcome, usage?: Usage): UsageRow {
           Object.assign(row, { outcome, latency_ms: elapsed() });
           if (usage) {
             const { inputTokens, outputTokens } = usage;
             Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
           } else if (characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
-          write(row);
-          onFinished?.(row);
+          batch.set(row.id, row);
+          return row;
         },
       };
-      const onClientGone = () => entry.finish("cancelled");
-      signal.addEventListener("abort", onClientGone);
-      write(row);
-      return entry;
     },
   };
 }

@@ -62,7 +62,7 @@ export class ReplyDecoder {
   get error(): ProviderError | undefined {
     const onlyCalls = this.finishReason && this.#callsTool && !this.#hasSpoken;
     const failure = this.#failure ?? (onlyCalls ? "unreadable reply" : undefined);
-    return failure && new ProviderError(failure, { usage: this.usage });
+    return failure && new ProviderError(failure);
   }
 
   /** Decodes what has arrived of a stream. @returns the text in it */

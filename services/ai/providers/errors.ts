@@ -1,5 +1,3 @@
-import type { Usage } from "./provider.ts";
-
 /** How a provider failed. Clients see these words. */
 export type ProviderErrorKind =
   | "rate limited"
@@ -22,8 +20,6 @@ type ProviderErrorFacts = {
   retryAfterMs?: number | undefined;
   /** For the log: an HTTP status or the code of a network error. */
   detail?: string | undefined;
-  /** Set if the provider reported it although the reply failed. */
-  usage?: Usage | undefined;
 };
 
 /** A provider's failure: its kind, and nothing of what the provider sent. */

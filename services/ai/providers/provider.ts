@@ -1,18 +1,15 @@
+import type { ChatRequest } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
 /** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
 export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
 
 /** What is sent to a model. Only the catalogue decides where it goes. */
-export type Prompt = {
+export type Prompt = Pick<ChatRequest, "systemPrompt" | "maxTokens" | "temperature"> & {
   model: CatalogueModel;
   /** Requests the reply as a stream. */
   isStream: boolean;
-  /** Instruction placed before the conversation. */
-  system?: string | undefined;
   messages: readonly PromptMessage[];
-  maxTokens?: number | undefined;
-  temperature?: number | undefined;
 };
 
 /** Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included). */
@@ -29,7 +26,7 @@ export type CallReport = {
   decodingMs: number;
   /** Set when the reply is complete. */
   finishReason?: FinishReason | undefined;
-  /** Set when the reply is complete and the provider has reported it. */
+  /** Set when the reply is complete, or has failed, and the provider has reported it. */
   usage?: Usage | undefined;
 };
 
@@ -84,8 +81,8 @@ export function outputTokensOf({ model, maxTokens }: Prompt): number | undefined
 }
 
 /** All system text in one: some providers have a field for it, others refuse it after a reply. "" if there is none. */
-export function systemTextOf({ system = "", messages }: Prompt): string {
-  const texts = [system, ...messages.filter(({ role }) => role === "system").map(({ content }) => content)];
+export function systemTextOf({ systemPrompt = "", messages }: Prompt): string {
+  const texts = [systemPrompt, ...messages.filter(({ role }) => role === "system").map(({ content }) => content)];
   return texts.filter((text) => text !== "").join("\n\n");
 }
 

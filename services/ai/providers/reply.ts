@@ -52,10 +52,10 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
         // After the finish marker any end counts as the end: a reset, silence, half a closing frame.
         if (!decoder.error && !decoder.isComplete) throw thrown;
       }
-      if (decoder.error) throw decoder.error;
       client.throwIfAborted(); // even if the reply is complete: its text may not have been read
       report.usage = decoder.usage;
       report.finishReason = decoder.finishReason;
+      if (decoder.error) throw decoder.error;
     } catch (thrown) {
       // The client's own reason if the client has gone; otherwise the timeout or the failure.
       throw client.aborted ? client.reason : toProviderError(request.signal.reason ?? thrown, "broke off");

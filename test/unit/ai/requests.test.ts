@@ -15,7 +15,7 @@ const messagesOf = (text: string) =>
 /** A conversation with everything that some provider refuses. */
 const demanding = (model: Model): Prompt => ({
   model,
-  system: "Be brief.",
+  systemPrompt: "Be brief.",
   messages: messagesOf("user: One. | user: Two. | assistant:  | system: Be kind. | user: case: plain"),
   maxTokens: 1_000_000,
   temperature: 2,
@@ -97,7 +97,7 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     ["ends with an assistant message", "user: Tell me a story. | assistant: Hello, long ago"],
     ["ends with system messages", "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind."],
   ])("are accepted if the conversation %s", async (_what, text) => {
-    const prompt = { model: bench.entry.models[0], system: "Be brief.", messages: messagesOf(text) };
+    const prompt = { model: bench.entry.models[0], systemPrompt: "Be brief.", messages: messagesOf(text) };
     expect((await bench.whole(prompt)).failure).toBeUndefined();
     expect((await bench.stream(prompt)).failure).toBeUndefined();
     expect(JSON.stringify(body())).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first

@@ -17,7 +17,6 @@ import { times } from "../../support/until.ts";
 import { insertUsers } from "../../support/users.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
-const { signal } = new AbortController();
 const clock = { now: () => new Date("2026-11-21T12:00:00Z") };
 
 /** Opens an empty database and a ledger on it. */
@@ -71,11 +70,11 @@ onServers("Usage: writing waits for the erasure of the account, which does not w
   const url = await createDatabase();
   const onServer = await forTest(openUsage(url));
   const call = await onServer.newCall();
-  const open = onServer.usage.start(call, signal);
+  const open = onServer.usage.start(call);
   await onServer.usage.flush();
   const erasure = await begin(url, "select 1 from users where id = $1 for update", [call.userId]);
   open.finish("completed");
-  onServer.usage.start(call, signal);
+  onServer.usage.start(call);
   const written = onServer.usage.flush();
   await erasure.toBeWaitedFor();
   await erasure.run("delete from users where id = $1", [call.userId]);
@@ -145,7 +144,7 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
   const query: Store["query"] = (statement, values) =>
     away ? Promise.reject(new Error("away")) : store.query(statement, values);
   const shaky = openUsageLedger({ query }, clock, silent);
-  shaky.start(call, signal).finish("completed");
+  shaky.start(call).finish("completed");
   await shaky.flush();
   expect(await rowsOf(call)).toEqual([]);
   away = false;
@@ -163,7 +162,7 @@ test("Usage: a long database outage drops the oldest usage rows", async () => {
   };
   const ledger = openUsageLedger({ query } as never, clock, silent);
   for (let i = 0; i <= 20_000; i++) {
-    ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 }, signal);
+    ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 });
   }
   await ledger.flush();
   away = false;
@@ -173,7 +172,7 @@ test("Usage: a long database outage drops the oldest usage rows", async () => {
 
 test("Usage: is updated while a long reply arrives", async () => {
   const call = await newCall();
-  const entry = usage.start(call, signal);
+  const entry = usage.start(call);
   await usage.flush();
   const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
   entry.onText("12345678");
