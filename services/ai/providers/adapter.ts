@@ -1,12 +1,12 @@
 import type { ProviderErrorKind } from "./errors.ts";
-import type { FinishReason, Prompt } from "./provider.ts";
+import type { FinishReason, FittedPrompt } from "./provider.ts";
 
 /** A dialect: how prompts are sent, and how replies are read. */
 export type Adapter = {
   /** Below the base URL. */
-  path(prompt: Prompt): string;
-  headers(key: string, prompt: Prompt): Record<string, string>;
-  body(prompt: Prompt): object;
+  path(prompt: FittedPrompt): string;
+  headers(key: string, prompt: FittedPrompt): Record<string, string>;
+  body(prompt: FittedPrompt): object;
   /**
    * Parses an event of a stream or a complete reply. Nothing is certain of it but that it is an object. May throw over what
    * it cannot read.

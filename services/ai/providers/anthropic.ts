@@ -1,6 +1,6 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
 import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
-import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
+import { finishReasonOf, requireText, userTurnsOf } from "./provider.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
@@ -14,20 +14,20 @@ type Counts = Partial<Anthropic.MessageDeltaUsage> | null;
 /** Anthropic's messages API. */
 export const anthropicAdapter: Adapter = {
   path: () => "v1/messages",
-  headers: (key, prompt) => ({
+  headers: (key, { temperature }) => ({
     authorization: `Bearer ${key}`,
-    "anthropic-version": temperatureOf(prompt) === undefined ? VERSION : VERSION_WITH_TEMPERATURE,
+    "anthropic-version": temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE,
   }),
   body(prompt) {
-    const system = systemTextOf(prompt);
+    const { model, isStream, system, outputTokens = model.outputTokens, temperature } = prompt;
     const body: Anthropic.MessageCreateParams = {
-      model: prompt.model.upstream,
-      max_tokens: outputTokensOf(prompt) ?? prompt.model.outputTokens,
+      model: model.upstream,
+      max_tokens: outputTokens,
       messages: userTurnsOf(prompt),
       ...(system && { system }),
-      stream: prompt.isStream,
+      stream: isStream,
     };
-    return { ...body, temperature: temperatureOf(prompt) };
+    return { ...body, temperature };
   },
   /** Unknown kinds of events, blocks and deltas are to be ignored. */
   parse(document) {

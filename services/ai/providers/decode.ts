@@ -6,8 +6,8 @@ import type { FinishReason, Usage } from "./provider.ts";
 /** OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all. */
 const DONE = "[DONE]";
 
-/** Decodes documents. Without a byte order mark, which the parser of streams removes itself. */
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+/** Largest event of a stream. Bytes. */
+const EVENT_BYTES = 1024 * 1024;
 
 /** Decodes one reply: bytes go in, of a stream cut anywhere; text of whole characters comes out. */
 export class ReplyDecoder {
@@ -24,20 +24,18 @@ export class ReplyDecoder {
   #callsTool = false;
   #isEnding = false;
   readonly #counts: UsageCounts = {};
-  readonly #dialect: Pick<Adapter, "parse" | "finishesWithDone">;
-  readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  readonly #parser;
+  readonly #adapter: Adapter;
+  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  readonly #parser = createParser({
+    maxBufferSize: EVENT_BYTES,
+    onEvent: ({ event, data }) => this.#readEvent(data, event === "error"),
+    onError: ({ type }) => {
+      if (type === "max-buffer-size-exceeded") this.#fail("reply too large");
+    },
+  });
 
-  /** @param eventBytes largest event accepted */
-  constructor(dialect: Pick<Adapter, "parse" | "finishesWithDone">, eventBytes: number) {
-    this.#dialect = dialect;
-    this.#parser = createParser({
-      maxBufferSize: eventBytes,
-      onEvent: ({ event, data }) => this.#readEvent(data, event === "error"),
-      onError: ({ type }) => {
-        if (type === "max-buffer-size-exceeded") this.#fail("reply too large");
-      },
-    });
+  constructor(adapter: Adapter) {
+    this.#adapter = adapter;
   }
 
   /** The reply is complete, however its body ends. */
@@ -47,14 +45,10 @@ export class ReplyDecoder {
 
   /** Undefined unless the provider has reported all of it. Input that caches held counts as input. */
   get usage(): Usage | undefined {
-    const {
-      inputTokens: fresh,
-      cacheWriteTokens: written = 0,
-      cacheReadTokens: cached = 0,
-      outputTokens,
-    } = this.#counts;
-    if (!isCount(fresh) || !isCount(written) || !isCount(cached)) return undefined;
-    const inputTokens = fresh + written + cached;
+    const { inputTokens: fresh, cacheWriteTokens = 0, cacheReadTokens = 0, outputTokens } = this.#counts;
+    const inputs = [fresh, cacheWriteTokens, cacheReadTokens];
+    if (!inputs.every(isCount)) return undefined;
+    const inputTokens = inputs.reduce((sum, count) => sum + count, 0);
     return isCount(inputTokens) && isCount(outputTokens) ? { inputTokens, outputTokens } : undefined;
   }
 
@@ -92,7 +86,7 @@ export class ReplyDecoder {
   /** Decodes a reply that comes as one JSON document. @returns its text */
   readDocument(bytes: Buffer): string {
     try {
-      this.#apply(parseDocument(utf8.decode(bytes), this.#dialect));
+      this.#apply(parseDocument(this.#decoder.decode(bytes), this.#adapter));
     } catch {
       this.#fail("unreadable reply"); // not UTF-8
     }
@@ -117,8 +111,8 @@ export class ReplyDecoder {
   #readEvent(data: string, isError: boolean): void {
     const trimmed = data.trim();
     if (trimmed === "") return;
-    if (trimmed !== DONE) this.#apply(parseDocument(data, this.#dialect, isError));
-    else this.#apply({ finished: this.#dialect.finishesWithDone && this.#hasSpoken ? "stop" : undefined, over: true });
+    if (trimmed !== DONE) this.#apply(parseDocument(data, this.#adapter, isError));
+    else this.#apply({ finished: this.#adapter.finishesWithDone && this.#hasSpoken ? "stop" : undefined, over: true });
   }
 
   #apply({ text, usage, active, finished, over, failed, callsTool }: ParsedEvent): void {
@@ -157,7 +151,7 @@ const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
  * Parses one JSON document. Errors look alike in all dialects and may come instead of any document, with HTTP status 200
  * too. Google may wrap them in an array. Never throws.
  */
-export function parseDocument(json: string, { parse }: Pick<Adapter, "parse">, isError = false): ParsedEvent {
+function parseDocument(json: string, { parse }: Adapter, isError = false): ParsedEvent {
   let document: unknown;
   try {
     const parsed: unknown = JSON.parse(json);

@@ -1,7 +1,7 @@
 import type { GenerateContentResponse } from "@google/genai";
 import type { Adapter } from "./adapter.ts";
 import type { ProviderErrorKind } from "./errors.ts";
-import { finishReasonOf, outputTokensOf, requireText, systemTextOf, temperatureOf, userTurnsOf } from "./provider.ts";
+import { finishReasonOf, requireText, userTurnsOf } from "./provider.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
@@ -12,8 +12,7 @@ export const googleAdapter: Adapter = {
     `v1beta/models/${encodeURIComponent(model.upstream)}:${isStream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
   headers: (key) => ({ "x-goog-api-key": key }),
   body(prompt) {
-    const system = systemTextOf(prompt);
-    const temperature = temperatureOf(prompt);
+    const { system, outputTokens, temperature } = prompt;
     return {
       contents: userTurnsOf(prompt).map(({ role, content }) => ({
         role: role === "assistant" ? "model" : role,
@@ -21,8 +20,8 @@ export const googleAdapter: Adapter = {
       })),
       systemInstruction: system ? { parts: [{ text: system }] } : undefined,
       generationConfig: {
-        maxOutputTokens: outputTokensOf(prompt),
-        temperature: temperature === undefined ? undefined : Math.max(temperature, LOWEST_TEMPERATURE),
+        maxOutputTokens: outputTokens,
+        temperature: temperature === 0 ? LOWEST_TEMPERATURE : temperature,
       },
     };
   },

@@ -1,11 +1,10 @@
 import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import { pipeline, type Readable } from "node:stream";
-import { urlToHttpOptions } from "node:url";
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import { createUnzip } from "node:zlib";
 import { ProviderError } from "./errors.ts";
 
-/** A parsed URL. */
+/** Where a request goes. */
 type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
 
 /** Base URL and API key of a provider, and the client to reach it. */
@@ -71,30 +70,11 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
-/** Parses a base URL. Its path, which may end in a slash, ends in none. */
-export function parseBaseUrl(baseUrl: string): RequestTarget {
-  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl));
-  return { protocol, hostname, port, path: path?.replace(/\/$/, "") };
-}
-
-/** The media type of a response. "" if the provider named none. */
-export const mediaType = ({ headers }: IncomingMessage) =>
-  (headers["content-type"] ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-
-const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-};
-
-/** The request asks for an uncompressed body, but some proxies compress all the same. */
+/** The request asks for an uncompressed body, but some proxies use gzip or deflate all the same. */
 export function decompressed(message: IncomingMessage): Readable {
-  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
-  if (!create) return message;
-  // An error of either stream reaches the reader of the result.
-  return pipeline(message, create(), () => {}) as unknown as Readable;
+  const { "content-encoding": encoding = "identity" } = message.headers;
+  if (encoding === "identity") return message;
+  return pipeline(message, createUnzip(), () => {}); // an error of either stream reaches the reader of the result
 }
 
 /** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */

@@ -1,16 +1,6 @@
 import type { OpenAI } from "openai";
 import type { Adapter } from "./adapter.ts";
-import type { Prompt } from "./provider.ts";
-import {
-  finishReasonOf,
-  mergeAdjacent,
-  outputTokensOf,
-  requireText,
-  systemTextOf,
-  temperatureOf,
-  turnsOf,
-  userTurnsOf,
-} from "./provider.ts";
+import { type FittedPrompt, finishReasonOf, mergeAdjacent, requireText, userTurnsOf } from "./provider.ts";
 
 type Delta = OpenAI.ChatCompletionChunk.Choice.Delta;
 type Content = string | null | { type?: string; text?: string }[];
@@ -47,12 +37,9 @@ export const openaiAdapter: Adapter = {
 /** Chat completions of other providers. */
 export const compatibleAdapter: Adapter = { ...openaiAdapter, body: (prompt) => bodyOf(prompt, false) };
 
-function bodyOf(prompt: Prompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
-  const { model, isStream } = prompt;
-  const system = systemTextOf(prompt);
-  const turns = isOpenai ? turnsOf(prompt) : userTurnsOf(prompt);
-  const outputTokens = outputTokensOf(prompt);
-  const temperature = temperatureOf(prompt);
+function bodyOf(prompt: FittedPrompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
+  const { model, isStream, system, outputTokens, temperature } = prompt;
+  const turns = isOpenai ? prompt.turns : userTurnsOf(prompt);
   /** Requests usage, and declines OpenAI's random padding of every chunk. */
   const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
   return {

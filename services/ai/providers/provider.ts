@@ -39,9 +39,7 @@ export type CallReport = {
  */
 export type Provider = (prompt: Prompt, signal: AbortSignal, report: CallReport) => AsyncGenerator<string, void>;
 
-const MIB = 1024 * 1024;
-
-/** Bounds of one call: durations in milliseconds, sizes in bytes. */
+/** Bounds of one call: durations in milliseconds. */
 export const DEFAULT_BOUNDS = {
   /** Connecting, TLS handshake included. */
   connectMs: 10_000,
@@ -57,45 +55,40 @@ export const DEFAULT_BOUNDS = {
   retries: 2,
   /** Wait before the first further attempt; doubles, with jitter. */
   backoffMs: 250,
-  /** One event of a stream. */
-  eventBytes: MIB,
-  /** A reply that comes as one document. */
-  chatBytes: 16 * MIB,
-  /** Everything received in one stream. */
-  streamBytes: 256 * MIB,
+  /** Everything received in one stream. Bytes. */
+  streamBytes: 256 * 1024 * 1024,
 };
 export type ProviderBounds = typeof DEFAULT_BOUNDS;
 
 /** Sent where a provider requires a message of the user. */
 const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 
-/** The temperature to send, at most what the model accepts. undefined if the model refuses any. */
-export function temperatureOf({ model, temperature }: Prompt): number | undefined {
-  if (temperature === undefined || model.temperature === "refused") return undefined;
-  return Math.min(temperature, model.temperature);
+/** A prompt as far as its model takes it: fields are undefined that it refuses, or that the request does not have. */
+export type FittedPrompt = ReturnType<typeof fitPrompt>;
+
+/** Fits a prompt to its model. Messages are split into system text and the rest, without empty ones. */
+export function fitPrompt({ model, isStream, systemPrompt = "", messages, maxTokens, temperature }: Prompt) {
+  const contents = messages.filter(({ role }) => role === "system").map(({ content }) => content);
+  return {
+    model,
+    isStream,
+    /** All system text in one: some providers have a field for it, others refuse it after a reply. */
+    system: [systemPrompt, ...contents].filter((text) => text !== "").join("\n\n") || undefined,
+    turns: messages.filter(({ role, content }) => role !== "system" && content !== ""),
+    outputTokens: maxTokens && Math.min(maxTokens, model.outputTokens),
+    temperature:
+      temperature === undefined || model.temperature === "refused"
+        ? undefined
+        : Math.min(temperature, model.temperature),
+  };
 }
 
-/** The reply limit to send, at most what the model can write. undefined if the request has none. */
-export function outputTokensOf({ model, maxTokens }: Prompt): number | undefined {
-  return maxTokens === undefined ? undefined : Math.min(maxTokens, model.outputTokens);
-}
-
-/** All system text in one: some providers have a field for it, others refuse it after a reply. "" if there is none. */
-export function systemTextOf({ systemPrompt = "", messages }: Prompt): string {
-  const texts = [systemPrompt, ...messages.filter(({ role }) => role === "system").map(({ content }) => content)];
-  return texts.filter((text) => text !== "").join("\n\n");
-}
-
-/** The conversation without its system text and empty messages. */
-export const turnsOf = ({ messages }: Prompt): PromptMessage[] =>
-  messages.filter(({ role, content }) => role !== "system" && content !== "");
-
-/** The conversation with a short user message before it and behind it, where it begins or ends with the assistant. */
-export function userTurnsOf(prompt: Prompt): PromptMessage[] {
-  const turns = turnsOf(prompt);
-  if (turns[0]?.role === "assistant") turns.unshift(CONTINUE);
-  if (turns.at(-1)?.role === "assistant") turns.push(CONTINUE);
-  return mergeAdjacent(turns);
+/** The turns with a short user message before and after them, where they begin or end with the assistant. */
+export function userTurnsOf({ turns }: FittedPrompt) {
+  const isAssistant = (turn: PromptMessage | undefined) => turn?.role === "assistant";
+  const before = isAssistant(turns[0]) ? [CONTINUE] : [];
+  const after = isAssistant(turns.at(-1)) ? [CONTINUE] : [];
+  return mergeAdjacent([...before, ...turns, ...after]);
 }
 
 /** Joins adjacent messages of one role, which some providers refuse. */

@@ -1,35 +1,40 @@
 import type { Readable } from "node:stream";
+import { urlToHttpOptions } from "node:url";
 import type { Adapter } from "./adapter.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
-import { decompressed, type Endpoint, mediaType, parseBaseUrl, readAll } from "./http-client.ts";
-import type { Provider, ProviderBounds } from "./provider.ts";
-import { sendWithRetry, UpstreamRequest } from "./send.ts";
+import { decompressed, type Endpoint, readAll } from "./http-client.ts";
+import { fitPrompt, type Provider, type ProviderBounds } from "./provider.ts";
+import { UpstreamRequest } from "./send.ts";
 
 /** How long the body of a complete reply may take to end, so that its connection can be used again. Milliseconds. */
 const DRAIN_MS = 100;
+/** Largest reply that comes as one document. Bytes. */
+const DOCUMENT_BYTES = 16 * 1024 * 1024;
 
 /**
  * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker and clean-up are the same
  * for all dialects, and for replies that are streamed or not.
  */
 export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoint, bounds: ProviderBounds): Provider {
-  const base = parseBaseUrl(baseUrl); // once, not for every request
+  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
+  const base = path?.replace(/\/$/, "");
   return async function* reply(prompt, client, report) {
-    const request = new UpstreamRequest(client, bounds.totalMs);
-    const decoder = new ReplyDecoder(adapter, bounds.eventBytes);
+    const request = new UpstreamRequest(client, bounds);
+    const decoder = new ReplyDecoder(adapter);
+    const fitted = fitPrompt(prompt);
     let body: Readable | undefined;
     try {
-      const target = { ...base, path: `${base.path}/${adapter.path(prompt)}` };
-      const send = () => http.post(target, adapter.headers(key, prompt), adapter.body(prompt), request.signal);
-      const message = await sendWithRetry(send, request, prompt.isStream, bounds, report);
+      const target = { protocol, hostname, port, path: `${base}/${adapter.path(fitted)}` };
+      const post = () => http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
+      const message = await request.send(post, prompt.isStream, report);
       const content = decompressed(message);
       body = content;
       // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
-      const type = mediaType(message) || (prompt.isStream ? "text/event-stream" : "application/json");
-      const isDocument = type.endsWith("json");
-      if (!isDocument && type !== "text/event-stream") throw new ProviderError("unreadable reply");
-      const read = isDocument ? () => readAll(content, bounds.chatBytes) : readerOf(content);
+      const type = message.headers["content-type"] || (prompt.isStream ? "text/event-stream" : "application/json");
+      const isDocument = /^[^;]*json *(;|$)/i.test(type);
+      if (!isDocument && !/^text\/event-stream *(;|$)/i.test(type)) throw new ProviderError("unreadable reply");
+      const read = isDocument ? () => readAll(content, DOCUMENT_BYTES) : readerOf(content);
       let received = 0;
       if (prompt.isStream) request.resetIdleTimer(bounds.idleMs);
       try {

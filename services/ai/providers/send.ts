@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
+import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
 import { decompressed, readAll } from "./http-client.ts";
@@ -14,29 +15,56 @@ const ERROR_BYTES = 64 * 1024;
  */
 export class UpstreamRequest {
   readonly #controller = new AbortController();
+  /** Fires when the client has gone, when a timeout has passed, and on `close`. */
+  readonly signal = this.#controller.signal;
   readonly #client: AbortSignal;
-  readonly #endsAt: number;
+  readonly #bounds: ProviderBounds;
+  readonly #startedAt = performance.now();
   readonly #total: NodeJS.Timeout;
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
   #isIdlePaused = false;
 
   /** @param client fires when the reply is no longer wanted */
-  constructor(client: AbortSignal, totalMs: number) {
+  constructor(client: AbortSignal, bounds: ProviderBounds) {
     this.#client = client;
-    this.#endsAt = performance.now() + totalMs;
-    this.#total = setTimeout(this.#onTimeout, totalMs);
+    this.#bounds = bounds;
+    this.#total = setTimeout(this.#onTimeout, bounds.totalMs);
     if (client.aborted) this.#onClientGone();
     else client.addEventListener("abort", this.#onClientGone);
   }
 
-  /** Fires when the client has gone, when a timeout has passed, and on `close`. */
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  get remainingMs(): number {
-    return this.#endsAt - performance.now();
+  /**
+   * Sends until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long as the
+   * provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
+   * @param post sends the request once and resolves when the status line has arrived
+   * @throws ProviderError
+   */
+  async send(post: () => Promise<IncomingMessage>, isStream: boolean, report: CallReport): Promise<IncomingMessage> {
+    const { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs } = this.#bounds;
+    // A model may write for minutes before a reply that is not streamed begins.
+    const attemptMs = isStream ? firstByteMs : totalMs;
+    for (let attempt = 0; ; attempt++) {
+      this.resetIdleTimer(attemptMs);
+      try {
+        const answer = post();
+        const sentAt = performance.now();
+        const message = await answer;
+        report.sentAt ??= sentAt;
+        await checkStatus(message, afterOutcomeMs);
+        this.pauseIdleTimer();
+        return message;
+      } catch (thrown) {
+        if (this.signal.aborted) throw thrown;
+        const error = toProviderError(thrown, "unreachable");
+        const { retryable, retryAfterMs = 0 } = error.facts;
+        const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
+        const isInTime = retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
+        if (!retryable || attempt === retries || !isInTime) throw error;
+        this.pauseIdleTimer();
+        await sleep(waitMs, undefined, { signal: this.signal });
+      }
+    }
   }
 
   /** Starts the idle timer anew. */
@@ -70,44 +98,6 @@ export class UpstreamRequest {
   readonly #onClientGone = () => this.#controller.abort(this.#client.reason);
 }
 
-/**
- * Sends a request until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long
- * as the provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
- * @param send sends the request once and resolves when the status line has arrived
- * @throws ProviderError
- */
-export async function sendWithRetry(
-  send: () => Promise<IncomingMessage>,
-  request: UpstreamRequest,
-  isStream: boolean,
-  { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs }: ProviderBounds,
-  report: CallReport,
-): Promise<IncomingMessage> {
-  // A model may write for minutes before a reply that is not streamed begins.
-  const attemptMs = isStream ? firstByteMs : totalMs;
-  for (let attempt = 0; ; attempt++) {
-    request.resetIdleTimer(attemptMs);
-    try {
-      const answer = send();
-      const sentAt = performance.now();
-      const message = await answer;
-      report.sentAt ??= sentAt;
-      await checkStatus(message, afterOutcomeMs);
-      request.pauseIdleTimer();
-      return message;
-    } catch (thrown) {
-      if (request.signal.aborted) throw thrown;
-      const error = toProviderError(thrown, "unreachable");
-      const { retryable, retryAfterMs = 0 } = error.facts;
-      const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
-      const isWorthIt = retryable && attempt < retries;
-      if (!isWorthIt || retryAfterMs > attemptMs || waitMs > request.remainingMs) throw error;
-      request.pauseIdleTimer();
-      await sleep(waitMs, undefined, { signal: request.signal });
-    }
-  }
-}
-
 /** Waits for the first byte of a success. Any other status is an error, which is retryable for 408, 429 and 5xx. */
 async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
@@ -127,16 +117,13 @@ async function checkStatus(message: IncomingMessage, errorMs: number): Promise<v
 
 /** The error object in the body of an error response. undefined if there is none in time, or an error page of a proxy. */
 async function errorIn(message: IncomingMessage, limitMs: number): Promise<unknown> {
-  const content = decompressed(message);
-  const limit = setTimeout(() => content.destroy(), limitMs);
+  const content = addAbortSignal(AbortSignal.timeout(limitMs), decompressed(message));
   try {
     const parsed: unknown = JSON.parse(String(await readAll(content, ERROR_BYTES)));
     const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
     return body?.error ?? body;
   } catch {
     return undefined; // the status alone decides
-  } finally {
-    clearTimeout(limit);
   }
 }
 

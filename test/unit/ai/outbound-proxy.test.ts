@@ -2,10 +2,11 @@ import { readFileSync } from "node:fs";
 import http from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import tls from "node:tls";
+import { urlToHttpOptions } from "node:url";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
-import { createHttpClient, parseBaseUrl } from "../../../services/ai/providers/http-client.ts";
+import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp } from "../../support/app.ts";
 import { forTest } from "../../support/closing.ts";
@@ -73,7 +74,7 @@ test.each([
   const proxyEnv = isProxy ? { HTTPS_PROXY: (await startConnectProxy(hold)).HTTPS_PROXY } : {};
   const address = isProxy ? "provider.invalid:1" : `127.0.0.1:${await listenForTest(createServer(hold))}`;
   const post = (connectMs: number, signal: AbortSignal) =>
-    createHttpClient(connectMs, proxyEnv).post(parseBaseUrl(`https://${address}`), {}, {}, signal);
+    createHttpClient(connectMs, proxyEnv).post(urlToHttpOptions(new URL(`https://${address}`)), {}, {}, signal);
   const late = { message: "unreachable", facts: { retryable: true } };
   await expect(post(100, new AbortController().signal)).rejects.toMatchObject(late);
   await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });

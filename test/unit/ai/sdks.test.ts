@@ -56,7 +56,7 @@ const target = ({ path, body }: SimulatedRequest) => ({ path, body });
 describe.each(SIMULATED_DIALECTS)("Official SDK of %s", async (dialect) => {
   const bench = await startSuiteBench(dialect);
   const { simulator } = bench;
-  const prompt = { ...bench.promptOf("plain"), system: "Be brief.", maxTokens: 100 };
+  const prompt = { ...bench.promptOf("plain"), systemPrompt: "Be brief.", maxTokens: 100 };
   const { upstream } = prompt.model;
   const lastRequest = () => simulator.requests.at(-1) as SimulatedRequest;
 

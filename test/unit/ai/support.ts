@@ -8,13 +8,12 @@ import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import { googleAdapter } from "../../../services/ai/providers/google.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
-import {
-  type CallReport,
-  DEFAULT_BOUNDS,
-  type Provider,
-  type ProviderBounds,
-  type Prompt as SentPrompt,
-  type Usage,
+import type {
+  CallReport,
+  Provider,
+  ProviderBounds,
+  Prompt as SentPrompt,
+  Usage,
 } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { forSuite, forTest } from "../../support/closing.ts";
@@ -36,7 +35,7 @@ export const framesOf = (...events: object[]) => events.map((event) => `data: ${
 
 /** Decodes a stream. @param parts its bytes as they arrive */
 export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
-  const decoder = new ReplyDecoder(dialect, DEFAULT_BOUNDS.eventBytes);
+  const decoder = new ReplyDecoder(dialect);
   let text = "";
   for (const part of parts) text += decoder.push(Buffer.from(part));
   text += decoder.end();
@@ -45,7 +44,7 @@ export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
 
 /** Decodes a reply that comes as one document. */
 export function decodeDocument(dialect: Dialect, document: unknown) {
-  const decoder = new ReplyDecoder(dialect, DEFAULT_BOUNDS.eventBytes);
+  const decoder = new ReplyDecoder(dialect);
   const text = decoder.readDocument(Buffer.from(JSON.stringify(document)));
   return { text, usage: decoder.usage };
 }
