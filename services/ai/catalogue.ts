@@ -31,17 +31,26 @@ const modelSchema = z.strictObject({
 });
 
 const USUAL = { temperature: 2, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: true } as const;
+/** What a model takes usually, and the vendor by the semantic conventions; a compatible one goes by its public id. */
 const DIALECT_DEFAULTS = {
-  openai: { ...USUAL, systemRole: "developer", outputTokensField: "max_completion_tokens" },
-  anthropic: { ...USUAL, temperature: 1 },
-  google: USUAL,
-  "openai-compatible": USUAL,
+  openai: { ...USUAL, systemRole: "developer", outputTokensField: "max_completion_tokens", vendor: "openai" },
+  anthropic: { ...USUAL, temperature: 1, vendor: "anthropic" },
+  google: { ...USUAL, vendor: "gcp.gemini" },
+  "openai-compatible": { ...USUAL, vendor: undefined },
 } as const;
 
-/** Who invented a dialect, by the semantic conventions for generative AI; a compatible one goes by its public id. */
-const VENDORS: Record<string, string> = { openai: "openai", anthropic: "anthropic", google: "gcp.gemini" };
-
 const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
+
+/** Refuses a list in which a value of a field is repeated. */
+const unique =
+  <K extends string>(field: K) =>
+  (items: readonly Record<K, string>[], { addIssue }: z.core.$RefinementCtx): void => {
+    const values = items.map((item) => item[field]);
+    for (const [index, value] of values.entries()) {
+      const isRepeated = values.indexOf(value) < index;
+      if (isRepeated) addIssue({ code: "custom", path: [index, field], message: `"${value}" is listed twice` });
+    }
+  };
 
 const providerSchema = z
   .strictObject({
@@ -57,23 +66,16 @@ const providerSchema = z
     /** Where the provider listens when its variable says nothing. */
     baseUrl: z.string().refine(isBaseUrl, BASE_URL),
     /** The first one is the default. */
-    models: z
-      .tuple([modelSchema], modelSchema)
-      .superRefine((models, context) => refuseDuplicates(models, "name", context)),
+    models: z.tuple([modelSchema], modelSchema).superRefine(unique("name")),
   })
-  .transform((provider) => {
-    const withDefaults = (model: z.infer<typeof modelSchema>) => ({ ...DIALECT_DEFAULTS[provider.dialect], ...model });
-    const [first, ...others] = provider.models;
-    const vendor = VENDORS[provider.dialect] ?? provider.id;
-    return { vendor, ...provider, models: [withDefaults(first), ...others.map(withDefaults)] as const };
+  .transform(({ models: [first, ...others], ...provider }) => {
+    const { vendor, ...defaults } = DIALECT_DEFAULTS[provider.dialect];
+    const complete = (model: z.infer<typeof modelSchema>) => ({ ...defaults, ...model });
+    const models = [complete(first), ...others.map(complete)] as const;
+    return { vendor: vendor ?? provider.id, ...provider, models };
   });
 
-const catalogueSchema = z.strictObject({
-  providers: z
-    .array(providerSchema)
-    .min(1)
-    .superRefine((providers, context) => refuseDuplicates(providers, "id", context)),
-});
+const catalogueSchema = z.strictObject({ providers: z.array(providerSchema).min(1).superRefine(unique("id")) });
 
 /** Every provider there is, configured or not, in the order in which it is listed. */
 export type Catalogue = Readonly<z.output<typeof catalogueSchema>>;
@@ -98,14 +100,4 @@ export function readCatalogue(path = "neutral"): Catalogue {
   if (outcome.success) return outcome.data;
   const faults = outcome.error.issues.map(({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`);
   throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
-}
-
-function refuseDuplicates<K extends string>(items: Record<K, string>[], key: K, context: z.core.$RefinementCtx): void {
-  const seen = new Set<string>();
-  for (const [index, item] of items.entries()) {
-    const value = item[key];
-    if (seen.has(value))
-      context.addIssue({ code: "custom", path: [index, key], message: `"${value}" is listed twice` });
-    seen.add(value);
-  }
 }
