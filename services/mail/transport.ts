@@ -17,9 +17,6 @@ const IDLE_TIMEOUT_MS = 20_000;
 /** Time limit for a whole e-mail, in ms: some servers keep replying and never finish. */
 const EMAIL_TIMEOUT_MS = 120_000;
 
-/** Defaults of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). */
-const defaultsOf = (from: Config["mailFrom"]) => ({ from, headers: { "Auto-Submitted": "auto-generated" } });
-
 export type MailTransport = {
   /** Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if there was a reply. */
   send(email: SendMailOptions & { messageId: string }): Promise<void>;
@@ -30,19 +27,17 @@ export type MailTransport = {
 
 /** Delivers by SMTP or, without a server, writes .eml files and logs links. @param emailMs limit for one e-mail */
 export function createMailTransport(
-  config: Pick<Config, "smtpUrl" | "mailFrom" | "dataDir">,
+  { smtpUrl, mailFrom, dataDir }: Pick<Config, "smtpUrl" | "mailFrom" | "dataDir">,
   log: Logger,
   emailMs = EMAIL_TIMEOUT_MS,
 ): MailTransport {
-  const { smtpUrl, mailFrom } = config;
-  return smtpUrl ? createSmtpTransport(smtpUrl, mailFrom, emailMs) : createFolderTransport(config, log);
-}
-
-function createSmtpTransport(url: string, from: Config["mailFrom"], emailMs: number): MailTransport {
+  // `Auto-Submitted` prevents out-of-office replies (RFC 3834).
+  const defaults = { from: mailFrom, headers: { "Auto-Submitted": "auto-generated" } };
+  if (!smtpUrl) return createFolderTransport(folderOf(dataDir), defaults, log);
   const transport = createTransport(
     {
-      url,
-      requireTLS: needsTls(url),
+      url: smtpUrl,
+      requireTLS: needsTls(smtpUrl),
       pool: true,
       maxConnections: MAX_CONNECTIONS,
       maxMessages: EMAILS_PER_CONNECTION,
@@ -50,7 +45,7 @@ function createSmtpTransport(url: string, from: Config["mailFrom"], emailMs: num
       greetingTimeout: CONNECT_TIMEOUT_MS,
       socketTimeout: IDLE_TIMEOUT_MS,
     },
-    defaultsOf(from),
+    defaults,
   );
   return {
     /** The signal closes the connection too, so that it does not occupy the pool for ever. */
@@ -67,13 +62,11 @@ function needsTls(url: string): boolean {
   return password !== "" && !isLocal && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
 }
 
-function createFolderTransport(
-  { mailFrom, dataDir }: Pick<Config, "mailFrom" | "dataDir">,
-  log: Logger,
-): MailTransport {
-  const folder = join(dataDir, "mail");
+const folderOf = (dataDir: string) => join(dataDir, "mail");
+
+function createFolderTransport(folder: string, defaults: SendMailOptions, log: Logger): MailTransport {
   makeDataFolder(folder);
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaultsOf(mailFrom));
+  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaults);
   return {
     async send(email) {
       const { message } = await transport.sendMail(email);
@@ -95,7 +88,7 @@ export async function purgeMailFolder(
   since: Date,
 ): Promise<void> {
   if (smtpUrl) return;
-  const folder = join(dataDir, "mail");
+  const folder = folderOf(dataDir);
   const idOf = (name: string) => name.replace(/\.eml.*/, "");
   const files = (await readdir(folder)).filter((name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since));
   const stored = await db.em.find(Email, { id: { $in: files.map(idOf) } }, { fields: ["id"] });
@@ -107,29 +100,13 @@ export async function purgeMailFolder(
 const MAX_ERROR = 300;
 /** Most words that are kept of a mail server's reply. */
 const MAX_WORDS = 25;
-
-/**
- * The mail server's reply code for this e-mail (RFC 5321 section 4.2). Undefined if there was no reply, or if the server
- * refused the connection or the sender, which is not about this e-mail.
- */
-export function smtpReplyCode(error: unknown): number | undefined {
-  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
-  const isAboutEmail = code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM");
-  return isAboutEmail ? responseCode : undefined;
-}
-
-/** An error in one line, for logs. A reply may quote the e-mail, so only safe words of it are kept. */
-export function describeSmtpError(error: unknown): string {
-  const { message, response } = error instanceof Error ? (error as Error & { response?: unknown }) : {};
-  const text = response === undefined ? (message ?? String(error)) : redact(String(response));
-  return text.replace(/\s+/g, " ").slice(0, MAX_ERROR);
-}
-
 /** An SMTP code (RFC 5321, RFC 3463) or a plain word. No useful part of a token looks like one. */
 const SAFE_WORD = /^(?:[245]\d\d|[245]\.\d{1,3}\.\d{1,3}|[A-Z]{1,5}|[A-Z]?[a-z']{1,14})[.,;:!]?$/;
 
-/** The first line of a reply, reduced to codes and plain words: it may contain parts of a token. */
-function redact(response: string): string {
+/** An error in one line, for logs. A reply may quote the e-mail, so only safe words of its first line are kept. */
+export function describeSmtpError(error: unknown): string {
+  const { message, response } = error as Partial<Error> & { response?: string };
+  if (response === undefined) return (message ?? String(error)).replace(/\s+/g, " ").slice(0, MAX_ERROR);
   const [line = ""] = response.split(/\r?\n/, 1);
   const words = line.replace(/^(\d{3})-/, "$1 ").split(/\s+/, MAX_WORDS);
   return words.map((word) => (SAFE_WORD.test(word) ? word : "…")).join(" ");

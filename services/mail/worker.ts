@@ -8,7 +8,7 @@ import type { Clock } from "../platform/process.ts";
 import { type ClaimedEmail, claimEmails, Email } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
-import { describeSmtpError, type MailTransport, smtpReplyCode } from "./transport.ts";
+import { describeSmtpError, type MailTransport } from "./transport.ts";
 
 /** E-mails claimed at once, and e-mails being sent at once: a slow batch leaves capacity for the next one. */
 const BATCH = 20;
@@ -90,22 +90,25 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>>
     await sender.send({ ...rendered, to: { name: "", address: email.to }, messageId: `<${email.id}@${domain}>` });
     return { status: "sent", sentAt: clock.now(), nextAttemptAt: null };
   } catch (error) {
-    const lastError = describeSmtpError(error);
-    log.warn(
-      { email: email.id, template: email.template, attempt: email.attempts, reason: lastError },
-      "mail not sent",
-    );
+    const reason = describeSmtpError(error);
+    const { id, template, attempts } = email;
+    log.warn({ email: id, template, attempt: attempts, reason }, "mail not sent");
     const now = clock.now().getTime();
-    if (isPermanent(smtpReplyCode(error), now - email.queuedAt.getTime())) {
-      return { status: "failed", lastError, nextAttemptAt: null };
-    }
-    const backoffMs = Math.min(config.mailRetryBaseMs * 2 ** (email.attempts - 1), MAX_BACKOFF_MS);
+    const isLast = isPermanent(error, now - email.queuedAt.getTime());
+    if (isLast) return { status: "failed", lastError: reason, nextAttemptAt: null };
+    const backoffMs = Math.min(config.mailRetryBaseMs * 2 ** (attempts - 1), MAX_BACKOFF_MS);
     const jitter = 0.75 + Math.random() / 2;
-    return { status: "queued", lastError, nextAttemptAt: new Date(now + backoffMs * jitter) };
+    return { status: "queued", lastError: reason, nextAttemptAt: new Date(now + backoffMs * jitter) };
   }
 }
 
-/** Whether a failed attempt was the last one. A reply of 5yz is permanent (RFC 5321 section 4.2.1), one of 6yz is none. */
-function isPermanent(code: number | undefined, ageMs: number): boolean {
-  return code === undefined ? ageMs > GIVE_UP_WITHOUT_REPLY_MS : /^5..$/.test(`${code}`) || ageMs > GIVE_UP_MS;
+/**
+ * Whether a failed attempt was the last one. A reply of 5yz is permanent (RFC 5321 section 4.2.1), one of 6yz is none. A
+ * refusal of the connection or of the sender is not about this e-mail.
+ */
+function isPermanent(error: unknown, ageMs: number): boolean {
+  const { code, command, responseCode } = error as { code?: string; command?: string; responseCode?: number };
+  const isAboutEmail = code === "EMESSAGE" || (code === "EENVELOPE" && command !== "MAIL FROM");
+  if (!isAboutEmail || responseCode === undefined) return ageMs > GIVE_UP_WITHOUT_REPLY_MS;
+  return /^5..$/.test(`${responseCode}`) || ageMs > GIVE_UP_MS;
 }
