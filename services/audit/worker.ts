@@ -25,11 +25,9 @@ type Deps = Pick<SealDeps, "cipher"> & {
 export function startAuditWorker({ store, cipher, clock, config, log }: Deps): { close(): Promise<void> } {
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
-  const seal = async (signal = AbortSignal.abort()) => {
-    do {
-      const batch = await sealEvents(db(), clock.now());
-      if (!batch?.more) return;
-    } while (!signal.aborted);
+  const seal = async (signal = AbortSignal.abort()): Promise<void> => {
+    const batch = await sealEvents(db(), clock.now());
+    if (batch?.more && !signal.aborted) await seal(signal);
   };
   const publishHead = async () => {
     if (published && !(await hasHead(db(), published))) {
