@@ -3,10 +3,10 @@ import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
-import type { Catalogue, CatalogueProvider } from "./catalogue.ts";
+import type { Catalogue } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { CallReport, Prompt, PromptMessage, Provider } from "./providers/provider.ts";
+import type { CallReport, Prompt, PromptMessage } from "./providers/provider.ts";
 import { instrumentCall, type UsageOutcome } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
@@ -14,9 +14,6 @@ export type Conversation = Omit<ChatRequest, keyof Message>;
 
 export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
-
-/** Where a conversation goes, and what is sent. */
-type Route = { provider: Provider; entry: CatalogueProvider; prompt: Prompt };
 
 /**
  * Sends a conversation and waits for the complete reply (spec 2.7).
@@ -41,11 +38,7 @@ export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIte
 }
 
 /** Reads a reply, and records its usage however it ends. */
-async function* readReply(
-  call: ChatDeps,
-  { provider, entry, prompt }: Route,
-  report: CallReport,
-): AsyncIterable<{ chunk: string }> {
+async function* readReply(call: ChatDeps, { provider, entry, prompt }: Route, report: CallReport) {
   const { ai, caller, log, requestId } = call;
   // A reply that is not streamed may end later than the session.
   const session = prompt.isStream ? ai.sessions.watch(caller.session.id, call.signal) : undefined;
@@ -78,16 +71,15 @@ async function* readReply(
 }
 
 /** The provider of that public id and its model of that public name, if there are such; its default model without a name. */
-export function findTarget(
-  catalogue: Catalogue,
-  { provider, model }: { provider: string; model?: string | undefined },
-) {
+export function findTarget(catalogue: Catalogue, { provider, model }: Pick<Conversation, "provider" | "model">) {
   const entry = catalogue.providers.find(({ id }) => id === provider);
   return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
 }
 
+type Route = ReturnType<typeof resolveRoute>;
+
 /** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
-function resolveRoute({ catalogue, providers }: AiContext, conversation: Conversation, isStream: boolean): Route {
+function resolveRoute({ catalogue, providers }: AiContext, conversation: Conversation, isStream: boolean) {
   const { entry, model } = findTarget(catalogue, conversation);
   if (!entry || !model) throw new Error("the conversation has not been checked");
   const provider = providers.byId.get(entry.id);
@@ -95,8 +87,8 @@ function resolveRoute({ catalogue, providers }: AiContext, conversation: Convers
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
     throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
   }
-  const messages = conversation.messages as PromptMessage[];
-  return { provider, entry, prompt: { ...conversation, messages, model, isStream } };
+  const prompt: Prompt = { ...conversation, messages: conversation.messages as PromptMessage[], model, isStream };
+  return { provider, entry, prompt };
 }
 
 /** Limit of all messages together, in characters. */

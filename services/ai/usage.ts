@@ -119,7 +119,6 @@ export function instrumentCall(
       metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
     }
     const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
-    const first = firstChunk !== undefined && { "gen_ai.response.time_to_first_chunk": firstChunk };
-    span?.end({ ...(!estimated && usage), ...first }, error);
+    span?.end({ ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk }, error);
   };
 }

@@ -1,6 +1,12 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
-import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
-import { finishReasonOf, requireText, userTurnsOf } from "./provider.ts";
+import {
+  type Adapter,
+  finishReasonOf,
+  type ParsedEvent,
+  requireText,
+  type UsageCounts,
+  userTurnsOf,
+} from "./adapter.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";

@@ -22,7 +22,6 @@ export class ReplyDecoder {
   #hasSpoken = false;
   #failure: ProviderErrorKind | undefined;
   #callsTool = false;
-  #isEnding = false;
   readonly #counts: UsageCounts = {};
   readonly #adapter: Adapter;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
@@ -72,13 +71,15 @@ export class ReplyDecoder {
 
   /** Decodes the end of a stream. Some servers leave out the blank line after the last event. */
   end(): string {
-    this.#isEnding = true;
+    const wasOpen = !this.isClosed;
     try {
-      if (!this.isClosed) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
+      if (wasOpen) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
     } catch {
-      if (!this.isComplete) this.#fail("broke off"); // inside a character
+      this.#fail("unreadable reply"); // not UTF-8
     }
-    if (!this.finishReason) this.#fail("broke off");
+    const isCut = wasOpen && this.#failure === "unreadable reply"; // inside its last event, or a character
+    if (isCut) this.#failure = undefined;
+    if (!this.finishReason || (isCut && !this.isComplete)) this.#fail("broke off");
     this.isClosed = true;
     return this.#take();
   }
@@ -127,9 +128,8 @@ export class ReplyDecoder {
     this.finishReason ??= finished;
     if (over) this.isClosed = true;
     if (callsTool) this.#callsTool = true;
-    const isCut = this.#isEnding && failed === "unreadable reply"; // inside its last event
-    if (!failed || (isCut && this.isComplete)) return;
-    this.#failure ??= isCut ? "broke off" : failed;
+    if (!failed) return;
+    this.#failure ??= failed;
     if (!finished) this.isClosed = true; // otherwise the usage may still follow
   }
 

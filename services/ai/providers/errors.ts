@@ -34,19 +34,14 @@ export class ProviderError extends Error {
   }
 }
 
-/** The ProviderError that was thrown or wrapped. Any other error becomes one of the given kind. */
+/** The ProviderError that was thrown. Any other error becomes one of the given kind. */
 export function toProviderError(thrown: unknown, otherwise: "unreachable" | "broke off"): ProviderError {
-  let detail: string | undefined;
-  for (let error = thrown; error instanceof Error; error = error.cause) {
-    if (error instanceof ProviderError) return error;
-    detail = (error as NodeJS.ErrnoException).code ?? detail;
-  }
+  if (thrown instanceof ProviderError) return thrown;
+  const { code: detail } = thrown as NodeJS.ErrnoException;
   return new ProviderError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
-/**
- * What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Error texts are ignored.
- */
+/** What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Texts are ignored. */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
     /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
@@ -71,11 +66,7 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/http 5/, "internal error"],
 ];
 
-type ErrorBody = {
-  type?: unknown;
-  code?: unknown;
-  status?: unknown;
-  status_code?: unknown;
+type ErrorBody = Partial<Record<"type" | "code" | "status" | "status_code", unknown>> & {
   /** OpenRouter's, about a prompt that a filter has flagged. */
   metadata?: { flagged_input?: unknown } | null;
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];

@@ -1,7 +1,6 @@
 import type { GenerateContentResponse } from "@google/genai";
-import type { Adapter } from "./adapter.ts";
+import { type Adapter, finishReasonOf, requireText, userTurnsOf } from "./adapter.ts";
 import type { ProviderErrorKind } from "./errors.ts";
-import { finishReasonOf, requireText, userTurnsOf } from "./provider.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;

@@ -64,9 +64,7 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
       sending.end(JSON.stringify(document)); // outside of the closures, which would keep the document until the response
       return answer;
     },
-    close: () => {
-      for (const pool of Object.values(pools)) pool.destroy();
-    },
+    close: () => Object.values(pools).forEach((pool) => void pool.destroy()),
   };
 }
 

@@ -1,6 +1,5 @@
 import type { OpenAI } from "openai";
-import type { Adapter } from "./adapter.ts";
-import { type FittedPrompt, finishReasonOf, mergeAdjacent, requireText, userTurnsOf } from "./provider.ts";
+import { type Adapter, type FittedPrompt, finishReasonOf, mergeAdjacent, requireText, userTurnsOf } from "./adapter.ts";
 
 type Delta = OpenAI.ChatCompletionChunk.Choice.Delta;
 type Content = string | null | { type?: string; text?: string }[];

@@ -1,10 +1,10 @@
 import type { Readable } from "node:stream";
 import { urlToHttpOptions } from "node:url";
-import type { Adapter } from "./adapter.ts";
+import { type Adapter, fitPrompt } from "./adapter.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
 import { decompressed, type Endpoint, readAll } from "./http-client.ts";
-import { fitPrompt, type Provider, type ProviderBounds } from "./provider.ts";
+import type { Provider, ProviderBounds } from "./provider.ts";
 import { UpstreamRequest } from "./send.ts";
 
 /** How long the body of a complete reply may take to end, so that its connection can be used again. Milliseconds. */
