@@ -8,7 +8,8 @@ import { pino } from "pino";
 import { openStore } from "../services/store/open-store.ts";
 import { prepared } from "../services/store/store.ts";
 
-const PROFILE = prepared(
+// biome-ignore lint/suspicious/noExplicitAny: a row as it comes
+const findProfile = prepared<{ sid: unknown; now: Date }, any>(
   "profile",
   `select u.id, u.email, u.name, u.bio, u.role, u.email_verified_at, u.mfa_secret, u.created_at, u.updated_at
   from sessions s join users u on u.id = s.user_id
@@ -33,8 +34,7 @@ app.get("/user/profile", async (request, reply) => {
   }
   const now = new Date();
   if ((claims.exp ?? 0) * 1000 <= now.getTime()) return reply.code(401).send();
-  // biome-ignore lint/suspicious/noExplicitAny: a row as it comes
-  const [user] = await store.query<any>(PROFILE, { sid: claims.sid, now });
+  const [user] = await findProfile(store, { sid: claims.sid, now });
   if (!user) return reply.code(401).send();
   return {
     id: user.id,

@@ -23,7 +23,7 @@ export async function login(call: Call, email: string, password: string): Promis
   const { canonical } = readEmailAddress(email);
   call.passwords.assertCapacity(call.client.address);
   return withAttempt(call, { kind: "password", subject: canonical }, async (attempt) => {
-    const user = await findLoginUser(call, canonical, call.clock.now());
+    const [user] = await findLoginUser(call, { email: canonical, now: call.clock.now() });
     const matches = await call.passwords.matches(user?.passwordHash, password, call.client.address);
     if (!user || !matches) {
       await recordFailedAttempt(call, attempt, "auth.login_failed", user);

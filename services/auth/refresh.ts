@@ -19,7 +19,7 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
   const now = call.clock.now();
   const { address } = call.client;
   const expiresAt = new Date(now.getTime() + call.config.refreshTokenTtlMs);
-  const rotated = await rotateSession(call, claims, { now, address, location: call.locate(address), expiresAt });
+  const [rotated] = await rotateSession(call, { ...claims, now, address, location: call.locate(address), expiresAt });
   if (rotated) return createTokenPair(call, rotated, rotated.user);
   const session = await findSessionForRefresh(call, claims);
   if (!session || session.isRevoked || session.expiresAt <= call.clock.now()) throw invalidToken();

@@ -16,10 +16,14 @@ export async function register(call: Call, email: string, password: string, name
   const now = call.clock.now();
   const emails = { email: address.stored, canonicalEmail: address.canonical };
   const user = { id: newId(now), ...emails, name: name.trim(), passwordHash, createdAt: now };
-  const token = { id: newId(now), expiresAt: new Date(now.getTime() + verifyTokenTtlMs) };
-  const mail = { id: newId(now), variables: { name: user.name, lifetime: formatDuration(verifyTokenTtlMs) } };
-  const event = auditRow(call, "auth.register", { userId: user.id });
-  const isNew = await insertRegistration(call, user, token, mail, event);
+  const isNew = await insertRegistration(call, {
+    ...user,
+    tokenId: newId(now),
+    tokenExpiresAt: new Date(now.getTime() + verifyTokenTtlMs),
+    mailId: newId(now),
+    variables: { name: user.name, lifetime: formatDuration(verifyTokenTtlMs) },
+    event: auditRow(call, "auth.register", { userId: user.id }),
+  });
   if (!isNew) throw emailTaken();
   call.onComplete.push(() => call.mailWorker.wake());
   return user.id;

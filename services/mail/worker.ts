@@ -44,7 +44,7 @@ export function startMailWorker(deps: Deps) {
     for (let claimed = BATCH; claimed === BATCH; ) {
       while (inFlight.size > MAX_IN_FLIGHT - BATCH) await Promise.race(inFlight);
       if (closing.aborted) return;
-      const emails = await claimEmails(deps.store, deps.clock.now(), leaseEnd(), BATCH);
+      const emails = await claimEmails(deps.store, { now: deps.clock.now(), leaseEnd: leaseEnd(), limit: BATCH });
       claimed = emails.length;
       for (const email of emails) {
         const sending = send(email).finally(() => inFlight.delete(sending));

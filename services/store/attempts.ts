@@ -33,7 +33,7 @@ const RESERVATIONS =
   "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= :firstValid::uuid)";
 const RESERVED = `cardinality(${RESERVATIONS})`;
 
-const RESERVE = prepared(
+const reserve = prepared<Reservation & { threshold: number; failuresAfter: Date; firstValid: string; now: Date }>(
   "reserve_attempt",
   `insert into attempts as a (kind, subject, reservations, reserved_at)
    select :kind::text, :subject::text, array[:id::uuid], :now::timestamptz from ${ASYNC_COMMIT}
@@ -47,49 +47,36 @@ const RESERVE = prepared(
 
 /** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
 export async function insertReservation(
-  { query }: HotDb,
+  db: HotDb,
   reservation: Reservation,
-  config: LockoutConfig,
+  { lockoutThreshold: threshold, lockoutResetMs }: LockoutConfig,
   now: Date,
 ): Promise<boolean> {
-  const failuresAfter = new Date(now.getTime() - config.lockoutResetMs);
+  const failuresAfter = new Date(now.getTime() - lockoutResetMs);
   const firstValid = lowestId(new Date(now.getTime() - EXPIRY_MS));
-  const rows = await query(RESERVE, {
-    ...reservation,
-    threshold: config.lockoutThreshold,
-    failuresAfter,
-    firstValid,
-    now,
-  });
-  return rows.length > 0;
+  return (await reserve(db, { ...reservation, threshold, failuresAfter, firstValid, now })).length > 0;
 }
 
-const FIND_LOCK = prepared(
+/** Until when guesses are refused, and when they were last forgotten. */
+export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
+
+const readLock = prepared<AttemptKey & { now: Date }, Lock>(
   "find_lock",
   `select case when locked_until > :now then locked_until end as "lockedUntil", cleared_at as "clearedAt"
    from attempts where kind = :kind and subject = :subject`,
 );
 
-/** Until when guesses are refused, and when they were last forgotten. */
-export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
-
 /** Reads the lock of a subject; it is empty for one without guesses. */
-export async function findLock({ query }: HotDb, key: AttemptKey, now: Date): Promise<Lock> {
-  const [row] = await query<Lock>(FIND_LOCK, { ...key, now });
-  return row ?? {};
-}
+export const findLock = async (db: HotDb, key: AttemptKey, now: Date): Promise<Lock> =>
+  (await readLock(db, { ...key, now }))[0] ?? {};
 
-const SUCCEED = prepared(
+/** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
+export const recordSuccess = prepared<Reservation>(
   "attempt_succeeded",
   `update attempts set reservations = array_remove(reservations, :id::uuid), failed = 0, failed_at = null, consecutive = 0
    from ${ASYNC_COMMIT}
    where kind = :kind and subject = :subject and locked_until is null`,
 );
-
-/** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
-export async function recordSuccess({ query }: HotDb, reservation: Reservation): Promise<void> {
-  await query(SUCCEED, reservation);
-}
 
 /**
  * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's owner first, whom an
@@ -128,16 +115,12 @@ export async function recordFailure(
   return row?.locked ?? false;
 }
 
-const RELEASE = prepared(
+/** Ends a reservation whose guess was not evaluated. */
+export const releaseReservation = prepared<Reservation>(
   "release_attempt",
   `update attempts set reservations = array_remove(reservations, :id::uuid) from ${ASYNC_COMMIT}
    where kind = :kind and subject = :subject`,
 );
-
-/** Ends a reservation whose guess was not evaluated. */
-export async function releaseReservation({ query }: HotDb, reservation: Reservation): Promise<void> {
-  await query(RELEASE, reservation);
-}
 
 /** Forgets guesses and a lock, and notes when, for the rate limit. @param all those in a row and for good too */
 export async function clearLock({ em, clock }: ClockedDb, key: AttemptKey, all: boolean): Promise<void> {

@@ -1,7 +1,7 @@
 import { defineEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { allOf, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
-import { type ClockedDb, type Db, firstRow, type HotDb, newId, oneRow, prepared } from "./store.ts";
+import { type ClockedDb, type Db, firstRow, newId, oneRow, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
 const table = defineEntity({
@@ -62,8 +62,8 @@ export type ClaimedEmail = Pick<Email, "id" | "to" | "template" | "variables" | 
   isVerified: boolean;
 };
 
-// materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
-const CLAIM = prepared(
+/** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
+export const claimEmails = prepared<{ now: Date; leaseEnd: Date; limit: number }, ClaimedEmail>(
   "claim_emails",
   `with due as materialized (
      select id from emails where next_attempt_at <= :now order by next_attempt_at, id limit :limit for update skip locked)
@@ -74,13 +74,8 @@ const CLAIM = prepared(
      e.token_id is not null and not exists (
        select from one_time_tokens t where t.id = e.token_id and t.expires_at > :now) as "tokenExpired",
      exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
-       as "isVerified"`,
+       as "isVerified"`, // materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
 );
-
-/** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
-export function claimEmails({ query }: HotDb, now: Date, leaseEnd: Date, limit: number): Promise<ClaimedEmail[]> {
-  return query(CLAIM, { now, limit, leaseEnd });
-}
 
 /** Queues an e-mail again that has failed and whose link, if it has one, still works. */
 export function requeueEmail(db: Db, id: string, now: Date): Promise<Pick<Email, "userId"> | undefined> {

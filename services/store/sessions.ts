@@ -50,7 +50,7 @@ type FoundRow = CallerUser &
   Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> &
   Pick<FoundSession, "usedSecondFactor"> & { sessionId: string; sessionCreatedAt: Date };
 
-const FIND_OPEN = prepared(
+const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
   "find_open_sessions",
   `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
@@ -61,8 +61,8 @@ const FIND_OPEN = prepared(
 );
 
 /** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
-export async function findOpenSessions({ query }: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
-  const rows = await query<FoundRow>(FIND_OPEN, { ids, now });
+export async function findOpenSessions(db: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
+  const rows = await findOpen(db, { ids, now });
   const found = rows.map(({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
     const { generation, successorUsed, lastActiveAt, ...user } = row;
     const session = { id, generation, successorUsed, createdAt, lastActiveAt };

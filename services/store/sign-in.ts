@@ -46,8 +46,8 @@ const SIGN_IN = `with signed as (
   opened as (
     insert into sessions
       (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
-    select r.id, signed.id, r.created_at, r.device, r.ip, r.location, r.created_at, r.created_at, r.expires_at, r.ends_at
-    from signed, jsonb_populate_record(null::sessions, :session::jsonb) as r),
+    select :id::uuid, id, :now::timestamptz, :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
+    from signed),
   recorded as (
     insert into audit_events
     select r.* from signed, jsonb_populate_recordset(null::audit_events, :events::jsonb) as r
@@ -58,7 +58,7 @@ const SIGN_IN = `with signed as (
     from signed
     where a.kind = 'password' and a.subject = :subject and a.locked_until is null)
   select id, email, name, role, restored from signed`;
-const PREPARED_SIGN_IN = prepared("sign_in", SIGN_IN);
+const preparedSignIn = prepared<object, SignedInUser>("sign_in", SIGN_IN);
 
 /**
  * Opens a session, unless password or second factor have changed since the proofs were checked. Cancels a requested
@@ -75,16 +75,14 @@ export async function signIn(
   attempt: Reservation | undefined,
 ): Promise<SignedInUser | undefined> {
   const values = {
+    ...session,
     ...unchangedValues(user, session.createdAt),
-    session: toColumns(session),
     events: JSON.stringify(events.map(toColumns)),
     attemptId: attempt?.id ?? null,
     subject: attempt?.subject ?? null,
   };
   const run = async () =>
-    attempt === undefined
-      ? firstRow<SignedInUser>(db, SIGN_IN, values)
-      : (await db.query<SignedInUser>(PREPARED_SIGN_IN, values))[0];
+    attempt ? (await preparedSignIn(db, values))[0] : firstRow<SignedInUser>(db, SIGN_IN, values);
   return (await run()) ?? run(); // a parallel sign-in may have cancelled the deletion meanwhile
 }
 
@@ -110,12 +108,12 @@ export async function insertImpersonation(
          select s.id from sessions s where s.user_id = :userId ${SURPLUS}))
      insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
        expires_at, ends_at)
-     select r.id, u.id, r.created_at, r.device, r.ip, r.location, s.user_id, s.id, r.created_at, r.created_at,
-       least(r.expires_at, s.expires_at), least(r.ends_at, s.expires_at)
-     from jsonb_populate_record(null::sessions, :session::jsonb) as r, users u, sessions s
+     select :id, u.id, :createdAt, :device, :ip, :location, s.user_id, s.id, :createdAt, :createdAt,
+       least(:expiresAt, s.expires_at), least(:endsAt, s.expires_at)
+     from users u, sessions s
      where u.id = :userId and u.role <> 'admin' and s.id = :adminSessionId
      returning ends_at as "endsAt"`,
-    { session: toColumns(session), now: session.createdAt, userId, adminSessionId },
+    { ...session, now: session.createdAt, userId, adminSessionId },
   );
   return row?.endsAt;
 }
@@ -130,7 +128,14 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotate
   s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.device, s.actor_id as "actorId",
   json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
 
-const ROTATE = prepared(
+/**
+ * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation in the
+ * token: of several callers one rotates. Returns the session after it, unless it is not open or of another generation.
+ */
+export const rotateSession = prepared<
+  SessionClaims & { now: Date; address: string; location: string | null; expiresAt: Date },
+  RefreshedSession
+>(
   "rotate_session",
   `update sessions as s set generation = s.generation + 1, acknowledged = false, rotated_at = :now, last_active_at = :now,
      ip = :address, location = :location, expires_at = least(s.ends_at, :expiresAt)
@@ -139,20 +144,6 @@ const ROTATE = prepared(
      and s.revoked_at is null and s.expires_at > :now
    returning ${COLUMNS}`,
 );
-
-/**
- * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation in the
- * token: of several callers one rotates. One prepared statement.
- * @returns the session after it, or undefined if it is not open or of another generation.
- */
-export async function rotateSession(
-  { query }: HotDb,
-  claims: SessionClaims,
-  seen: { now: Date; address: string; location: string | null; expiresAt: Date },
-): Promise<RefreshedSession | undefined> {
-  const [session] = await query<RefreshedSession>(ROTATE, { ...claims, ...seen });
-  return session;
-}
 
 /** Reads a session as it stands, open or not. @returns undefined if that user has no such session. */
 export const findSessionForRefresh = (db: Db, { sessionId, userId }: SessionClaims) =>

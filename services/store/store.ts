@@ -15,7 +15,7 @@ export type DatabaseLocation =
 export type Db = { em: SqlEntityManager };
 export type ClockedDb = Db & { clock: Clock };
 
-/** What a prepared statement of a hot path runs on: a connection of its own, outside of any transaction. */
+/** What a prepared statement runs on: a connection of its own, outside of any transaction. */
 export type HotDb = Pick<Store, "query">;
 
 /** The type `timestamptz` (PostgreSQL's `pg_type.oid`), which both engines read as a `Date`. */
@@ -25,17 +25,19 @@ export const parseTime = (text: string) => new Date(text);
 /** Values of a statement by name: SQL has `:name` where the value belongs. */
 export type Values = Record<string, unknown>;
 
-/** SQL that each connection prepares once, under its name. */
-export type Statement = { name: string; text: string; parameters: string[] };
+/** SQL that each connection prepares once, under its name. PostgreSQL itself numbers its parameters. */
+export type Statement = { name: string; text: string };
 
-/** Prepares SQL: PostgreSQL itself numbers its parameters. */
-export function prepared(name: string, sql: string): Statement {
+/** A statement of a hot path, as a function of its values. @returns what resolves to its rows */
+export function prepared<Input extends object, Row = unknown>(name: string, sql: string) {
   const parameters: string[] = [];
   const text = sql.replace(/(?<!:):([a-z]\w*)/gi, (_, parameter: string) => {
     if (!parameters.includes(parameter)) parameters.push(parameter);
     return `$${parameters.indexOf(parameter) + 1}`;
   });
-  return { name, text, parameters };
+  const statement = { name, text };
+  const inOrder = (input: Values) => parameters.map((parameter) => input[parameter]);
+  return ({ query }: HotDb, input: Input) => query<Row>(statement, inOrder(input as Values));
 }
 
 /** Runs a statement that always returns a row. @returns the first one */
@@ -60,7 +62,7 @@ export type Store = Omit<Engine, "em" | "run"> & {
   /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
   fork(): SqlEntityManager;
   /** Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as those of `execute`. */
-  query<Row>(statement: Statement, values: Values): Promise<Row[]>;
+  query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
 };
 
 /** What runs the statements of a store: a PostgreSQL server, or PostgreSQL in this process. */
@@ -82,16 +84,14 @@ export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatemen
   return {
     ...engine,
     fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
-    async query<Row>(statement: Statement, values: Values) {
+    async query<Row>(statement: Statement, values: unknown[]) {
       const startedAt = performance.now();
-      const ordered = statement.parameters.map((name) => values[name]);
-      let failed = true;
+      let rows: unknown[] | undefined;
       try {
-        const { rows } = await run(statement, ordered);
-        failed = false;
+        ({ rows } = await run(statement, values));
         return rows as Row[];
       } finally {
-        onStatement?.(statement.text, performance.now() - startedAt, failed);
+        onStatement?.(statement.text, performance.now() - startedAt, rows === undefined);
       }
     },
   };

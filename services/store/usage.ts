@@ -22,7 +22,7 @@ export type UsageRow = {
  * The user may have been erased meanwhile; the usage stays. `for key share` waits for an erasure in progress before any row
  * is locked, because the erasure waits for the rows.
  */
-const UPSERT_USAGE = prepared(
+const upsert = prepared<{ rows: string }>(
   "upsert_usage",
   `with given as (select * from jsonb_populate_recordset(null::ai_usage, :rows::jsonb)),
   owners as (select id from users where id in (select user_id from given) for key share)
@@ -37,9 +37,7 @@ const UPSERT_USAGE = prepared(
 );
 
 /** Inserts rows, or brings them up to date. */
-export async function upsertUsage({ query }: HotDb, rows: readonly UsageRow[]): Promise<void> {
-  await query(UPSERT_USAGE, { rows: JSON.stringify(rows) });
-}
+export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) => upsert(db, { rows: JSON.stringify(rows) });
 
 /** The usage of one model by one user on one UTC day. */
 export type DailyUsage = Omit<UsageDay, keyof Message>;

@@ -51,18 +51,13 @@ export type LoginUser = Pick<
   "id" | "email" | "name" | "role" | "passwordHash" | "passwordChangedAt" | "emailVerified" | "mfaEnabled" | "mfaSecret"
 >;
 
-const FIND_LOGIN_USER = prepared(
+/** Finds the account of a canonical address. One whose deletion is due counts as gone. */
+export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
      email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret"
    from users where canonical_email = :email and (deletion_at is null or deletion_at > :now)`,
 );
-
-/** Finds the account of a canonical address. One whose deletion is due counts as gone. One prepared statement. */
-export async function findLoginUser({ query }: HotDb, email: string, now: Date): Promise<LoginUser | undefined> {
-  const [user] = await query<LoginUser>(FIND_LOGIN_USER, { email, now });
-  return user;
-}
 
 /** What others and the user see of an account. */
 export type Profile = Pick<
@@ -94,15 +89,22 @@ export async function lockAdminsAnd(
   );
 }
 
+/** A user to be registered, the token and the e-mail that verify the address, and the audit event. */
+type Registration = Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt"> & {
+  tokenId: string;
+  tokenExpiresAt: Date;
+  mailId: string;
+  variables: Record<string, string>;
+  event: AuditEventRow;
+};
+
 /** One statement, so one round trip and one commit: user, token, e-mail and audit event, or nothing. */
-const REGISTER = prepared(
+const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
   `with registered as (
     insert into users (id, email, canonical_email, name, role, password_hash,
       password_changed_at, terms_accepted_at, created_at, updated_at)
-    select r.id, r.email, r.canonical_email, r.name, 'user', r.password_hash,
-      r.created_at, r.created_at, r.created_at, r.created_at
-    from jsonb_populate_record(null::users, :user::jsonb) as r
+    values (:id, :email, :canonicalEmail, :name, 'user', :passwordHash, :createdAt, :createdAt, :createdAt, :createdAt)
     on conflict (canonical_email) do nothing returning id, email, created_at as now),
   issued as (
     insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)
@@ -119,23 +121,8 @@ const REGISTER = prepared(
 );
 
 /** Registers a user. @returns false if the address is taken; an error would make PostgreSQL log the password hash. */
-export async function insertRegistration(
-  { query }: HotDb,
-  user: Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt">,
-  token: { id: string; expiresAt: Date },
-  mail: { id: string; variables: Record<string, string> },
-  event: AuditEventRow,
-): Promise<boolean> {
-  const rows = await query(REGISTER, {
-    user: toColumns(user),
-    tokenId: token.id,
-    tokenExpiresAt: token.expiresAt,
-    mailId: mail.id,
-    variables: mail.variables,
-    event: toColumns(event),
-  });
-  return rows.length > 0;
-}
+export const insertRegistration = async (db: HotDb, { event, ...values }: Registration): Promise<boolean> =>
+  (await register(db, { ...values, event: toColumns(event) })).length > 0;
 
 /**
  * Marks a TOTP step as used and the factor as confirmed, unless the secret has changed or this or a later step was

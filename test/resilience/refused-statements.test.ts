@@ -17,8 +17,8 @@ const FAILURES = 6_000;
 
 test("PGlite: works after thousands of failed statements", async () => {
   const store = await forTest(openQuietStore());
-  const statement = { name: "fail", text: "select 1 / $1::int", parameters: ["zero"] };
-  const fail = () => store.query(statement, { zero: 0 }).catch((error: Error) => error.message);
+  const statement = { name: "fail", text: "select 1 / $1::int" };
+  const fail = () => store.query(statement, [0]).catch((error: Error) => error.message);
   const messages = new Set<unknown>();
   for (const _ of times(FAILURES, Number)) messages.add(await fail());
   expect([...messages]).toEqual(["division by zero"]);
