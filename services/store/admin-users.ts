@@ -1,6 +1,6 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
-import { allOf, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type ClockedDb, type Db, firstRow } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
@@ -41,15 +41,17 @@ const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject
 export function listUsers(db: ClockedDb, filter: UserFilter, request: PageRequest): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked } = filter;
   const indexed = [...(search ?? "")].slice(0, MAX_INDEXED_CHARACTERS).join("");
-  const where = allOf(
-    whereIf(role, "t.role = :role"),
-    whereIf(emailVerified, `t.email_verified_at is ${emailVerified ? "not null" : "null"}`),
-    whereIf(locked, locked ? IS_LOCKED : IS_NOT_LOCKED),
-    whereIf(search, `${SEARCHED} like lower(:pattern)`),
-    search === indexed ? undefined : whereIf(search, `strpos(${SEARCHED}, lower(:search)) > 0`),
-  );
-  const values = { role, search, pattern: `%${indexed.replace(/[\\%_]/g, "\\$&")}%`, now: db.clock.now() };
-  const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, where, values };
+  const conditions = {
+    role: "t.role = :role",
+    emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,
+    locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
+    pattern: `${SEARCHED} like lower(:pattern)`,
+    term: `strpos(${SEARCHED}, lower(:term)) > 0`,
+  };
+  const pattern = search && `%${indexed.replace(/[\\%_]/g, "\\$&")}%`;
+  const values = { role, emailVerified, locked, pattern, term: search === indexed ? undefined : search };
+  const rows = rowsWhere(conditions, { ...values, now: db.clock.now() });
+  const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
   if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS) return readPartialPage(db, query, request);
   return search !== undefined || locked ? readFilteredPage(db, query, request) : readPage(db, query, request);
 }

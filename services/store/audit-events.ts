@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { CheckConstraintViolationException } from "@mikro-orm/core";
 import type { ListAuditLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { allOf, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type Db, lowestId, returnsRow, toColumns } from "./store.ts";
 
 /** A recorded fact about an account. */
@@ -41,16 +41,15 @@ const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as 
 
 /** Lists events, newest first. Ids begin with the time, so times become bounds of ids. */
 export function listAuditEvents(db: Db, filter: AuditFilter, request: PageRequest): Promise<Page<AuditEventRow>> {
-  const { userId, actorId, event, from, to } = filter;
-  const where = allOf(
-    whereIf(userId, "t.user_id = :userId"),
-    whereIf(actorId, "t.actor_id = :actorId"),
-    whereIf(event, "t.event = :event"),
-    whereIf(from, "t.id >= :first"),
-    whereIf(to, "t.id < :end"),
-  );
-  const values = { userId, actorId, event, first: from && lowestId(from), end: to && lowestId(to) };
-  return readPage(db, { columns: COLUMNS, from: "audit_events", where, values }, request);
+  const conditions = {
+    userId: "t.user_id = :userId",
+    actorId: "t.actor_id = :actorId",
+    event: "t.event = :event",
+    from: "t.id >= :from",
+    to: "t.id < :to",
+  };
+  const values = { ...filter, from: filter.from && lowestId(filter.from), to: filter.to && lowestId(filter.to) };
+  return readPage(db, { columns: COLUMNS, from: "audit_events", ...rowsWhere(conditions, values) }, request);
 }
 
 /** How long a change of partitions may make writers wait, in ms. */

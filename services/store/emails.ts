@@ -1,6 +1,6 @@
 import { defineEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { allOf, type Page, type PageRequest, readPage, whereIf } from "./page.ts";
+import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type ClockedDb, type Db, firstRow, newId, oneRow, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
@@ -111,13 +111,11 @@ export function listEmails(
   filter: EmailFilter,
   request: PageRequest,
 ): Promise<Page<Omit<Email, "variables" | "tokenId" | "retriedAt">>> {
-  const { userId, to, template, status } = filter;
-  const where = allOf(
-    whereIf(userId, "t.user_id = :userId"),
-    whereIf(to, `lower(t."to") = lower(:to)`),
-    whereIf(template, "t.template = :template"),
-    whereIf(status, "t.status = :status"),
-  );
-  const values = { userId, to, template, status };
-  return readPage(db, { columns: COLUMNS, from: "emails", where, values }, request);
+  const conditions = {
+    userId: "t.user_id = :userId",
+    to: `lower(t."to") = lower(:to)`,
+    template: "t.template = :template",
+    status: "t.status = :status",
+  };
+  return readPage(db, { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, filter) }, request);
 }

@@ -6,7 +6,6 @@ import {
   estimateRows,
   type ListQuery,
   type Page,
-  type PagePosition,
   type PageRequest,
   parsePosition,
   readRows,
@@ -40,14 +39,47 @@ export async function readFilteredPage<Row extends { id: string }>(
   query: ListQuery,
   request: PageRequest,
 ): Promise<Page<Row>> {
-  const { columns, from, joins = "" } = query;
+  const { columns, from, joins = "", where, values } = query;
   const position = parsePosition(request);
   const size = await estimateRows(db, { from, where: "true", values: {} });
-  const counted = position.total ? { total: position.total } : await countByCheaperPlan(db, query, position, size);
-  const ids =
-    counted.ids ??
-    (await scanInOrder(db, query, position, size, counted.total)) ??
-    (await findByIndex(db, query, position)).ids;
+  /** Finds matches after the cursor: how many, and the ids of the page among them. @param limit in SQL */
+  const find = (limit: string, source = from) =>
+    oneRow<{ n: number; ids: string[] }>(
+      db,
+      `with found as materialized (select t.id from ${source} t where ${where} and t.id < :after ${limit})
+       select (select count(*)::int from found) as n,
+         array(select id from found order by id desc limit :limit + 1 offset :offset) as ids`,
+      { ...values, ...position },
+    );
+  /** Finds them by the index of the conditions: in this transaction the planner can't choose a scan in order. */
+  const findByIndex = (limit = "") =>
+    db.em.transactional(async () => {
+      await db.em.execute(
+        "select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)",
+      );
+      return find(limit);
+    });
+  /** Counts the matches. Returns the page's ids too if counting has found them. */
+  const count = async (): Promise<{ total: Total; ids?: string[] }> => {
+    const total = await estimateMatches(db, query);
+    const inOrder = (EXACT_COUNT_LIMIT * size) / total.total <= INDEX_ROW_COST * total.total;
+    const limit = `limit ${EXACT_COUNT_LIMIT + 1}`;
+    const { n, ids } = await (inOrder ? find(`order by t.id desc ${limit}`) : findByIndex(limit));
+    if (n <= EXACT_COUNT_LIMIT) return { total: { total: n }, ids };
+    return inOrder ? { total, ids } : { total };
+  };
+  /** Scans the rows in order. @returns undefined if the index is cheaper, or the page was not filled */
+  const scanInOrder = async ({ total }: Total): Promise<string[] | undefined> => {
+    const end = position.offset + position.limit + 1;
+    const rowsNeeded = (end * size) / total;
+    if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
+    const scanned = Math.ceil(rowsNeeded * SCAN_MARGIN);
+    const source = `(select * from ${from} where id < :after order by id desc limit ${scanned})`;
+    const { ids } = await find(`order by t.id desc limit ${end}`, source);
+    return ids.length > position.limit ? ids : undefined;
+  };
+  const counted = position.total ? { total: position.total } : await count();
+  const ids = counted.ids ?? (await scanInOrder(counted.total)) ?? (await findByIndex()).ids;
   const items = await db.em.execute<Row[]>(
     `select ${columns} from ${from} t ${joins} where t.id = any(array[:ids]::uuid[]) order by t.id desc`,
     { ids: ids.slice(0, position.limit) },
@@ -77,62 +109,4 @@ export async function readPartialPage<Row extends { id: string }>(
   const total = position.total ?? (await (last ? estimateMatches : countMatches)(db, query));
   const page = toPage(rows, position.limit, total);
   return end && rows.length <= position.limit ? { ...page, nextCursor: encodeCursor(end, total) } : page;
-}
-
-/** How many matches were found, and the ids of the page among them. */
-type Found = { n: number; ids: string[] };
-
-/** Counts the matches. Returns the page's ids too if counting has found them. */
-async function countByCheaperPlan(
-  db: Db,
-  query: ListQuery,
-  position: PagePosition,
-  size: number,
-): Promise<{ total: Total; ids?: string[] }> {
-  const estimate = await estimateMatches(db, query);
-  const inOrder = (EXACT_COUNT_LIMIT * size) / estimate.total <= INDEX_ROW_COST * estimate.total;
-  const limit = EXACT_COUNT_LIMIT + 1;
-  const { n, ids } = await (inOrder
-    ? findMatches(db, query, position, `order by t.id desc limit ${limit}`)
-    : findByIndex(db, query, position, `limit ${limit}`));
-  if (n < limit) return { total: { total: n }, ids };
-  return inOrder ? { total: estimate, ids } : { total: estimate };
-}
-
-/** Finds matches after the cursor. @param limit in SQL */
-const findMatches = (db: Db, query: ListQuery, position: PagePosition, limit: string): Promise<Found> =>
-  oneRow(
-    db,
-    `with found as materialized (
-       select t.id from ${query.from} t where ${query.where} and t.id < :after ${limit})
-     select (select count(*)::int from found) as n,
-       array(select id from found order by id desc limit :limit + 1 offset :offset) as ids`,
-    { ...query.values, ...position },
-  );
-
-/** Finds them by the index of the conditions: in this transaction the planner can't choose a scan in order. */
-function findByIndex(db: Db, query: ListQuery, position: PagePosition, limit = ""): Promise<Found> {
-  return db.em.transactional(async () => {
-    await db.em.execute(
-      "select set_config('enable_indexscan', 'off', true), set_config('enable_seqscan', 'off', true)",
-    );
-    return findMatches(db, query, position, limit);
-  });
-}
-
-/** Scans the rows in order. @returns undefined if the index is cheaper, or the page was not filled */
-async function scanInOrder(
-  db: Db,
-  query: ListQuery,
-  position: PagePosition,
-  size: number,
-  { total }: Total,
-): Promise<string[] | undefined> {
-  const end = position.offset + position.limit + 1;
-  const rowsNeeded = (end * size) / total;
-  if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
-  const scanned = Math.ceil(rowsNeeded * SCAN_MARGIN);
-  const from = `(select * from ${query.from} where id < :after order by id desc limit ${scanned})`;
-  const { ids } = await findMatches(db, { ...query, from }, position, `order by t.id desc limit ${end}`);
-  return ids.length > position.limit ? ids : undefined;
 }

@@ -100,11 +100,8 @@ export async function estimateRows(db: Db, { from, where, values }: Omit<ListQue
   return row["QUERY PLAN"][0].Plan["Plan Rows"];
 }
 
-/** The conjunction of those conditions that are defined. */
-export function allOf(...conditions: (string | undefined)[]): string {
-  const defined = conditions.filter((sql) => sql !== undefined);
-  return defined.map((sql) => `(${sql})`).join(" and ") || "true";
+/** Selects the rows that satisfy each condition whose value, of the same name, is given. */
+export function rowsWhere(conditions: Record<string, string>, values: Values): Pick<ListQuery, "where" | "values"> {
+  const given = Object.keys(conditions).filter((name) => values[name] !== undefined);
+  return { where: given.map((name) => `(${conditions[name]})`).join(" and ") || "true", values };
 }
-
-/** A condition that applies if its value is given. */
-export const whereIf = (value: unknown, sql: string): string | undefined => (value === undefined ? undefined : sql);
