@@ -5,7 +5,6 @@ import {
   type IssuedToken,
   OneTimeToken,
   type OneTimeTokenKind,
-  putOneTimeToken,
   takeOneTimeToken,
   type VerifiedToken,
 } from "../store/one-time-tokens.ts";
@@ -26,9 +25,9 @@ export async function issueOneTimeToken(
 ): Promise<IssuedToken> {
   const createdAt = call.clock.now();
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
-  const token = { id: newId(createdAt), kind, userId, email, createdAt, expiresAt };
-  await putOneTimeToken(call, token);
-  return token;
+  const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
+  await call.em.upsert(OneTimeToken, { ...token, user: userId, failed: 0 }, { onConflictFields: ["user", "kind"] });
+  return { ...token, userId };
 }
 
 /** The text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */

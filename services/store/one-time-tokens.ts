@@ -27,18 +27,6 @@ table.setClass(OneTimeToken);
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
 
-/** Inserts a token, or replaces the user's older one of that kind. */
-export async function putOneTimeToken({ em }: Db, token: IssuedToken): Promise<void> {
-  await em.execute(
-    `insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)
-     values (:id, :userId, :kind, :email, :createdAt, :expiresAt)
-     on conflict (user_id, kind) do update set
-       id = excluded.id, email = excluded.email, created_at = excluded.created_at, expires_at = excluded.expires_at,
-       failed = 0`,
-    token,
-  );
-}
-
 /** Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets the token. */
 export function takeOneTimeToken(
   db: Db,
