@@ -86,31 +86,22 @@ export const recordSuccess = prepared<Reservation>(
 export async function recordFailure(
   db: Db,
   reservation: Reservation,
-  config: LockoutConfig,
+  { lockoutThreshold: threshold, lockoutResetMs, lockoutDurationMs }: LockoutConfig,
   now: Date,
   ownerId: string | undefined,
 ): Promise<boolean> {
-  const failuresAfter = new Date(now.getTime() - config.lockoutResetMs);
-  const lockedUntil = new Date(now.getTime() + config.lockoutDurationMs);
-  const failed = "(case when a.failed_at > :failuresAfter then a.failed else 0 end) + 1";
+  const failuresAfter = new Date(now.getTime() - lockoutResetMs);
+  const lockedUntil = new Date(now.getTime() + lockoutDurationMs);
   const row = await firstRow<{ locked: boolean }>(
     db,
     `with owner as (select id from users where id = :ownerId for key share)
-     update attempts as a set reservations = array_remove(a.reservations, :id::uuid), failed = ${failed}, failed_at = :now,
+     update attempts as a set reservations = array_remove(a.reservations, :id::uuid), failed = ${FAILED} + 1, failed_at = :now,
        consecutive = a.consecutive + 1,
        locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then :LOCKED_FOR_GOOD
-         when ${failed} >= :threshold then :lockedUntil::timestamptz end
+         when ${FAILED} + 1 >= :threshold then :lockedUntil::timestamptz end
      where kind = :kind and subject = :subject and locked_until is null and (select count(*) from owner) >= 0
      returning locked_until is not null as locked`,
-    {
-      ...reservation,
-      ownerId: ownerId ?? null,
-      failuresAfter,
-      now,
-      threshold: config.lockoutThreshold,
-      lockedUntil,
-      LOCKED_FOR_GOOD,
-    },
+    { ...reservation, ownerId: ownerId ?? null, failuresAfter, now, threshold, lockedUntil, LOCKED_FOR_GOOD },
   );
   return row?.locked ?? false;
 }

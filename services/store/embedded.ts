@@ -1,4 +1,5 @@
 import { readdirSync } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { PGlite } from "@electric-sql/pglite";
@@ -10,11 +11,14 @@ import { createPostgreSqlTypeParsers, type SqlEntityManager } from "@mikro-orm/s
 import type { Logger } from "pino";
 import array from "postgres-array";
 import type { OnStatement } from "../platform/tracing.ts";
-import { checkDiskSpace, makeDataFolder } from "./data-folder.ts";
+import { makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { completeSchema } from "./schema.ts";
 import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
+
+/** Least free disk space in bytes: the size of the next WAL segment. */
+const MIN_FREE_BYTES = 16 * 1024 * 1024;
 
 /** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
 export async function openEmbedded(
@@ -37,7 +41,10 @@ export async function openEmbedded(
     em: orm.em as SqlEntityManager,
     run: ({ text }, values) => pglite.query(text, values),
     async ping() {
-      if (folder) await checkDiskSpace(folder);
+      if (folder) {
+        const { bavail, bsize } = await statfs(folder);
+        if (bavail * bsize < MIN_FREE_BYTES) throw new Error("The disk that DATA_DIR is on is full.");
+      }
       assertWritable(await pglite.query(PING));
     },
     async migrate() {

@@ -1,6 +1,6 @@
 import { Socket } from "node:net";
 import { MikroORM } from "@mikro-orm/core";
-import { type PostgreSqlConnection, PostgreSqlDriver } from "@mikro-orm/postgresql";
+import { PostgreSqlDriver } from "@mikro-orm/postgresql";
 import pg, { type TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
@@ -39,7 +39,15 @@ export async function openPostgres(
   releaseBrokenConnections(pool);
   (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
   await checkServer(pool, url, log);
-  const probe = openProbe(pool);
+  /** The connection of health checks, which do not wait behind the calls of a busy process. */
+  const probe = new pg.Pool({
+    ...pool.options,
+    password: pool.options.password, // which pg hides from a copy of the options
+    max: 1,
+    idleTimeoutMillis: PROBE_IDLE_MS,
+    statement_timeout: PROBE_TIMEOUT_MS,
+    stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
+  }).on("error", () => {}); // while it was idle: the next check connects again
   return {
     em: orm.em,
     run: ({ name, text }, values) => pool.query({ name, text, values }),
@@ -51,18 +59,6 @@ export async function openPostgres(
     },
     close: async () => void (await Promise.all([orm.close(true), probe.end()])),
   };
-}
-
-/** The connection of health checks. They do not wait behind the calls of a busy process. */
-function openProbe({ options }: Pool): pg.Pool {
-  return new pg.Pool({
-    ...options,
-    password: options.password, // which pg hides from a copy of the options
-    max: 1,
-    idleTimeoutMillis: PROBE_IDLE_MS,
-    statement_timeout: PROBE_TIMEOUT_MS,
-    stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
-  }).on("error", () => {}); // while it was idle: the next check connects again
 }
 
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */
@@ -95,14 +91,12 @@ function createSocket(silenceMs: number): Socket {
  * Returns broken connections to the pool. Kysely 0.29's ControlledTransaction releases its connection only after a
  * successful BEGIN, COMMIT or ROLLBACK; without this, each transaction whose connection breaks uses one up for ever.
  */
-function releaseBrokenConnections(pool: Pool): void {
-  const inUse = new WeakMap<object, boolean>();
-  pool.on("release", (_error, client) => inUse.set(client, false));
-  pool.on("acquire", (client) => {
-    const isNew = !inUse.has(client);
-    inUse.set(client, true);
-    if (!isNew) return;
-    const releaseBroken = () => inUse.get(client) && client.release(true);
+function releaseBrokenConnections(pool: pg.Pool): void {
+  const inUse = new WeakSet<object>();
+  pool.on("acquire", (client) => inUse.add(client));
+  pool.on("release", (_error, client) => inUse.delete(client));
+  pool.on("connect", (client) => {
+    const releaseBroken = () => inUse.has(client) && client.release(true);
     client.once("end", () => setImmediate(releaseBroken)); // whose query has failed releases it first
   });
 }
@@ -133,8 +127,6 @@ function parseConnectionUrl(url: string) {
   return { host, port, user, password, ssl, application_name, options };
 }
 
-type Pool = Awaited<ReturnType<PostgreSqlConnection["getNativeClient"]>>;
-
 /** Parameters of a URL that are used. Others are not, such as `search_path`, which belongs into `options`. */
 const SUPPORTED =
   /^(host|port|user|password|application_name|options|ssl|sslmode|sslrootcert|sslcert|sslkey|uselibpqcompat)$/;
@@ -144,7 +136,7 @@ const SUPPORTED =
  * encoding that can't store every character. Warns of `synchronous_commit = off` and of ignored parameters of the URL.
  * @throws Error for operators
  */
-async function checkServer(pool: Pool, url: string, log: Logger): Promise<void> {
+async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<void> {
   const parameters = [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.test(name));
   if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
   const clients = await Promise.all([pool.connect(), pool.connect()]);

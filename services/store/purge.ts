@@ -10,6 +10,17 @@ const CALLS_PER_STATEMENT = 5_000;
 /** Pause between two statements, in ms, so that requests come first. */
 const PAUSE_MS = 10;
 
+/** Rows that are no longer needed, by table. */
+const EXPIRED = {
+  sessions: `least(revoked_at, expires_at) <= :before
+    and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
+  one_time_tokens: "expires_at <= :before",
+  attempts: `reserved_at <= :before and (consecutive = 0 or not case kind
+    when 'password' then exists (select from users u where u.canonical_email = subject)
+    else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
+  emails: "status in ('sent', 'failed') and created_at <= :before",
+};
+
 /**
  * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and e-mails. Replaces old AI
  * calls by sums.
@@ -25,52 +36,29 @@ export async function purgeExpired(
   signal: AbortSignal,
 ): Promise<void> {
   const ago = (ms: number) => (ms === 0 ? undefined : new Date(now.getTime() - ms));
-  const expired = [
-    {
-      table: "sessions",
-      condition: `least(revoked_at, expires_at) <= :before
-        and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
-      before: ago(config.sessionRetentionMs),
-    },
-    { table: "one_time_tokens", condition: "expires_at <= :before", before: now },
-    {
-      table: "attempts",
-      condition: `reserved_at <= :before and (consecutive = 0 or not case kind
-        when 'password' then exists (select from users u where u.canonical_email = subject)
-        else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
-      before: ago(config.lockoutResetMs + config.lockoutDurationMs),
-    },
-    {
-      table: "emails",
-      condition: "status in ('sent', 'failed') and created_at <= :before",
-      before: ago(config.emailRetentionMs),
-    },
-  ];
-  for (const { table, condition, before } of expired) {
-    if (before) await deleteByPages(store, table, condition, before, signal);
+  const times = {
+    sessions: ago(config.sessionRetentionMs),
+    one_time_tokens: now,
+    attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
+    emails: ago(config.emailRetentionMs),
+  };
+  for (const [table, condition] of Object.entries(EXPIRED) as [keyof typeof EXPIRED, string][]) {
+    const before = times[table];
+    if (!before) continue;
+    const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
+    const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
+    // page by page: times that each refresh changes have no index; locked rows wait for the next run
+    for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
+      await store.fork().execute(
+        `delete from ${table} where ctid = any(array(
+           select ctid from ${table} where ctid >= :from::tid and ctid < :to::tid and (${condition}) for update skip locked))`,
+        { from: `(${page},0)`, to: `(${page + PAGES_PER_STATEMENT},0)`, before },
+      );
+      await wait(PAUSE_MS);
+    }
   }
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   while (!signal.aborted && (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0) {
-    await wait(PAUSE_MS);
-  }
-}
-
-/** Deletes rows page by page: times that each refresh changes have no index. Locked rows wait for the next run. */
-async function deleteByPages(
-  store: Pick<Store, "fork">,
-  table: string,
-  condition: string,
-  before: Date,
-  signal: AbortSignal,
-): Promise<void> {
-  const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
-  const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
-  for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
-    await store.fork().execute(
-      `delete from ${table} where ctid = any(array(
-         select ctid from ${table} where ctid >= :from::tid and ctid < :to::tid and (${condition}) for update skip locked))`,
-      { from: `(${page},0)`, to: `(${page + PAGES_PER_STATEMENT},0)`, before },
-    );
     await wait(PAUSE_MS);
   }
 }

@@ -1,4 +1,4 @@
-import { getRandomValues } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { v7 } from "uuid";
@@ -102,18 +102,14 @@ export const LOCKS = { migrate: 7_230_001, sealAudit: 7_230_002, makeKey: 7_230_
 
 /** Length of an id in bytes. */
 export const ID_BYTES = 16;
-/** Random bytes are fetched for many ids at once: one by one costs more than the rest of an id. */
-const pool = new Uint8Array(256 * ID_BYTES);
-let used = pool.length;
+/** Random bytes, fetched for many ids at once: one by one costs more than the rest of an id. */
+let pool = Buffer.alloc(0);
 
 /** Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it. */
 export function newId(now: Date): string {
-  if (used === pool.length) {
-    getRandomValues(pool);
-    used = 0;
-  }
-  const random = pool.subarray(used, used + ID_BYTES);
-  used += ID_BYTES;
+  if (pool.length === 0) pool = randomBytes(256 * ID_BYTES);
+  const random = pool.subarray(0, ID_BYTES);
+  pool = pool.subarray(ID_BYTES);
   return v7({ msecs: now.getTime(), random });
 }
 
@@ -125,14 +121,11 @@ export const lowestId = (at: Date): string =>
 export const canonicalId = (sent: string): string => sent.toLowerCase();
 
 /** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
-export function idOfBytes(bytes: Buffer): string {
-  return bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
-}
+export const idOfBytes = (bytes: Buffer): string =>
+  bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 
 /** The bytes of an id, whether or not it is a UUID of any version. */
-export function bytesOfId(id: string): Buffer {
-  return Buffer.from(id.replaceAll("-", ""), "hex");
-}
+export const bytesOfId = (id: string): Buffer => Buffer.from(id.replaceAll("-", ""), "hex");
 
 /** Time after which a failed write is tried again, in ms. */
 const RETRY_MS = 1_000;
@@ -160,18 +153,16 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
   async function writeAll(): Promise<void> {
     const items = [...waiting];
     waiting = new Map();
-    while (items.length > 0) {
-      try {
+    try {
+      for (; items.length > 0; items.splice(0, batchSize)) {
         await write(items.slice(0, batchSize).map(([, item]) => item));
-        items.splice(0, batchSize);
         isFailing = false;
-      } catch (error) {
-        if (!isFailing) log.warn({ batch: name, reason: (error as Error).message }, "batch not written, will retry");
-        isFailing = true;
-        waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items replace older ones
-        timer ??= setTimeout(flush, RETRY_MS).unref();
-        return;
       }
+    } catch (error) {
+      if (!isFailing) log.warn({ batch: name, reason: (error as Error).message }, "batch not written, will retry");
+      isFailing = true;
+      waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items replace older ones
+      timer ??= setTimeout(flush, RETRY_MS).unref();
     }
   }
 

@@ -42,10 +42,8 @@ export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) => upsert(db, 
 /** The usage of one model by one user on one UTC day. */
 export type DailyUsage = Omit<UsageDay, keyof Message>;
 
-const DAY_MS = 86_400_000;
-
 /** When the day of a time began in UTC. */
-export const startOfDay = (time: Date) => new Date(Math.floor(time.getTime() / DAY_MS) * DAY_MS);
+export const startOfDay = (time: Date) => new Date(new Date(time).setUTCHours(0, 0, 0, 0));
 
 /** The first day in UTC whose usage is kept in detail. Older usage is kept as sums. @param retentionMs 0: all in detail */
 export const firstDetailedDay = (now: Date, retentionMs: number) =>
