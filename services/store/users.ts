@@ -78,16 +78,12 @@ export const lockUser = (db: Db, id: string): Promise<boolean> =>
   returnsRow(db, "select id from users where id = :id for no key update", { id });
 
 /** Locks the rows of all administrators and of one more user, ordered by id so that two callers never deadlock. */
-export async function lockAdminsAnd(
-  { em }: Db,
-  userId: string,
-): Promise<{ id: string; isAdmin: boolean; isLeaving: boolean }[]> {
-  return em.execute(
+export const lockAdminsAnd = ({ em }: Db, userId: string) =>
+  em.execute<{ id: string; isAdmin: boolean; isLeaving: boolean }[]>(
     `select id, role = 'admin' as "isAdmin", deletion_at is not null as "isLeaving" from users
      where role = 'admin' or id = :userId order by id for no key update`,
     { userId },
   );
-}
 
 /** A user to be registered, the token and the e-mail that verify the address, and the audit event. */
 type Registration = Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt"> & {
