@@ -1,10 +1,11 @@
-import { defineEntity, p } from "@mikro-orm/core";
+import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type ClockedDb, type Db, firstRow, newId, oneRow, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
-const table = defineEntity({
+/** An e-mail of the queue and of the log. */
+export const Email = defineEntity({
   name: "Email",
   tableName: "emails",
   properties: {
@@ -23,10 +24,7 @@ const table = defineEntity({
     retriedAt: p.datetime().nullable(), // when an administrator queued it again
   },
 });
-
-/** An e-mail of the queue and of the log. */
-export class Email extends table.class {}
-table.setClass(Email);
+export interface Email extends InferEntity<typeof Email> {}
 
 /** The user whom an e-mail is for, with the address that it goes to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;

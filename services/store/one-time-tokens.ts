@@ -1,8 +1,9 @@
-import { defineEntity, p, raw } from "@mikro-orm/core";
+import { defineEntity, type InferEntity, p, raw } from "@mikro-orm/core";
 import { type Db, firstRow } from "./store.ts";
 import { User } from "./users.ts";
 
-const table = defineEntity({
+/** An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored. */
+export const OneTimeToken = defineEntity({
   name: "OneTimeToken",
   tableName: "one_time_tokens",
   properties: {
@@ -19,9 +20,7 @@ const table = defineEntity({
 /** What a token can be used for, once: three are mailed, `sign-in` is the MFA token of a login's second step. */
 export type OneTimeTokenKind = "verify-email" | "change-email" | "reset-password" | "sign-in";
 
-/** An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored. */
-export class OneTimeToken extends table.class {}
-table.setClass(OneTimeToken);
+export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 
 /** A token that was presented and is valid: its bearer reads the mail of this address. */
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };

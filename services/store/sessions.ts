@@ -1,8 +1,9 @@
-import { defineEntity, p } from "@mikro-orm/core";
+import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import { type ClockedDb, type Db, type HotDb, oneRow, prepared, returnsRow } from "./store.ts";
 import { lockUser, PROFILE_COLUMNS, type Profile, User } from "./users.ts";
 
-const table = defineEntity({
+/** A signed-in device. Tokens are derived from this row and never stored. */
+export const Session = defineEntity({
   name: "Session",
   tableName: "sessions",
   properties: {
@@ -23,10 +24,7 @@ const table = defineEntity({
     revokedAt: p.datetime().nullable(),
   },
 });
-
-/** A signed-in device. Tokens are derived from this row and never stored. */
-export class Session extends table.class {}
-table.setClass(Session);
+export interface Session extends InferEntity<typeof Session> {}
 
 /** Whether session `s` is open at a time and, under impersonation, the administrator's own, which expires no sooner. */
 const IS_OPEN = `s.revoked_at is null and s.expires_at > :now

@@ -1,7 +1,8 @@
-import { defineEntity, p } from "@mikro-orm/core";
+import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import { type Db, LOCKS } from "./store.ts";
 
-const table = defineEntity({
+/** An Ed25519 key pair that tokens are signed with. */
+export const SigningKey = defineEntity({
   name: "SigningKey",
   tableName: "signing_keys",
   properties: {
@@ -12,10 +13,7 @@ const table = defineEntity({
     activeAt: p.datetime(), // signs from then on, until the next key's time
   },
 });
-
-/** An Ed25519 key pair that tokens are signed with. */
-export class SigningKey extends table.class {}
-table.setClass(SigningKey);
+export interface SigningKey extends InferEntity<typeof SigningKey> {}
 
 /**
  * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that start together from

@@ -119,10 +119,7 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
 
 /** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */
 export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
-  const { affectedRows } = await em.execute<{ affectedRows: number }>(
-    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)",
-    { userId, limit },
-    "run",
-  );
-  return affectedRows;
+  const sql =
+    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)";
+  return (await em.execute<{ affectedRows: number }>(sql, { userId, limit }, "run")).affectedRows;
 }
