@@ -11,8 +11,8 @@ import { newSession } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
 import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
-import { endImpersonations, revokeSessions } from "../store/sessions.ts";
-import { insertImpersonation } from "../store/sign-in.ts";
+import { endImpersonations, revokeSessions, Session } from "../store/sessions.ts";
+import { dropSurplusImpersonation } from "../store/sign-in.ts";
 import { canonicalId } from "../store/store.ts";
 import { lockUser, type Role, User } from "../store/users.ts";
 
@@ -161,8 +161,13 @@ export async function impersonate(call: SignedInCall, id: string, reason = "") {
     const user = await call.em.findOne(User, { id: userId });
     if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
     await lockOwnSession(call);
-    const expiresAt = await insertImpersonation(call, session, userId, call.caller.session.id);
-    if (!expiresAt) throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
+    if (user.role === "admin") throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
+    const own = await call.em.findOneOrFail(Session, { id: call.caller.session.id });
+    const expiresAt = new Date(Math.min(session.expiresAt.getTime(), own.expiresAt.getTime()));
+    const times = { rotatedAt: createdAt, lastActiveAt: createdAt, expiresAt, endsAt: expiresAt };
+    const began = { ...session, ...times, generation: 0, successorUsed: false };
+    await dropSurplusImpersonation(call, userId);
+    await call.em.insert(Session, { ...began, user: userId, actorId: admin.id, actorSessionId: own.id });
     await recordAudit(call, "admin.impersonated", { userId, details: { sessionId, ...(reason && { reason }) } });
     return { user, expiresAt };
   });

@@ -61,12 +61,12 @@ export function listUsers(db: ClockedDb, filter: UserFilter, request: PageReques
  * was never verified gets the password. Concurrent calls create one account.
  * @returns undefined if the account is an administrator already
  */
-export function upsertAdmin(
+export const upsertAdmin = (
   db: Db,
   admin: Pick<User, "id" | "email" | "canonicalEmail" | "passwordHash">,
   now: Date,
-): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> {
-  return firstRow(
+): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> =>
+  firstRow(
     db,
     `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
        email_verified_at, terms_accepted_at, created_at, updated_at)
@@ -80,4 +80,3 @@ export function upsertAdmin(
      returning u.id, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: it was inserted
     { ...admin, now },
   );
-}

@@ -81,8 +81,8 @@ export const ownsPartitions = (db: Db): Promise<boolean> =>
  * The partitions whose every event is older than a month, with the least id of that month. None while older events wait
  * to be sealed, or share the default partition with later ones: no event may remain below what is dropped.
  */
-export function droppablePartitions({ em }: Db, firstDay: string): Promise<{ name: string; below: string }[]> {
-  return em.execute(
+export const droppablePartitions = ({ em }: Db, firstDay: string): Promise<{ name: string; below: string }[]> =>
+  em.execute(
     `select c.relname as name, m.below from (select audit_id_at(:firstDay::date) as below) as m
      cross join lateral (
        select coalesce(bool_or(id < m.below), false) as older, coalesce(bool_or(id >= m.below), false) as later
@@ -94,7 +94,6 @@ export function droppablePartitions({ em }: Db, firstDay: string): Promise<{ nam
      order by name`,
     { firstDay },
   );
-}
 
 /** Drops partitions with their events. The default partition is replaced by an empty one. */
 export async function dropTables({ em }: Db, names: string[]): Promise<void> {

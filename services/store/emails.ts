@@ -76,8 +76,8 @@ export const claimEmails = prepared<{ now: Date; leaseEnd: Date; limit: number }
 );
 
 /** Queues an e-mail again that has failed and whose link, if it has one, still works. */
-export function requeueEmail(db: Db, id: string, now: Date): Promise<Pick<Email, "userId"> | undefined> {
-  return firstRow(
+export const requeueEmail = (db: Db, id: string, now: Date): Promise<Pick<Email, "userId"> | undefined> =>
+  firstRow(
     db,
     `update emails set status = 'queued', next_attempt_at = :now, retried_at = :now
      where id = :id and status = 'failed' and (token_id is null or exists (
@@ -85,7 +85,6 @@ export function requeueEmail(db: Db, id: string, now: Date): Promise<Pick<Email,
      returning user_id as "userId"`,
     { id, now },
   );
-}
 
 /** Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds. */
 export const mailQueue = (db: Db, now: Date) =>

@@ -27,13 +27,13 @@ export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: str
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
 
 /** Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets the token. */
-export function takeOneTimeToken(
+export const takeOneTimeToken = (
   db: Db,
   id: string,
   kinds: readonly OneTimeTokenKind[],
   now: Date,
-): Promise<VerifiedToken | undefined> {
-  return firstRow(
+): Promise<VerifiedToken | undefined> =>
+  firstRow(
     db,
     `with owner as (
        select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = :id for no key update of u)
@@ -42,7 +42,6 @@ export function takeOneTimeToken(
      returning t.kind, t.user_id as "userId", t.email`,
     { id, kinds, now },
   );
-}
 
 /** Counts a code that is presented with an MFA token. @returns false if the token is gone or has no attempt left. */
 export async function countMfaTokenAttempt({ em }: Db, id: string, maxAttempts: number): Promise<boolean> {

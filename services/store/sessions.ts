@@ -74,14 +74,13 @@ export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | 
 };
 
 /** Lists a user's open sessions, newest first. */
-export function listOpenSessions({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> {
-  return em.execute(
+export const listOpenSessions = ({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> =>
+  em.execute(
     `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.created_at as "createdAt",
        s.last_active_at as "lastActiveAt"
      from sessions s where s.user_id = :userId and ${IS_OPEN} order by s.created_at desc, s.id desc`,
     { userId, now },
   );
-}
 
 /** Whether a session of a user has not been revoked. It is not deleted until the transaction ends. */
 export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boolean> =>

@@ -2,7 +2,7 @@ import type { SessionClaims } from "../platform/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
-import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
+import { type ClockedDb, type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
 import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */
@@ -90,32 +90,13 @@ export async function signIn(
 export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boolean> =>
   returnsRow(db, `select u.id from users as u where ${IS_UNCHANGED} for no key update`, unchangedValues(user, now));
 
-/**
- * Opens an impersonation session unless the user is an administrator. It displaces a surplus impersonation, never a
- * session of the user's own.
- * @returns when it ends: with the administrator's session at the latest
- */
-export async function insertImpersonation(
-  db: Db,
-  session: NewSession,
-  userId: string,
-  adminSessionId: string,
-): Promise<Date | undefined> {
-  const row = await firstRow<{ endsAt: Date }>(
-    db,
-    `with pruned as (
-       delete from sessions where actor_id is not null and id in (
-         select s.id from sessions s where s.user_id = :userId ${SURPLUS}))
-     insert into sessions (id, user_id, rotated_at, device, ip, location, actor_id, actor_session_id, created_at, last_active_at,
-       expires_at, ends_at)
-     select :id, u.id, :createdAt, :device, :ip, :location, s.user_id, s.id, :createdAt, :createdAt,
-       least(:expiresAt, s.expires_at), least(:endsAt, s.expires_at)
-     from users u, sessions s
-     where u.id = :userId and u.role <> 'admin' and s.id = :adminSessionId
-     returning ends_at as "endsAt"`,
-    { ...session, now: session.createdAt, userId, adminSessionId },
+/** Makes room for one more impersonation of a user: ends one that is surplus then, never a session of the user's own. */
+export async function dropSurplusImpersonation({ em, clock }: ClockedDb, userId: string): Promise<void> {
+  await em.execute(
+    `delete from sessions where actor_id is not null and id in (
+       select s.id from sessions s where s.user_id = :userId ${SURPLUS})`,
+    { userId, now: clock.now() },
   );
-  return row?.endsAt;
 }
 
 /** A session and its user, as a refresh needs them. */

@@ -44,6 +44,13 @@ test.for(ENDS)("POST /admin/impersonate/:userId: ends with the administrator's %
   expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
 });
 
+test("POST /admin/impersonate/:userId: ends no later than the administrator's session", async ({ admin, user }) => {
+  const end = new Date(app.clock.now().getTime() + 60_000);
+  await app.sql("update sessions set expires_at = ? where user_id = ?", [end, admin.user.id]);
+  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+  expect(body.expiresAt).toBe(end.toISOString());
+});
+
 test("POST /admin/impersonate/:userId: finds no user who is about to be erased", async ({ admin, user }) => {
   await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), user.id]); // erased within a minute
   expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(404);
