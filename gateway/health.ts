@@ -65,7 +65,7 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
       measured = header.get(LATENCY_MS);
     };
     const isServing = await client
-      .check({ service: part }, { timeoutMs: CHECK_TIMEOUT_MS, onHeader })
+      .check({ service: part }, { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS), onHeader })
       .then(({ status }) => status === ServingStatus.SERVING)
       .catch(() => false); // services that can't be reached count as down
     const latencyMs = Number(measured ?? performance.now() - started);

@@ -1,11 +1,10 @@
 import { EventEmitter, once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
-import { CLIENT_CLOSED_REQUEST, shuttingDown } from "../services/platform/errors.ts";
+import { CALL_ENDED, CLIENT_CLOSED_REQUEST, shuttingDown, toConnectError } from "../services/platform/errors.ts";
 import type { Tracing } from "../services/platform/tracing.ts";
 
 /** The state of a gateway. */
@@ -20,7 +19,7 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
-    /** Aborts its call: when the client disconnects, by a shutdown, or after an error. */
+    /** Aborts its call: by a shutdown, after an error, and when the response or the connection of the client has ended. */
     call: AbortController;
   }
 }
@@ -36,10 +35,8 @@ const FAREWELL_MS = 1_000;
 /** Bucket bounds in seconds, from the OpenTelemetry semantic conventions for HTTP. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
-const SHUTTING_DOWN = shuttingDown();
-const LOST = new ConnectError("the connection to the services was lost", Code.Unavailable);
-/** Why a call that has failed is aborted: no work continues after an error. */
-export const STOPPED = new Error("the call was stopped");
+/** Why open calls are aborted: every transport then fails with this error. */
+const SHUTTING_DOWN = toConnectError(shuttingDown());
 
 /**
  * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. It logs one line per
@@ -88,10 +85,10 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       open.add(request);
       active.inc();
     },
-    /** Ends a request whose response has ended, or whose client has disconnected, which aborts its call. Measures and logs it. */
+    /** Ends a request and its call when the response has ended or the client has disconnected. Measures and logs it. */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
-      if (clientGone) request.call.abort();
+      request.call.abort(CALL_ENDED);
       open.delete(request);
       if (open.size === 0) events.emit("idle");
       active.dec();
@@ -125,22 +122,4 @@ function spanOf({ method, headers, routeOptions: { url } }: FastifyRequest, star
   const parent = typeof headers.traceparent === "string" ? headers.traceparent : undefined;
   const attributes = { "http.request.method": method, ...(url && { "http.route": url }) };
   return start([method, url].filter(Boolean).join(" "), "SERVER", parent, attributes);
-}
-
-/** The error to report of a call: another one than the thrown if a shutdown or a broken connection ended it. */
-export function errorOfCall({ signal }: AbortController, thrown: unknown): unknown {
-  if (signal.reason === SHUTTING_DOWN) return SHUTTING_DOWN;
-  return isUnexplained(thrown) && !signal.aborted ? LOST : thrown;
-}
-
-/**
- * Whether an error comes from the connection and not from the services: a cancellation without a reason, a reset, an
- * HTTP/2 error, or a failed connect (also for lack of file descriptors).
- */
-function isUnexplained(thrown: unknown): boolean {
-  if (!(thrown instanceof ConnectError) || thrown.details.length > 0) return false;
-  if (thrown.code === Code.Canceled) return true;
-  if (!(thrown.cause instanceof Error)) return false;
-  const { code = "", syscall } = thrown.cause as NodeJS.ErrnoException;
-  return thrown.code === Code.Aborted || code.startsWith("ERR_HTTP2_") || syscall === "connect";
 }

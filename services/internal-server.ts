@@ -2,16 +2,18 @@ import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import https from "node:https";
 import { type DescMethodServerStreaming, type DescMethodUnary, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { type ConnectError, createConnectRouter, createContextValues } from "@connectrpc/connect";
+import { type ConnectError, createContextValues } from "@connectrpc/connect";
 import { FailureSchema, Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
 import { maxBytesOf } from "./grpc/request-body.ts";
 import type { GrpcServer } from "./grpc/server.ts";
 import { readBody } from "./platform/admission.ts";
 import { isGatewaySecret, requestIdOf, SECRET } from "./platform/client.ts";
-import { connectErrorOf, ServiceError } from "./platform/errors.ts";
+import { CALL_ENDED, connectErrorOf, ServiceError } from "./platform/errors.ts";
 import { createInProcessTransport, one } from "./platform/in-process.ts";
 import * as protocol from "./platform/internal-protocol.ts";
+import { services } from "./platform/policy.ts";
 import { closeWithin, readTlsFiles, removeStaleSocket, type TlsFiles } from "./platform/process.ts";
 import { admittedKey } from "./platform/server-hooks.ts";
 
@@ -34,9 +36,8 @@ type Options = { url: string; secret: string | undefined; tls: TlsFiles };
 export async function listenInternal(app: Served, { url, secret, tls }: Options): Promise<GrpcServer> {
   const { isTls, at } = protocol.readInternalUrl(url);
   const transport = createInProcessTransport(app.routes, app.interceptors);
-  const router = createConnectRouter();
-  app.routes(router);
-  const methods = new Map(router.handlers.map(({ requestPath, method }) => [requestPath, method as Method]));
+  const served = [...services, Health].flatMap(({ methods }) => methods as Method[]);
+  const methods = new Map(served.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
   const calls = new Set<AbortController>();
   const server = isTls ? https.createServer(readTlsFiles(tls)) : http.createServer();
 
@@ -61,7 +62,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     const decode = (body: Buffer) => fromBinary(method.input, body, { readUnknownFields: false });
     const message = await readBody(request, admitted?.permit, maxBytesOf(method)).then(decode).catch(refuse);
     const values = createContextValues().set(admittedKey, admitted);
-    const options = [signal, Number(header.get(protocol.TIMEOUT_HEADER)) || undefined, header] as const;
+    const options = [signal, undefined, header] as const;
     if (method.methodKind !== "unary") return transport.stream(method, ...options, one(message), values);
     const result = await transport.unary(method, ...options, message, values);
     return { ...result, message: [result.message] };
@@ -86,7 +87,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
       if (!result && !response.headersSent) response.writeProcessing();
       else if (!response.writableEnded) response.write(envelope(protocol.ALIVE, Buffer.alloc(0)));
     });
-    response.once("close", () => calls.delete(call) && call.abort());
+    response.once("close", () => calls.delete(call) && call.abort(CALL_ENDED));
     calls.add(call);
     try {
       result = await start(request, response, call.signal);
@@ -98,7 +99,7 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
       error = connectErrorOf(call.signal.aborted ? call.signal.reason : thrown);
     }
     if (response.destroyed) return;
-    const end: protocol.End = { trailer: [...(error?.metadata ?? result?.trailer ?? [])] };
+    const end: protocol.End = { trailer: [...(error?.metadata ?? [])] };
     if (error) end.error = { code: error.code, message: error.rawMessage, failures: error.findDetails(FailureSchema) };
     response.end(envelope(protocol.END, Buffer.from(JSON.stringify(end))));
   }

@@ -24,7 +24,10 @@ export type HttpErrorResponse = {
   isInternal: boolean;
 };
 
+type Known = [Reason, message: string, status?: number];
+
 const UNAVAILABLE_RETRY_SECONDS = 1;
+const AWAY: Known = [Reason.UNAVAILABLE, "The service is away for a moment. Please try again."];
 const UNREADABLE = "The request can't be read.";
 export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
@@ -32,15 +35,15 @@ export const NOT_JSON = "The body must be sent as Content-Type: application/json
  * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by the code of Fastify's and
  * Node's errors. Their own messages may name hosts and addresses. The status is given where it differs from the reason's.
  */
-const byCode: Record<string, [Reason, message: string, status?: number]> = {
-  [Code.Canceled]: [Reason.CANCELLED, "The client has disconnected."],
+const byCode: Record<string, Known> = {
+  [Code.Canceled]: AWAY, // of a connection: the response to a client that has disconnected is not sent
   [Code.InvalidArgument]: [Reason.MALFORMED_REQUEST, UNREADABLE],
   [Code.DeadlineExceeded]: [Reason.UNAVAILABLE, "The response took too long. Please try again.", 504],
   [Code.NotFound]: [Reason.NOT_FOUND, "There is nothing here."],
   [Code.PermissionDenied]: [Reason.FORBIDDEN, "You may not do this."],
   [Code.ResourceExhausted]: [Reason.RATE_LIMITED, "Too many requests. Please try again later."],
   [Code.Unimplemented]: [Reason.NOT_IMPLEMENTED, "This is not available yet."],
-  [Code.Unavailable]: [Reason.UNAVAILABLE, "The service is away for a moment. Please try again."],
+  [Code.Unavailable]: AWAY,
   [Code.Unauthenticated]: [Reason.UNAUTHENTICATED, "Please sign in."],
   ERR_HTTP_REQUEST_TIMEOUT: [Reason.REQUEST_TIMEOUT, "The request took too long to arrive."],
   HPE_HEADER_OVERFLOW: [Reason.MALFORMED_REQUEST, "The headers are too large.", 431],
@@ -59,9 +62,16 @@ export function toHttpError(thrown: unknown): HttpErrorResponse {
     return httpError(detail.reason, (thrown as ConnectError).rawMessage, { ...detail, violations });
   }
   const { code = "", statusCode = 500 } = (thrown ?? {}) as { code?: Code | string; statusCode?: number };
-  const known = byCode[code] ?? (statusCode < 500 ? byCode[Code.InvalidArgument] : undefined);
+  const known = isLost(thrown) ? AWAY : (byCode[code] ?? (statusCode < 500 ? byCode[Code.InvalidArgument] : undefined));
   return known ? httpError(known[0], known[1], {}, known[2]) : internalError(true);
 }
+
+/** The codes of Node's errors of a connection: those of the system, of HTTP/2 and of streams. */
+const OF_CONNECTION = /^(?:E(?!RR_)|ERR_(?:HTTP2|STREAM)_)/;
+
+/** Whether the connection to the services has ended a call, and not the services. */
+const isLost = (thrown: unknown) =>
+  thrown instanceof ConnectError && OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
 
 /** The response of a reason. `status` is given only where it differs from the reason's own. */
 function httpError(

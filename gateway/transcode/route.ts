@@ -3,12 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
-import { ServiceError } from "../../services/platform/errors.ts";
+import { CALL_ENDED, ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
 import type { Clock } from "../../services/platform/process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { faultHeader, writeTypeErrors } from "../../services/platform/validation.ts";
-import { errorOfCall, STOPPED } from "../lifecycle.ts";
 import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
@@ -60,8 +59,8 @@ export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Tr
       try {
         await answer(request, reply);
       } catch (thrown) {
-        const failed = toHttpError(errorOfCall(request.call, thrown));
-        request.call.abort(STOPPED);
+        const failed = toHttpError(thrown);
+        request.call.abort(CALL_ENDED);
         if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
         if (failed.isInternal) report(thrown, request);
         if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);

@@ -4,7 +4,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { errorOfCall, STOPPED } from "../lifecycle.ts";
+import { CALL_ENDED } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type HttpErrorResponse, toHttpError } from "./errors.ts";
 import { forwardHeaders } from "./response.ts";
@@ -42,12 +42,12 @@ export async function sendStream(
       if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
     events.open();
-  } catch (thrown) {
-    const reason = errorOfCall(call, thrown); // before the abort below, which would change the reason
-    const failed = toHttpError(reason);
-    call.abort(STOPPED); // leaving the loop does not cancel a Connect stream
+  } catch (error) {
+    const thrown = call.signal.aborted ? call.signal.reason : error; // `once` would hide the reason
+    const failed = toHttpError(thrown);
+    call.abort(CALL_ENDED); // leaving the loop does not cancel a Connect stream
     if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
-    if (!raw.headersSent && !isEvent(failed)) throw reason;
+    if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
     headers.push(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
     events.open();

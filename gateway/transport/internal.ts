@@ -1,6 +1,13 @@
 import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
-import { create, type DescMessage, type DescMethod, fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  type MessageInitShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { SECRET } from "../../services/platform/client.ts";
@@ -12,12 +19,10 @@ const SILENCE_MS = 15_000;
 
 /** A transport to services in another process. `close` ends open calls too. */
 export type ServicesTransport = Transport & { close(): void };
-/** The options of a call, as a transport receives them: signal, deadline in ms, headers. */
-type CallOptions = [AbortSignal | undefined, number | undefined, ConstructorParameters<typeof Headers>[0]];
 
 /**
  * A transport to the internal listener of services in another process. Each open call has an HTTP/1.1 connection of its own,
- * so that calls do not delay each other.
+ * so that calls do not delay each other. A call has no deadline but its signal.
  * @param url see `readInternalUrl`
  * @throws Error for operators, if a file can't be read
  */
@@ -32,58 +37,51 @@ export function createInternalTransport(
   const target = { ...("path" in at ? { socketPath: at.path } : at), agent, method: "POST" };
 
   /** Starts a call. Its messages are read from the response as they are consumed. @throws ConnectError */
-  async function start<O extends DescMessage>(method: DescMethod & { output: O }, body: Uint8Array, call: CallOptions) {
-    const [signal, timeoutMs, metadata] = call;
-    const own = { [SECRET]: secret, [protocol.TIMEOUT_HEADER]: timeoutMs ?? "", "content-length": body.length };
+  async function start<I extends DescMessage, O extends DescMessage>(
+    method: DescMethod & { input: I; output: O },
+    signal: AbortSignal | undefined,
+    metadata: ConstructorParameters<typeof Headers>[0],
+    input: MessageInitShape<I>,
+  ) {
+    const body = toBinary(method.input, create(method.input, input));
+    const own = { [SECRET]: secret, "content-length": body.length };
     const headers = { ...Object.fromEntries(new Headers(metadata)), ...own };
-    const request = open({ ...target, path: `/${method.parent.typeName}/${method.name}`, headers }).end(body);
+    const path = `/${method.parent.typeName}/${method.name}`;
+    const request = open({ ...target, path, headers, ...(signal && { signal }) }).end(body);
     let response: IncomingMessage | undefined;
-    const end = (message: string, code: Code) => (response ?? request).destroy(new ConnectError(message, code));
-    const onAbort = () => (response ?? request).destroy(ConnectError.from(signal?.reason, Code.Canceled));
-    const onDeadline = () => end("The deadline has passed.", Code.DeadlineExceeded);
     const onSilence = () => {
       // What has arrived may wait for a slow reader.
       if (response?.readableLength) request.socket?.setTimeout(silenceMs);
-      else end("The services do not respond.", Code.Unavailable);
+      else (response ?? request).destroy(new ConnectError("The services do not respond.", Code.Unavailable));
     };
-    const timer = timeoutMs === undefined ? undefined : setTimeout(onDeadline, timeoutMs);
-    signal?.addEventListener("abort", onAbort);
-    if (signal?.aborted) onAbort();
     request.once("socket", (socket) => socket.on("timeout", onSilence));
-    request.once("close", () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", onAbort);
-      request.socket?.off("timeout", onSilence);
-    });
+    request.once("close", () => request.socket?.off("timeout", onSilence));
     response = await new Promise<IncomingMessage>((resolve, reject) => {
-      request.once("response", resolve).on("error", (error) => reject(ConnectError.from(error, Code.Unavailable)));
+      request.once("response", resolve).on("error", (error) => reject(errorOf(error, signal)));
     });
-    const trailer = new Headers();
-    const message = messagesOf(method.output, response, trailer);
+    const message = messagesOf(method.output, response, signal);
     if (response.statusCode !== 200) await message.next(); // throws the error of the call
     const header = new Headers(response.headers as Record<string, string>);
-    return { service: method.parent, method, header, message, trailer };
+    return { service: method.parent, method, header, message, trailer: new Headers() };
   }
 
   return {
-    async unary(method, signal, timeoutMs, header, input) {
-      const body = toBinary(method.input, create(method.input, input));
-      const started = await start(method, body, [signal, timeoutMs, header]);
+    async unary(method, signal, _timeoutMs, header, input) {
+      const started = await start(method, signal, header, input);
       let message = create(method.output);
       for await (const only of started.message) message = only; // up to the end: the connection is used again
       return { ...started, stream: false, method, message };
     },
-    async stream(method, signal, timeoutMs, header, input) {
+    async stream(method, signal, _timeoutMs, header, input) {
       const { value } = await input[Symbol.asyncIterator]().next(); // server streaming: the request is one message
-      const body = toBinary(method.input, create(method.input, value));
-      return { ...(await start(method, body, [signal, timeoutMs, header])), stream: true, method };
+      return { ...(await start(method, signal, header, value)), stream: true, method };
     },
     close: () => agent.destroy(),
   };
 }
 
-/** The messages of a response. Fills `trailer` at its end. @throws ConnectError */
-async function* messagesOf<O extends DescMessage>(output: O, response: IncomingMessage, trailer: Headers) {
+/** The messages of a response. @throws ConnectError */
+async function* messagesOf<O extends DescMessage>(output: O, response: IncomingMessage, signal?: AbortSignal) {
   let rest: Buffer = Buffer.alloc(0);
   let end: protocol.End | undefined;
   try {
@@ -96,14 +94,18 @@ async function* messagesOf<O extends DescMessage>(output: O, response: IncomingM
         rest = rest.subarray(size);
         if (kind === protocol.MESSAGE) yield fromBinary(output, content);
         if (kind === protocol.END) end = JSON.parse(content.toString());
-        if (response.errored) throw response.errored; // the call was aborted meanwhile
+        signal?.throwIfAborted();
       }
     }
-    if (!end) throw new ConnectError("The response broke off.", Code.Unavailable);
-    for (const [name, value] of end.trailer) trailer.append(name, value);
-    const details = end.error?.failures.map((value) => ({ desc: FailureSchema, value }));
-    if (end.error) throw new ConnectError(end.error.message, end.error.code, trailer, details);
   } catch (error) {
-    throw ConnectError.from(error, Code.Unavailable);
+    throw errorOf(error, signal);
   }
+  if (!end) throw new ConnectError("The response broke off.", Code.Unavailable);
+  const details = end.error?.failures.map((value) => ({ desc: FailureSchema, value }));
+  if (end.error) throw new ConnectError(end.error.message, end.error.code, end.trailer, details);
+}
+
+/** Why a call has failed without an error of the services: it was aborted, or its connection was lost. */
+function errorOf(error: unknown, signal: AbortSignal | undefined): ConnectError {
+  return signal?.aborted ? ConnectError.from(signal.reason, Code.Canceled) : ConnectError.from(error, Code.Unavailable);
 }

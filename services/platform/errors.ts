@@ -95,6 +95,9 @@ export function toConnectError({ reason, message, details, headers }: ServiceErr
   return error;
 }
 
+/** Why a call is aborted that has ended or failed: none of its work continues. */
+export const CALL_ENDED = new ConnectError("The call has ended.", Code.Canceled);
+
 /** The error of a call that its server, its deadline or its client has ended. */
 export function abortError({ reason }: AbortSignal): ConnectError {
   const code = reason instanceof ConnectError ? reason.code : Code.Canceled;

@@ -3,23 +3,26 @@ import {
   Code,
   ConnectError,
   type ConnectRouter,
-  createMethodImplSpec,
+  createContextValues,
   createServiceImplSpec,
+  type HandlerContext,
   type Interceptor,
   type MethodImplSpec,
+  type StreamRequest,
   type StreamResponse,
   type Transport,
+  type UnaryRequest,
   type UnaryResponse,
 } from "@connectrpc/connect";
-import { InProcessCall } from "./in-process-call.ts";
 
 /** Runs a call, or an interceptor's copy of it. */
-type Run = (request: Pick<InProcessCall, "call" | "message">) => Promise<UnaryResponse | StreamResponse>;
+type Run = (request: UnaryRequest | StreamRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
  * A transport to services in the same process. Messages are passed by reference and never serialized, so neither side may
- * change a message that it has sent or received, and message sizes are not limited. In every other respect (headers, errors,
- * deadlines, cancellation, masking of unknown errors) it behaves as gRPC does. One test suite runs over both.
+ * change a message that it has sent or received, and message sizes are not limited. The handler gets the signal of the
+ * caller, and no deadline. In every other respect (headers, errors, cancellation) it behaves as gRPC does. One test suite
+ * runs over both.
  * @param routes fills the router of the gRPC server
  * @param interceptors the interceptors of that server, outermost first
  */
@@ -28,31 +31,32 @@ export function createInProcessTransport(
   interceptors: readonly Interceptor[] = [],
 ): Transport {
   const methods = collect(routes, interceptors);
-  const find = (method: DescMethod): Run => {
+  /** Starts a call. Resolves with its response, as soon as that of a stream has begun. */
+  async function start(...call: Parameters<Transport["stream"]>): Promise<never> {
+    const [method, signal = new AbortController().signal, , header, message, contextValues = createContextValues()] =
+      call;
     const run = methods.get(method);
     if (!run) throw new ConnectError(`${method} is not implemented`, Code.Unimplemented);
-    return run;
-  };
+    const request = {
+      stream: (method as DescMethod).methodKind !== "unary",
+      method,
+      service: method.parent,
+      url: `in-process:/${method.parent.typeName}/${method.name}`,
+      requestMethod: "POST",
+      header: header instanceof Headers ? header : new Headers(header),
+      contextValues,
+      signal,
+      message,
+    };
+    const settle = settleWithin(signal);
+    const complete = (response: UnaryResponse | StreamResponse) =>
+      response.stream ? { ...response, message: messagesOf(response, signal, settle) } : response;
+    return (await settle(() => run(request as StreamRequest), complete)) as never;
+  }
   return {
-    async unary(method, signal, timeoutMs, header, input, contextValues) {
-      const run = find(method);
-      const options = { signal, timeoutMs, header, contextValues };
-      const call = new InProcessCall(method, create(method.input, input), options);
-      const complete = (response: UnaryResponse | StreamResponse) => {
-        call.end();
-        return response;
-      };
-      return (await call.run(async () => run(call), complete)) as never;
-    },
-    async stream(method, signal, timeoutMs, header, input, contextValues) {
-      const run = find(method);
-      const call = new InProcessCall(method, input, { signal, timeoutMs, header, contextValues });
-      // Interceptors copy the request to replace its messages. A copy has no getters.
-      const start = async () => run({ ...call, signal: call.signal } as InProcessCall);
-      const complete = (response: UnaryResponse | StreamResponse) =>
-        ({ ...response, message: messagesOf(call, response.message as AsyncIterable<never>) }) as StreamResponse;
-      return (await call.run(start, complete)) as never;
-    },
+    unary: (method, signal, timeoutMs, header, input, contextValues) =>
+      start(method as never, signal, timeoutMs, header, create(method.input, input) as never, contextValues),
+    stream: start,
   };
 }
 
@@ -62,39 +66,38 @@ function collect(
   interceptors: readonly Interceptor[],
 ): Map<DescMethod, Run> {
   const methods = new Map<DescMethod, Run>();
-  const add = (spec: MethodImplSpec) => {
-    const wrap = (next: Run, interceptor: Interceptor) => interceptor(next as never) as unknown as Run;
-    methods.set(spec.method, interceptors.reduceRight(wrap, implementation(spec)));
-  };
-  const router: ConnectRouter = {
-    handlers: [],
+  const wrap = (next: Run, interceptor: Interceptor) => interceptor(next as never) as Run;
+  const router = {
     service(service, impl) {
-      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) add(spec);
+      for (const spec of Object.values(createServiceImplSpec(service, impl).methods)) {
+        methods.set(spec.method, interceptors.reduceRight(wrap, implementation(spec)));
+      }
       return router;
     },
-    rpc(method, impl) {
-      add(createMethodImplSpec(method, impl));
-      return router;
-    },
-  };
+  } as ConnectRouter;
   routes(router);
   return methods;
 }
 
-/** The innermost function of a method: calls the handler. */
-function implementation(spec: MethodImplSpec): Run {
-  const { method, kind } = spec;
-  if (kind !== "unary" && kind !== "server_streaming") {
-    throw new Error(`${method} is ${kind}, which is not supported in process`);
-  }
-  return async ({ call, message }) => {
-    const { service, stream, responseHeader: header, responseTrailer: trailer } = call;
-    const respond = (result: unknown) =>
-      ({ stream, method, service, message: result, header, trailer }) as UnaryResponse;
-    if (kind === "server_streaming") {
-      return respond(spec.impl(create(method.input, await first(message as AsyncIterable<never>)) as never, call));
-    }
-    return respond(create(method.output, await spec.impl(message as never, call)));
+/** The innermost function of a method, unary or server streaming: calls the handler. */
+function implementation({ kind, impl }: MethodImplSpec): Run {
+  return async (request) => {
+    const { stream, method, service, message } = request;
+    const [header, trailer] = [new Headers(), new Headers()];
+    const context: HandlerContext = {
+      ...request,
+      protocolName: "in-process",
+      timeoutMs: () => undefined,
+      requestHeader: request.header,
+      responseHeader: header,
+      responseTrailer: trailer,
+      values: request.contextValues,
+    };
+    const result =
+      kind === "unary"
+        ? create(method.output, await impl(message as never, context))
+        : impl(create(method.input, await first(message as AsyncIterable<never>)) as never, context);
+    return { stream, method, service, message: result, header, trailer } as UnaryResponse;
   };
 }
 
@@ -108,29 +111,45 @@ async function first<T>(messages: AsyncIterable<T>): Promise<T> {
   throw new ConnectError("the request message is missing", Code.Unimplemented);
 }
 
+type Settle = ReturnType<typeof settleWithin>;
+
 /**
- * The messages of a streaming call: those that the handler yields, completed to whole messages. As in Connect, leaving the loop does not end the
- * call: only its signal does. An aborted call closes the handler's generator even if the client has never read from it, so that
- * its `finally` and the interceptors that observe its end run.
+ * Runs the parts of a call one after the other: each settles with its work, or rejects at once when the call is aborted.
+ * One listener serves them all.
  */
-function messagesOf(call: InProcessCall, source: AsyncIterable<MessageInitShape<DescMethod["output"]>>) {
-  const from = source[Symbol.asyncIterator]();
+function settleWithin(signal: AbortSignal) {
+  let rejectPending = (_error: ConnectError) => {};
+  const abort = () => rejectPending(ConnectError.from(signal.reason, Code.Canceled));
+  signal.addEventListener("abort", abort);
+  return <T, R>(work: () => Promise<T>, complete: (result: T) => R): Promise<R> =>
+    new Promise((resolve, reject) => {
+      rejectPending = reject;
+      if (signal.aborted) return abort();
+      const fail = (error: unknown) => reject(ConnectError.from(error, Code.Internal));
+      work().then(complete).then(resolve, fail);
+    });
+}
+
+/**
+ * The messages of a streaming call: those that the handler yields, completed to whole messages. As in Connect, leaving the loop
+ * does not end the call: only its signal does. An aborted call closes the handler's generator even if the client has never
+ * read from it, so that its `finally` and the interceptors that observe its end run.
+ */
+function messagesOf({ method, message: source }: StreamResponse, signal: AbortSignal, settle: Settle) {
+  const from: AsyncIterator<MessageInitShape<DescMethod["output"]>> = source[Symbol.asyncIterator]();
   let hasStarted = false;
   const pull = () => {
     hasStarted = true;
     return from.next();
   };
-  const complete = (step: IteratorResult<MessageInitShape<DescMethod["output"]>>) => {
-    if (!step.done) return { done: false, value: create(call.method.output, step.value) };
-    call.end();
-    return step;
-  };
+  const complete = (step: Awaited<ReturnType<typeof pull>>) =>
+    step.done ? step : { done: false, value: create(method.output, step.value) };
   const close = () => {
     if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started runs none of its code
-    (from.throw ?? from.return)?.call(from, call.signal.reason).catch(() => {});
+    (from.throw ?? from.return)?.call(from, signal.reason).catch(() => {});
   };
-  if (call.signal.aborted) close();
-  else call.signal.addEventListener("abort", close, { once: true });
-  const next = () => call.run(pull, complete);
+  if (signal.aborted) close();
+  else signal.addEventListener("abort", close, { once: true });
+  const next = () => settle(pull, complete);
   return { [Symbol.asyncIterator]: () => ({ next }) };
 }

@@ -8,10 +8,8 @@ import type { Failure } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 export const HEAD_BYTES = 5;
 /** The kinds: a message; the end, as an `End` in JSON; nothing, which shows that the services are alive. */
 export const [MESSAGE, END, ALIVE] = [0, 1, 2];
-/** Failures are the only details that errors of the services have. */
+/** The error of a call, if it failed, with its metadata as `trailer`. Failures are the only details that it has. */
 export type End = { trailer: [string, string][]; error?: { code: Code; message: string; failures: Failure[] } };
-/** Request header with the deadline of a call, in ms; empty if it has none. */
-export const TIMEOUT_HEADER = "x-gatehouse-timeout-ms";
 
 /** Parses the address of an internal listener: `unix:/path`, `tcp://host:port` or `tls://host:port`. */
 export function readInternalUrl(url: string) {

@@ -7,7 +7,9 @@ import { createServicesTransport } from "../../../gateway/transport/services.ts"
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { onComplete } from "../../../services/interceptors/observe.ts";
-import { transportKinds } from "../../support/gateway.ts";
+import { CALL_ENDED } from "../../../services/platform/errors.ts";
+import { forTest } from "../../support/closing.ts";
+import { type Routes, start, transportKinds } from "../../support/gateway.ts";
 import { listen } from "../../support/sockets.ts";
 import { chat, errorOf, openTransport } from "../../support/stub-transports.ts";
 import { times, until } from "../../support/until.ts";
@@ -22,26 +24,23 @@ describe.each(transportKinds)("Call %s", (way) => {
     expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
   });
 
-  test.each([
-    ["with its response", undefined],
-    ["at its deadline", 1_000],
-  ])("that ends %s fires the handler's signal, so that unfinished work stops", async (_, timeoutMs) => {
-    let context: HandlerContext | undefined;
-    const transport = await openTransport(way, (router) =>
-      router.service(AuthService, {
-        login: (_request, given) => {
-          context = given;
-          const left = given.timeoutMs();
-          if (timeoutMs) expect(left).toSatisfy((ms: number) => ms > 0 && ms <= timeoutMs);
-          return timeoutMs ? new Promise(() => {}) : {};
-        },
-      }),
-    );
-    const call = transport.unary(login, undefined, timeoutMs, undefined, {});
-    if (timeoutMs) expect((await errorOf(call)).code).toBe(Code.DeadlineExceeded);
-    await until("the abort", () => context?.signal.aborted);
-    if (!timeoutMs) await call;
-  });
+  test.each(["with its response", "as its client leaves"])(
+    "that ends %s fires the handler's signal, so that unfinished work stops",
+    async (end) => {
+      let signal: AbortSignal | undefined;
+      const login = (_request: unknown, context: HandlerContext) => {
+        signal = context.signal;
+        return end === "with its response" ? {} : new Promise<never>(() => {});
+      };
+      const routes: Routes = (router) => router.service(AuthService, { login });
+      const { url } = await forTest(start(routes, { transportKind: way }));
+      const body = JSON.stringify({ email: "a@b.cd", password: "x" });
+      const headers = { "content-type": "application/json" };
+      const options = { method: "POST", headers, body, signal: AbortSignal.timeout(1_000) };
+      await fetch(`${url}/auth/login`, options).catch(() => {});
+      await until("the abort", () => signal?.aborted);
+    },
+  );
 
   test.each(["starts", "is read"])("that streams reports its end if the client leaves before it %s", async (moment) => {
     const [held, gate] = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<void>()];
@@ -63,7 +62,7 @@ describe.each(transportKinds)("Call %s", (way) => {
     const call = chat(transport, client.signal);
     const signal = await held.promise;
     if (moment === "is read") await call;
-    client.abort();
+    client.abort(CALL_ENDED);
     if (moment === "starts") expect((await errorOf(call)).code).toBe(Code.Canceled);
     await until("the abort at the services", () => signal.aborted);
     gate.resolve();
