@@ -89,7 +89,7 @@ test("Services transport: calls reach all services behind a load balancer, and s
   const services = ["one", "two"].map(serviceOf);
   let turn = 0;
   const balancer = net.createServer((socket) => services[turn++ % services.length]?.emit("connection", socket));
-  const transport = createServicesTransport(`http://127.0.0.1:${await listen(balancer)}`, {}, 20);
+  const transport = createServicesTransport(`http://127.0.0.1:${await listen(balancer)}`);
 
   const stream = (await chat(transport)).message[Symbol.asyncIterator]();
   const { chunk } = (await stream.next()).value as { chunk: string };
