@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { createClient, type Transport } from "@connectrpc/connect";
+import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
 import { LATENCY_MS } from "../services/platform/client.ts";
@@ -56,24 +56,19 @@ const send = (reply: FastifyReply, body: { status: string; [name: string]: unkno
 
 /** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
 function createChecks(transport: Transport): (part: Part) => Promise<Check> {
-  const client = createClient(Health, transport);
+  const { check } = Health.method;
   const pending = new Map<Part, Promise<Check>>();
-  const ask = async (part: Part): Promise<Check> => {
+  const ask = async (service: Part): Promise<Check> => {
     const started = performance.now();
-    let measured: string | null = null;
-    const onHeader = (header: Headers) => {
-      measured = header.get(LATENCY_MS);
-    };
-    const isServing = await client
-      .check({ service: part }, { signal: AbortSignal.timeout(CHECK_TIMEOUT_MS), onHeader })
-      .then(({ status }) => status === ServingStatus.SERVING)
-      .catch(() => false); // services that can't be reached count as down
-    const latencyMs = Number(measured ?? performance.now() - started);
+    const call = transport.unary(check, AbortSignal.timeout(CHECK_TIMEOUT_MS), undefined, undefined, { service });
+    const answer = await call.catch(() => undefined); // services that can't be reached count as down
+    const latencyMs = Number(answer?.header.get(LATENCY_MS) ?? performance.now() - started);
+    const isServing = answer?.message.status === ServingStatus.SERVING;
     return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
   };
   return (part) => {
-    const check = pending.get(part) ?? ask(part).finally(() => pending.delete(part));
-    pending.set(part, check);
-    return check;
+    const shared = pending.get(part) ?? ask(part).finally(() => pending.delete(part));
+    pending.set(part, shared);
+    return shared;
   };
 }

@@ -4,7 +4,8 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
-import { CALL_ENDED, CLIENT_CLOSED_REQUEST, shuttingDown, toConnectError } from "../services/platform/errors.ts";
+import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/errors.ts";
+import { closeWithin } from "../services/platform/process.ts";
 import type { Tracing } from "../services/platform/tracing.ts";
 
 /** The state of a gateway. */
@@ -19,24 +20,16 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
-    /** Aborts its call: by a shutdown, after an error, and when the response or the connection of the client has ended. */
+    /** Aborts its call: by a shutdown, after an error, and when its response or the connection has ended. */
     call: AbortController;
   }
 }
 
-type Closable = { close(): PromiseLike<unknown> };
-
 /** See {@link createLifecycle}. */
 export type Lifecycle = ReturnType<typeof createLifecycle>;
 
-/** Time for aborted calls to send their last response, in ms. */
-const FAREWELL_MS = 1_000;
-
 /** Bucket bounds in seconds, from the OpenTelemetry semantic conventions for HTTP. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-
-/** Why open calls are aborted: every transport then fails with this error. */
-const SHUTTING_DOWN = toConnectError(shuttingDown());
 
 /**
  * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. It logs one line per
@@ -59,20 +52,8 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   });
   const responses = new WeakMap<Duplex, ServerResponse>();
   let phase: Phase = "starting";
-  let drained: Promise<void> | undefined;
-  const open = new Set<FastifyRequest>();
+  const calls = new Set<AbortController>();
   const events = new EventEmitter();
-  const idleWithin = async (ms: number) => {
-    if (open.size > 0) await once(events, "idle", { signal: AbortSignal.timeout(ms) }).catch(() => {});
-  };
-  const drain = async (app: Closable) => {
-    phase = "draining";
-    await idleWithin(graceMs);
-    // clients get 503, or an error event and `[DONE]` if their stream has started
-    for (const { call } of open) call.abort(SHUTTING_DOWN);
-    await idleWithin(FAREWELL_MS);
-    await app.close();
-  };
   return {
     metrics,
     phase: () => phase,
@@ -82,15 +63,15 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       request.span = startSpan && spanOf(request, startSpan);
       request.call = new AbortController();
       responses.set(request.raw.socket, raw);
-      open.add(request);
+      calls.add(request.call);
       active.inc();
     },
     /** Ends a request and its call when the response has ended or the client has disconnected. Measures and logs it. */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
       request.call.abort(CALL_ENDED);
-      open.delete(request);
-      if (open.size === 0) events.emit("idle");
+      calls.delete(request.call);
+      if (calls.size === 0) events.emit("idle");
       active.dec();
       const ms = performance.now() - request.startedAt;
       const { id: requestId, method, routeOptions, span } = request;
@@ -109,10 +90,12 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       phase = "serving";
       return url;
     },
-    /** Rejects new requests, aborts open ones after the grace period, and closes the port. May be called twice. */
-    drain(app: Closable): Promise<void> {
-      drained ??= drain(app);
-      return drained;
+    /** Rejects new requests, and closes the port once open ones have ended. Aborted ones get 503, or an error event. */
+    async drain(app: FastifyInstance): Promise<void> {
+      phase = "draining";
+      const idle = calls.size > 0 ? once(events, "idle") : Promise.resolve();
+      await closeWithin(idle, graceMs, calls, () => events.emit("idle"));
+      await app.close();
     },
   };
 }

@@ -106,13 +106,8 @@ function closeLingering(request: IncomingMessage): void {
 }
 
 /** Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could use different ones. */
-function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
-  let hosts = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] as string;
-    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
+function checkHost({ headersDistinct: { host = [] }, httpVersion }: IncomingMessage): void {
+  if (host.length > 1 || (host.length === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
 }

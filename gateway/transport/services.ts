@@ -6,9 +6,9 @@ import type { ServicesTransport } from "./internal.ts";
 /** Maximum message from the services, in bytes: more than the largest reply of a provider. */
 const MAX_MESSAGE_BYTES = 17 * 1024 * 1024;
 /**
- * Calls of one connection. Proxies allow about as many at once: further ones would wait for AI providers. Node's HTTP/2 server
- * closes a connection, with all its calls, after 1,000 resets in a burst. A load balancer spreads new connections over
- * services that were started later.
+ * Calls of one connection. Proxies allow about as many at once: further ones would wait for AI providers. Node's HTTP/2
+ * server closes a connection, with all its calls, after 1,000 resets in a burst. A load balancer spreads new connections
+ * over services that were started later.
  */
 const MAX_CALLS = 100;
 /**

@@ -93,22 +93,17 @@ function implementation({ kind, impl }: MethodImplSpec): Run {
       responseTrailer: trailer,
       values: request.contextValues,
     };
-    const result =
-      kind === "unary"
-        ? create(method.output, await impl(message as never, context))
-        : impl(create(method.input, await first(message as AsyncIterable<never>)) as never, context);
-    return { stream, method, service, message: result, header, trailer } as UnaryResponse;
+    const respond = (result: unknown) =>
+      ({ stream, method, service, message: result, header, trailer }) as UnaryResponse;
+    if (kind === "unary") return respond(create(method.output, await impl(message as never, context)));
+    const { value } = await (message as AsyncIterable<never>)[Symbol.asyncIterator]().next(); // it is one message
+    return respond(impl(create(method.input, value) as never, context));
   };
 }
 
 /** The messages of a request that is one message. */
 export async function* one<T>(message: T): AsyncIterable<T> {
   yield message;
-}
-
-async function first<T>(messages: AsyncIterable<T>): Promise<T> {
-  for await (const message of messages) return message;
-  throw new ConnectError("the request message is missing", Code.Unimplemented);
 }
 
 type Settle = ReturnType<typeof settleWithin>;
