@@ -86,7 +86,7 @@ export async function openApp(config: Config, options: AppOptions) {
       },
       ...port,
       /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
-      onRefused: reportRefused(log, metrics),
+      onRefused: reportRefused(context),
       store,
       metrics,
       interceptors: interceptors(context, store, rateLimiter, internalSecret),

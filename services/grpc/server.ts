@@ -1,13 +1,7 @@
 import { constants, type Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
-import {
-  type ConnectRouter,
-  createContextKey,
-  createContextValues,
-  type HandlerContext,
-  type Interceptor,
-} from "@connectrpc/connect";
+import { type ConnectRouter, createContextKey, createContextValues, type Interceptor } from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -45,9 +39,9 @@ export type GrpcServer = {
   close(graceMs: number): Promise<void>;
 };
 
-/** Why a call is refused, and the end of its body, which is discarded. */
-type Refusal = { error: unknown; discarded: Promise<unknown> };
-const requestKey = createContextKey<FastifyRequest | undefined>(undefined, { description: "request" });
+/** Throws the error of a refused call. */
+type Refusal = () => Promise<never>;
+const refusalKey = createContextKey<Refusal | undefined>(undefined, { description: "refusal" });
 
 /** Tests may omit the checks of the port. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
@@ -76,19 +70,15 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const methods = new Map<string, DescMethod>();
   const refusals = new WeakMap<FastifyRequest, Refusal>();
   const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
-  /** Refuses a call, and discards the rest of its body. @param elapsedMs since its body is awaited */
-  const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) =>
-    refusals.set(request, { error, discarded: discardBody(rawOf(request), timeouts.requestMs - elapsedMs) });
-  /** Throws the error of a refused call inside Connect, which writes it in the form of each protocol. */
-  async function throwRefusal({ values, requestHeader, method }: HandlerContext) {
-    const request = values.get(requestKey) as FastifyRequest;
-    requestHeader.set("x-request-id", request.id); // for the log, the audit log and errors
-    const refusal = refusals.get(request);
-    if (!refusal) return;
-    app.onRefused?.(method, request.id, refusal.error);
-    await refusal.discarded;
-    throw connectErrorOf(refusal.error);
-  }
+  /** Refuses a call, and discards the rest of its body. Connect writes the error. @param elapsedMs since its body is awaited */
+  const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) => {
+    const discarded = discardBody(rawOf(request), timeouts.requestMs - elapsedMs);
+    refusals.set(request, async () => {
+      app.onRefused?.(methodOf(request) as DescMethod, request.id, error);
+      await discarded;
+      throw connectErrorOf(error);
+    });
+  };
   app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
@@ -101,6 +91,7 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
       return { method, authorization, address: clientAddressOf(request), isForwarded };
     },
     onRequest(request, reply) {
+      request.headers["x-request-id"] = request.id; // for the log, the audit log and errors
       if (!tls.ca) proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
@@ -136,8 +127,9 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
   await server.register(fastifyConnectPlugin, {
     routes,
-    contextValues: (request) => createContextValues().set(admittedKey, request.admitted).set(requestKey, request),
-    requestGate: throwRefusal,
+    contextValues: (request) =>
+      createContextValues().set(admittedKey, request.admitted).set(refusalKey, refusals.get(request)),
+    requestGate: ({ values }) => values.get(refusalKey)?.(),
     interceptors: [keepIn(calls), ...app.interceptors],
     acceptCompression: [], // requests have been expanded, and responses are not compressed
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object

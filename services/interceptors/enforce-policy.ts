@@ -14,7 +14,7 @@ import { recordAudit } from "../audit/record.ts";
 import { type Call, callOf } from "../call.ts";
 import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
 import type { Config } from "../platform/config.ts";
-import { reasonName, ServiceError } from "../platform/errors.ts";
+import { reasonName, ServiceError, statusOf } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import { addressKeys, type RateLimiter, rateLimitHeaders, refuseExceeded, tightest } from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
@@ -23,18 +23,8 @@ import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import type { FoundSession } from "../store/sessions.ts";
 
-/** Errors of administrators' methods that are recorded. */
-const ADMIN_DENIALS: ReadonlySet<Reason> = new Set([
-  Reason.FORBIDDEN,
-  Reason.IMPERSONATING,
-  Reason.MFA_REQUIRED,
-  Reason.REAUTHENTICATION_REQUIRED,
-  Reason.SELF_TARGETED,
-  Reason.LAST_ADMIN,
-  Reason.CONFLICT,
-  Reason.EMAIL_TAKEN,
-  Reason.NOT_FOUND,
-]);
+/** HTTP statuses of the errors of administrators' methods that are recorded: forbidden, not found, conflict. */
+const ADMIN_DENIALS = [403, 404, 409];
 /** Errors of users' own methods that are recorded: impersonation, and a last administrator who deletes the account. */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
@@ -82,7 +72,7 @@ function assertAllowed(
 }
 
 function isRecorded({ access, forbidImpersonation }: Policy, { reason }: ServiceError): boolean {
-  if (access === Access.ADMIN) return ADMIN_DENIALS.has(reason);
+  if (access === Access.ADMIN) return ADMIN_DENIALS.includes(statusOf(reason).status);
   return forbidImpersonation && OWN_DENIALS.has(reason);
 }
 

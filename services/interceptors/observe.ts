@@ -1,13 +1,5 @@
 import type { DescMethod } from "@bufbuild/protobuf";
-import {
-  Code,
-  ConnectError,
-  type Interceptor,
-  type StreamRequest,
-  type StreamResponse,
-  type UnaryRequest,
-  type UnaryResponse,
-} from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor, type StreamResponse } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
@@ -16,6 +8,7 @@ import { readClient } from "../platform/client.ts";
 import {
   AWAY_MESSAGE,
   abortError,
+  connectErrorOf,
   internalError,
   ServiceError,
   toConnectError,
@@ -28,18 +21,18 @@ import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 import type { Store } from "../store/store.ts";
 
-type AnyRequest = UnaryRequest | StreamRequest;
-type AnyResponse = UnaryResponse | StreamResponse;
+/** The rest of the interceptor chain, and what it is called with. */
+type Next = Parameters<Interceptor>[0];
+type AnyRequest = Parameters<Next>[0];
 
 /**
  * Creates the call of each request: its client, its unit of work and its span. When the call has ended, it maps the
  * error, and logs, measures and traces the call.
  */
 export function observeCalls(context: AppContext, store: Store, internalSecret: string | undefined): Interceptor {
-  const { log, metrics, tracing, clock } = context;
-  const findSession = createFindSession(store, clock);
+  const { log, tracing } = context;
+  const findSession = createFindSession(store, context.clock);
   const mapError = createErrorMapper(log, watchDatabase(store, log));
-  const report = createReport(log, metrics);
   return (next) => (req) => {
     const rpc = rpcName(req.method);
     const attributes = { "rpc.system.name": "grpc", "rpc.method": rpc };
@@ -49,11 +42,11 @@ export function observeCalls(context: AppContext, store: Store, internalSecret: 
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, store, findSession, client, req);
     req.contextValues.set(callKey, call);
-    const within: typeof next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
+    const within: Next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
     return onComplete(within, req, (thrown) => {
       for (const callback of call.onComplete) callback();
       const error = thrown === undefined ? undefined : mapError(thrown, req);
-      const status = report(req.method, call.requestId, error, call.startedAt);
+      const status = report(context, req.method, call.requestId, error, call.startedAt);
       span?.end({ "rpc.response.status_code": status }, error && status);
       return error;
     });
@@ -86,26 +79,28 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
   };
 }
 
+type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
+
 /** Logs and measures calls that a port refuses before they reach the interceptors; an unexpected error is also logged as such. */
-export function reportRefused(log: Logger, metrics: Pick<Metrics, "rpcSeconds">) {
-  const report = createReport(log, metrics);
-  return (method: DescMethod, requestId: string, error: unknown): void => {
-    if (!(error instanceof ServiceError)) log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
-    report(method, requestId, error instanceof ServiceError ? toConnectError(error) : ConnectError.from(error));
-  };
-}
+export const reportRefused = (to: Reporting) => (method: DescMethod, requestId: string, error: unknown) => {
+  if (!(error instanceof ServiceError)) to.log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
+  report(to, method, requestId, connectErrorOf(error));
+};
 
 /** Logs and measures one RPC: method, code, duration, request id; never a message. @returns the code's gRPC name */
-function createReport(log: Logger, { rpcSeconds }: Pick<Metrics, "rpcSeconds">) {
-  return (method: DescMethod, requestId: string, error?: ConnectError, startedAt = performance.now()): string => {
-    const rpc = rpcName(method);
-    const ms = performance.now() - startedAt;
-    const status = error ? statusName(error.code) : "OK";
-    rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
-    if (log.isLevelEnabled("debug"))
-      log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
-    return status;
-  };
+function report(
+  { log, metrics }: Reporting,
+  method: DescMethod,
+  requestId: string,
+  error?: ConnectError,
+  startedAt = performance.now(),
+): string {
+  const rpc = rpcName(method);
+  const ms = performance.now() - startedAt;
+  const status = error ? statusName(error.code) : "OK";
+  metrics.rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
+  if (log.isLevelEnabled("debug")) log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
+  return status;
 }
 
 const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name}`;
@@ -120,12 +115,8 @@ type Observer = (error?: unknown) => unknown;
  * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns before the handler of a
  * stream has started, so a stream ends with its last message.
  */
-export async function onComplete(
-  next: (req: AnyRequest) => Promise<AnyResponse>,
-  req: AnyRequest,
-  observer: Observer,
-): Promise<AnyResponse> {
-  let res: AnyResponse;
+export async function onComplete(next: Next, req: AnyRequest, observer: Observer): ReturnType<Next> {
+  let res: Awaited<ReturnType<Next>>;
   try {
     res = await next(req);
   } catch (error) {
@@ -138,33 +129,23 @@ export async function onComplete(
 
 /** Forwards messages and reports how they ended. A generator would need more microtasks per message. */
 function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): AsyncIterable<T> {
-  const open = (): AsyncIterator<T, undefined> => {
-    const from = messages[Symbol.asyncIterator]();
-    let isOver = false;
-    const end = (error?: unknown): unknown => {
-      if (isOver) return undefined;
-      isOver = true;
-      return observer(error);
-    };
-    const fail = (error: unknown): never => {
-      throw end(error) ?? error;
-    };
-    const pass = (step: IteratorResult<T>) => {
-      if (step.done) end();
-      return step;
-    };
-    return {
-      next: () => from.next().then(pass, fail),
-      async return() {
-        await from.return?.().catch(fail);
-        end();
-        return { done: true, value: undefined };
-      },
-      async throw(reason) {
-        await from.return?.().catch(() => {}); // the reason is already reported
-        return fail(reason);
-      },
-    };
+  const from = messages[Symbol.asyncIterator]();
+  let isOver = false;
+  const end = (error?: unknown) => {
+    const reported = isOver ? undefined : observer(error);
+    isOver = true;
+    if (error !== undefined) throw reported ?? error;
   };
-  return { [Symbol.asyncIterator]: open };
+  const pass = (step: IteratorResult<T>) => {
+    if (step.done) end();
+    return step;
+  };
+  const fail = (error: unknown) => end(error) as never;
+  const close = async (reason?: unknown): Promise<IteratorResult<T>> => {
+    await from.return?.().catch((error) => end(reason ?? error));
+    end(reason);
+    return { done: true, value: undefined };
+  };
+  const iterator = { next: () => from.next().then(pass, fail), return: () => close(), throw: close };
+  return { [Symbol.asyncIterator]: () => iterator };
 }
