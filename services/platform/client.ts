@@ -1,5 +1,6 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
 import { BlockList, isIP, isIPv6 } from "node:net";
+import { unescape as percentDecoded } from "node:querystring";
 import type { FastifyRequest } from "fastify";
 import ipaddr from "ipaddr.js";
 import type { Logger } from "pino";
@@ -49,17 +50,9 @@ export function writeClient(header: Headers, { address, agent }: Client, secret:
  */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const isGateway = isGatewaySecret(header.get(SECRET), secret);
-  const agent = isGateway ? decode(header.get(CLIENT_AGENT) ?? "") : (header.get("user-agent") ?? "");
+  const agent = isGateway ? percentDecoded(header.get(CLIENT_AGENT) ?? "") : (header.get("user-agent") ?? "");
   const address = isGateway ? parseAddress(header.get(CLIENT_ADDRESS) ?? "") : undefined;
   return { address: address ?? peer, agent: agent.slice(0, MAX_AGENT_LENGTH) };
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** Compares two secrets in a time that depends only on their lengths. */
