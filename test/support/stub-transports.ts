@@ -1,7 +1,7 @@
-import { create } from "@bufbuild/protobuf";
 import type { ConnectError, Transport } from "@connectrpc/connect";
+import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { expect } from "vitest";
-import { AIService, StreamChatRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { forTest } from "./closing.ts";
 import { startStubServices } from "./gateway.ts";
 
@@ -9,19 +9,9 @@ import { startStubServices } from "./gateway.ts";
 export const openTransport = async (...stub: Parameters<typeof startStubServices>): Promise<Transport> =>
   (await forTest(startStubServices(...stub))).transport;
 
-async function* one<T>(value: T) {
-  yield value;
-}
-
 /** A streaming call. */
 export const chat = (transport: Transport, signal?: AbortSignal) =>
-  transport.stream(
-    AIService.method.streamChat,
-    signal,
-    undefined,
-    undefined,
-    one(create(StreamChatRequestSchema, { provider: "p" })),
-  );
+  transport.stream(AIService.method.streamChat, signal, undefined, undefined, createAsyncIterable([{ provider: "p" }]));
 
 /** The error of a call that must fail. */
 export const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>
