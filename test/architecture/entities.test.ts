@@ -1,6 +1,7 @@
 import { MikroORM } from "@mikro-orm/postgresql";
 import { expect, test } from "vitest";
 import { entities } from "../../services/store/orm.ts";
+import { LOCKS } from "../../services/store/store.ts";
 import { forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { openQuietStore } from "../support/stores.ts";
@@ -17,4 +18,9 @@ test.skipIf(!process.env.TEST_SERVERS)("Entities: have the columns and types of 
   const orm = await forTest(MikroORM.init({ clientUrl: url, entities }));
   const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
   expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
+});
+
+test("Advisory locks: every lock has a number of its own", () => {
+  const numbers = Object.values(LOCKS);
+  expect(new Set(numbers).size).toBe(numbers.length);
 });

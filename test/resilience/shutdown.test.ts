@@ -1,35 +1,30 @@
 import net from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
-import { type Started, start } from "../support/gateway.ts";
+import { forTest } from "../support/closing.ts";
+import { type Routes, start } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 
 describe("Shutdown", () => {
-  let server: Started;
-  let calls: AbortSignal[];
-  afterEach(() => server.close());
-
   const open = async (grace: string) => {
     const gate = Promise.withResolvers<object>();
-    calls = [];
-    server = await start(
-      (router) =>
-        router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
-          getProfile: (_request, { signal }) => {
-            calls.push(signal);
-            return gate.promise;
-          },
-        }),
-      { env: { SHUTDOWN_TIMEOUT: grace } },
-    );
+    const calls: AbortSignal[] = [];
+    const routes: Routes = (router) =>
+      router.service(Health, { check: () => ({ status: 1 }) }).service(UserService, {
+        getProfile: (_request, { signal }) => {
+          calls.push(signal);
+          return gate.promise;
+        },
+      });
+    const server = await forTest(start(routes, { env: { SHUTDOWN_TIMEOUT: grace } }));
     const answer = server.send("GET", "/user/profile");
     await until("the request", () => calls.length === 1);
-    return { gate, answer };
+    return { server, calls, gate, answer };
   };
 
   test("finishes open requests, rejects new ones, and is not ready", async () => {
-    const { gate, answer } = await open("10s");
+    const { server, gate, answer } = await open("10s");
     const drained = server.gateway.drain();
     const refused = await server.send("GET", "/user/profile");
     expect(refused).toMatchObject({
@@ -49,13 +44,13 @@ describe("Shutdown", () => {
   });
 
   test("ends requests with 503 after the grace period", async () => {
-    const { answer } = await open("50ms");
+    const { server, answer } = await open("50ms");
     await server.gateway.drain();
     expect(await answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
   });
 
   test("disconnects a body that has not arrived within the grace period", async () => {
-    server = await start((router) => router.service(UserService, {}), { env: { SHUTDOWN_TIMEOUT: "0" } });
+    const server = await forTest(start(() => {}, { env: { SHUTDOWN_TIMEOUT: "0" } }));
     const socket = net.connect(server.port, "127.0.0.1").on("error", () => {});
     const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     await new Promise<void>((resolve) => socket.write(`${head}{`, () => resolve()));
@@ -65,7 +60,7 @@ describe("Shutdown", () => {
   });
 
   test("is immediate without open requests, also after requests that were answered or given up", async () => {
-    const { gate, answer } = await open("10s");
+    const { server, calls, gate, answer } = await open("10s");
     const client = new AbortController();
     const left = fetch(`${server.url}/user/profile`, { signal: client.signal });
     await until("the second request", () => calls.length === 2);
