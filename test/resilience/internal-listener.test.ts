@@ -10,12 +10,10 @@ import { signInAt } from "../support/accounts.ts";
 import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess, startServices } from "../support/deployment.ts";
-import type { Routes } from "../support/gateway.ts";
+import { type Routes, SECRET } from "../support/gateway.ts";
 import { listen } from "../support/sockets.ts";
 import { chat, errorOf, openTransport } from "../support/stub-transports.ts";
 import { times } from "../support/until.ts";
-
-const SECRET = "shared-by-gateway-and-services";
 
 test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after these were killed; no other caller does", async () => {
   const env = { ...(await freshStorage()), INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };

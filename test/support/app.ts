@@ -2,11 +2,9 @@ import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { createGateway, openStandaloneGate } from "../../gateway/server.ts";
-import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { SIMULATED_DIALECTS, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
 import { openApp } from "../../services/app.ts";
 import { listenGrpc, TIMEOUTS } from "../../services/grpc/server.ts";
-import { listenInternal } from "../../services/internal-server.ts";
 import type { Admission } from "../../services/platform/admission.ts";
 import { requireConfig } from "../../services/platform/config.ts";
 import { createInProcessTransport } from "../../services/platform/in-process.ts";
@@ -15,6 +13,7 @@ import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
 import { forSuite } from "./closing.ts";
 import { createDatabase } from "./databases.ts";
+import { SECRET, startInternal } from "./gateway.ts";
 import { createHttpClient } from "./http-client.ts";
 import { startInfrastructure } from "./infrastructure.ts";
 import { captureLog } from "./log.ts";
@@ -27,7 +26,6 @@ export type Mode = "embedded" | "servers" | "apart" | "replicas";
 /** The running product, as a test sees it. */
 export type TestApp = Awaited<ReturnType<typeof startApp>>;
 
-const SECRET = "shared-by-gateway-and-services";
 /** The cost of a hash, in KiB and passes. It is low, since most suites do not test hashing. */
 export const CHEAP = { memoryCost: 1_024, timeCost: 1 };
 
@@ -77,13 +75,11 @@ export async function startApp({
     const config = requireConfig({ ...settings, ...infrastructure?.env, ...ports });
     const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
     const grpc = await listenGrpc(app, config, timeouts);
-    const options = { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} };
-    const internal = mode === "apart" || infrastructure ? await listenInternal(app, options) : undefined;
-    const remote = internal && createInternalTransport(`tcp://127.0.0.1:${internal.port}`, SECRET);
-    const standalone = remote && (await openStandaloneGate(config, remote, { log, clock }));
+    const internal = mode === "apart" || infrastructure ? await startInternal(app) : undefined;
+    const standalone = internal && (await openStandaloneGate(config, internal.transport, { log, clock }));
     const gateway = createGateway({
       config,
-      transport: remote ?? createInProcessTransport(app.routes, app.interceptors),
+      transport: internal?.transport ?? createInProcessTransport(app.routes, app.interceptors),
       checks: standalone ?? app,
       log,
       clock,
@@ -92,7 +88,6 @@ export async function startApp({
     const close = async () => {
       await gateway.drain();
       standalone?.redis?.close();
-      remote?.close();
       await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
       await app.close();
     };

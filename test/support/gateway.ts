@@ -19,8 +19,20 @@ import { listen } from "./sockets.ts";
 /** The transports from gateway to services. All must behave the same. */
 export const transportKinds = ["in process", "over gRPC", "over the internal listener"] as const;
 export type TransportKind = (typeof transportKinds)[number];
-const SECRET = "shared-by-gateway-and-services";
+/** What gateway and services of one process share. */
+export const SECRET = "shared-by-gateway-and-services";
 export type Routes = (router: ConnectRouter) => unknown;
+
+/** Serves routes by the internal listener. @param options of the transport to it */
+export async function startInternal(app: Parameters<typeof listenInternal>[0], options: { silenceMs?: number } = {}) {
+  const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} });
+  const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, options);
+  const close = async (graceMs = 0) => {
+    transport.close();
+    await server.close(graceMs);
+  };
+  return { transport, close };
+}
 
 /** Starts stub services. @param routes their handlers @param options of the transport to the internal listener */
 export async function startStubServices(
@@ -32,16 +44,7 @@ export async function startStubServices(
   if (transportKind === "in process") {
     return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
   }
-  if (transportKind === "over the internal listener") {
-    const app = { routes, interceptors };
-    const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} });
-    const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, options);
-    const close = async () => {
-      transport.close();
-      await server.close(0);
-    };
-    return { transport, close };
-  }
+  if (transportKind === "over the internal listener") return startInternal({ routes, interceptors }, options);
   const sessions = new Set<http2.Http2Session>();
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
   const server = http2.createServer(answer);

@@ -21,7 +21,7 @@ export type Row = {
 
 /** Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test changes its responses. */
 export async function openMailFixture(mode: Mode) {
-  let smtpServer = await startSmtpServer();
+  const smtpServer = await startSmtpServer();
   const { port, url } = smtpServer;
   const usual = { ...smtpServer.responses };
   const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // longer than any outage of a test
@@ -35,13 +35,9 @@ export async function openMailFixture(mode: Mode) {
   });
   return {
     app,
-    get smtpServer() {
-      return smtpServer;
-    },
+    smtpServer,
     /** Opens the server again after a test has closed it. */
-    async reopen() {
-      smtpServer = await startSmtpServer(port);
-    },
+    reopen: async () => void Object.assign(smtpServer, await startSmtpServer(port)),
     /** Lets the server refuse recipients whose address begins so, and accept all others. */
     refuse(prefix: string, reply: SmtpResponse) {
       smtpServer.responses.rcpt = (to) => (to.startsWith(prefix) ? reply : "accept");
