@@ -49,11 +49,8 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
       return { status: measured.status };
     },
     async list() {
-      const names = [...checks.keys()];
-      const statuses = await Promise.all(
-        names.map(async (name) => [name, { status: (await measure(name))?.status ?? 0 }] as const),
-      );
-      return { statuses: Object.fromEntries(statuses) };
+      const measured = [...checks.keys()].map(async (name) => [name, (await measure(name)) ?? {}] as const);
+      return { statuses: Object.fromEntries(await Promise.all(measured)) };
     },
     async *watch({ service }, ctx) {
       const end = performance.now() + MAX_WATCH_MS;

@@ -51,9 +51,7 @@ export function statusOf(reason: Reason): ReasonStatus {
 export const reasonName = (reason: Reason): string => statusOf(reason).name;
 
 /** An error about one field. */
-export function invalid(field: string, message: string): ServiceError {
-  return invalidFields([{ field, message }]);
-}
+export const invalid = (field: string, message: string) => invalidFields([{ field, message }]);
 
 /** Most violations that are reported. They travel in headers, whose size is bounded. */
 export const MAX_VIOLATIONS = 50;
