@@ -51,6 +51,8 @@ export async function leaveAddress(call: SystemCall, old: Recipient & { canonica
 export const emailTaken = () =>
   new ServiceError(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 
-/** Maps a unique violation of the address to EMAIL_TAKEN. Returns any other error unchanged. */
-export const emailTakenOr = (error: unknown): unknown =>
-  isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
+/** Runs a transaction that may give an account another address. @throws ServiceError EMAIL_TAKEN */
+export const withUniqueAddress = <T>({ em }: SystemCall, work: () => Promise<T>): Promise<T> =>
+  em.transactional(work).catch((error) => {
+    throw isDuplicate(error, "users_canonical_email_unique") ? emailTaken() : error;
+  });

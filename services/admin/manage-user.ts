@@ -1,6 +1,6 @@
 import type { UpdateUserRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { type EmailAddress, emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
+import { type EmailAddress, leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/email-address.ts";
 import { eraseUser } from "../accounts/erase-user.ts";
 import { assertOtherAdmin, assertRecentAdminSignIn, assertStillAdmin, lockOwnSession } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -40,24 +40,20 @@ export async function updateUser(call: SystemCall, userId: string, changes: User
   const id = canonicalId(userId);
   if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call); // whether or not the user exists
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
-  try {
-    return await call.em.transactional(async () => {
-      if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
-      await lockUser(call, id);
-      await assertStillAdmin(call);
-      const user = await call.em.findOne(User, { id });
-      if (!user) throw userNotFound();
-      assertEditableAccess(call, user, changes, address);
-      const fields = FIELDS.filter((field) => changes[field] !== undefined);
-      if (fields.length === 0) return readAdminUser(call, id);
-      await applyChanges(call, user, changes, address);
-      const details = { fields, ...(changes.role && { role: changes.role }) };
-      await recordAudit(call, "admin.user_updated", { userId: id, details });
-      return readAdminUser(call, id);
-    });
-  } catch (error) {
-    throw emailTakenOr(error);
-  }
+  return withUniqueAddress(call, async () => {
+    if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
+    await lockUser(call, id);
+    await assertStillAdmin(call);
+    const user = await call.em.findOne(User, { id });
+    if (!user) throw userNotFound();
+    assertEditableAccess(call, user, changes, address);
+    const fields = FIELDS.filter((field) => changes[field] !== undefined);
+    if (fields.length === 0) return readAdminUser(call, id);
+    await applyChanges(call, user, changes, address);
+    const details = { fields, ...(changes.role && { role: changes.role }) };
+    await recordAudit(call, "admin.user_updated", { userId: id, details });
+    return readAdminUser(call, id);
+  });
 }
 
 /**

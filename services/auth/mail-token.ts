@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { emailTakenOr, leaveAddress, readEmailAddress } from "../accounts/email-address.ts";
+import { leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
@@ -20,9 +20,7 @@ import { OneTimeToken } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 
-/**
- * Mails a reset token to the account of an address, if there is one. Neither response nor time reveals whether there is.
- */
+/** Mails a reset token to the account of an address. Neither response nor time reveals whether there is one. */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
   await withAccount(call, email, (user) => queueReset(call, user));
 }
@@ -33,8 +31,7 @@ const SAME_TOKEN_MS = 300_000;
 /** Queues the mail with a reset token: within five minutes the same token, afterwards one that replaces it. */
 export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
   await call.em.transactional(async () => {
-    if (!(await lockUser(call, user.id))) return;
-    if (await hasReachedLimit(call, user.id, "reset-password")) return;
+    if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "reset-password"))) return;
     const { resetTokenTtlMs } = call.config;
     const now = call.clock.now();
     const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
@@ -85,9 +82,7 @@ async function refuseExpired(call: Call, userId: string, password: string): Prom
   }
 }
 
-/**
- * Mails the verification token of an unverified address again. Neither response nor time reveals whether it was sent.
- */
+/** Mails a new verification token of an unverified address. Neither response nor time reveals whether it was sent. */
 export async function resendVerification(call: Call, email: string): Promise<void> {
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
@@ -102,25 +97,21 @@ export async function resendVerification(call: Call, email: string): Promise<voi
 
 /** Consumes the mailed token of an address: that of a new account, or the new address of an account. */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
-  try {
-    await call.em.transactional(async () => {
-      const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
-      const user = await call.em.findOneOrFail(User, { id: userId });
-      const old = { id: userId, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
-      const { canonical: canonicalEmail } = readEmailAddress(email);
-      const now = call.clock.now();
-      if (kind === "change-email") Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
-      else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
-      user.emailVerifiedAt ??= now;
-      user.updatedAt = now;
-      await call.em.flush();
-      const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
-      await recordAudit(call, event, { userId });
-      if (kind === "change-email") await leaveAddress(call, old, email);
-    });
-  } catch (error) {
-    throw emailTakenOr(error);
-  }
+  await withUniqueAddress(call, async () => {
+    const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
+    const user = await call.em.findOneOrFail(User, { id: userId });
+    const old = { id: userId, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
+    const { canonical: canonicalEmail } = readEmailAddress(email);
+    const now = call.clock.now();
+    if (kind === "change-email") Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
+    else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
+    user.emailVerifiedAt ??= now;
+    user.updatedAt = now;
+    await call.em.flush();
+    const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
+    await recordAudit(call, event, { userId });
+    if (kind === "change-email") await leaveAddress(call, old, email);
+  });
 }
 
 /** The error for a link that was mailed to an address which the account no longer has. */
