@@ -1,13 +1,14 @@
 import { randomInt } from "node:crypto";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../support/accounts.ts";
+import { PASSWORD, type SignedIn } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
 import { forSuite } from "../support/closing.ts";
+import { freshEmail } from "../support/credentials.ts";
 import { runScript } from "../support/deployment.ts";
-import type { HttpResponse } from "../support/http-client.ts";
+import { type HttpResponse, withToken } from "../support/http-client.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { repetitions } from "../support/repeat.ts";
-import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
+import { type Deployment, startDeployment } from "../support/replicas.ts";
 import { describeIf } from "../support/skip-without.ts";
 import { tally, times } from "../support/until.ts";
 
@@ -66,7 +67,7 @@ describeIf(hasInfrastructure, "Two replicas behind nginx, on PgBouncer and a Red
       token = body.refreshToken;
     };
     for (let i = 0; i < REFRESHES; i++) await refresh();
-    const rows = await all.sql("select generation from sessions where user_id = $1", [account.id]);
+    const rows = await all.sql("select generation from sessions where user_id = $1", [account.user.id]);
     expect(rows).toEqual([{ generation: REFRESHES }]);
     await expect
       .poll(() => refresh().then(used)) // a busy connection reports its counts earlier
@@ -79,9 +80,9 @@ describeIf(hasInfrastructure, "Two replicas behind nginx, on PgBouncer and a Red
 
   test("keep revoked sessions and locks with an empty Redis, and after SIGKILL", async () => {
     const [out, mine] = [await all.signIn(), await all.signIn()];
-    const other = await all.signIn(mine);
-    await out.browser.post("/auth/logout", undefined, out.accessToken);
-    await mine.browser.delete("/user/sessions", mine.accessToken);
+    const other = await all.signIn(mine.user);
+    await out.post("/auth/logout");
+    await mine.delete("/user/sessions");
     const victim = await all.addUser();
     const login = async (password: string) =>
       (await all.httpClient().post("/auth/login", { email: victim.email, password })).status;
@@ -100,7 +101,7 @@ describeIf(hasInfrastructure, "Two replicas behind nginx, on PgBouncer and a Red
   test("run every operation concurrently on the same few users without an internal error", async () => {
     await all.restart({ LOCKOUT_THRESHOLD: "1000" }); // so that the users can sign in again
     const admin = await all.signIn();
-    await all.sql("update users set role = 'admin' where id = $1", [admin.id]);
+    await all.sql("update users set role = 'admin' where id = $1", [admin.user.id]);
     const accounts = await Promise.all(times(2, () => all.signIn()));
     const answers: HttpResponse[] = [];
     let left = repetitions(8) * AT_ONCE;
@@ -119,46 +120,43 @@ describeIf(hasInfrastructure, "Two replicas behind nginx, on PgBouncer and a Red
   });
 });
 
-type Request = (all: Deployment, account: Account, admin: Account) => Promise<HttpResponse>;
+type Request = (all: Deployment, account: SignedIn, admin: SignedIn) => Promise<HttpResponse>;
 
 /** An operation of a user, who signs in again if the session has ended. */
 const own =
-  (operation: (account: Account) => Promise<HttpResponse>): Request =>
+  (operation: (account: SignedIn) => Promise<HttpResponse>): Request =>
   async (_all, account) => {
     const answer = await operation(account);
     if (answer.status !== 401) return answer;
-    const again = await account.browser.post("/auth/login", account.credentials);
-    if (again.status === 200) account.accessToken = again.body.accessToken;
+    const again = await account.browser.post("/auth/login", account.user.credentials);
+    if (again.status === 200) Object.assign(account, withToken(account.browser, again.body.accessToken));
     return again;
   };
 
 const administer =
-  (operation: (admin: Account, id: string) => Promise<HttpResponse>): Request =>
-  (_all, { id }, admin) =>
-    operation(admin, id);
+  (operation: (admin: SignedIn, id: string) => Promise<HttpResponse>): Request =>
+  (_all, { user }, admin) =>
+    operation(admin, user.id);
 
 const operations: Request[] = [
-  own(({ browser, accessToken }) => browser.get("/user/export", accessToken)),
-  own(({ browser, accessToken }) => browser.put("/user/profile", { name: `Ann ${randomInt(9)}` }, accessToken)),
+  own(({ get }) => get("/user/export")),
+  own(({ put }) => put("/user/profile", { name: `Ann ${randomInt(9)}` })),
   own(({ browser }) => browser.post("/auth/refresh")),
-  own(({ browser, accessToken }) => browser.post("/auth/logout", undefined, accessToken)),
-  own(({ browser, accessToken }) => browser.post("/auth/setup-totp", { password: PASSWORD }, accessToken)),
-  own(({ browser, accessToken }) => browser.post("/user/delete-account", {}, accessToken)),
-  own(({ browser, accessToken }) => {
-    const newEmail = `${randomInt(1e9)}@example.com`;
-    return browser.post("/user/change-email", { newEmail, password: PASSWORD }, accessToken);
-  }),
-  own(({ browser, accessToken }) => browser.delete("/user/sessions", accessToken)),
-  own(({ browser, accessToken }) => browser.post("/ai/chat", conversationOf("Hello!"), accessToken)),
-  (all, { credentials }) => all.httpClient().post("/auth/login", credentials),
-  (all, { email }) => all.httpClient().post("/auth/login", { email, password: "Wrong-1-guess" }),
-  (all, { email }) => all.httpClient().post("/auth/forgot-password", { email }),
-  (all, { email }) => all.httpClient().post("/auth/resend-verification", { email }),
-  administer(({ browser, accessToken }, id) => browser.post(`/admin/impersonate/${id}`, {}, accessToken)),
-  administer(({ browser, accessToken }, id) => browser.delete(`/admin/users/${id}/sessions`, accessToken)),
-  administer(({ browser, accessToken }, id) => browser.put(`/admin/users/${id}`, { name: "Bea" }, accessToken)),
-  administer(({ browser, accessToken }, id) => browser.put(`/admin/users/${id}`, { locked: false }, accessToken)),
-  administer(({ browser, accessToken }) => browser.get("/admin/audit-logs?limit=100", accessToken)),
+  own(({ post }) => post("/auth/logout")),
+  own(({ post }) => post("/auth/setup-totp", { password: PASSWORD })),
+  own(({ post }) => post("/user/delete-account", {})),
+  own(({ post }) => post("/user/change-email", { newEmail: freshEmail(), password: PASSWORD })),
+  own((account) => account.delete("/user/sessions")),
+  own(({ post }) => post("/ai/chat", conversationOf("Hello!"))),
+  (all, { user }) => all.httpClient().post("/auth/login", user.credentials),
+  (all, { user }) => all.httpClient().post("/auth/login", { email: user.email, password: wrong }),
+  (all, { user }) => all.httpClient().post("/auth/forgot-password", { email: user.email }),
+  (all, { user }) => all.httpClient().post("/auth/resend-verification", { email: user.email }),
+  administer(({ post }, id) => post(`/admin/impersonate/${id}`, {})),
+  administer((admin, id) => admin.delete(`/admin/users/${id}/sessions`)),
+  administer(({ put }, id) => put(`/admin/users/${id}`, { name: "Bea" })),
+  administer(({ put }, id) => put(`/admin/users/${id}`, { locked: false })),
+  administer(({ get }) => get("/admin/audit-logs?limit=100")),
 ];
 
 const any = <T>(among: readonly T[]): T => among[randomInt(among.length)] as T;

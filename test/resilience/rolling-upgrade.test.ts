@@ -5,11 +5,12 @@ import { join, resolve } from "node:path";
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
+import type { SignedIn } from "../support/accounts.ts";
 import { startSuiteProvider } from "../support/ai-calls.ts";
 import { runScript } from "../support/deployment.ts";
 import { hasInfrastructure } from "../support/infrastructure.ts";
 import { openStreams, startLoad } from "../support/load.ts";
-import { type Account, type Deployment, startDeployment } from "../support/replicas.ts";
+import { type Deployment, startDeployment } from "../support/replicas.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { tally, until } from "../support/until.ts";
 
@@ -39,7 +40,7 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
     Number((await all.sql<{ n: string }>("select count(*) n from mikro_orm_migrations"))[0]?.n);
 
   /** Signs in the users one by one: more at once than may wait get 503. */
-  async function signIn(users: Account[] = []): Promise<Account[]> {
+  async function signIn(users: SignedIn[] = []): Promise<SignedIn[]> {
     while (users.length < USERS) users.push(await all.signIn());
     return users;
   }

@@ -1,7 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
+import type { SignedIn } from "./accounts.ts";
 import { conversationOf } from "./ai-calls.ts";
 import { type HttpResponse, postJson } from "./http-client.ts";
-import type { Account, Deployment } from "./replicas.ts";
+import type { Deployment } from "./replicas.ts";
 import { eventsIn } from "./sse-events.ts";
 import { times } from "./until.ts";
 
@@ -14,7 +15,7 @@ const PAUSE_MS = 100;
  * Lets users sign in, refresh, read, chat and stream in rounds.
  * @param pause seconds before a repetition if a response has no Retry-After, as in the first releases
  */
-export function startLoad(all: Deployment, users: Account[], pause?: string) {
+export function startLoad(all: Deployment, users: SignedIn[], pause?: string) {
   const failures: string[] = [];
   const counts = { requests: 0, repeated: 0 };
   let isOver = false;
@@ -33,8 +34,8 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
       await wait(Number(retryAfter) * 1_000);
     }
   }
-  async function use(user: Account): Promise<void> {
-    let { accessToken, refreshToken } = user;
+  async function use({ user, ...session }: SignedIn): Promise<void> {
+    let { accessToken, refreshToken } = session;
     for (let logins = 0; !isOver; logins++) {
       const client = all.httpClient();
       const refreshed = await send("refresh", () => all.refresh(refreshToken));
@@ -62,7 +63,7 @@ export function startLoad(all: Deployment, users: Account[], pause?: string) {
 }
 
 /** Opens streams that their provider never ends. @returns promises of their ends */
-export async function openStreams(all: Deployment, { accessToken }: Account, count: number) {
+export async function openStreams(all: Deployment, { accessToken }: SignedIn, count: number) {
   return Promise.all(
     times(count, async () => {
       const response = await postJson(`${all.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken);

@@ -1,4 +1,4 @@
-import { createAccounts, type SignedIn, type TestUser } from "./accounts.ts";
+import { createAccounts } from "./accounts.ts";
 import { createDatabase, runSql } from "./databases.ts";
 import { sharedVariables, startApart } from "./deployment.ts";
 import { createHttpClient } from "./http-client.ts";
@@ -7,9 +7,6 @@ import { smtpMailbox } from "./mailbox.ts";
 
 /** Two gateways and two service processes behind nginx, on PgBouncer and a Redis cluster. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
-
-/** An account with one of its sessions. */
-export type Account = TestUser & Omit<SignedIn, "user">;
 
 /**
  * Starts four processes. Each gateway has its own service process.
@@ -37,7 +34,6 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     void (await Promise.all(pairs.flatMap(({ gateway, services }) => [gateway.end(signal), services.end(signal)])));
   await start();
   const httpClient = () => createHttpClient(infrastructure.url, undefined, root === process.cwd());
-  const accounts = createAccounts({ httpClient, mail });
   return {
     mail,
     /** The REST address of nginx. */
@@ -51,12 +47,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
       httpClient().send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${token}` }),
     /** The status of GET /user/profile at the next gateway. */
     profile: async (token: string) => (await httpClient().get("/user/profile", token)).status,
-    addUser: accounts.addUser,
-    /** Signs in an account, by default a new one. */
-    signIn: async (given?: TestUser): Promise<Account> => {
-      const { user, ...session } = await accounts.signIn(given);
-      return { ...user, ...session };
-    },
+    ...createAccounts({ httpClient, mail }),
     sql: <T>(text: string, values?: unknown[]) => runSql<T>(databaseUrl, text, values),
     databaseUrl,
     secretKey: env.SECRET_KEY,
