@@ -9,8 +9,7 @@ const test = base.extend("admin", () => app.signInAdmin());
 test("GET /admin/audit-logs: answers the documented fields, newest first", async ({ admin }) => {
   const { user, browser } = await app.signIn();
   const { status, body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
-  expect(status).toBe(200);
-  expect(body.total).toBe(2);
+  expect([status, body.total]).toEqual([200, 2]);
   const from = { ip: browser.address, userAgent: TEXT, requestId: TEXT };
   const subject = { event: "auth.login", outcome: "success", userId: user.id, actorId: user.id };
   expect(body.items[0]).toEqual({ id: TEXT, ...subject, ...from, details: {}, createdAt: TIME });

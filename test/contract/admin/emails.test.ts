@@ -65,10 +65,9 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     for (const kind of ["one", "two"]) await rowOf(await register(kind), ({ status }) => status === "sent");
     const admin = await app.signInAdmin();
     const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
-    expect(status).toBe(200);
     const mailed = { id: row.id, userId: user.id, to: user.email, template: "verify-email", createdAt: TIME };
     const failure = { status: "failed", attempts: 1, lastError: expect.stringContaining("Spam") };
-    expect(body).toEqual({ items: [{ ...mailed, ...failure }], total: 1 });
+    expect({ status, body }).toEqual({ status: 200, body: { items: [{ ...mailed, ...failure }], total: 1 } });
     expect(JSON.stringify(body)).not.toMatch(/[\w-]{40,}/);
     const find = async (query: string) => (await admin.get(`/admin/email-logs?${query}`)).body;
     expect((await find(`to=${user.email.toUpperCase()}`)).total).toBe(1);

@@ -50,9 +50,8 @@ describe("Settings ADMIN_REAUTH=0, REQUIRE_ADMIN_MFA=on", async () => {
     const client = app.grpc(AdminService);
     await expect(client.listUsers({}, plain)).rejects.toThrow("second factor");
     await expect(client.listUsers({}, confirmed)).resolves.toBeTruthy();
-    expect(await app.denialsOf(admin.id)).toContainEqual(
-      expect.objectContaining({ reason: "MFA_REQUIRED", rpc: "ListUsers" }),
-    );
+    const denial = expect.objectContaining({ reason: "MFA_REQUIRED", rpc: "ListUsers" });
+    expect(await app.denialsOf(admin.id)).toContainEqual(denial);
   });
 
   test("PUT /admin/users/:id: a sign-in of any age may change roles", async () => {

@@ -13,6 +13,7 @@ const app = await testApp();
 const test = base.extend("account", () => app.signIn());
 const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams in one process
 const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
+const modelOf = (provider: string) => `model-${provider.at(-1)}-1`;
 /** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
 /** Cases in which the provider, or the wait for its next attempt, is silent. */
@@ -20,10 +21,8 @@ const SILENT = ["silent", "silent-after-headers", "silent-midway", "retry-after 
 
 test("GET /ai/providers: lists all providers and their models", async ({ account: { get } }) => {
   const { status, body } = await get("/ai/providers");
-  expect(status).toBe(200);
-  expect(body).toMatchObject(
-    PROVIDERS.map((provider) => ({ provider, defaultModel: `model-${provider.at(-1)}-1`, configured: true })),
-  );
+  const listed = PROVIDERS.map((provider) => ({ provider, defaultModel: modelOf(provider), configured: true }));
+  expect({ status, body }).toMatchObject({ status: 200, body: listed });
   const ignored = { "model-a-1": ["temperature"], "model-a-2": ["temperature"], "model-a-3": [] };
   expect(body[0].models).toEqual(Object.entries(ignored).map(([model, names]) => ({ model, ignored: names })));
 });
@@ -31,9 +30,9 @@ test("GET /ai/providers: lists all providers and their models", async ({ account
 test.each(PROVIDERS)("POST /ai/chat: returns the reply of %s, and no usage that was not reported", async (provider) => {
   const { post } = await app.signIn();
   const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
-  expect(status).toBe(200);
-  const reply = { content: REPLY, model: `model-${provider.at(-1)}-1`, provider, finishReason: "stop" };
-  expect(body).toEqual({ ...reply, usage: { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) } });
+  const reply = { content: REPLY, model: modelOf(provider), provider, finishReason: "stop" };
+  const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
+  expect({ status, body }).toEqual({ status: 200, body: { ...reply, usage } });
   expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
 });
 

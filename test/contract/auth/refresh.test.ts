@@ -16,8 +16,7 @@ test("POST /auth/refresh: returns a new pair and sets the cookie", async () => {
   const { browser, refreshToken, accessToken } = await app.signIn();
   app.clock.advance("1s");
   const { status, body, headers } = await browser.post("/auth/refresh");
-  expect(status).toBe(200);
-  expect(Object.keys(body).sort()).toEqual(["accessToken", "refreshToken"]);
+  expect([status, Object.keys(body).sort()]).toEqual([200, ["accessToken", "refreshToken"]]);
   expect(body.refreshToken).not.toBe(refreshToken);
   expect(body.accessToken).not.toBe(accessToken);
   expect(headers.get("set-cookie")).toContain(`refreshToken=${body.refreshToken}; Max-Age=604`);

@@ -51,8 +51,7 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
   expect(await verify({ code: await first.authenticator.code() })).toBe(401);
   expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
   expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
-  const { status, body: third } = await post("/auth/setup-totp");
-  expect(status).toBe(200);
+  const { body: third } = await post("/auth/setup-totp");
   expect((await app.signInBy(user, { code: await app.authenticatorOf(third).code() })).status).toBe(200);
   expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
@@ -74,7 +73,5 @@ test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes o
   for (const body of [undefined, {}])
     expect(await setUp(body)).toMatchObject(refusal(403, "REAUTHENTICATION_REQUIRED"));
   expect(await setUp({ password: WRONG_PASSWORD })).toMatchObject(refusal(400, "INVALID_CURRENT_PASSWORD"));
-  const { status, body } = await setUp({ password: user.password });
-  expect(status).toBe(200);
-  expect(body.backupCodes).toHaveLength(10);
+  expect((await setUp({ password: user.password })).body.backupCodes).toHaveLength(10);
 });
