@@ -15,6 +15,8 @@ type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageRespon
 export function reflectionHandler(services: readonly DescService[]): ServiceImpl<typeof ServerReflection> {
   const files = closure(services.map((service) => service.file));
   const types = createRegistry(...files);
+  const extensionsOf = (typeName: string) =>
+    files.flatMap(({ extensions }) => extensions).filter(({ extendee }) => extendee.typeName === typeName);
   // encoded once, since the method is public
   const found = remembered((file: DescFile | undefined): Answer => {
     if (!file) return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
@@ -26,13 +28,19 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
       return answer("listServicesResponse", { service: services.map(({ typeName }) => ({ name: typeName })) });
     }
     if (kind === "fileByFilename") return found(files.find(({ proto }) => proto.name === value));
-    if (kind !== "fileContainingSymbol") {
-      const errorMessage = "Services, files and symbols can be looked up.";
-      return answer("errorResponse", { errorCode: Code.Unimplemented, errorMessage });
+    if (kind === "fileContainingSymbol") {
+      const symbol = value.replace(/^\./, "");
+      const type = types.get(symbol) ?? types.get(symbol.replace(/\.\w+$/, "")); // of a field or method: its parent
+      return found(type?.file);
     }
-    const symbol = value.replace(/^\./, "");
-    const type = types.get(symbol) ?? types.get(symbol.replace(/\.\w+$/, "")); // of a field or method: its parent
-    return found(type?.file);
+    if (kind === "fileContainingExtension") {
+      return found(extensionsOf(value.containingType).find(({ number }) => number === value.extensionNumber)?.file);
+    }
+    if (kind === "allExtensionNumbersOfType") {
+      const extensionNumber = extensionsOf(value).map(({ number }) => number);
+      return answer("allExtensionNumbersResponse", { baseTypeName: value, extensionNumber });
+    }
+    return answer("errorResponse", { errorCode: Code.InvalidArgument, errorMessage: "The request is empty." });
   };
   return {
     async *serverReflectionInfo(requests) {

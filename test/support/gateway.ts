@@ -60,9 +60,6 @@ export async function startStubServices(
   };
 }
 
-/** A running gateway and its log. */
-export type Started = Awaited<ReturnType<typeof start>>;
-
 export type Settings = Partial<Omit<GatewayOptions, "config" | "transport" | "checks" | "log">> & {
   transportKind?: TransportKind;
   interceptors?: Interceptor[];

@@ -22,6 +22,7 @@ async function bufCurl(rpc: string, message: unknown, ...options: string[]) {
   return stdout.split(/\n(?=\{)/).map((text: string) => JSON.parse(text));
 }
 
+const REFLECTION = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const SCHEMAS = [["by reflection"], ["by the schema", "--schema", "."]];
 describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
   test.each(SCHEMAS)("signs in, reads the profile and chats %s", async (_how, ...schema) => {
@@ -91,6 +92,17 @@ test("gRPC: grpc-js reads responses and status details", async () => {
       "acceptTerms must be true: the terms have to be accepted.",
   );
   expect(error.metadata.get("grpc-status-details-bin")).toHaveLength(1);
+});
+
+test("gRPC reflection: finds the extensions of the options of methods, and their file", async () => {
+  const messageRequest = { allExtensionNumbersOfType: "google.protobuf.MethodOptions" };
+  const ask = async (query: object) => (await bufCurl(REFLECTION, query, "--protocol", "grpc", "--schema", "."))[0];
+  const { allExtensionNumbersResponse: found } = await ask(messageRequest);
+  expect(found.extensionNumber.length).toBeGreaterThan(1); // the policy and the route of a method
+  const [extensionNumber] = found.extensionNumber;
+  const fileContainingExtension = { containingType: found.baseTypeName, extensionNumber };
+  const { fileDescriptorResponse } = await ask({ fileContainingExtension });
+  expect(fileDescriptorResponse.fileDescriptorProto.length).toBeGreaterThan(1);
 });
 
 test("gRPC health: reports the service and its parts", async () => {
