@@ -14,12 +14,10 @@ const PUBLISH_INTERVAL_MS = 60_000;
 /** How often partitions are added and dropped, in ms. */
 const PARTITION_INTERVAL_MS = 3_600_000;
 
-type Deps = Pick<SealDeps, "cipher"> & {
-  store: Store;
-  clock: Clock;
-  config: Pick<Config, "auditRetentionMs">;
-  log: Logger;
-};
+type Deps = { store: Store; clock: Clock; config: Pick<Config, "auditRetentionMs">; log: Logger } & Omit<
+  SealDeps,
+  "em"
+>;
 
 /** Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch, logs the head. */
 export function startAuditWorker({ store, cipher, clock, config, log }: Deps): { close(): Promise<void> } {

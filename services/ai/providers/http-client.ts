@@ -4,9 +4,6 @@ import { pipeline, type Readable } from "node:stream";
 import { createUnzip } from "node:zlib";
 import { ProviderError } from "./errors.ts";
 
-/** Where a request goes. */
-type RequestTarget = Pick<RequestOptions, "protocol" | "hostname" | "port" | "path">;
-
 /** Base URL and API key of a provider, and the client to reach it. */
 export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };
 
@@ -17,11 +14,9 @@ export type ProxyEnv = { HTTPS_PROXY?: string | undefined; NO_PROXY?: string | u
 const IDLE_CONNECTION_MS = 4_000;
 
 /**
- * Creates an HTTP client that posts JSON over a pool of connections.
- *
- * It uses `node:http` instead of the built-in fetch or an SDK. That costs a third of the processor time or less
- * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
- *
+ * Creates an HTTP client that posts JSON over a pool of connections. It uses `node:http` instead of the built-in fetch or an
+ * SDK. That costs a third of the processor time or less (`bench/sdk-cost.ts`), never follows a redirect, and closes the
+ * socket at the moment of an abort.
  * @param connectMs limit of connecting, TLS handshake included
  * @param proxyEnv the proxy for https, which Node's agents use (`CONNECT`, RFC 9110 section 9.3.6)
  */
@@ -30,7 +25,7 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
     /** Posts a JSON document. Resolves when the status line of the response has arrived, whatever the status. */
-    post(target: RequestTarget, headers: Record<string, string>, document: object, signal: AbortSignal) {
+    post(target: RequestOptions, headers: Record<string, string>, document: object, signal: AbortSignal) {
       const isPlain = target.protocol === "http:";
       const sending = (isPlain ? http : https).request({
         ...target,

@@ -65,10 +65,9 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
       // The client's own reason if the client has gone; otherwise the timeout or the failure.
       throw client.aborted ? client.reason : toProviderError(request.signal.reason ?? thrown, "broke off");
     } finally {
-      if (body && decoder.isClosed && !request.signal.aborted) {
-        request.finish();
-        drain(body);
-      } else request.close();
+      const isDone = decoder.isClosed && !request.signal.aborted;
+      request.end(isDone);
+      if (isDone && body) drain(body);
     }
   };
 }

@@ -15,7 +15,7 @@ const ERROR_BYTES = 64 * 1024;
  */
 export class UpstreamRequest {
   readonly #controller = new AbortController();
-  /** Fires when the client has gone, when a timeout has passed, and on `close`. */
+  /** Fires when the client has gone, when a timeout has passed, and on an early end. */
   readonly signal = this.#controller.signal;
   readonly #client: AbortSignal;
   readonly #bounds: ProviderBounds;
@@ -81,17 +81,12 @@ export class UpstreamRequest {
     this.#isIdlePaused = true;
   }
 
-  /** Stops both timers and the listener on the client's signal. What is still open upstream stays open. */
-  finish(): void {
+  /** Stops both timers and the listener on the client's signal. Closes what is still open upstream, unless all is done. */
+  end(isDone: boolean): void {
     clearTimeout(this.#total);
     clearTimeout(this.#idle);
     this.#client.removeEventListener("abort", this.#onClientGone);
-  }
-
-  /** Finishes, and closes what is still open upstream. */
-  close(): void {
-    this.finish();
-    this.#controller.abort();
+    if (!isDone) this.#controller.abort();
   }
 
   readonly #onTimeout = () => this.#controller.abort(new ProviderError("timed out"));

@@ -93,10 +93,11 @@ test.each([
 
 const FRAMES = 500_000;
 
-test("Provider client: an endless stream is cut off", async () => {
+test("Provider client: an endless stream is cut off, and closed at the provider", async () => {
   const bench = await startTestBench("openai", { streamBytes: 8_000_000 });
   const outcome = await bench.stream("endless");
   expect(outcome).toMatchObject({ failure: "reply too large" });
+  await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt);
 });
 
 test(`Provider client: reads ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async () => {
