@@ -1,5 +1,4 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import type { DescMethod } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf, type TrustedProxies } from "../services/platform/client.ts";
@@ -7,22 +6,22 @@ import { ServiceError, shuttingDown } from "../services/platform/errors.ts";
 import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { HttpBinding } from "./transcode/binding.ts";
 
-/** Dependencies of the hooks of every request. */
+/** Dependencies of the hooks of every request. Tests without authentication have no gate. */
 type HookOptions = {
   origins: Origins;
   /** The result of `commonHeaders`. */
   headers: Record<string, string>;
-  lifecycle: Pick<Lifecycle, "phase" | "begin" | "end">;
-  /** Undefined in tests without authentication. */
+  lifecycle: Lifecycle;
   gate: RequestGate | undefined;
-  proxies: Pick<TrustedProxies, "checkForwarded">;
+  proxies: TrustedProxies;
 };
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** The RPC of a route. */
-    rpc?: DescMethod;
+    /** The binding of a route to a method. */
+    binding?: HttpBinding;
   }
 }
 
@@ -66,10 +65,11 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   addServerHooks(app, {
     gate,
     headOf(request) {
-      const method = request.routeOptions.config.rpc;
-      if (!method) return undefined;
+      const { binding } = request.routeOptions.config;
       const { authorization } = request.headers;
-      return { method, authorization, address: clientAddressOf(request), isForwarded: false };
+      return (
+        binding && { method: binding.method, authorization, address: clientAddressOf(request), isForwarded: false }
+      );
     },
     onRequest(request, reply) {
       begin(request, reply);

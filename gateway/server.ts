@@ -1,13 +1,14 @@
 import type { IncomingMessage } from "node:http";
-import { createClient, type Transport } from "@connectrpc/connect";
-import { type FastifyError, type FastifyReply, type FastifyRequest, type FastifyServerOptions, fastify } from "fastify";
+import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { type FastifyReply, type FastifyRequest, type FastifyServerOptions, fastify } from "fastify";
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createRemoteKeys } from "../services/platform/access-token.ts";
 import { readBody } from "../services/platform/admission.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
-import { ServiceError } from "../services/platform/errors.ts";
+import { CALL_ENDED, ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { type Clock, systemClock } from "../services/platform/process.ts";
 import { openGate, schemaController } from "../services/platform/server-hooks.ts";
@@ -16,12 +17,24 @@ import { createLifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders, createOrigins } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
-import { addCookies, sendError } from "./transcode/response.ts";
+import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
 
+/** Time limits, in ms. Tests have shorter ones. */
+const TIME_LIMITS = {
+  /** Silence in an event stream after which a comment is sent. */
+  keepAliveMs: 15_000,
+  /** Until a request has arrived. */
+  requestTimeoutMs: 30_000,
+  /** While a client reads nothing of a response. */
+  writeTimeoutMs: 120_000,
+};
+/** Maximum size of the request line and headers, in bytes. */
+const MAX_HEAD_BYTES = 16 * 1024;
+
 /** Dependencies and settings of a gateway. */
-export type GatewayOptions = {
+export type GatewayOptions = Partial<typeof TIME_LIMITS> & {
   config: Pick<
     Config,
     "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownTimeoutMs" | "docs" | "web"
@@ -33,21 +46,9 @@ export type GatewayOptions = {
   /** Starts spans; undefined without tracing. */
   startSpan?: StartSpan | undefined;
   clock?: Clock;
-  /** Silence in an event stream after which a comment is sent, in ms. */
-  keepAliveMs?: number;
-  /** Time limit for a request to arrive, in ms. */
-  requestTimeoutMs?: number;
-  /** Time limit while a client reads nothing of a response, in ms. */
-  writeTimeoutMs?: number;
 };
 
 type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission">;
-
-const KEEP_ALIVE_MS = 15_000;
-const REQUEST_TIMEOUT_MS = 30_000;
-const WRITE_TIMEOUT_MS = 120_000;
-/** Maximum size of the request line and headers, in bytes. */
-const MAX_HEAD_BYTES = 16 * 1024;
 
 /**
  * Creates the gateway: a route for each method of the services, from the options of the method.
@@ -60,7 +61,7 @@ export function createGateway(options: GatewayOptions) {
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, options.startSpan);
   const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
-  const answer = (thrown: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+  const answer = (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toHttpError(thrown);
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
@@ -68,8 +69,11 @@ export function createGateway(options: GatewayOptions) {
     // header also removes the one that Node adds, so it is removed only if Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
+    request.call.abort(CALL_ENDED);
+    if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
-    sendError(failed, reply);
+    if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
+    sendError(failed, reply, request.routeOptions.config?.binding);
   };
   const app = createServer(options, proxies, {
     clientErrorHandler: createClientErrorHandler(log, lifecycle.responseOf, headers),
@@ -78,14 +82,8 @@ export function createGateway(options: GatewayOptions) {
   const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate: checks.gate, proxies });
   app.setErrorHandler(answer);
   addCookies(app, config.publicUrl);
-  const transcoder = {
-    clock,
-    transport,
-    internalSecret: config.internalSecret,
-    origins,
-    report,
-    keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-  };
+  const { internalSecret } = config;
+  const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report };
   for (const method of services.flatMap((service) => service.methods)) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) addDocs(app, config.publicUrl);
@@ -113,7 +111,7 @@ type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "framewor
 
 /** Creates the HTTP server. Its own errors have the shape of all others. */
 function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers: ErrorHandlers) {
-  const { requestTimeoutMs: requestTimeout = REQUEST_TIMEOUT_MS, writeTimeoutMs = WRITE_TIMEOUT_MS } = options;
+  const { requestTimeoutMs: requestTimeout, writeTimeoutMs } = { ...TIME_LIMITS, ...options };
   const app = fastify({
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
     trustProxy: proxies.option,

@@ -1,25 +1,24 @@
-import { ConnectError, createContextValues, type Transport } from "@connectrpc/connect";
+import { createContextValues, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
-import { CALL_ENDED, ServiceError } from "../../services/platform/errors.ts";
+import { ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
 import type { Clock } from "../../services/platform/process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { faultHeader, writeTypeErrors } from "../../services/platform/validation.ts";
 import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
-import { toHttpError } from "./errors.ts";
 import { readPathFields, readRequest } from "./request.ts";
-import { forwardHeaders, sendError, sendMessage } from "./response.ts";
+import { forwardHeaders, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
 /** Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else. */
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Dependencies of all routes. */
-export type Transcoder = {
+type Transcoder = {
   transport: Transport;
   clock: Clock;
   /** The secret that proves a gateway to the services. */
@@ -27,48 +26,32 @@ export type Transcoder = {
   origins: Pick<Origins, "isOwn">;
   /** Logs an unexpected error. */
   report: (thrown: unknown, request: FastifyRequest) => void;
-  /** Silence in an event stream after which a comment is sent, in ms. */
   keepAliveMs: number;
 };
 
-/** Adds the route of one method. */
-export function addRoute(app: FastifyInstance, rule: HttpBinding, transcoder: Transcoder): void {
+/** Adds the route of one method. Its errors are those of the server. */
+export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder: Transcoder): void {
   const { transport, internalSecret, clock, origins, report, keepAliveMs } = transcoder;
-  const { method } = rule;
-  const answer = async (request: FastifyRequest, reply: FastifyReply) => {
-    if (rule.csrfProtected && !origins.isOwn(request.headers)) {
+  const { method } = binding;
+  const handler = async (request: FastifyRequest, reply: FastifyReply) => {
+    if (binding.csrfProtected && !origins.isOwn(request.headers)) {
       throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
     }
-    const { message, header } = readCall(rule, request, internalSecret);
+    const { message, header } = readCall(binding, request, internalSecret);
     const { signal } = request.call;
     const context = createContextValues().set(admittedKey, request.admitted); // for services in the same process
     if (method.methodKind === "unary") {
       const response = await transport.unary(method, signal, undefined, header, message, context);
       forwardHeaders(response.header, reply);
-      return sendMessage(rule, reply, response, clock);
+      sendMessage(binding, reply, response, clock);
+    } else {
+      const start = () => transport.stream(method, signal, undefined, header, one(message), context);
+      await sendStream(binding, reply, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
     }
-    const start = () => transport.stream(method, signal, undefined, header, one(message), context);
-    await sendStream(rule, reply, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
+    return reply;
   };
-  app.route({
-    method: rule.httpMethod,
-    url: rule.path,
-    bodyLimit: rule.policy.maxBodyBytes,
-    config: { rpc: method },
-    handler: async (request, reply) => {
-      try {
-        await answer(request, reply);
-      } catch (thrown) {
-        const failed = toHttpError(thrown);
-        request.call.abort(CALL_ENDED);
-        if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
-        if (failed.isInternal) report(thrown, request);
-        if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
-        sendError(failed, reply, rule);
-      }
-      return reply;
-    },
-  });
+  const { httpMethod, path: url, policy } = binding;
+  app.route({ method: httpMethod, url, bodyLimit: policy.maxBodyBytes, config: { binding }, handler });
 }
 
 /** The metadata of the call for a request: access token, request id, client, trace. */

@@ -12,7 +12,6 @@ import { forwardHeaders } from "./response.ts";
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
-const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
 
 /**
  * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). No header is sent before the first
@@ -24,21 +23,20 @@ const sseEvent = (data: unknown) => `data: ${JSON.stringify(data)}\n\n`;
  * @throws the error of the call, if the response is a status
  */
 export async function sendStream(
-  binding: HttpBinding,
+  { method }: HttpBinding,
   reply: FastifyReply,
   start: () => Promise<StreamResponse>,
   { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
 ): Promise<void> {
-  const { raw } = reply;
-  const { call } = reply.request;
-  const headers: Headers[] = [];
+  const { raw, request } = reply;
+  const { call } = request;
+  const headers: Headers[] = []; // of the call, as far as they are known when the response begins
   const events = createSseWriter(reply, keepAliveMs, headers);
   try {
     const response = await start();
     headers.push(response.header);
     for await (const message of response.message) {
-      events.open();
-      const isFlushed = events.write(sseEvent(toJson(binding.method.output, message, emitDefaults)));
+      const isFlushed = events.write(toJson(method.output, message, emitDefaults));
       if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
     events.open();
@@ -46,12 +44,11 @@ export async function sendStream(
     const thrown = call.signal.aborted ? call.signal.reason : error; // `once` would hide the reason
     const failed = toHttpError(thrown);
     call.abort(CALL_ENDED); // leaving the loop does not cancel a Connect stream
-    if (reply.request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
+    if (request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
     headers.push(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
-    events.open();
-    events.write(sseEvent({ error: failed.body.message }));
+    events.write({ error: failed.body.message });
   } finally {
     events.close();
   }
@@ -61,7 +58,7 @@ export async function sendStream(
 const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
-/** @param headers those of the call, as far as they are known when the response begins */
+/** Writes server-sent events. The headers of the reply are sent once, along with the first event or heartbeat. */
 function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Headers[]) {
   const { raw } = reply;
   let socket: Socket | undefined;
@@ -86,20 +83,20 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
   };
   // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a stream of 50 events
   // 8 % more processor time.
-  const write = (text: string): boolean =>
-    socket ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`) : raw.write(text);
+  const send = (text: string): boolean => {
+    open();
+    return socket ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`) : raw.write(text);
+  };
   // The SSE heartbeat: a comment after each silence, so that proxies keep the connection.
   const heartbeat = setInterval(() => {
-    open();
-    if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) write(KEEP_ALIVE);
+    if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) send(KEEP_ALIVE);
   }, keepAliveMs);
   return {
-    /** Sends the headers, once, along with the next write. */
     open,
-    /** @returns false if the client is slow: wait for `drain` */
-    write(text: string): boolean {
+    /** Sends an event. @returns false if the client is slow: wait for `drain` */
+    write(data: unknown): boolean {
       heartbeat.refresh();
-      return write(text);
+      return send(`data: ${JSON.stringify(data)}\n\n`);
     },
     /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
     close(): void {
