@@ -11,8 +11,7 @@ import type { HttpBinding } from "./transcode/binding.ts";
 /** Dependencies of the hooks of every request. Tests without authentication have no gate. */
 type HookOptions = {
   origins: Origins;
-  /** The result of `commonHeaders`. */
-  headers: Record<string, string>;
+  headers: ReturnType<typeof commonHeaders>;
   lifecycle: Lifecycle;
   gate: RequestGate | undefined;
   proxies: TrustedProxies;

@@ -100,11 +100,8 @@ export function createGateway(options: GatewayOptions) {
 /** Opens the checks of a gateway that runs apart. It has the services' public keys and counts the limits itself. */
 export function openStandaloneGate(config: Config, transport: Transport, options: { log: Logger; clock: Clock }) {
   const services = createClient(AuthService, transport);
-  return openGate(
-    config,
-    createRemoteKeys(async () => (await services.listKeys({})).keys),
-    options,
-  );
+  const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
+  return openGate(config, keys, options);
 }
 
 type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors">;

@@ -74,26 +74,22 @@ const isLost = (thrown: unknown) =>
   thrown instanceof ConnectError && OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
 
 /** The response of a reason. `status` is given only where it differs from the reason's own. */
-function httpError(
-  reason: Reason,
-  message: string,
-  { violations, retryAfterSeconds }: ErrorDetails,
-  status = statuses.get(reason)?.status,
-): HttpErrorResponse {
+function httpError(reason: Reason, message: string, details: ErrorDetails = {}, status?: number): HttpErrorResponse {
   const known = statuses.get(reason);
-  if (!known || !status) return internalError(true); // a reason that is newer than this gateway
-  const body: ErrorBody = { statusCode: status, message, error: statusText(status), code: known.name };
+  if (!known) return internalError(true); // a reason that is newer than this gateway
+  const { violations, retryAfterSeconds = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined } =
+    details;
+  const statusCode = status ?? known.status;
+  const error = STATUS_CODES[statusCode] ?? "Client Closed Request";
+  const body: ErrorBody = { statusCode, message, error, code: known.name };
   if (violations?.length) body.violations = violations;
-  const defaultRetry = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined;
-  return { reason, body, retryAfterSeconds: retryAfterSeconds ?? defaultRetry, isInternal: false };
+  return { reason, body, retryAfterSeconds, isInternal: false };
 }
 
-function internalError(isInternal: boolean): HttpErrorResponse {
-  const body = { statusCode: 500, message: INTERNAL_MESSAGE, error: statusText(500), code: "INTERNAL" };
-  return { reason: Reason.UNSPECIFIED, body, retryAfterSeconds: undefined, isInternal };
-}
-
-const statusText = (status: number) => STATUS_CODES[status] ?? "Client Closed Request";
+const internalError = (isInternal: boolean): HttpErrorResponse => ({
+  ...httpError(Reason.UNSPECIFIED, INTERNAL_MESSAGE),
+  isInternal,
+});
 
 /**
  * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too

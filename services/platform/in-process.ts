@@ -106,8 +106,6 @@ export async function* one<T>(message: T): AsyncIterable<T> {
   yield message;
 }
 
-type Settle = ReturnType<typeof settleWithin>;
-
 /**
  * Runs the parts of a call one after the other: each settles with its work, or rejects at once when the call is aborted.
  * One listener serves them all.
@@ -130,15 +128,15 @@ function settleWithin(signal: AbortSignal) {
  * does not end the call: only its signal does. An aborted call closes the handler's generator even if the client has never
  * read from it, so that its `finally` and the interceptors that observe its end run.
  */
-function messagesOf({ method, message: source }: StreamResponse, signal: AbortSignal, settle: Settle) {
-  const from: AsyncIterator<MessageInitShape<DescMethod["output"]>> = source[Symbol.asyncIterator]();
+function messagesOf(response: StreamResponse, signal: AbortSignal, settle: ReturnType<typeof settleWithin>) {
+  const from: AsyncIterator<MessageInitShape<DescMethod["output"]>> = response.message[Symbol.asyncIterator]();
   let hasStarted = false;
   const pull = () => {
     hasStarted = true;
     return from.next();
   };
   const complete = (step: Awaited<ReturnType<typeof pull>>) =>
-    step.done ? step : { done: false, value: create(method.output, step.value) };
+    step.done ? step : { done: false, value: create(response.method.output, step.value) };
   const close = () => {
     if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started runs none of its code
     (from.throw ?? from.return)?.call(from, signal.reason).catch(() => {});
