@@ -22,7 +22,7 @@ import { policyOf, services } from "./platform/policy.ts";
 import type { Clock } from "./platform/process.ts";
 import { openGate } from "./platform/server-hooks.ts";
 import type { Tracing } from "./platform/tracing.ts";
-import { createLastSeen } from "./sessions/check-session.ts";
+import { createFindSession, createLastSeen } from "./sessions/check-session.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
 import { openGeoIp } from "./sessions/open-session.ts";
 import { openStore } from "./store/open-store.ts";
@@ -64,19 +64,18 @@ export async function openApp(config: Config, options: AppOptions) {
     await checkSchema(store.fork(), log);
     const sender = own(createMailTransport(config, log));
     const context = await openContext(config, store, sender, options, own);
-    const { metrics } = context;
     const { redis, rateLimiter, ...port } = await openGate(config, context.keys, options);
     own(redis);
-    own(startAuditWorker({ ...context, store }));
+    own(startAuditWorker(context));
     if (config.admin) await bootstrapFirstAdmin(systemCall(context, store, "start"), config.admin);
-    own(startJobs(context, store));
+    own(startJobs(context));
     let draining = false;
     const checks = healthChecks({
       database: store.ping,
       cache: async () => void (await Promise.all([redis?.ping(), rateLimiter?.check()])),
       mail: sender.ping,
     });
-    addGauges(context, store, checks);
+    addGauges(context, checks);
     const health = healthHandler(checks, () => draining);
     return {
       /** Adds every service to a router. */
@@ -88,8 +87,8 @@ export async function openApp(config: Config, options: AppOptions) {
       /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
       onRefused: reportRefused(context),
       store,
-      metrics,
-      interceptors: interceptors(context, store, rateLimiter, internalSecret),
+      metrics: context.metrics,
+      interceptors: interceptors(context, rateLimiter, internalSecret),
       /** Health becomes NOT_SERVING, so that load balancers send no new calls. */
       drain: () => {
         draining = true;
@@ -120,7 +119,9 @@ async function openContext(
   const lastSeen = createLastSeen(store, log);
   own({ close: lastSeen.flush });
   return {
-    ...{ config, log, clock, tracing, cipher, keys, mailWorker, lastSeen },
+    ...{ config, log, clock, tracing, store, cipher, keys, mailWorker, lastSeen },
+    query: store.query,
+    findSession: createFindSession(store, clock),
     ai: own(createAiContext(config, store, clock, log)),
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost),

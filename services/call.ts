@@ -20,6 +20,11 @@ export type AppContext = {
   config: Config;
   log: Logger;
   clock: Clock;
+  store: Store;
+  /** Runs a prepared statement of a hot path, outside of any transaction. */
+  query: Store["query"];
+  /** Finds the session of an access token. */
+  findSession: FindSession;
   cipher: Cipher;
   keys: KeyRing;
   passwords: Passwords;
@@ -48,10 +53,6 @@ const Shared = class {
 
 /** One RPC in progress. */
 export class Call extends Shared {
-  /** Runs a prepared statement of a hot path, outside of any transaction. */
-  readonly query: Store["query"];
-  /** Finds the session of an access token. */
-  readonly findSession: FindSession;
   /** Correlates log lines and audit events. */
   readonly requestId: string;
   /** When the call reached this process, by `performance.now()`. */
@@ -64,23 +65,19 @@ export class Call extends Shared {
   /** Called when the call has ended, whether or not it succeeded. */
   readonly onComplete: (() => void)[] = [];
   readonly #request: Request;
-  readonly #store: Store;
   #em: SqlEntityManager | undefined;
 
-  constructor(context: AppContext, store: Store, findSession: FindSession, client: Client, request: Request) {
+  constructor(context: AppContext, client: Client, request: Request) {
     super(context);
-    this.query = store.query;
-    this.findSession = findSession;
     this.requestId = requestIdOf(request.header.get("x-request-id"));
     this.traceparent = request.header.get("traceparent");
     this.client = client;
     this.#request = request;
-    this.#store = store;
   }
 
   /** The unit of work, created on first use. */
   get em(): SqlEntityManager {
-    this.#em ??= this.#store.fork();
+    this.#em ??= this.store.fork();
     return this.#em;
   }
 

@@ -2,12 +2,10 @@ import type { AppContext } from "./call.ts";
 import type { HealthChecks } from "./grpc/health.ts";
 import { readChainState } from "./store/audit-seals.ts";
 import { mailQueue } from "./store/emails.ts";
-import type { Store } from "./store/store.ts";
 
 /** Adds the gauges of the services: queues, database connections and dependencies. */
 export function addGauges(
-  { metrics: { gauge }, clock, passwords }: Pick<AppContext, "metrics" | "clock" | "passwords">,
-  store: Store,
+  { metrics: { gauge }, clock, store, passwords }: Pick<AppContext, "metrics" | "clock" | "store" | "passwords">,
   checks: HealthChecks,
 ): void {
   const queue = () => mailQueue({ em: store.fork() }, clock.now());

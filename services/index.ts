@@ -16,7 +16,6 @@ import { observeCalls } from "./interceptors/observe.ts";
 import type { Violation } from "./platform/errors.ts";
 import type { RateLimiter } from "./platform/rate-limiter.ts";
 import { validate } from "./platform/validation.ts";
-import type { Store } from "./store/store.ts";
 import { userHandler } from "./user/handler.ts";
 
 /** Adds every service to a router. A method without a handler returns NOT_IMPLEMENTED. */
@@ -30,7 +29,6 @@ export function serve(router: ConnectRouter): void {
 /** The interceptors of every call, outermost first. */
 export function interceptors(
   context: AppContext,
-  store: Store,
   rateLimiter: RateLimiter | undefined,
   internalSecret: string | undefined,
 ): Interceptor[] {
@@ -43,5 +41,5 @@ export function interceptors(
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
   ]);
-  return [observeCalls(context, store, internalSecret), authorize, validate(checks), limitAccounts(rateLimiter)];
+  return [observeCalls(context, internalSecret), authorize, validate(checks), limitAccounts(rateLimiter)];
 }

@@ -16,10 +16,8 @@ import {
 } from "../platform/errors.ts";
 import type { AvailabilityLog } from "../platform/log.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
-import { createFindSession } from "../sessions/check-session.ts";
 import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
-import type { Store } from "../store/store.ts";
 
 /** The rest of the interceptor chain, and what it is called with. */
 type Next = Parameters<Interceptor>[0];
@@ -29,9 +27,8 @@ type AnyRequest = Parameters<Next>[0];
  * Creates the call of each request: its client, its unit of work and its span. When the call has ended, it maps the
  * error, and logs, measures and traces the call.
  */
-export function observeCalls(context: AppContext, store: Store, internalSecret: string | undefined): Interceptor {
-  const { log, tracing } = context;
-  const findSession = createFindSession(store, context.clock);
+export function observeCalls(context: AppContext, internalSecret: string | undefined): Interceptor {
+  const { log, store, tracing } = context;
   const mapError = createErrorMapper(log, watchDatabase(store, log));
   return (next) => (req) => {
     const rpc = rpcName(req.method);
@@ -40,7 +37,7 @@ export function observeCalls(context: AppContext, store: Store, internalSecret: 
     if (span) req.header.set("traceparent", span.traceparent);
     const { address = "127.0.0.1" } = req.contextValues.get(admittedKey) ?? {};
     const client = readClient(req.header, address, internalSecret);
-    const call = new Call(context, store, findSession, client, req);
+    const call = new Call(context, client, req);
     req.contextValues.set(callKey, call);
     const within: Next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
     return onComplete(within, req, (thrown) => {

@@ -2,7 +2,6 @@ import { deletedUsers, purgeUsers, unverifiedUsers } from "../accounts/erase-use
 import { type AppContext, systemCall } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
-import type { Store } from "../store/store.ts";
 import { every, type Job } from "./background.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 
@@ -10,7 +9,8 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** Starts the background jobs of a process. Every process runs them; several may run the same job at once. */
-export function startJobs(context: AppContext, store: Store): { close(): Promise<void> } {
+export function startJobs(context: AppContext): { close(): Promise<void> } {
+  const { store } = context;
   const createCall = () => systemCall(context, store, "jobs");
   const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
   const jobs: Job[] = [
