@@ -49,10 +49,7 @@ type GrpcApp = Pick<App, "routes" | "interceptors"> &
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
   Partial<Pick<Config, "internalSecret">> & { tls: TlsFiles };
 
-/**
- * Serves gRPC, gRPC-Web and Connect on one port: HTTP/2 without TLS, or TLS if there is a certificate.
- * @throws Error for operators if a file can't be read or the port is not available
- */
+/** Serves gRPC, gRPC-Web and Connect on one port, with TLS if there is a certificate. @throws Error for operators */
 export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TIMEOUTS): Promise<GrpcServer> {
   const { grpcHost: host, grpcPort: port, tls } = config;
   const { proxies = createTrustedProxies([]) } = app;

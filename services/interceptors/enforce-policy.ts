@@ -120,10 +120,7 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/**
- * Refuses a locked account. A lock of codes for good is up to the operation: a backup code opens it.
- * @returns when it was last cleared
- */
+/** Refuses a locked account. A backup code opens a lock of codes for good. @returns when a lock was last cleared */
 async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<Date | null | undefined> {
   if (lockout === Lockout.UNSPECIFIED) return undefined;
   const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";

@@ -23,10 +23,7 @@ import { watchDatabase } from "../store/open-store.ts";
 type Next = Parameters<Interceptor>[0];
 type AnyRequest = Parameters<Next>[0];
 
-/**
- * Creates the call of each request: its client, its unit of work and its span. When the call has ended, it maps the
- * error, and logs, measures and traces the call.
- */
+/** Creates the call of each request. When it has ended, maps its error, and logs, measures and traces it. */
 export function observeCalls(context: AppContext, internalSecret: string | undefined): Interceptor {
   const { log, store, tracing } = context;
   const mapError = createErrorMapper(log, watchDatabase(store, log));

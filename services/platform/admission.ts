@@ -53,10 +53,7 @@ export type Admission = ReturnType<typeof createAdmission>;
 /** One count that a call or a connection adds to, what it may rise to, and the error if that is not the caller's share. */
 type Share = { key: string; max: number; error?: () => ServiceError };
 
-/**
- * Admission control against overload: bounds the concurrent work of a process by its memory, and each caller's share.
- * @param budgetBytes memory for requests, by default derived from heap limit and container memory
- */
+/** Admission control against overload: bounds a process's concurrent work by its memory, and each caller's share. */
 export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}) {
   const counts = new Map<string, number>();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);

@@ -44,10 +44,7 @@ export function writeClient(header: Headers, { address, agent }: Client, secret:
   if (secret !== undefined) header.set(SECRET, secret);
 }
 
-/**
- * Reads the client of a call.
- * @param peer the address of the connection: the client, unless the call comes from a gateway
- */
+/** Reads the client of a call. @param peer the address of the connection: the client, unless a gateway calls */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const isGateway = isGatewaySecret(header.get(SECRET), secret);
   const agent = isGateway ? percentDecoded(header.get(CLIENT_AGENT) ?? "") : (header.get("user-agent") ?? "");

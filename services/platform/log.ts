@@ -55,10 +55,7 @@ const RECOVERY_MS = 3_000;
 
 export type AvailabilityLog = ReturnType<typeof createAvailabilityLog>;
 
-/**
- * Logs when a dependency becomes unavailable and when it is available again: one line each, however many requests fail.
- * @param consequence what an outage means, for operators
- */
+/** Logs the start and the end of an outage, one line each. @param consequence of an outage, for operators */
 export function createAvailabilityLog(log: Logger, dependency: string, consequence = "") {
   let failingSince: number | undefined;
   let failedAt = 0;

@@ -41,10 +41,7 @@ export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   };
 }
 
-/**
- * The policy of a method; undefined for methods that are not ours, such as health and reflection.
- * @throws Error naming a method that does not say who may call it
- */
+/** The policy of a method; undefined for those of health and reflection. @throws Error that names one without access */
 export const policyOf = remembered((method: DescMethod): MethodPolicy | undefined => {
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const policy = getOption(method, policyOption);

@@ -112,10 +112,7 @@ export async function removeStaleSocket(path: string): Promise<void> {
 /** Paths of a certificate, its key, and the authority of the other side's certificate. */
 export type TlsFiles = Partial<Config["tls"]>;
 
-/**
- * Reads the files of GRPC_TLS_CERT, GRPC_TLS_KEY and GRPC_TLS_CA. Clients must present a certificate of the authority.
- * @throws Error for operators if one can't be used
- */
+/** Reads the TLS files. Clients must present a certificate of the authority. @throws Error for operators */
 export function readTlsFiles({ cert, key, ca }: TlsFiles) {
   try {
     const own = cert && key && { cert: readNamed("GRPC_TLS_CERT", cert), key: readNamed("GRPC_TLS_KEY", key) };
@@ -144,11 +141,7 @@ const SIGNAL_REPEAT_MS = 1_000;
 /** Exit code that shells give a process ended by SIGINT. */
 const SIGINT_EXIT_CODE = 130;
 
-/**
- * Shuts the process down in order at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends it at once.
- * @param drain lets open requests and streams finish
- * @param close closes everything else
- */
+/** Drains, then closes, at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends the process at once. */
 export function shutdownOnSignal(drain: () => Promise<unknown>, close: () => Promise<unknown>): void {
   let startedAt: number | undefined;
   const shutdown = async (signal: NodeJS.Signals) => {

@@ -50,10 +50,7 @@ const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimi
   return { key: `${limit.bucket}:${who}`, max, windowMs: limit.windowSeconds * 1000 };
 };
 
-/**
- * The keys of a limit of an address: for IPv6 its /64 and its /48. One node of a cluster has all of them.
- * @param account whose requests from the address are counted apart
- */
+/** The keys of an address: for IPv6 its /64 and its /48, on one node of a cluster. @param account counted apart */
 export function addressKeys(limit: Limit, address: string, account = "", max = limit.requests): RateLimitKey[] {
   const site = siteOf(address);
   return networksOf(address).map(([network, factor]) =>

@@ -13,11 +13,7 @@ const CLOSE_MS = 2_000;
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/**
- * Starts the export of spans by OTLP over HTTP. Without an endpoint nothing is loaded.
- * @param endpoint base URL of the collector
- * @param service the service name, unless OTEL_SERVICE_NAME sets another
- */
+/** Exports spans by OTLP over HTTP. Loads nothing without an endpoint. OTEL_SERVICE_NAME overrides `service`. */
 export async function openTracing(endpoint: string | undefined, service: string) {
   if (endpoint === undefined) return undefined;
   const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
