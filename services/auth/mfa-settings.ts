@@ -1,3 +1,4 @@
+import { generateSecret, generateURI } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { confirmPassword, isRecentSignIn, lockCaller, reauthenticationRequired } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -5,28 +6,31 @@ import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import {
   createBackupCodeSet,
-  createTotpSecret,
   disableMfa,
   type SecondFactor,
+  totpContext,
   withSecondFactor,
 } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 
 /**
- * Creates a TOTP secret and backup codes, which are required from the next login on. Until a first code has been
- * accepted, another call replaces both. A stolen access token must not bind a factor, so a recent sign-in or the password
- * is required.
- * @returns what is shown once, and stored encrypted or as digests
+ * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
+ * They are required from the next login on. Until a first code has been accepted, another call replaces both. A stolen
+ * access token must not bind a factor, so a recent sign-in or the password is required.
+ * @returns what is shown once, and stored encrypted or as digests; `qrCode` is a data URL
  */
 export async function setupTotp(call: SignedInCall, password: string | undefined) {
   const { user } = call.caller;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
-  const { secret, qrCode, encryptedSecret } = await createTotpSecret(call, user);
+  const secret = generateSecret();
+  const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
+  const qrCode = await toDataURL(generateURI({ issuer: call.config.appName, label: user.email, secret }));
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
-    const changes = { mfaSecret: encryptedSecret, updatedAt: call.clock.now() };
+    const mfaSecret = call.cipher.encrypt(secret, totpContext(user.id));
+    const changes = { mfaSecret, updatedAt: call.clock.now() };
     if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
       throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
     }

@@ -1,5 +1,5 @@
 import { randomInt } from "node:crypto";
-import { generateSecret, generateURI, verify } from "otplib";
+import { verify } from "otplib";
 import type { VerifyMfaRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
@@ -89,17 +89,6 @@ export async function disableMfa(call: SystemCall, userId: string, event?: "auth
   if (event) await recordAudit(call, event, { userId });
   await queueEmail(call, user, "mfa-disabled");
   return true;
-}
-
-/**
- * Creates a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
- * @returns the secret as text and as a QR code (data URL) for the authenticator, and encrypted for storage
- */
-export async function createTotpSecret({ cipher, config }: Call, user: { id: string; email: string }) {
-  const secret = generateSecret();
-  const uri = generateURI({ issuer: config.appName, label: user.email, secret }); // shown by the authenticator
-  const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
-  return { secret, qrCode: await toDataURL(uri), encryptedSecret: cipher.encrypt(secret, totpContext(user.id)) };
 }
 
 /** What binds an encrypted secret to its user. */
