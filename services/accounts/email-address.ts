@@ -1,12 +1,12 @@
 import { domainToASCII } from "node:url";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SystemCall } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid, ServiceError, type Violation } from "../platform/errors.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import type { Recipient } from "../store/emails.ts";
 import { isDuplicate } from "../store/errors.ts";
+import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;

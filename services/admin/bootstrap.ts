@@ -1,10 +1,10 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SystemCall } from "../call.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
+import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { newId } from "../store/store.ts";
 import { User } from "../store/users.ts";

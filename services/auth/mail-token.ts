@@ -4,19 +4,14 @@ import { leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/e
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import {
-  consumeOneTimeToken,
-  invalidateOneTimeTokens,
-  issueOneTimeToken,
-  readOneTimeToken,
-} from "../crypto/one-time-token.ts";
+import { consumeOneTimeToken, readOneTimeToken } from "../crypto/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { clearLocks } from "../store/attempts.ts";
-import { OneTimeToken } from "../store/one-time-tokens.ts";
+import { invalidateOneTimeTokens, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 

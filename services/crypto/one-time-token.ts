@@ -1,34 +1,13 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { equalSecrets } from "../platform/client.ts";
 import { ServiceError } from "../platform/errors.ts";
-import {
-  type IssuedToken,
-  OneTimeToken,
-  type OneTimeTokenKind,
-  takeOneTimeToken,
-  type VerifiedToken,
-} from "../store/one-time-tokens.ts";
-import { bytesOfId, type ClockedDb, type Db, idOfBytes, newId } from "../store/store.ts";
-import type { User } from "../store/users.ts";
+import { OneTimeToken, type OneTimeTokenKind, takeOneTimeToken, type VerifiedToken } from "../store/one-time-tokens.ts";
+import { bytesOfId, type ClockedDb, idOfBytes } from "../store/store.ts";
 import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
 
 type Deps = ClockedDb & { cipher: Cipher };
-
-/** Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is derived from its id later. */
-export async function issueOneTimeToken(
-  call: ClockedDb,
-  kind: OneTimeTokenKind,
-  { id: userId, email }: Pick<User, "id" | "email">,
-  lifetimeMs: number,
-): Promise<IssuedToken> {
-  const createdAt = call.clock.now();
-  const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
-  const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
-  await call.em.upsert(OneTimeToken, { ...token, user: userId, failed: 0 }, { onConflictFields: ["user", "kind"] });
-  return { ...token, userId };
-}
 
 /** The text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */
 export const encodeOneTimeToken = (cipher: Cipher, id: string): string => encode(id, cipher.mac(id, CONTEXT));
@@ -49,19 +28,10 @@ export async function readOneTimeToken(call: Deps, text: string, kind: OneTimeTo
  * Consumes a token, in the transaction of what it allows. Of several callers one succeeds. Locks the row of its user first.
  * @throws ServiceError TOKEN_INVALID
  */
-export async function consumeOneTimeToken(
-  call: Deps,
-  text: string,
-  kinds: readonly OneTimeTokenKind[],
-): Promise<VerifiedToken> {
+export async function consumeOneTimeToken(call: Deps, text: string, kinds: OneTimeTokenKind[]): Promise<VerifiedToken> {
   const token = await takeOneTimeToken(call, idOfText(call.cipher, text), kinds, call.clock.now());
   if (!token) throw invalidToken();
   return token;
-}
-
-/** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
-export async function invalidateOneTimeTokens({ em }: Db, userId: string, kinds?: OneTimeTokenKind[]): Promise<void> {
-  await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
 }
 
 const invalidToken = () =>

@@ -5,11 +5,11 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SystemCall } from "../call.ts";
 import type { Cipher } from "../crypto/cipher.ts";
-import { invalidateOneTimeTokens } from "../crypto/one-time-token.ts";
 import { isForGood, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
+import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
 
 /** A submitted factor: either a code of the authenticator or a backup code. */

@@ -1,5 +1,5 @@
 import { defineEntity, type InferEntity, p, raw } from "@mikro-orm/core";
-import { type Db, firstRow } from "./store.ts";
+import { type ClockedDb, type Db, firstRow, newId } from "./store.ts";
 import { User } from "./users.ts";
 
 /** An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored. */
@@ -25,6 +25,25 @@ export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 /** A token that was presented and is valid: its bearer reads the mail of this address. */
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
+
+/** Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is derived from its id later. */
+export async function issueOneTimeToken(
+  { em, clock }: ClockedDb,
+  kind: OneTimeTokenKind,
+  { id: userId, email }: Pick<User, "id" | "email">,
+  lifetimeMs: number,
+): Promise<IssuedToken> {
+  const createdAt = clock.now();
+  const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
+  const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
+  await em.upsert(OneTimeToken, { ...token, user: userId, failed: 0 }, { onConflictFields: ["user", "kind"] });
+  return { ...token, userId };
+}
+
+/** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
+export async function invalidateOneTimeTokens({ em }: Db, userId: string, kinds?: OneTimeTokenKind[]): Promise<void> {
+  await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
+}
 
 /** Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets the token. */
 export const takeOneTimeToken = (

@@ -12,11 +12,11 @@ import {
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalidateOneTimeTokens, issueOneTimeToken } from "../crypto/one-time-token.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { recentEmails } from "../store/emails.ts";
+import { invalidateOneTimeTokens, issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
