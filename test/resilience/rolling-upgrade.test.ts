@@ -1,10 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, symlinkSync } from "node:fs";
-import { join, resolve } from "node:path";
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
+import { MIGRATIONS } from "../../services/store/schema.ts";
 import type { SignedIn } from "../support/accounts.ts";
 import { startSuiteProvider } from "../support/ai-calls.ts";
 import { runScript } from "../support/deployment.ts";
@@ -95,20 +94,19 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
 });
 
 /**
- * Unpacks the commit before the newest migration, with the installed packages.
+ * Unpacks the commit before the newest migration, and installs its packages.
  * @returns its folder; the current folder in a clone without history
  */
 function unpackPreviousRelease(): string {
-  const git = (...args: string[]) =>
-    execFileSync("git", args, { maxBuffer: 2 ** 28, stdio: ["ignore", "pipe", "ignore"] });
+  const run = (command: string, args: string[], options = {}) =>
+    execFileSync(command, args, { maxBuffer: 2 ** 28, stdio: ["pipe", "pipe", "ignore"], ...options });
+  const newest = MIGRATIONS.at(-1)?.name;
+  const added = ["log", "--diff-filter=A", "--format=%H", "--", `services/store/migrations/${newest}.*`];
   try {
-    const newest = git("log", "-1", "--diff-filter=A", "--format=%H", "--", "services/store/migrations")
-      .toString()
-      .trim();
-    const archive = git("archive", `${newest}^`);
+    const first = run("git", added).toString().trim().split("\n").at(-1);
     const folder = temporaryFolder();
-    execFileSync("tar", ["-x", "-C", folder], { input: archive });
-    if (!existsSync(join(folder, "node_modules"))) symlinkSync(resolve("node_modules"), join(folder, "node_modules"));
+    run("tar", ["-x", "-C", folder], { input: run("git", ["archive", `${first}^`]) });
+    run("npm", ["ci", "--omit=dev", "--ignore-scripts", "--prefer-offline"], { cwd: folder });
     return folder;
   } catch {
     return CURRENT;
