@@ -4,31 +4,18 @@ import { type AvailabilityLog, createAvailabilityLog } from "../platform/log.ts"
 import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
-import type { DatabaseLocation, Statement, Store } from "./store.ts";
+import { type DatabaseLocation, type Store, storeOf } from "./store.ts";
 
 /**
  * Opens the database. Both engines use the same entities and migrations; the embedded engine is loaded only if it is used.
  * @throws Error for operators, if another process uses the folder, or the server is not reachable
  */
 export async function openStore(location: DatabaseLocation, log: Logger, onStatement?: OnStatement): Promise<Store> {
-  const { em, run, ...engine } =
+  const engine =
     location.kind === "postgres"
       ? await openPostgres(location.url, log, onStatement, location.statementMs).catch(asDatabaseUrlError)
       : await (await import("./embedded.ts")).openEmbedded(location, log, onStatement);
-  return {
-    ...engine,
-    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
-    async query<Row>(statement: Statement, values: unknown[]) {
-      const startedAt = performance.now();
-      let rows: unknown[] | undefined;
-      try {
-        ({ rows } = await run(statement, values));
-        return rows as Row[];
-      } finally {
-        onStatement?.(statement.text, performance.now() - startedAt, rows === undefined); // the ORM reports its own
-      }
-    },
-  };
+  return storeOf(engine, onStatement);
 }
 
 /** How often an unavailable database is checked, in ms. */

@@ -3,6 +3,7 @@ import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { v7 } from "uuid";
 import type { Clock } from "../platform/process.ts";
+import type { OnStatement } from "../platform/tracing.ts";
 
 /** The database: a PostgreSQL server, an embedded one in a folder, or an embedded one in memory. */
 export type DatabaseLocation =
@@ -77,6 +78,24 @@ export type Engine = {
   ping(): Promise<void>;
   close(): Promise<void>;
 };
+
+/** The store of an engine. @param onStatement learns of prepared statements: the ORM reports its own */
+export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatement): Store {
+  return {
+    ...engine,
+    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
+    async query<Row>(statement: Statement, values: unknown[]) {
+      const startedAt = performance.now();
+      let rows: unknown[] | undefined;
+      try {
+        ({ rows } = await run(statement, values));
+        return rows as Row[];
+      } finally {
+        onStatement?.(statement.text, performance.now() - startedAt, rows === undefined);
+      }
+    },
+  };
+}
 
 /** Keys of advisory locks, by purpose. Arbitrary numbers, the same for every process. */
 export const LOCKS = { migrate: 7_230_001, sealAudit: 7_230_002, makeKey: 7_230_003 } as const;
