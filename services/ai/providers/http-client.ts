@@ -1,7 +1,7 @@
 import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import { pipeline, type Readable } from "node:stream";
-import { createUnzip } from "node:zlib";
+import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import { ProviderError } from "./errors.ts";
 
 /** Base URL and API key of a provider, and the client to reach it. */
@@ -63,11 +63,19 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
-/** The request asks for an uncompressed body, but some proxies use gzip or deflate all the same. */
+const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
+  gzip: createGunzip,
+  "x-gzip": createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+  zstd: createZstdDecompress,
+};
+
+/** The request asks for an uncompressed body, but some proxies compress all the same. */
 export function decompressed(message: IncomingMessage): Readable {
-  const { "content-encoding": encoding = "identity" } = message.headers;
-  if (encoding === "identity") return message;
-  return pipeline(message, createUnzip(), () => {}); // an error of either stream reaches the reader of the result
+  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
+  if (!create) return message;
+  return pipeline(message, create(), () => {}) as unknown as Readable; // an error of either stream reaches its reader
 }
 
 /** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */
