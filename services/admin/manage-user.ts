@@ -35,6 +35,7 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
 /**
  * Changes a user. A demotion, another address and the loss of the second factor revoke the user's sessions, a promotion
  * those of impersonators. A new address counts as unverified unless `emailVerified` says otherwise.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
  */
 export async function updateUser(call: SystemCall, userId: string, changes: UserChanges): Promise<AdminUser> {
   const id = canonicalId(userId);
@@ -102,7 +103,10 @@ async function applyChanges(call: SystemCall, user: User, changes: UserChanges, 
   if (role === "user" && user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
 }
 
-/** Erases a user at once; the audit log keeps the id, which no longer leads to anybody. */
+/**
+ * Erases a user at once; the audit log keeps the id, which no longer leads to anybody.
+ * @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN
+ */
 export async function deleteUser(call: SystemCall, userId: string): Promise<void> {
   const id = canonicalId(userId);
   await call.em.transactional(async () => {
@@ -113,7 +117,7 @@ export async function deleteUser(call: SystemCall, userId: string): Promise<void
   });
 }
 
-/** Ends every session of a user. @returns how many ended */
+/** Ends every session of a user. @returns how many ended @throws ServiceError NOT_FOUND */
 export async function revokeUserSessions(call: SystemCall, userId: string): Promise<number> {
   return call.em.transactional(async () => {
     if (!(await lockUser(call, userId))) throw userNotFound();
@@ -143,6 +147,7 @@ const MAX_DURATION_MS = 15 * 60_000;
 /**
  * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or with the
  * administrator's own session.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
 export async function impersonate(call: SignedInCall, id: string, reason = "") {
   const userId = canonicalId(id);

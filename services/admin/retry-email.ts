@@ -5,7 +5,10 @@ import type { SystemCall } from "../call.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { Email, requeueEmail } from "../store/emails.ts";
 
-/** Queues a failed e-mail again, for another day at most. It must have failed, and its link work. */
+/**
+ * Queues a failed e-mail again, for another day at most. It must have failed, and its link work.
+ * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link works
+ */
 export async function retryEmail(call: SystemCall, id: string): Promise<void> {
   await call.em.transactional(async () => {
     await assertStillAdmin(call);

@@ -23,7 +23,10 @@ export async function logout(call: SignedInCall, refreshToken: string): Promise<
   });
 }
 
-/** Ends one open session of the caller. Another user's session is NOT_FOUND. */
+/**
+ * Ends one open session of the caller. Another user's session is NOT_FOUND.
+ * @throws ServiceError NOT_FOUND, UNAUTHENTICATED
+ */
 export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {
   const { id: userId } = call.caller.user;
   await call.em.transactional(async () => {
@@ -35,7 +38,7 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
   });
 }
 
-/** Ends every session of the caller but the current one. @returns how many. */
+/** Ends every session of the caller but the current one. @returns how many. @throws ServiceError UNAUTHENTICATED */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
   const { user, session } = call.caller;
   return call.em.transactional(async () => {

@@ -17,6 +17,7 @@ export type LoginOutcome = LoginResult | { tempToken: string };
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is required.
  * An unknown address and a wrong password take the same time and return the same error.
+ * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
@@ -76,6 +77,7 @@ const MAX_CODES = 5;
 /**
  * Completes a login with its second factor: MFA token and factor are consumed and the session is opened in one
  * transaction. The code is counted before it is evaluated, for the account and for the MFA token.
+ * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
   const token = await readMfaToken(call, tempToken);

@@ -15,7 +15,10 @@ import { invalidateOneTimeTokens, issueOneTimeToken, OneTimeToken } from "../sto
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 
-/** Mails a reset token to the account of an address. Neither response nor time reveals whether there is one. */
+/**
+ * Mails a reset token to the account of an address. Neither response nor time reveals whether there is one.
+ * @throws ServiceError VALIDATION_FAILED
+ */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
   await withAccount(call, email, (user) => queueReset(call, user));
 }
@@ -42,6 +45,7 @@ export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "
  * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
  * counts as verified. A confirmed second factor stays, since the mail does not prove it. One of which no code was ever
  * accepted is disabled, and so is any on an account that was never verified: someone else may have set it up.
+ * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
   const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
@@ -77,7 +81,10 @@ async function refuseExpired(call: Call, userId: string, password: string): Prom
   }
 }
 
-/** Mails a new verification token of an unverified address. Neither response nor time reveals whether it was sent. */
+/**
+ * Mails a new verification token of an unverified address. Neither response nor time reveals whether it was sent.
+ * @throws ServiceError VALIDATION_FAILED
+ */
 export async function resendVerification(call: Call, email: string): Promise<void> {
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
@@ -90,7 +97,10 @@ export async function resendVerification(call: Call, email: string): Promise<voi
   });
 }
 
-/** Consumes the mailed token of an address: that of a new account, or the new address of an account. */
+/**
+ * Consumes the mailed token of an address: that of a new account, or the new address of an account.
+ * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
+ */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
   await withUniqueAddress(call, async () => {
     const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);

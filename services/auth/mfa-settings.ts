@@ -19,6 +19,7 @@ import { User } from "../store/users.ts";
  * They are required from the next login on. Until a first code has been accepted, another call replaces both. A stolen
  * access token must not bind a factor, so a recent sign-in or the password is required.
  * @returns what is shown once, and stored encrypted or as digests; `qrCode` is a data URL
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, MFA_ALREADY_ENABLED
  */
 export async function setupTotp(call: SignedInCall, password: string | undefined) {
   const { user } = call.caller;
@@ -41,7 +42,10 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
   return { secret, qrCode, backupCodes };
 }
 
-/** Disables the second factor. A code or backup code is required once a first code has been accepted. */
+/**
+ * Disables the second factor. A code or backup code is required once a first code has been accepted.
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
+ */
 export async function disableTotp(call: SignedInCall, password: string, factor: SecondFactor): Promise<void> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
@@ -58,7 +62,10 @@ export async function disableTotp(call: SignedInCall, password: string, factor: 
   });
 }
 
-/** Creates a new set of backup codes, which replaces the old one. */
+/**
+ * Creates a new set of backup codes, which replaces the old one.
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
+ */
 export async function createBackupCodes(call: SignedInCall, password: string, code: string): Promise<string[]> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();

@@ -12,6 +12,7 @@ import { lockUser } from "../store/users.ts";
  * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same token one rotates the
  * session. The others find it one generation ahead and get the identical pair, until that pair is first used or
  * `REFRESH_GRACE` has passed. An older token ends the session.
+ * @throws ServiceError REFRESH_TOKEN_INVALID
  */
 export async function refresh(call: Call, token: string): Promise<TokenPair> {
   const claims = token ? await readRefreshToken(call, token) : undefined;

@@ -8,6 +8,7 @@ import { insertRegistration } from "../store/users.ts";
 /**
  * Creates an account and queues the mail that verifies its address, both or neither.
  * @returns the new user's id.
+ * @throws ServiceError EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
   const address = readEmailAddress(email);

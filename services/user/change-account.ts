@@ -36,7 +36,10 @@ export async function updateProfile(call: SignedInCall, changes: Pick<UpdateProf
   });
 }
 
-/** Sets a new password and ends every other session. Of parallel changes one succeeds. */
+/**
+ * Sets a new password and ends every other session. Of parallel changes one succeeds.
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ */
 export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
   const user = await confirmPassword(call, currentPassword);
   if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
@@ -63,6 +66,7 @@ const HOUR_MS = 3_600_000;
 /**
  * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification. The
  * response does not reveal whether another account has the address: its owner gets a notice instead.
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED, UNAVAILABLE
  */
 export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");
@@ -97,6 +101,7 @@ async function limitRequests(call: SignedInCall): Promise<void> {
 /**
  * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
  * @returns when the account will be erased.
+ * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
 export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
   const { user } = call.caller;
