@@ -20,7 +20,7 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
-    /** Aborts its call: by a shutdown, after an error, and when its response or the connection has ended. */
+    /** Aborts its call: by a shutdown, and when its response or the connection of its client has ended. */
     call: AbortController;
   }
 }

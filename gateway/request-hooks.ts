@@ -64,11 +64,9 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   addServerHooks(app, {
     gate,
     headOf(request) {
-      const { binding } = request.routeOptions.config;
+      const { method } = request.routeOptions.config.binding ?? {};
       const { authorization } = request.headers;
-      return (
-        binding && { method: binding.method, authorization, address: clientAddressOf(request), isForwarded: false }
-      );
+      return method && { method, authorization, address: clientAddressOf(request), isForwarded: false };
     },
     onRequest(request, reply) {
       begin(request, reply);

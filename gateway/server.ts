@@ -8,7 +8,7 @@ import { createRemoteKeys } from "../services/platform/access-token.ts";
 import { readBody } from "../services/platform/admission.ts";
 import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
-import { CALL_ENDED, ServiceError } from "../services/platform/errors.ts";
+import { ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { type Clock, systemClock } from "../services/platform/process.ts";
 import { openGate, schemaController } from "../services/platform/server-hooks.ts";
@@ -35,10 +35,7 @@ const MAX_HEAD_BYTES = 16 * 1024;
 
 /** Dependencies and settings of a gateway. */
 export type GatewayOptions = Partial<typeof TIME_LIMITS> & {
-  config: Pick<
-    Config,
-    "publicUrl" | "corsOrigins" | "trustProxy" | "internalSecret" | "shutdownTimeoutMs" | "docs" | "web"
-  >;
+  config: Config;
   transport: Transport;
   /** The checks of the port. Tests may omit them. */
   checks?: Partial<Checks>;
@@ -69,7 +66,6 @@ export function createGateway(options: GatewayOptions) {
     // header also removes the one that Node adds, so it is removed only if Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
-    request.call.abort(CALL_ENDED);
     if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);

@@ -4,7 +4,6 @@ import { toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { CALL_ENDED } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type HttpErrorResponse, toHttpError } from "./errors.ts";
 import { forwardHeaders } from "./response.ts";
@@ -43,7 +42,6 @@ export async function sendStream(
   } catch (error) {
     const thrown = call.signal.aborted ? call.signal.reason : error; // `once` would hide the reason
     const failed = toHttpError(thrown);
-    call.abort(CALL_ENDED); // leaving the loop does not cancel a Connect stream
     if (request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);

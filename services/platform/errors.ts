@@ -93,7 +93,7 @@ export function toConnectError({ reason, message, details, headers }: ServiceErr
   return error;
 }
 
-/** Why a call is aborted that has ended or failed: none of its work continues. */
+/** Why a call is aborted whose response has ended: none of its work continues. */
 export const CALL_ENDED = new ConnectError("The call has ended.", Code.Canceled);
 
 /** The error of a call that its server, its deadline or its client has ended. */
