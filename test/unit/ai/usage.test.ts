@@ -155,12 +155,12 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
 test("Usage: a long database outage drops the oldest usage rows", async () => {
   const written: string[] = [];
   let away = true;
-  const query = async (_: unknown, { rows }: { rows: string }) => {
+  const query: Store["query"] = async (_, [rows]) => {
     if (away) throw new Error("away");
-    written.push(...JSON.parse(rows).map(({ model }: { model: string }) => model));
+    written.push(...JSON.parse(rows as string).map(({ model }: { model: string }) => model));
     return [];
   };
-  const ledger = openUsageLedger({ query } as never, clock, silent);
+  const ledger = openUsageLedger({ query }, clock, silent);
   for (let i = 0; i <= 20_000; i++) {
     ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 });
   }
