@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { domainToASCII } from "node:url";
 import PostalMime from "postal-mime";
 import { startSmtpServer } from "./smtp-server.ts";
 import { until } from "./until.ts";
@@ -9,11 +10,16 @@ export type Mailbox = ReturnType<typeof folderMailbox>;
 /** An e-mail as its recipient reads it. */
 type MailboxEmail = Awaited<ReturnType<typeof parse>>;
 
+/** An address with its domain in punycode: the SMTP server decodes it. */
+const canonical = (address: string) => address.replace(/[^@]*$/, domainToASCII);
+
 /** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>) {
   const server = await startSmtpServer(...options);
-  const emailsTo = (address: string) =>
-    Promise.all(server.received.filter(({ to }) => to === address).map(({ raw }) => parse(raw)));
+  const emailsTo = (address: string) => {
+    const received = server.received.filter(({ to }) => canonical(to) === canonical(address));
+    return Promise.all(received.map(({ raw }) => parse(raw)));
+  };
   return { ...server, ...mailboxOf(emailsTo) };
 }
 
