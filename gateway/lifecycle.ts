@@ -69,7 +69,7 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
     /** Ends a request and its call when the response has ended or the client has disconnected. Measures and logs it. */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
-      request.call.abort(CALL_ENDED);
+      if (request.routeOptions.config?.binding) request.call.abort(CALL_ENDED); // other requests make no call
       calls.delete(request.call);
       if (calls.size === 0) events.emit("idle");
       active.dec();

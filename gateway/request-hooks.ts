@@ -103,8 +103,10 @@ function closeLingering(request: IncomingMessage): void {
 }
 
 /** Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could use different ones. */
-function checkHost({ headersDistinct: { host = [] }, httpVersion }: IncomingMessage): void {
-  if (host.length > 1 || (host.length === 0 && httpVersion !== "1.0")) {
+function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
+  const isHost = (text: string, i: number) => i % 2 === 0 && text.length === 4 && text.toLowerCase() === "host";
+  const hosts = rawHeaders.filter(isHost).length; // `headersDistinct` would sort all headers, for every request
+  if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
 }
