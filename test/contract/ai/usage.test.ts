@@ -5,6 +5,7 @@ import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const DAY_MS = 86_400_000;
@@ -68,7 +69,11 @@ test("POST /ai/chat: a failed call has its kind, and its cause in the log only; 
   const { get, post } = await app.signIn();
   for (const [name, more] of [["bad-key"], ["reset"], ["no-usage", { systemPrompt: "Be brief." }]] as const)
     await post("/ai/chat", { ...conversationOf(`case: ${name}`), ...more });
-  expect((await get("/user/export")).body.usage).toMatchObject([
+  const usage = await until("the usage of all calls, also those of other replicas", async () => {
+    const { body } = await get("/user/export");
+    return body.usage.length === 3 && body.usage;
+  });
+  expect(usage).toMatchObject([
     { outcome: "completed", inputTokens: tokensIn("case: no-usageBe brief."), estimated: true },
     { outcome: "unreachable", inputTokens: 0, outputTokens: 0, estimated: true },
     { outcome: "refused the key", inputTokens: 0, outputTokens: 0, estimated: true },
