@@ -16,8 +16,10 @@ export function toMessage<Row extends object>(row: Row): Message<Row> {
 
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
-  const passwordExpiresAt = new Date(user.passwordChangedAt.getTime() + passwordMaxAgeMs);
-  return toMessage({ ...user, passwordExpiresAt: passwordMaxAgeMs > 0 ? passwordExpiresAt : null });
+  // An entity computes two of these: a copy of it would lack them.
+  const { id, email, name, bio, role, emailVerified, mfaEnabled, passwordChangedAt, createdAt, updatedAt } = user;
+  const passwordExpiresAt = passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
+  return toMessage({ id, email, name, bio, role, emailVerified, mfaEnabled, createdAt, updatedAt, passwordExpiresAt });
 }
 
 /** Maps a session to its message. The caller's own is in use now, whatever has been written so far. */

@@ -13,14 +13,14 @@ const url = app.settings.DATABASE_URL as string;
 
 test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes without a refresh token", async () => {
   const admin = await app.signInAdmin();
-  const own = await app.signIn();
+  const own = await app.signIn(await app.addVerifiedUser());
   const { user } = own;
   const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
   expect([status, headers.get("set-cookie")]).toEqual([200, null]);
   expect(Object.keys(body).sort()).toEqual(["accessToken", "expiresAt", "user"]);
   const claims = decodeJwt(body.accessToken);
   expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
-  expect(body.user).toMatchObject({ id: user.id, passwordExpiresAt: expect.any(String) });
+  expect(body.user).toMatchObject({ id: user.id, emailVerified: true, passwordExpiresAt: expect.any(String) });
   const impersonated = withToken(app.httpClient(), body.accessToken);
   expect((await impersonated.get("/user/profile")).body).toEqual(body.user);
   const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
