@@ -8,19 +8,33 @@ import { isMissing } from "./test/support/skip-without.ts";
 const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
 const haveServers = (await Promise.all([databaseUrl, redisUrl].map(answers))).every(Boolean);
-if (!haveServers && process.env.CI) throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
-const haveInfrastructure = haveServers && !["nginx", "redis-server", "pgbouncer", "setpriv"].some(isMissing);
+if (!haveServers && process.env.CI)
+  throw new Error(`CI needs PostgreSQL at ${databaseUrl} and Redis at ${redisUrl}`);
+const haveInfrastructure =
+  haveServers && !["nginx", "redis-server", "pgbouncer", "setpriv"].some(isMissing);
 
-/** Everything, as before a release. The gate has ten minutes: it leaves out what takes long and is tested in part elsewhere. */
+/**
+ * Everything, as before a release. The gate has ten minutes: it leaves out what takes long and is
+ * tested in part elsewhere.
+ */
 const full = process.env.TEST_FULL !== undefined;
 
 /** Suites that drive the product from outside. */
 const contract = ["test/contract/**/*.test.ts"];
 
-/** Suites that meet storage, or the way between gateway and services: embedded, and apart on servers. Others run once. */
-const stored = ["test/contract/{admin,ai,auth,database,user}/**/*.test.ts", "test/contract/http/hostile-input.test.ts"];
+/**
+ * Suites that meet storage, or the way between gateway and services: embedded, and apart on
+ * servers. Others run once.
+ */
+const stored = [
+  "test/contract/{admin,ai,auth,database,user}/**/*.test.ts",
+  "test/contract/http/hostile-input.test.ts",
+];
 
-/** Suites of whole installations, foreign programs, random faults and high load: what they join is tested one by one in others. */
+/**
+ * Suites of whole installations, foreign programs, random faults and high load: what they join is
+ * tested one by one in others.
+ */
 const long = full
   ? []
   : [
@@ -28,7 +42,10 @@ const long = full
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
     ];
 
-/** Suites whose requests race each other, or whose streams end from elsewhere: in full on every deployment. */
+/**
+ * Suites whose requests race each other, or whose streams end from elsewhere: in full on every
+ * deployment.
+ */
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
@@ -37,7 +54,10 @@ const races = [
   "test/contract/user/{delete-account,end-sessions,sessions}.test.ts",
 ];
 
-/** Suites of gateways or processes of their own, and of the metrics of one process. They are the same on replicas. */
+/**
+ * Suites of gateways or processes of their own, and of the metrics of one process. They are the
+ * same on replicas.
+ */
 const alone = [
   "test/contract/{commands,health,observability}/*.test.ts",
   "test/contract/{docs/openapi,mail/links,web/serving}.test.ts",
@@ -50,7 +70,10 @@ const some = [
   "test/contract/{admin/last-administrator,user/delete-account,user/end-sessions,user/sessions}.test.ts",
 ];
 
-/** Begins the longest suites of the last project first, so that neither worker waits for the other at the end. */
+/**
+ * Begins the longest suites of the last project first, so that neither worker waits for the other
+ * at the end.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
@@ -107,7 +130,12 @@ export default defineConfig({
       })),
       {
         extends: true as const,
-        test: { name: "parts", include: ["test/**/*.test.ts"], exclude: [...contract, ...long], maxConcurrency: 12 },
+        test: {
+          name: "parts",
+          include: ["test/**/*.test.ts"],
+          exclude: [...contract, ...long],
+          maxConcurrency: 12,
+        },
       },
     ],
   },

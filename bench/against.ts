@@ -1,6 +1,7 @@
 /**
- * Another commit beside this checkout: `npm run bench -- against` with BENCH_REF (default HEAD~1). Both run on the same
- * PostgreSQL and Redis and are measured in turns. Figures are medians over the rounds, ratios are medians of each round's ratio.
+ * Another commit beside this checkout: `npm run bench -- against` with BENCH_REF (default HEAD~1).
+ * Both run on the same PostgreSQL and Redis and are measured in turns. Figures are medians over the
+ * rounds, ratios are medians of each round's ratio.
  */
 import { execFileSync } from "node:child_process";
 import { randomBytes, randomInt, randomUUID } from "node:crypto";
@@ -34,7 +35,10 @@ const AI_ROWS: { name: string; kind: Kind; count: number; atOnce: number }[] = [
   { name: "stream of 50, 256 at once", kind: "stream", count: 768, atOnce: 256 },
 ];
 
-/** One commit under test: a process on one core, one on all cores, and gateway and services apart on one core. */
+/**
+ * One commit under test: a process on one core, one on all cores, and gateway and services apart on
+ * one core.
+ */
 type Side = {
   name: string;
   root: string;
@@ -45,9 +49,14 @@ type Side = {
 };
 
 const CORES = availableParallelism();
-/** Keeps the load to some cores: to one beside the servers, or to all of them with a server that has all. */
+/**
+ * Keeps the load to some cores: to one beside the servers, or to all of them with a server that has
+ * all.
+ */
 const loadFrom = (cores: string) =>
-  process.platform === "linux" && CORES > 1 && execFileSync("taskset", ["-apc", cores, String(process.pid)]);
+  process.platform === "linux" &&
+  CORES > 1 &&
+  execFileSync("taskset", ["-apc", cores, String(process.pid)]);
 loadFrom("1");
 const run = randomInt(256);
 const upstream = await startServer(["bench/ai/upstream.ts"], {}, 1);
@@ -109,13 +118,25 @@ async function open(name: string, root: string): Promise<Side> {
   const inOne = await startServer(["gateway/main.ts"], env, 0, root);
   const signedIn = await Promise.all(Array.from({ length: USERS }, (_, i) => signIn(inOne.url, i)));
   const tokens = signedIn.map(({ accessToken }) => accessToken);
-  return { name, root, env, inOne, tokens, refresh: signedIn.slice(0, 16).map(({ refreshToken }) => refreshToken) };
+  return {
+    name,
+    root,
+    env,
+    inOne,
+    tokens,
+    refresh: signedIn.slice(0, 16).map(({ refreshToken }) => refreshToken),
+  };
 }
 
 async function startApart({ name, root, env, tokens }: Side): Promise<Contender> {
   const own = { INTERNAL_URL: `tcp://127.0.0.1:${await freePort()}` };
   const hasListener = existsSync(join(root, "services/internal-server.ts"));
-  const services = await startServer(["services/main.ts"], { ...env, ...own, LOG_LEVEL: "info" }, 0, root);
+  const services = await startServer(
+    ["services/main.ts"],
+    { ...env, ...own, LOG_LEVEL: "info" },
+    0,
+    root,
+  );
   const { DATABASE_URL: _, ...gatewayEnv } = env;
   const SERVICES_URL = hasListener ? own.INTERNAL_URL : services.url; // earlier commits have gRPC only
   const gateway = await startServer(["gateway/main.ts"], { ...gatewayEnv, SERVICES_URL }, 0, root);
@@ -139,8 +160,15 @@ function ai(name: string, servers: [Server, ...Server[]], tokens: string[]): Con
 
 type Figures = Record<string, number>;
 
-/** Measures both sides in turns and prints the median of each figure and of the ratio of now to before. */
-async function row<T>(name: string, sides: T[], measure: (side: T) => Promise<Figures>): Promise<void> {
+/**
+ * Measures both sides in turns and prints the median of each figure and of the ratio of now to
+ * before.
+ */
+async function row<T>(
+  name: string,
+  sides: T[],
+  measure: (side: T) => Promise<Figures>,
+): Promise<void> {
   if (!isChosen(name)) return;
   const seen = sides.map(() => [] as Figures[]);
   for (const side of sides) await measure(side); // warm up
@@ -153,21 +181,29 @@ async function row<T>(name: string, sides: T[], measure: (side: T) => Promise<Fi
     const ratios = of(now).map((value, i) => value / (of(before)[i] as number));
     const spread = `${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}`;
     const values = [of(before), of(now)].map((all) => median(all).toFixed(2).padStart(10)).join("");
-    say(`${name.padEnd(34)}${figure.padEnd(14)}${values}   now/before ${median(ratios).toFixed(3)} (${spread})`);
+    say(
+      `${name.padEnd(34)}${figure.padEnd(14)}${values}   now/before ${median(ratios).toFixed(3)} (${spread})`,
+    );
   }
 }
 
 async function withCpu(server: Server, work: () => Promise<number>): Promise<Figures> {
   const before = server.cpuMs();
   const perSecond = await work();
-  return { "per second": perSecond, "CPU µs": ((server.cpuMs() - before) * 1000) / (perSecond * SECONDS) };
+  return {
+    "per second": perSecond,
+    "CPU µs": ((server.cpuMs() - before) * 1000) / (perSecond * SECONDS),
+  };
 }
 
 type Request = { path: string; headers?: Record<string, string> };
 
 function httpRow(name: string, sides: Side[], request: (side: Side) => Request): Promise<void> {
   return row(name, sides, async (side) => {
-    const { perSecond, cpuMicros, failed } = await load({ server: side.inOne, request: request(side) }, SECONDS);
+    const { perSecond, cpuMicros, failed } = await load(
+      { server: side.inOne, request: request(side) },
+      SECONDS,
+    );
     if (failed > 0) throw new Error(`${name}: ${failed} requests failed`);
     return { "per second": perSecond, "CPU µs": cpuMicros };
   });
@@ -183,11 +219,17 @@ async function loginRow(sides: Side[]): Promise<void> {
     body: JSON.stringify(credentials(i)),
   }));
   const everywhere = await Promise.all(
-    sides.map(async (side) => ({ server: await startServer(["gateway/main.ts"], side.env, "all", side.root) })),
+    sides.map(async (side) => ({
+      server: await startServer(["gateway/main.ts"], side.env, "all", side.root),
+    })),
   );
   loadFrom(`0-${CORES - 1}`);
   await row("login, 8 clients, all cores", everywhere, async ({ server }) => {
-    const { perSecond, cpuMicros, failed } = await load({ server, request: { path: "/", requests } }, SECONDS, 8);
+    const { perSecond, cpuMicros, failed } = await load(
+      { server, request: { path: "/", requests } },
+      SECONDS,
+      8,
+    );
     if (failed > 0) throw new Error(`${failed} logins failed`);
     return { "per second": perSecond, "CPU µs": cpuMicros };
   });
@@ -202,7 +244,8 @@ async function aiRows(prefix: string, sides: Contender[]): Promise<void> {
     const { ms, p99, cpuMicros } = await loadAi(side, kind, count, atOnce);
     return { "CPU µs": cpuMicros, "p50 ms": ms, "p99 ms": p99 };
   };
-  for (const { name, kind, count, atOnce } of chosen) await row(prefix + name, sides, measure(kind, count, atOnce));
+  for (const { name, kind, count, atOnce } of chosen)
+    await row(prefix + name, sides, measure(kind, count, atOnce));
 }
 
 /** Resident memory per open stream. */
@@ -223,7 +266,12 @@ function memoryRow(sides: Contender[]): Promise<void> {
 async function startRow(sides: Side[]): Promise<void> {
   const measure = (changes: (side: Side) => Record<string, string>) => async (side: Side) => {
     const began = performance.now();
-    const server = await startServer(["gateway/main.ts"], { ...side.env, ...changes(side) }, "all", side.root);
+    const server = await startServer(
+      ["gateway/main.ts"],
+      { ...side.env, ...changes(side) },
+      "all",
+      side.root,
+    );
     const ms = performance.now() - began;
     await sleep(1_000);
     const mib = server.rssKiB() / 1024;
@@ -243,11 +291,22 @@ async function startRow(sides: Side[]): Promise<void> {
 }
 
 /** Registers a user from an address of their own and signs them in. */
-async function signIn(url: string, user: number): Promise<{ accessToken: string; refreshToken: string }> {
+async function signIn(
+  url: string,
+  user: number,
+): Promise<{ accessToken: string; refreshToken: string }> {
   const post = async (path: string, body: object) => {
-    const headers = { "content-type": "application/json", "x-forwarded-for": `10.${run}.0.${user}` };
-    const response = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) });
-    if (!response.ok) throw new Error(`${path} answered ${response.status} ${await response.text()}`);
+    const headers = {
+      "content-type": "application/json",
+      "x-forwarded-for": `10.${run}.0.${user}`,
+    };
+    const response = await fetch(url + path, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(body),
+    });
+    if (!response.ok)
+      throw new Error(`${path} answered ${response.status} ${await response.text()}`);
     return (await response.json()) as { accessToken: string; refreshToken: string };
   };
   await post("/auth/register", { ...credentials(user), name: "Ann", acceptTerms: true });

@@ -1,7 +1,7 @@
 /**
- * The AI gateway beside a bare `node:http` pipe and Portkey's gateway: what it adds to the provider's own time, and what
- * it costs. Each server has a core of its own; load and provider share another. Figures are medians over the rounds,
- * ratios medians of each round's ratio.
+ * The AI gateway beside a bare `node:http` pipe and Portkey's gateway: what it adds to the
+ * provider's own time, and what it costs. Each server has a core of its own; load and provider
+ * share another. Figures are medians over the rounds, ratios medians of each round's ratio.
  */
 import { execFileSync } from "node:child_process";
 import { availableParallelism } from "node:os";
@@ -21,12 +21,17 @@ type Field = Record<"alone" | "pipe" | "portkey" | "bare" | "gatehouse" | "apart
 type Load = [kind: Kind, count: number, atOnce: number, spreadMs?: number];
 /** How long a streamed reply takes: people who come one by one begin all over it. */
 const REPLY_MS = 1_000;
-/** Enough that everyone's code is compiled by the time anything counts: ours gets cheaper up to here, Portkey's too. */
+/**
+ * Enough that everyone's code is compiled by the time anything counts: ours gets cheaper up to
+ * here, Portkey's too.
+ */
 const WARM_UP: Load[] = [
   ["chat", 15_000, 32],
   ["stream", 1_000, 250],
 ];
-/** What counts, in every round: latency is looked at where nothing queues, cost where it is busy. */
+/**
+ * What counts, in every round: latency is looked at where nothing queues, cost where it is busy.
+ */
 const LOADS: Record<string, Load> = {
   "chat, 1 at once": ["chat", 300, 1],
   "chat, 32 at once": ["chat", 2_000, 32],
@@ -53,14 +58,18 @@ try {
   if (isChosen(MEMORY)) await reportMemory(field); // first: the memory that a load has left would hide that of streams
   const chosen = Object.entries(LOADS).filter(([name]) => isChosen(name));
   if (chosen.length > 0) {
-    for (const warmUp of WARM_UP) for (const contender of Object.values(field)) await load(contender, ...warmUp);
+    for (const warmUp of WARM_UP)
+      for (const contender of Object.values(field)) await load(contender, ...warmUp);
   }
   for (const [name, counted] of chosen) report(name, field, await inTurns(field, counted));
 } finally {
   await closeAll();
 }
 
-/** Everyone in every round, one after the other. @returns each one's samples */
+/**
+ * Everyone in every round, one after the other.
+ * @returns each one's samples
+ */
 async function inTurns(field: Field, counted: Load): Promise<Map<Contender, Sample[]>> {
   const samples = new Map(Object.values(field).map((contender) => [contender, [] as Sample[]]));
   for (let round = 0; round < ROUNDS; round++) {
@@ -69,10 +78,15 @@ async function inTurns(field: Field, counted: Load): Promise<Map<Contender, Samp
   return samples;
 }
 
-function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Contender, Sample[]>): void {
+function report(
+  name: string,
+  { alone, pipe, portkey }: Field,
+  samples: Map<Contender, Sample[]>,
+): void {
   process.stdout.write(`\n${name}\n`);
   const of = (contender: Contender, round: number) => samples.get(contender)?.[round] as Sample;
-  const addedBy = (contender: Contender, round: number) => of(contender, round).ms - of(alone, round).ms;
+  const addedBy = (contender: Contender, round: number) =>
+    of(contender, round).ms - of(alone, round).ms;
   for (const [{ name: program }, own] of samples) {
     record(
       name,
@@ -97,7 +111,9 @@ function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Cont
     const added = (to: Contender) =>
       median(own.map((_, round) => addedBy(contender, round) / addedBy(to, round))).toFixed(3);
     const cpu = (to: Contender) =>
-      median(own.map((_, round) => of(contender, round).cpuMicros / of(to, round).cpuMicros)).toFixed(2);
+      median(
+        own.map((_, round) => of(contender, round).cpuMicros / of(to, round).cpuMicros),
+      ).toFixed(2);
     const figures = [
       `${median(own.map(({ ms }) => ms)).toFixed(2)} ms`,
       `p99 ${median(own.map(({ p99 }) => p99)).toFixed(1)}`,
@@ -107,7 +123,9 @@ function report(name: string, { alone, pipe, portkey }: Field, samples: Map<Cont
       `${cpu(portkey)} of Portkey's`,
       `${cpu(pipe)} of the pipe's`,
     ];
-    process.stdout.write(`  ${contender.name.padEnd(18)}${figures.map((text) => text.padStart(20)).join("")}\n`);
+    process.stdout.write(
+      `  ${contender.name.padEnd(18)}${figures.map((text) => text.padStart(20)).join("")}\n`,
+    );
   }
 }
 

@@ -1,4 +1,7 @@
-/** What argon2id verifications alone reach on the cores that this process may use: prints how many in a second. */
+/**
+ * What argon2id verifications alone reach on the cores that this process may use: prints how many
+ * in a second.
+ */
 import { availableParallelism } from "node:os";
 import { hashSync, verify } from "@node-rs/argon2";
 

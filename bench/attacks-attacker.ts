@@ -1,6 +1,7 @@
 /**
- * The attacker of bench/attacks.ts, in a process of its own: attacks both ports as one address or one user, as fast as the
- * attack is described and no faster, until its time is over. Prints the statuses that it got, in the terms of HTTP.
+ * The attacker of bench/attacks.ts, in a process of its own: attacks both ports as one address or
+ * one user, as fast as the attack is described and no faster, until its time is over. Prints the
+ * statuses that it got, in the terms of HTTP.
  */
 import { Agent, request } from "node:http";
 import http2 from "node:http2";
@@ -9,7 +10,16 @@ import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { LoginRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { StreamChatRequestSchema } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { bomb, CHAT, elements, GZIP, head, LOGIN, questions, REFLECTION } from "../test/support/hostile.ts";
+import {
+  bomb,
+  CHAT,
+  elements,
+  GZIP,
+  head,
+  LOGIN,
+  questions,
+  REFLECTION,
+} from "../test/support/hostile.ts";
 import { framed } from "../test/support/raw-grpc.ts";
 
 const [kind = "", url = "", grpcUrl = "", ms = "", token = ""] = process.argv.slice(2);
@@ -20,18 +30,33 @@ const { hostname, port } = new URL(url);
 const agent = new Agent({ keepAlive: true, localAddress, maxSockets: 150 });
 const authorization = `Bearer ${token}`;
 const JSON_TYPE = { "content-type": "application/json" };
-/** Of gRPC: OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, OUT_OF_RANGE, UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED. */
-const HTTP_STATUS: Record<string, number> = { 0: 200, 3: 400, 4: 408, 8: 429, 11: 413, 12: 501, 14: 503, 16: 401 };
+/**
+ * Of gRPC: OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, OUT_OF_RANGE,
+ * UNIMPLEMENTED, UNAVAILABLE, UNAUTHENTICATED.
+ */
+const HTTP_STATUS: Record<string, number> = {
+  0: 200,
+  3: 400,
+  4: 408,
+  8: 429,
+  11: 413,
+  12: 501,
+  14: 503,
+  16: 401,
+};
 /** Requests that are open at once, at most. */
 const MAX_OPEN = 300;
 
 const large = Buffer.from(JSON.stringify({ provider: "provider-a", pad: "x".repeat(2_000_000) }));
-const members = Buffer.from(`{${Array.from({ length: 130_000 }, (_, i) => `"\\u006b${i}":1`).join()}}`);
+const members = Buffer.from(
+  `{${Array.from({ length: 130_000 }, (_, i) => `"\\u006b${i}":1`).join()}}`,
+);
 const list = Buffer.from(`{"messages":[${"{},".repeat(600_000)}{}]}`);
 const message = { role: "user", content: "stay open" };
 
 const statuses = new Map<string, number>();
-const count = (status: number | string) => statuses.set(`${status}`, (statuses.get(`${status}`) ?? 0) + 1);
+const count = (status: number | string) =>
+  statuses.set(`${status}`, (statuses.get(`${status}`) ?? 0) + 1);
 let open = 0;
 const begin = () => {
   let isOpen = true;
@@ -68,19 +93,24 @@ const sessions: http2.ClientHttp2Session[] = [];
 function session(n = 0): http2.ClientHttp2Session {
   const present = sessions[n];
   if (present && !present.destroyed && !present.closed) return present;
-  const createConnection = () => connect({ port: Number(new URL(grpcUrl).port), host: hostname, localAddress });
+  const createConnection = () =>
+    connect({ port: Number(new URL(grpcUrl).port), host: hostname, localAddress });
   const opened = http2.connect(grpcUrl, { createConnection, maxSessionMemory: 200 });
   opened.on("error", () => {});
   sessions[n] = opened;
   return opened;
 }
 
-/** Opens a call. @param isRead whether its response is read */
+/**
+ * Opens a call.
+ * @param isRead whether its response is read
+ */
 function call(path: string, headers = {}, n = 0, isRead = true): http2.ClientHttp2Stream {
   const end = begin();
   const stream = session(n).request(head(path, headers));
   const seen = (found: http2.IncomingHttpHeaders) => {
-    const status = found["grpc-status"] ?? (Number(found[":status"]) === 200 ? undefined : found[":status"]);
+    const status =
+      found["grpc-status"] ?? (Number(found[":status"]) === 200 ? undefined : found[":status"]);
     if (status !== undefined) count(HTTP_STATUS[String(status)] ?? String(status));
   };
   stream
@@ -99,13 +129,21 @@ function atRate(perSecond: number, act: (i: number) => void, maxOpen = MAX_OPEN)
   const startedAt = performance.now();
   let done = 0;
   setInterval(() => {
-    for (; done < ((performance.now() - startedAt) / 1000) * perSecond; done++) if (open < maxOpen) act(done);
+    for (; done < ((performance.now() - startedAt) / 1000) * perSecond; done++)
+      if (open < maxOpen) act(done);
   }, 10);
 }
 
 const CHUNK = 16 * 1024;
-/** Sends bodies over `connections` of each port, with so many bytes a second in all. They begin again once refused. */
-function pacedBodies(connections: number, bytesPerSecond: number, headers: Record<string, string>): void {
+/**
+ * Sends bodies over `connections` of each port, with so many bytes a second in all. They begin
+ * again once refused.
+ */
+function pacedBodies(
+  connections: number,
+  bytesPerSecond: number,
+  headers: Record<string, string>,
+): void {
   const lines = Object.entries({ host: hostname, ...JSON_TYPE, ...headers }).map(
     ([name, value]) => `${name}: ${value}\r\n`,
   );
@@ -114,7 +152,9 @@ function pacedBodies(connections: number, bytesPerSecond: number, headers: Recor
   const openRest = (): Body => {
     const socket = connect({ port: Number(port), host: hostname, localAddress });
     const body: Body = { write: (part) => socket.write(part), sent: 0, isOver: false };
-    socket.on("data", (part) => count(/^HTTP\/1.1 (\d+)/.exec(part.toString("latin1"))?.[1] ?? "?"));
+    socket.on("data", (part) =>
+      count(/^HTTP\/1.1 (\d+)/.exec(part.toString("latin1"))?.[1] ?? "?"),
+    );
     socket
       .on("error", () => {})
       .on("close", () => {
@@ -125,7 +165,11 @@ function pacedBodies(connections: number, bytesPerSecond: number, headers: Recor
   };
   const openGrpc = (n: number): Body => {
     const stream = call(CHAT, { ...JSON_TYPE, ...headers }, n);
-    const body: Body = { write: (part) => stream.writable && stream.write(part), sent: 0, isOver: false };
+    const body: Body = {
+      write: (part) => stream.writable && stream.write(part),
+      sent: 0,
+      isOver: false,
+    };
     stream.on("close", () => {
       body.isOver = true;
     });
@@ -136,14 +180,21 @@ function pacedBodies(connections: number, bytesPerSecond: number, headers: Recor
     const n = i % (2 * connections);
     const opened = bodies[n];
     const body =
-      !opened || opened.isOver || opened.sent >= members.length ? (n % 2 ? openGrpc(n) : openRest()) : opened;
+      !opened || opened.isOver || opened.sent >= members.length
+        ? n % 2
+          ? openGrpc(n)
+          : openRest()
+        : opened;
     bodies[n] = body;
     body.write(members.subarray(body.sent, body.sent + CHUNK));
     body.sent += CHUNK;
   });
 }
 
-const credentials = (i: number | string) => ({ email: `victim${i}@example.com`, password: "Wrong-horse-1" });
+const credentials = (i: number | string) => ({
+  email: `victim${i}@example.com`,
+  password: "Wrong-horse-1",
+});
 /** So many logins a second, in turns over both ports. */
 function logins(
   perSecond: number,
@@ -153,11 +204,19 @@ function logins(
   atRate(perSecond, (i) => {
     const wrong = credentials(account(i));
     if (i % 2) rest("/auth/login", JSON.stringify(wrong), headersOf(i));
-    else grpc(LOGIN, framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong))), headersOf(i));
+    else
+      grpc(
+        LOGIN,
+        framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong))),
+        headersOf(i),
+      );
   });
 }
 
-/** Headers and one byte, 900 for each of 9 connections; REST: 800 connections. What is refused comes again. */
+/**
+ * Headers and one byte, 900 for each of 9 connections; REST: 800 connections. What is refused comes
+ * again.
+ */
 function stalled(): void {
   const lines = `POST /auth/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{`;
   let sockets = 0;
@@ -167,8 +226,12 @@ function stalled(): void {
       if (i % 4) return void call(LOGIN, {}, i % 9).write("\0");
       if (sockets >= 800) return;
       sockets++;
-      const socket = connect({ port: Number(port), host: hostname, localAddress }, () => socket.write(lines));
-      socket.on("data", (part) => count(/^HTTP\/1.1 (\d+)/.exec(part.toString("latin1"))?.[1] ?? "?"));
+      const socket = connect({ port: Number(port), host: hostname, localAddress }, () =>
+        socket.write(lines),
+      );
+      socket.on("data", (part) =>
+        count(/^HTTP\/1.1 (\d+)/.exec(part.toString("latin1"))?.[1] ?? "?"),
+      );
       socket.on("error", () => {}).on("close", () => sockets--);
     },
     9 * 900,
@@ -186,26 +249,42 @@ const attacks: Record<string, () => void> = {
   "C1 long lists of one user": () => {
     atRate(16, () => grpc(CHAT, bomb, { ...GZIP, authorization }));
     atRate(1, (i) =>
-      i % 2 ? grpc(CHAT, framed(elements), { authorization }) : rest("/ai/chat", list, { authorization }),
+      i % 2
+        ? grpc(CHAT, framed(elements), { authorization })
+        : rest("/ai/chat", list, { authorization }),
     );
   },
   "H1 headers and one byte": stalled,
   "H1 health watches": () => {
-    atRate(500, (i) => grpc("/grpc.health.v1.Health/Watch", framed(new Uint8Array()), {}, i % 20), 5_000);
+    atRate(
+      500,
+      (i) => grpc("/grpc.health.v1.Health/Watch", framed(new Uint8Array()), {}, i % 20),
+      5_000,
+    );
     atRate(100, () => rest("/health/ready"), 5_000);
   },
   "H1 streams and unread exports of one user": () => {
     const request = { provider: "provider-a", messages: [message] };
-    const streamed = framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, request)));
+    const streamed = framed(
+      toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, request)),
+    );
     atRate(10, () => rest("/ai/stream", JSON.stringify(request), { authorization }, false));
     atRate(10, () => grpc("/gatehouse.ai.v1.AIService/StreamChat", streamed, { authorization }, 1));
     atRate(10, () => rest("/user/export", undefined, { authorization }, false));
     atRate(10, () =>
-      grpc("/gatehouse.account.v1.UserService/ExportData", framed(new Uint8Array()), { authorization }, 2, false),
+      grpc(
+        "/gatehouse.account.v1.UserService/ExportData",
+        framed(new Uint8Array()),
+        { authorization },
+        2,
+        false,
+      ),
     );
   },
   "H2 reflection and documents with brotli": () => {
-    atRate(2, (i) => grpc(REFLECTION, questions(100), { "grpc-accept-encoding": "br,gzip" }, i % 4));
+    atRate(2, (i) =>
+      grpc(REFLECTION, questions(100), { "grpc-accept-encoding": "br,gzip" }, i % 4),
+    );
     atRate(20, () => rest("/openapi.json", undefined, { "accept-encoding": "br, gzip" }));
   },
   "H3 1.5 MB/s of bodies without a token": () => pacedBodies(12, 1_500_000, {}),

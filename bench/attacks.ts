@@ -1,9 +1,11 @@
 /**
- * Attacks of one address or one user on both ports: `npm run bench -- attacks`. While each of them lasts, four kinds of other
- * callers read a profile, sign in, chat and ask for health at a steady pace, half of them over gRPC. Prints their latencies
- * (p50 / p99 in ms), the CPU (in cores) and the largest memory that the processes used, and what the attacker got. Everything
- * stays on 127.0.0.0/8 and stops by itself. BENCH_ONLY chooses attacks by a part of their names, BENCH_ROUNDS repeats each:
- * the best round counts, since the clients share the cores with the server.
+ * Attacks of one address or one user on both ports: `npm run bench -- attacks`. While each of them
+ * lasts, four kinds of other callers read a profile, sign in, chat and ask for health at a steady
+ * pace, half of them over gRPC. Prints their latencies (p50 / p99 in ms), the CPU (in cores) and
+ * the largest memory that the processes used, and what the attacker got. Everything stays on
+ * 127.0.0.0/8 and stops by itself. BENCH_ONLY chooses attacks by a part of their names,
+ * BENCH_ROUNDS repeats each: the best round counts, since the clients share the cores with the
+ * server.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -27,7 +29,10 @@ import { createDatabase } from "./stage.ts";
 const ATTACK_MS = Number(process.env.BENCH_SECONDS ?? 10) * 1_000;
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 3);
 const PACE_MS = 40;
-/** Every second time: so many logins that p99 is not the slowest one. With a hash of 10 ms they use an eighth of a core. */
+/**
+ * Every second time: so many logins that p99 is not the slowest one. With a hash of 10 ms they use
+ * an eighth of a core.
+ */
 const LOGIN_PACE = 2;
 const USERS = 10;
 const CALLERS = ["profile", "login", "chat", "health"] as const;
@@ -45,7 +50,10 @@ const ATTACKS = [
   "M8 405 logins a second from a /48",
   "M12 405 logins a second through a proxy",
 ].filter(isChosen);
-const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Say a few words, please." }] };
+const conversation = {
+  provider: "provider-a",
+  messages: [{ role: "user", content: "Say a few words, please." }],
+};
 
 type Target = { url: string; grpcUrl: string; processes: Server[]; databaseUrl: string };
 type Account = { email: string; password: string; token: string };
@@ -54,7 +62,9 @@ type Latencies = Record<(typeof CALLERS)[number], number[]>;
 const agent = new Agent({ keepAlive: true });
 let addresses = 0;
 /** The address of another client, behind the trusted proxy that all of them use. */
-const elsewhere = () => ({ "x-forwarded-for": `10.0.${(addresses >> 8) & 255}.${addresses++ & 255}` });
+const elsewhere = () => ({
+  "x-forwarded-for": `10.0.${(addresses >> 8) & 255}.${addresses++ & 255}`,
+});
 
 try {
   const upstream = await startServer(["bench/ai/upstream.ts"], {}, "all");
@@ -94,10 +104,19 @@ async function start(heapMb: number, mode: "one" | "apart", provider: string): P
     mode === "one"
       ? [await startServer([heap, "gateway/main.ts"], env, "all")]
       : [
-          await startServer([heap, "services/main.ts"], { ...env, INTERNAL_URL: internal, LOG_LEVEL: "info" }, "all"),
+          await startServer(
+            [heap, "services/main.ts"],
+            { ...env, INTERNAL_URL: internal, LOG_LEVEL: "info" },
+            "all",
+          ),
           await startServer([heap, "gateway/main.ts"], { ...env, SERVICES_URL: internal }, "all"),
         ];
-  return { url: `http://127.0.0.1:${port}`, grpcUrl: `http://127.0.0.1:${grpcPort}`, processes, databaseUrl };
+  return {
+    url: `http://127.0.0.1:${port}`,
+    grpcUrl: `http://127.0.0.1:${grpcPort}`,
+    processes,
+    databaseUrl,
+  };
 }
 
 function ask({ url }: Target, method: string, path: string, body?: object, token?: string) {
@@ -112,7 +131,9 @@ function ask({ url }: Target, method: string, path: string, body?: object, token
       response.setEncoding("utf8").on("data", (part: string) => {
         text += part;
       });
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, text })).on("error", reject);
+      response
+        .on("end", () => resolve({ status: response.statusCode ?? 0, text }))
+        .on("error", reject);
     });
     sending.on("error", reject).end(body && JSON.stringify(body));
   });
@@ -136,7 +157,9 @@ function othersOf(target: Target, users: Account[]) {
     ReturnType<typeof createClient<typeof AIService>>,
     ReturnType<typeof createClient<typeof Health>>,
   ];
-  const by = (token?: string) => ({ headers: { ...elsewhere(), ...(token && { authorization: `Bearer ${token}` }) } });
+  const by = (token?: string) => ({
+    headers: { ...elsewhere(), ...(token && { authorization: `Bearer ${token}` }) },
+  });
   const ok = async (answer: Promise<{ status: number }>) => {
     const { status } = await answer;
     if (status !== 200) throw new Error(String(status));
@@ -169,7 +192,9 @@ async function measure(setup: string, target: Target, attack: string): Promise<v
   const cells = CALLERS.map((name) =>
     [0.5, 0.99].map((share) => at(best.latencies[name], share).toFixed(0)).join(" / "),
   );
-  const memory = target.processes.map((_, i) => Math.max(...rounds.map(({ peaks }) => peaks[i] ?? 0)).toFixed(0));
+  const memory = target.processes.map((_, i) =>
+    Math.max(...rounds.map(({ peaks }) => peaks[i] ?? 0)).toFixed(0),
+  );
   const failed = rounds.reduce((sum, each) => sum + each.failed.length, 0);
   const why = [...new Set(rounds.flatMap((each) => each.failed))].join("; ");
   process.stdout.write(
@@ -190,10 +215,18 @@ async function playRound(target: Target, attack: string) {
   for (const { pid } of target.processes) writeFileSync(`/proc/${pid}/clear_refs`, "5"); // the peak begins anew
   const attacking = spawn(
     process.execPath,
-    ["bench/attacks-attacker.ts", attack, target.url, target.grpcUrl, String(ATTACK_MS + 1_000), attacker.token],
+    [
+      "bench/attacks-attacker.ts",
+      attack,
+      target.url,
+      target.grpcUrl,
+      String(ATTACK_MS + 1_000),
+      attacker.token,
+    ],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
-  // It has a machine of its own in life. Here it must not take the cores from the server and the others.
+  // It has a machine of its own in life. Here it must not take the cores from the server and the
+  // others.
   setPriority(attacking.pid as number, constants.priority.PRIORITY_LOW);
   const stop = closing(async () => void attacking.kill());
   let statuses = "";
@@ -208,7 +241,9 @@ async function playRound(target: Target, attack: string) {
   for (let i = 0; performance.now() < endsAt; i++) {
     for (const name of CALLERS) {
       if (name === "login" && i % LOGIN_PACE !== 0) continue;
-      const call = callers[name][(name === "login" ? i / LOGIN_PACE : i) % 2] as (i: number) => Promise<unknown>;
+      const call = callers[name][(name === "login" ? i / LOGIN_PACE : i) % 2] as (
+        i: number,
+      ) => Promise<unknown>;
       const began = performance.now();
       const seen = () => void latencies[name].push(performance.now() - began);
       pending.push(call(i).then(seen, (error) => void failed.push(`${name} ${error.message}`)));
@@ -219,7 +254,13 @@ async function playRound(target: Target, attack: string) {
   await Promise.all(pending);
   if (attacking.exitCode === null) await once(attacking, "close");
   await stop();
-  return { latencies, failed, cores, statuses: statuses.replaceAll('"', ""), peaks: target.processes.map(peakMiB) };
+  return {
+    latencies,
+    failed,
+    cores,
+    statuses: statuses.replaceAll('"', ""),
+    peaks: target.processes.map(peakMiB),
+  };
 }
 
 function at(values: number[], share: number): number {

@@ -1,4 +1,7 @@
-/** The least that the same work can cost: an indexed SELECT by pg, a password's hash, a durable statement, two signatures. */
+/**
+ * The least that the same work can cost: an indexed SELECT by pg, a password's hash, a durable
+ * statement, two signatures.
+ */
 import { generateKeyPairSync } from "node:crypto";
 import { hash, verify } from "@node-rs/argon2";
 import { fastify } from "fastify";
@@ -26,27 +29,45 @@ const sign = (type: string, lifetime: string) =>
     .sign(privateKey);
 
 app.post("/auth/refresh", async () => {
-  await pool.query("update sessions set generation = generation + 1, rotated_at = now() where id = $1 returning id", [
-    process.env.SESSION_ID,
+  await pool.query(
+    "update sessions set generation = generation + 1, rotated_at = now() where id = $1 returning id",
+    [process.env.SESSION_ID],
+  );
+  const [accessToken, refreshToken] = await Promise.all([
+    sign("access", "15m"),
+    sign("refresh", "7d"),
   ]);
-  const [accessToken, refreshToken] = await Promise.all([sign("access", "15m"), sign("refresh", "7d")]);
   return { accessToken, refreshToken };
 });
 
-await pool.query("create table if not exists bare_users (email text primary key, password_hash text not null)");
-app.post<{ Body: { email: string; password: string } }>("/auth/register", async ({ body }, reply) => {
-  const passwordHash = await hash(body.password, { memoryCost: 20_480, timeCost: 2, parallelism: 1 });
-  await pool.query("insert into bare_users values ($1, $2)", [body.email, passwordHash]);
-  return reply.code(201).send({ email: body.email });
-});
+await pool.query(
+  "create table if not exists bare_users (email text primary key, password_hash text not null)",
+);
+app.post<{ Body: { email: string; password: string } }>(
+  "/auth/register",
+  async ({ body }, reply) => {
+    const passwordHash = await hash(body.password, {
+      memoryCost: 20_480,
+      timeCost: 2,
+      parallelism: 1,
+    });
+    await pool.query("insert into bare_users values ($1, $2)", [body.email, passwordHash]);
+    return reply.code(201).send({ email: body.email });
+  },
+);
 
 app.post<{ Body: { email: string; password: string } }>("/auth/login", async ({ body }, reply) => {
-  const { rows } = await pool.query("select id, email, password_hash from users where canonical_email = $1", [
-    body.email,
-  ]);
-  if (!(rows[0] && (await verify(rows[0].password_hash, body.password)))) return reply.code(401).send();
+  const { rows } = await pool.query(
+    "select id, email, password_hash from users where canonical_email = $1",
+    [body.email],
+  );
+  if (!(rows[0] && (await verify(rows[0].password_hash, body.password))))
+    return reply.code(401).send();
   await pool.query("update users set last_login_at = now() where id = $1", [rows[0].id]);
-  const [accessToken, refreshToken] = await Promise.all([sign("access", "15m"), sign("refresh", "7d")]);
+  const [accessToken, refreshToken] = await Promise.all([
+    sign("access", "15m"),
+    sign("refresh", "7d"),
+  ]);
   return { user: { id: rows[0].id, email: rows[0].email }, accessToken, refreshToken };
 });
 

@@ -24,17 +24,21 @@ export async function chain(url: string, tokens: string[], seconds: number): Pro
 function refreshOnce(url: string, agent: http.Agent, token: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const headers = { cookie: `refreshToken=${token}` };
-    const request = http.request(`${url}/auth/refresh`, { method: "POST", agent, headers }, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (part: string) => {
-        text += part;
-      });
-      response.on("end", () => {
-        if (response.statusCode === 200) resolve(JSON.parse(text).refreshToken);
-        else reject(new Error(`refresh answered ${response.statusCode}: ${text}`));
-      });
-    });
+    const request = http.request(
+      `${url}/auth/refresh`,
+      { method: "POST", agent, headers },
+      (response) => {
+        let text = "";
+        response.setEncoding("utf8");
+        response.on("data", (part: string) => {
+          text += part;
+        });
+        response.on("end", () => {
+          if (response.statusCode === 200) resolve(JSON.parse(text).refreshToken);
+          else reject(new Error(`refresh answered ${response.statusCode}: ${text}`));
+        });
+      },
+    );
     request.on("error", reject).end();
   });
 }

@@ -1,7 +1,10 @@
 /** What a benchmark has opened: processes, databases. An interrupted one leaves nothing behind. */
 const open = new Set<() => Promise<unknown>>();
 
-/** Remembers how something is closed. @returns what closes it now, once */
+/**
+ * Remembers how something is closed.
+ * @returns what closes it now, once
+ */
 export function closing(close: () => Promise<unknown>): () => Promise<void> {
   open.add(close);
   return async () => {

@@ -6,9 +6,10 @@ import { openStore } from "../services/store/open-store.ts";
 import { purgeExpired } from "../services/store/purge.ts";
 
 /**
- * Simulates a year of an installation and measures what it occupies on disk: `npm run bench -- disk`, with a PostgreSQL
- * server in `TEST_DATABASE_URL`. The service's own job deletes and sums up what is due after every day. Seals are rows of
- * the right size only: `npm run audit:verify` rejects them.
+ * Simulates a year of an installation and measures what it occupies on disk: `npm run bench --
+ * disk`, with a PostgreSQL server in `TEST_DATABASE_URL`. The service's own job deletes and sums up
+ * what is due after every day. Seals are rows of the right size only: `npm run audit:verify`
+ * rejects them.
  */
 const USERS = 1_000;
 const SCALE = 100_000 / USERS;
@@ -18,10 +19,15 @@ const A_YEAR = { activeDays: 100, signIns: 52, otherEvents: 12, emails: 6 };
 const share = (times: number) => `random() < ${times / DAYS}`;
 const AGENT =
   "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36";
-const TABLES = ["users", "sessions", "attempts", "one_time_tokens", "emails", "ai_usage", "ai_usage_days"].concat([
-  "audit_events",
-  "audit_seals",
-]);
+const TABLES = [
+  "users",
+  "sessions",
+  "attempts",
+  "one_time_tokens",
+  "emails",
+  "ai_usage",
+  "ai_usage_days",
+].concat(["audit_events", "audit_seals"]);
 
 const PREPARE = `
   select setseed(0.5);
@@ -57,7 +63,10 @@ const DAY = [
    select record('auth.login', id, t) from started`,
   ...Array.from(
     { length: 8 },
-    (_, n) => `update sessions s set generation = generation + 1, rotated_at = t + interval '${15 * n} minutes',
+    (
+      _,
+      n,
+    ) => `update sessions s set generation = generation + 1, rotated_at = t + interval '${15 * n} minutes',
        last_active_at = t + interval '${15 * n} minutes', expires_at = least(ends_at, t + interval '7 days')
      from active a where a.id = s.user_id and revoked_at is null and expires_at > t`,
   ),

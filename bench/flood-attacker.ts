@@ -1,4 +1,7 @@
-/** The attacker of bench/flood.ts, in a process of its own: floods one port from one address until it is ended or its time is over. */
+/**
+ * The attacker of bench/flood.ts, in a process of its own: floods one port from one address until
+ * it is ended or its time is over.
+ */
 import { Agent, request } from "node:https";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -24,7 +27,8 @@ const floods: Record<string, () => Promise<unknown>> = {
       "/ai/chat",
       `{"provider":"provider-a","messages":[${'{"role":"user","content":"a"},'.repeat(30_000)}{}]}`,
     ),
-  logins: () => repeat(100, "POST", "/auth/login", '{"email":"ann@example.com","password":"Wrong-horse-1"}'),
+  logins: () =>
+    repeat(100, "POST", "/auth/login", '{"email":"ann@example.com","password":"Wrong-horse-1"}'),
   "unknown routes": () => repeat(100, "GET", "/nothing"),
 };
 await floods[kind]?.();
@@ -34,9 +38,12 @@ async function repeat(atOnce: number, method: string, path: string, body?: strin
   const once = () =>
     new Promise<void>((resolve) => {
       const headers = { host, "content-type": "application/json" };
-      const sending = request({ port, host: "127.0.0.1", method, path, headers, agent }, (response) => {
-        response.resume().on("close", resolve);
-      });
+      const sending = request(
+        { port, host: "127.0.0.1", method, path, headers, agent },
+        (response) => {
+          response.resume().on("close", resolve);
+        },
+      );
       sending.on("error", () => setTimeout(resolve, 5)).end(body);
     });
   const loop = async () => {

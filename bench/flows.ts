@@ -1,7 +1,7 @@
 /**
- * Which files of gateway/ and services/ one request runs through: `npm run bench -- flows`. The whole product runs in this
- * process on embedded parts. A file counts when one of its functions runs in every one of several equal requests, so that
- * background work does not.
+ * Which files of gateway/ and services/ one request runs through: `npm run bench -- flows`. The
+ * whole product runs in this process on embedded parts. A file counts when one of its functions
+ * runs in every one of several equal requests, so that background work does not.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtempSync } from "node:fs";
@@ -42,20 +42,30 @@ await import("../gateway/main.ts");
 const post = (path: string, body: object, token?: string) =>
   fetch(url + path, {
     method: "POST",
-    headers: { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) },
+    headers: {
+      "content-type": "application/json",
+      ...(token && { authorization: `Bearer ${token}` }),
+    },
     body: JSON.stringify(body),
   });
 const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
 await post("/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-const { accessToken } = (await (await post("/auth/login", credentials)).json()) as { accessToken: string };
+const { accessToken } = (await (await post("/auth/login", credentials)).json()) as {
+  accessToken: string;
+};
 const chat = { provider: "provider-d", messages: [{ role: "user", content: "Say a few words." }] };
-const grpc = createClient(AIService, createGrpcTransport({ baseUrl: `http://127.0.0.1:${GRPC_PORT}` }));
+const grpc = createClient(
+  AIService,
+  createGrpcTransport({ baseUrl: `http://127.0.0.1:${GRPC_PORT}` }),
+);
 
 /** The files that a flow runs through. `mark` forgets those so far. */
 const flows: Record<string, (mark: () => Promise<unknown>) => Promise<unknown>> = {
   "POST /auth/login": async () => (await post("/auth/login", credentials)).text(),
   "GET /user/profile": async () =>
-    (await fetch(`${url}/user/profile`, { headers: { authorization: `Bearer ${accessToken}` } })).text(),
+    (
+      await fetch(`${url}/user/profile`, { headers: { authorization: `Bearer ${accessToken}` } })
+    ).text(),
   "PUT /user/profile": async () =>
     (
       await fetch(`${url}/user/profile`, {
@@ -66,7 +76,9 @@ const flows: Record<string, (mark: () => Promise<unknown>) => Promise<unknown>> 
     ).text(),
   "POST /ai/stream": async () => (await post("/ai/stream", chat, accessToken)).text(),
   "POST /ai/stream, each chunk after the first": async (mark) => {
-    const reader = (await post("/ai/stream", { ...chat, provider: "provider-a" }, accessToken)).body?.getReader();
+    const reader = (
+      await post("/ai/stream", { ...chat, provider: "provider-a" }, accessToken)
+    ).body?.getReader();
     await reader?.read();
     await mark();
     for (let i = 0; i < 3; i++) await reader?.read();
@@ -74,7 +86,9 @@ const flows: Record<string, (mark: () => Promise<unknown>) => Promise<unknown>> 
     await reader?.cancel();
   },
   "gRPC StreamChat": async () => {
-    for await (const _ of grpc.streamChat(chat, { headers: { authorization: `Bearer ${accessToken}` } }));
+    for await (const _ of grpc.streamChat(chat, {
+      headers: { authorization: `Bearer ${accessToken}` },
+    }));
   },
 };
 
@@ -85,9 +99,13 @@ await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed:
 /** Files of ours in which a function has run since the last time. */
 const ran = async () => {
   const { result } = await session.post("Profiler.takePreciseCoverage");
-  const own = result.filter(({ functions }) => functions.some(({ ranges }) => (ranges[0]?.count ?? 0) > 0));
+  const own = result.filter(({ functions }) =>
+    functions.some(({ ranges }) => (ranges[0]?.count ?? 0) > 0),
+  );
   return new Set(
-    own.map((script) => script.url.replace(root, "")).filter((file) => /^(gateway|services)\//.test(file)),
+    own
+      .map((script) => script.url.replace(root, ""))
+      .filter((file) => /^(gateway|services)\//.test(file)),
   );
 };
 let marked: Set<string> | undefined;
@@ -102,6 +120,8 @@ for (const [name, flow] of Object.entries(flows)) {
     files = new Set([...now].filter((file) => files?.has(file) ?? true));
   }
   const sorted = [...(files ?? [])].sort();
-  process.stdout.write(`\n${name}: ${sorted.length} files\n${sorted.map((file) => `  ${file}\n`).join("")}`);
+  process.stdout.write(
+    `\n${name}: ${sorted.length} files\n${sorted.map((file) => `  ${file}\n`).join("")}`,
+  );
 }
 process.exit(0);

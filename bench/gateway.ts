@@ -1,14 +1,22 @@
-/** The gateway's share of plain Fastify: a trivial route, and a profile read on the same rows with the same checks. */
+/**
+ * The gateway's share of plain Fastify: a trivial route, and a profile read on the same rows with
+ * the same checks.
+ */
 import { inTurns, report, startServer } from "./server.ts";
 import { setStage } from "./stage.ts";
 
 const stage = await setStage();
-const { keys } = (await (await fetch(`${stage.server.url}/.well-known/jwks.json`)).json()) as { keys: unknown[] };
+const { keys } = (await (await fetch(`${stage.server.url}/.well-known/jwks.json`)).json()) as {
+  keys: unknown[];
+};
 const plain = await startServer(["bench/plain-fastify.ts"], {
   DATABASE_URL: stage.databaseUrl,
   JWK: JSON.stringify(keys[0]),
 });
-const signedIn = { path: "/user/profile", headers: { authorization: `Bearer ${stage.accessToken}` } };
+const signedIn = {
+  path: "/user/profile",
+  headers: { authorization: `Bearer ${stage.accessToken}` },
+};
 try {
   report(
     "a trivial route: GET /health/live",

@@ -1,4 +1,7 @@
-/** Accounts beside better-auth, bare Fastify and the machine's own limits: same PostgreSQL, in one run. */
+/**
+ * Accounts beside better-auth, bare Fastify and the machine's own limits: same PostgreSQL, in one
+ * run.
+ */
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
@@ -19,7 +22,9 @@ const password = "Correct-horse-1";
 const json = { method: "POST", headers: { "content-type": "application/json" } } as const;
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
-execFileSync("npm", ["ci", "--prefix", "bench/better-auth", "--no-audit", "--no-fund"], { stdio: "ignore" });
+execFileSync("npm", ["ci", "--prefix", "bench/better-auth", "--no-audit", "--no-fund"], {
+  stdio: "ignore",
+});
 const stage = await setStage();
 const { sub, sid } = decodeJwt(stage.accessToken) as { sub: string; sid: string };
 const bareEnv = { DATABASE_URL: stage.databaseUrl, USER_ID: sub, SESSION_ID: sid };
@@ -29,7 +34,11 @@ const peer = await startServer(["bench/better-auth/server.ts"], peerEnv);
 /** The same on all cores. */
 const everywhere = await setStage({}, "all");
 const peers = {
-  bare: await startServer(["bench/bare-fastify.ts"], { ...bareEnv, DATABASE_URL: everywhere.databaseUrl }, "all"),
+  bare: await startServer(
+    ["bench/bare-fastify.ts"],
+    { ...bareEnv, DATABASE_URL: everywhere.databaseUrl },
+    "all",
+  ),
   peer: await startServer(["bench/better-auth/server.ts"], peerEnv, "all"),
 };
 try {
@@ -54,7 +63,10 @@ async function profile(): Promise<void> {
   const row = "profile, 32 clients";
   if (!isChosen(row)) return;
   await post(peer, "/api/auth/sign-up/email", { email: "ann@example.com", password, name: "Ann" });
-  const signedIn = await post(peer, "/api/auth/sign-in/email", { email: "ann@example.com", password });
+  const signedIn = await post(peer, "/api/auth/sign-in/email", {
+    email: "ann@example.com",
+    password,
+  });
   const cookie = signedIn.headers.getSetCookie()[0]?.split(";")[0] ?? "";
   report(
     row,
@@ -62,9 +74,15 @@ async function profile(): Promise<void> {
       "bare Fastify, one SELECT": { server: bare, request: { path: "/user/profile" } },
       Gatehouse: {
         server: stage.server,
-        request: { path: "/user/profile", headers: { authorization: `Bearer ${stage.accessToken}` } },
+        request: {
+          path: "/user/profile",
+          headers: { authorization: `Bearer ${stage.accessToken}` },
+        },
       },
-      "better-auth get-session": { server: peer, request: { path: "/api/auth/get-session", headers: { cookie } } },
+      "better-auth get-session": {
+        server: peer,
+        request: { path: "/api/auth/get-session", headers: { cookie } },
+      },
     }),
   );
 }
@@ -73,7 +91,12 @@ async function profile(): Promise<void> {
 async function passwords(): Promise<void> {
   const emails = Array.from({ length: PEOPLE }, () => `${randomUUID()}@example.com`);
   for (const email of emails) {
-    await post(everywhere.server, "/auth/register", { email, password, name: "Ann", acceptTerms: true });
+    await post(everywhere.server, "/auth/register", {
+      email,
+      password,
+      name: "Ann",
+      acceptTerms: true,
+    });
     await post(peers.peer, "/api/auth/sign-up/email", { email, password, name: "Ann" });
   }
   const signIns = (path: string) =>
@@ -87,15 +110,23 @@ async function passwords(): Promise<void> {
     ["register, 8 clients, all cores", registers, "/auth/register", "/api/auth/sign-up/email"],
   ] as const) {
     if (!isChosen(row)) continue;
-    const seen: Record<string, number[]> = { "argon2 alone": [], "bare Fastify": [], Gatehouse: [], "better-auth": [] };
+    const seen: Record<string, number[]> = {
+      "argon2 alone": [],
+      "bare Fastify": [],
+      Gatehouse: [],
+      "better-auth": [],
+    };
     const measure = async (name: string, server: Server, path: string) => {
       const request = { path: "/", requests: requests(path), idReplacement: true };
       const { perSecond, failed } = await load({ server, request }, SECONDS, CLIENTS);
-      if (failed > 0) throw new Error(`${failed} requests to ${name} failed: the figures would mean nothing`);
+      if (failed > 0)
+        throw new Error(`${failed} requests to ${name} failed: the figures would mean nothing`);
       seen[name]?.push(perSecond);
     };
     for (let round = 0; round < ROUNDS; round++) {
-      const alone = execFileSync(process.execPath, ["bench/argon2.ts", String(SECONDS)], { encoding: "utf8" });
+      const alone = execFileSync(process.execPath, ["bench/argon2.ts", String(SECONDS)], {
+        encoding: "utf8",
+      });
       seen["argon2 alone"]?.push(Number(alone));
       await measure("bare Fastify", peers.bare, own);
       await measure("Gatehouse", everywhere.server, own);
@@ -108,7 +139,8 @@ async function passwords(): Promise<void> {
 async function refresh(): Promise<void> {
   const row = `refresh, ${SESSIONS} sessions`;
   if (!isChosen(row)) return;
-  const signIn = async () => (await (await post(stage.server, "/auth/login", stage.credentials)).json()) as Stage;
+  const signIn = async () =>
+    (await (await post(stage.server, "/auth/login", stage.credentials)).json()) as Stage;
   const tokens: string[] = [];
   while (tokens.length < SESSIONS) tokens.push((await signIn()).refreshToken);
   for (const [name, server, own] of [
@@ -132,7 +164,9 @@ async function storm(): Promise<void> {
   if (!isChosen(row)) return;
   const headers = { authorization: `Bearer ${stage.accessToken}` };
   const logins = Array.from({ length: STORM }, (_, i) =>
-    post(stage.server, "/auth/login", { email: `storm-${i}@example.com`, password }).then((answer) => answer.status),
+    post(stage.server, "/auth/login", { email: `storm-${i}@example.com`, password }).then(
+      (answer) => answer.status,
+    ),
   );
   const latencies: number[] = [];
   let over = false;

@@ -17,12 +17,17 @@ export type Case = {
 const DAY_MS = 86_400_000;
 const SAMPLES = 60;
 
-/** Every documented filter of the administrators' lists, alone and in the combinations that make sense. */
+/**
+ * Every documented filter of the administrators' lists, alone and in the combinations that make
+ * sense.
+ */
 export async function listCases(store: Store): Promise<Case[]> {
   const sample = async <T>(columns: string, from: string, more = "") => {
     const rows = await store
       .fork()
-      .execute<T[]>(`select ${columns} from ${from} ${more} order by md5(id::text) limit ${SAMPLES}`);
+      .execute<T[]>(
+        `select ${columns} from ${from} ${more} order by md5(id::text) limit ${SAMPLES}`,
+      );
     if (rows.length === 0) throw new Error("the database is not seeded");
     let next = 0;
     return () => rows[next++ % rows.length] as T;
@@ -52,7 +57,9 @@ export async function listCases(store: Store): Promise<Case[]> {
     cursor: (total) => encodeCursor(spots[list]().id, total),
   });
   const users = (name: string, filter: () => UserFilter) =>
-    called("users", name, (request) => listUsers({ em: store.fork(), clock: systemClock }, filter(), request));
+    called("users", name, (request) =>
+      listUsers({ em: store.fork(), clock: systemClock }, filter(), request),
+    );
   const audit = (name: string, filter: () => AuditFilter) =>
     called("audit", name, (request) => listAuditEvents({ em: store.fork() }, filter(), request));
   const emails = (name: string, filter: () => EmailFilter) =>
@@ -67,7 +74,11 @@ export async function listCases(store: Store): Promise<Case[]> {
     users("locked=true", () => ({ locked: true })),
     users("locked=false", () => ({ locked: false })),
     users("role=admin emailVerified=false", () => ({ role: "admin", emailVerified: false })),
-    users("role=user emailVerified=false locked=false", () => ({ role: "user", emailVerified: false, locked: false })),
+    users("role=user emailVerified=false locked=false", () => ({
+      role: "user",
+      emailVerified: false,
+      locked: false,
+    })),
     users("search: an address", () => ({ search: person().email })),
     users("search: part of an address", () => ({ search: person().email.slice(2, 12) })),
     users("search: a name", () => ({ search: person().name })),
@@ -83,7 +94,11 @@ export async function listCases(store: Store): Promise<Case[]> {
     users("search emailVerified=false", () => ({ search: "tara", emailVerified: false })),
     users("search: 1 in 2, locked=true", () => ({ search: "example", locked: true })),
     users("search: a name, locked=false", () => ({ search: person().name, locked: false })),
-    users("locked=true role=user emailVerified=true", () => ({ locked: true, role: "user", emailVerified: true })),
+    users("locked=true role=user emailVerified=true", () => ({
+      locked: true,
+      role: "user",
+      emailVerified: true,
+    })),
     audit("", () => ({})),
     audit("userId", () => ({ userId: person().id })),
     audit("userId (busy)", () => ({ userId: busy().id })),
@@ -99,7 +114,11 @@ export async function listCases(store: Store): Promise<Case[]> {
     audit("userId (busy) actorId", () => ({ userId: busy().id, actorId: admin().id })),
     audit("actorId event", () => ({ actorId: admin().id, event: "admin.impersonated" })),
     audit("event from to", () => ({ event: "admin.user_updated", ...month() })),
-    audit("actorId event from to", () => ({ actorId: admin().id, event: "admin.user_updated", ...month() })),
+    audit("actorId event from to", () => ({
+      actorId: admin().id,
+      event: "admin.user_updated",
+      ...month(),
+    })),
     emails("", () => ({})),
     emails("userId", () => ({ userId: person().id })),
     emails("to", () => ({ to: person().email.toUpperCase() })),

@@ -23,7 +23,12 @@ function explaining(store: Store, explained: Explained[]): Store {
       const execute = em.execute.bind(em);
       em.execute = (async (sql: string, values: unknown[]) => {
         if (!/^explain|set_config|pg_class/.test(sql)) {
-          explained.push(...(await execute<Explained[]>(`explain (analyze, buffers, format json) ${sql}`, values)));
+          explained.push(
+            ...(await execute<Explained[]>(
+              `explain (analyze, buffers, format json) ${sql}`,
+              values,
+            )),
+          );
         }
         return execute(sql, values);
       }) as typeof em.execute;
@@ -34,13 +39,18 @@ function explaining(store: Store, explained: Explained[]): Store {
 
 const nodesOf = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nodesOf)];
 
-/** How each table is read. Partitions and their indexes are named by their parent; those that are not read are left out. */
+/**
+ * How each table is read. Partitions and their indexes are named by their parent; those that are
+ * not read are left out.
+ */
 function waysOf(plan: Plan): Map<string, number> {
   const ways = new Map<string, number>();
   for (const node of nodesOf(plan)) {
     const name = node["Index Name"] ?? node["Relation Name"];
-    const rows = (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
-    if (!name || node["Actual Loops"] === 0 || (node["Node Type"] === "Seq Scan" && rows === 0)) continue;
+    const rows =
+      (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"];
+    if (!name || node["Actual Loops"] === 0 || (node["Node Type"] === "Seq Scan" && rows === 0))
+      continue;
     const way = `${node["Node Type"]} ${name.replace(/_(\d{4}_\d{2}|default)/, "")}`;
     ways.set(way, (ways.get(way) ?? 0) + rows);
   }
@@ -50,7 +60,9 @@ function waysOf(plan: Plan): Map<string, number> {
 /** Prints the plan nodes of each list, the rows and blocks that they read, and the time in ms. */
 export async function printPlans(store: Store, only: string): Promise<void> {
   const explained: Explained[] = [];
-  process.stdout.write("| list | page | plan nodes: rows read | blocks | ms |\n|---|---|---|---|---|\n");
+  process.stdout.write(
+    "| list | page | plan nodes: rows read | blocks | ms |\n|---|---|---|---|---|\n",
+  );
   for (const list of await listCases(explaining(store, explained))) {
     if (!list.name.startsWith(only)) continue;
     const { total, totalEstimated } = await list.read({});
@@ -65,9 +77,14 @@ export async function printPlans(store: Store, only: string): Promise<void> {
       const ways = plans.map(({ Plan }) =>
         [...waysOf(Plan)].map(([way, rows]) => `${way}: ${Math.round(rows)}`).join(", "),
       );
-      const blocks = plans.reduce((sum, { Plan }) => sum + Plan["Shared Hit Blocks"] + Plan["Shared Read Blocks"], 0);
+      const blocks = plans.reduce(
+        (sum, { Plan }) => sum + Plan["Shared Hit Blocks"] + Plan["Shared Read Blocks"],
+        0,
+      );
       const ms = plans.reduce((sum, plan) => sum + plan["Execution Time"], 0);
-      process.stdout.write(`| ${list.name} | ${page} | ${ways.join(" · ")} | ${blocks} | ${ms.toFixed(1)} |\n`);
+      process.stdout.write(
+        `| ${list.name} | ${page} | ${ways.join(" · ")} | ${blocks} | ${ms.toFixed(1)} |\n`,
+      );
     }
   }
 }

@@ -7,10 +7,11 @@ import { type Case, listCases } from "./list-cases.ts";
 import { printPlans } from "./list-plans.ts";
 
 /**
- * Times the administrators' lists on databases that bench/seed.ts has filled, filter by filter: the first page, which
- * also counts, pages anywhere by cursor, and pages by number. With `--tenth`, a database of a tenth of the rows, each
- * figure is compared with the same there; with `--plans`, tells how the database answers instead:
- * `node bench/lists.ts --url postgres://… [--tenth postgres://…] [--samples 200] [--only users] [--plans]`
+ * Times the administrators' lists on databases that bench/seed.ts has filled, filter by filter: the
+ * first page, which also counts, pages anywhere by cursor, and pages by number. With `--tenth`, a
+ * database of a tenth of the rows, each figure is compared with the same there; with `--plans`,
+ * tells how the database answers instead: `node bench/lists.ts --url postgres://… [--tenth
+ * postgres://…] [--samples 200] [--only users] [--plans]`
  */
 const { values } = parseArgs({
   options: {
@@ -67,7 +68,8 @@ async function totalOf(list: Case): Promise<Total> {
 
 const formatTotal = ({ total, totalEstimated }: Total) => `${totalEstimated ? "~" : ""}${total}`;
 const show = ({ p50, p95 }: Figure) => `${p50.toFixed(1)} / ${p95.toFixed(1)}`;
-const compare = (a: Figure, b: Figure) => `${(a.p50 / b.p50).toFixed(1)} / ${(a.p95 / b.p95).toFixed(1)}`;
+const compare = (a: Figure, b: Figure) =>
+  `${(a.p50 / b.p50).toFixed(1)} / ${(a.p95 / b.p95).toFixed(1)}`;
 
 function line(name: string, rows: string, [figures = [], others]: Figure[][]): void {
   const cells = figures.map((figure, n) => {
@@ -79,14 +81,19 @@ function line(name: string, rows: string, [figures = [], others]: Figure[][]): v
 
 /** Filter by filter; the last line takes all of them together. */
 async function compareAll(): Promise<void> {
-  process.stdout.write("| list, ms p50 / p95 | rows | first page | by cursor | by number |\n|---|---|---|---|---|\n");
+  process.stdout.write(
+    "| list, ms p50 / p95 | rows | first page | by cursor | by number |\n|---|---|---|---|---|\n",
+  );
   const [cases = [], tenths] = await Promise.all(stores.map(listCases));
   const all: number[][][] = stores.map(() => [[], [], []]);
   for (const [i, list] of cases.entries()) {
     if (!list.name.startsWith(values.only)) continue;
     const both = [list, ...(tenths?.[i] ? [tenths[i]] : [])];
     const totals = await Promise.all(both.map(totalOf));
-    const pages = Math.max(1, Math.min(...totals.map(({ total }) => Math.ceil(total / 20)), LAST_PAGE));
+    const pages = Math.max(
+      1,
+      Math.min(...totals.map(({ total }) => Math.ceil(total / 20)), LAST_PAGE),
+    );
     const columns = [];
     for (const [n, one] of both.entries()) {
       const times = await timesOf(one, totals[n] as Total, pages);

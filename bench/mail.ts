@@ -16,7 +16,9 @@ import { openStore } from "../services/store/open-store.ts";
  * How fast waiting letters go out to a local SMTP server that takes everything:
  * `node bench/mail.ts --url postgres://<an empty database> | memory: [--letters 10000]`.
  */
-const { values } = parseArgs({ options: { url: { type: "string" }, letters: { type: "string", default: "10000" } } });
+const { values } = parseArgs({
+  options: { url: { type: "string" }, letters: { type: "string", default: "10000" } },
+});
 const letters = Number(values.letters);
 
 /** Speaks just enough SMTP, and counts. */

@@ -1,6 +1,7 @@
 /**
- * What a careful engineer would write by hand for the same two routes on the same data: the access token verified by
- * the same library and remembered, its session looked up and the profile read by a prepared statement through the same pool.
+ * What a careful engineer would write by hand for the same two routes on the same data: the access
+ * token verified by the same library and remembered, its session looked up and the profile read by
+ * a prepared statement through the same pool.
  */
 import { fastify } from "fastify";
 import { importJWK, type JWTPayload, jwtVerify } from "jose";
@@ -16,12 +17,17 @@ const findProfile = prepared<{ sid: unknown; now: Date }, any>(
   where s.id = :sid and s.revoked_at is null and s.expires_at > :now`,
 );
 
-const store = await openStore({ kind: "postgres", url: process.env.DATABASE_URL as string }, pino({ level: "silent" }));
+const store = await openStore(
+  { kind: "postgres", url: process.env.DATABASE_URL as string },
+  pino({ level: "silent" }),
+);
 const key = await importJWK(JSON.parse(process.env.JWK as string), "EdDSA");
 const verified = new Map<string, JWTPayload>();
 const app = fastify();
 
-app.get("/trivial", (_request, reply) => reply.send({ keys: [JSON.parse(process.env.JWK as string)] }));
+app.get("/trivial", (_request, reply) =>
+  reply.send({ keys: [JSON.parse(process.env.JWK as string)] }),
+);
 
 app.get("/health/live", (_request, reply) => reply.send({ status: "ok" }));
 

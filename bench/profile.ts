@@ -1,6 +1,7 @@
 /**
- * Where the CPU time of a request goes, by row of the table: the main thread's profile in parts, `npm run bench -- profile`.
- * BENCH_ONLY chooses rows by a part of their names. The inspector of each server opens on the loopback interface.
+ * Where the CPU time of a request goes, by row of the table: the main thread's profile in parts,
+ * `npm run bench -- profile`. BENCH_ONLY chooses rows by a part of their names. The inspector of
+ * each server opens on the loopback interface.
  */
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -16,10 +17,16 @@ import { post, type Stage, setStage } from "./stage.ts";
 const SECONDS = Number(process.env.BENCH_SECONDS ?? 5);
 const INTERVAL_MICROS = 500;
 const password = "Correct-horse-1";
-/** What a function belongs to, by the file or, for functions without one, the name. The first that matches holds. */
+/**
+ * What a function belongs to, by the file or, for functions without one, the name. The first that
+ * matches holds.
+ */
 const PARTS: [part: string, pattern: RegExp][] = [
   ["garbage collection", /^\(garbage collector\)/],
-  ["writes to sockets", /^(?:writev?|write\w*String|writeBuffer|shutdown|req\.oncomplete|sendmsg) $/],
+  [
+    "writes to sockets",
+    /^(?:writev?|write\w*String|writeBuffer|shutdown|req\.oncomplete|sendmsg) $/,
+  ],
   ["signatures", /^(?:run|SignJob) $|crypto|node_modules\/jose\//],
   ["hashes: handing over", /^(?:Verify|Hash)Task |argon2/],
   ["files", /^(?:openFileHandle|close|rename|stat|unlink) $|node:(?:internal\/)?fs/],
@@ -29,7 +36,10 @@ const PARTS: [part: string, pattern: RegExp][] = [
   ["PostgreSQL client, ORM", /node_modules\/(?:pg|postgres-|@mikro-orm|kysely)/],
   ["Redis client", /node_modules\/(?:@?ioredis|redis-|denque|standard-as-callback)/],
   ["mail", /node_modules\/nodemailer\/|services\/mail\//],
-  ["log, metrics", /node_modules\/(?:pino|sonic-boom|prom-client|@opentelemetry)|services\/(?:metrics|platform\/log)/],
+  [
+    "log, metrics",
+    /node_modules\/(?:pino|sonic-boom|prom-client|@opentelemetry)|services\/(?:metrics|platform\/log)/,
+  ],
   ["gateway", /\/gateway\//],
   ["services: AI", /\/services\/ai\//],
   ["services: store", /\/services\/store\//],
@@ -90,7 +100,8 @@ async function ai(): Promise<void> {
   const { inOne, apart } = await startGatehouse(upstream);
   const chats = (contender: Contender, atOnce: number, each: number) => (seconds: number) =>
     loadAi(contender, "chat", seconds * each, atOnce);
-  const streams = (contender: Contender) => (seconds: number) => loadAi(contender, "stream", seconds * 200, 256);
+  const streams = (contender: Contender) => (seconds: number) =>
+    loadAi(contender, "stream", seconds * 200, 256);
   await row("chat, 32", inOne.servers, chats(inOne, 32, 2_000));
   await row("chat, 1", inOne.servers, chats(inOne, 1, 500));
   await row("stream, 256", inOne.servers, streams(inOne));
@@ -99,7 +110,12 @@ async function ai(): Promise<void> {
 }
 
 /** Warms up, then profiles each server while the load is on. */
-async function row(name: string, servers: Server[], work: (seconds: number) => Promise<unknown>, labels = [""]) {
+async function row(
+  name: string,
+  servers: Server[],
+  work: (seconds: number) => Promise<unknown>,
+  labels = [""],
+) {
   if (!isChosen(name)) return;
   await work(2 * SECONDS);
   const recordings = await Promise.all(servers.map(record));
@@ -109,7 +125,10 @@ async function row(name: string, servers: Server[], work: (seconds: number) => P
   }
 }
 
-/** Starts a profile of a process. @returns what ends it */
+/**
+ * Starts a profile of a process.
+ * @returns what ends it
+ */
 async function record({ pid, debugPort }: Server): Promise<() => Promise<Profile>> {
   process.kill(pid, "SIGUSR1");
   const url = await socketUrl(`http://127.0.0.1:${debugPort}/json/list`);
@@ -138,7 +157,9 @@ async function record({ pid, debugPort }: Server): Promise<() => Promise<Profile
 async function socketUrl(list: string): Promise<string> {
   for (;;) {
     const answer = await fetch(list).catch(() => undefined);
-    const [target] = answer?.ok ? ((await answer.json()) as { webSocketDebuggerUrl: string }[]) : [];
+    const [target] = answer?.ok
+      ? ((await answer.json()) as { webSocketDebuggerUrl: string }[])
+      : [];
     if (target) return target.webSocketDebuggerUrl;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
@@ -149,7 +170,12 @@ function sharesOf({ nodes, samples, timeDeltas }: Profile): Omit<Column, "name">
   const partOf = new Map(
     nodes.map(({ id, callFrame: { functionName, url } }) => {
       const text = `${functionName} ${url}`;
-      return [id, functionName === "(idle)" ? undefined : PARTS.find(([, pattern]) => pattern.test(text))?.[0]];
+      return [
+        id,
+        functionName === "(idle)"
+          ? undefined
+          : PARTS.find(([, pattern]) => pattern.test(text))?.[0],
+      ];
     }),
   );
   const times = new Map<string, number>();
@@ -162,7 +188,10 @@ function sharesOf({ nodes, samples, timeDeltas }: Profile): Omit<Column, "name">
     busy += time;
     times.set(part, (times.get(part) ?? 0) + time);
   }
-  return { share: new Map([...times].map(([part, time]) => [part, time / busy])), busy: busy / all };
+  return {
+    share: new Map([...times].map(([part, time]) => [part, time / busy])),
+    busy: busy / all,
+  };
 }
 
 function print(): void {

@@ -1,7 +1,7 @@
 /**
- * What the client side of one chat costs: `node:http` directly, this project's provider client, and the official SDKs.
- * Processor time of this process per chat, 16 at once, after a warm-up; medians over the rounds. The provider is simulated
- * in a process of its own.
+ * What the client side of one chat costs: `node:http` directly, this project's provider client, and
+ * the official SDKs. Processor time of this process per chat, 16 at once, after a warm-up; medians
+ * over the rounds. The provider is simulated in a process of its own.
  */
 import http from "node:http";
 import Anthropic from "@anthropic-ai/sdk";
@@ -14,7 +14,9 @@ import { median, startServer } from "./server.ts";
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
 const CHATS = 2_000;
 const AT_ONCE = 16;
-const MESSAGES = [{ role: "user" as const, content: "Say a few words, please, and then a few more." }];
+const MESSAGES = [
+  { role: "user" as const, content: "Say a few words, please, and then a few more." },
+];
 const agent = new http.Agent({ keepAlive: true });
 
 /** Posts a document over `node:http` and collects the response. */
@@ -51,14 +53,22 @@ async function clients(origin: string): Promise<Record<string, () => Promise<unk
   const headers = { authorization: "Bearer key", "content-type": "application/json" };
   return {
     "node:http": async () =>
-      JSON.parse(String(await post(`${baseURL}/chat/completions`, headers, JSON.stringify(openaiRequest)))),
+      JSON.parse(
+        String(await post(`${baseURL}/chat/completions`, headers, JSON.stringify(openaiRequest))),
+      ),
     "services/ai/providers": async () => {
-      for await (const _ of provider({ model: entry.models[0], isStream: false, messages: MESSAGES }, signal, {
-        decodingMs: 0,
-      }));
+      for await (const _ of provider(
+        { model: entry.models[0], isStream: false, messages: MESSAGES },
+        signal,
+        {
+          decodingMs: 0,
+        },
+      ));
     },
-    "OpenAI SDK, request only": async () => (await openai.chat.completions.create(openaiRequest).asResponse()).json(),
-    "Anthropic SDK, request only": async () => (await anthropic.messages.create(anthropicRequest).asResponse()).json(),
+    "OpenAI SDK, request only": async () =>
+      (await openai.chat.completions.create(openaiRequest).asResponse()).json(),
+    "Anthropic SDK, request only": async () =>
+      (await anthropic.messages.create(anthropicRequest).asResponse()).json(),
     "OpenAI SDK": () => openaiFetch.chat.completions.create(openaiRequest),
   };
 }

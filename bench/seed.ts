@@ -4,8 +4,9 @@ import { createLog } from "../services/platform/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 
 /**
- * Fills an empty PostgreSQL database with users, audit events and e-mails spread over the past year, made by the server
- * itself: `node bench/seed.ts --url postgres://… [--users 1000000] [--events 5000000] [--emails 1000000]`.
+ * Fills an empty PostgreSQL database with users, audit events and e-mails spread over the past
+ * year, made by the server itself: `node bench/seed.ts --url postgres://… [--users 1000000]
+ * [--events 5000000] [--emails 1000000]`.
  */
 const { values } = parseArgs({
   options: {
@@ -16,7 +17,11 @@ const { values } = parseArgs({
   },
 });
 if (!values.url) throw new Error("--url is missing");
-const [users, events, emails] = [Number(values.users), Number(values.events), Number(values.emails)];
+const [users, events, emails] = [
+  Number(values.users),
+  Number(values.events),
+  Number(values.emails),
+];
 const CHUNK = 250_000;
 
 const store = await openStore({ kind: "postgres", url: values.url }, createLog("warn"));
@@ -26,15 +31,26 @@ const client = new pg.Client(values.url);
 await client.connect();
 
 /** A UUIDv7 of the i-th of n rows, spread evenly over the past year. */
-const idOf = (i: string, n: number) => `(lpad(to_hex((extract(epoch from now() - interval '365 days') * 1000
+const idOf = (
+  i: string,
+  n: number,
+) => `(lpad(to_hex((extract(epoch from now() - interval '365 days') * 1000
   + ${i}::bigint * 365 * 86400 * 1000 / ${n})::bigint), 12, '0') || '7' || substr(md5(${i}::text), 1, 3) || 'a'
   || substr(md5(${i}::text || 'x'), 1, 15))::uuid`;
-const timeOf = (i: string, n: number) => `now() - interval '365 days' + ${i} * interval '365 days' / ${n}`;
+const timeOf = (i: string, n: number) =>
+  `now() - interval '365 days' + ${i} * interval '365 days' / ${n}`;
 
-async function inChunks(what: string, count: number, sql: (from: number, to: number) => string): Promise<void> {
+async function inChunks(
+  what: string,
+  count: number,
+  sql: (from: number, to: number) => string,
+): Promise<void> {
   const started = performance.now();
-  for (let from = 1; from <= count; from += CHUNK) await client.query(sql(from, Math.min(from + CHUNK - 1, count)));
-  process.stdout.write(`${what}: ${count} rows in ${Math.round((performance.now() - started) / 1000)} s\n`);
+  for (let from = 1; from <= count; from += CHUNK)
+    await client.query(sql(from, Math.min(from + CHUNK - 1, count)));
+  process.stdout.write(
+    `${what}: ${count} rows in ${Math.round((performance.now() - started) / 1000)} s\n`,
+  );
 }
 
 await client.query("set synchronous_commit = off; set maintenance_work_mem = '1GB'");
@@ -71,7 +87,8 @@ await client.query(
 );
 await client.query("create index on admins (n); analyze admins");
 const admins = Number((await client.query("select count(*) from admins")).rows[0].count);
-// One event in a hundred is an administrator's; a fifth of the rest belongs to a thousandth of the users.
+// One event in a hundred is an administrator's; a fifth of the rest belongs to a thousandth of the
+// users.
 await inChunks(
   "audit events",
   events,

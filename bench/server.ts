@@ -7,7 +7,9 @@ import { closing } from "./closing.ts";
 import { freePort } from "./ports.ts";
 import { record } from "./results.ts";
 
-/** Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone. */
+/**
+ * Looked at before a benchmark keeps to a core of its own, after which there seems to be one alone.
+ */
 const CORES = availableParallelism();
 
 /** A server in a process of its own, on one core. */
@@ -24,7 +26,8 @@ export type Server = {
 };
 
 /**
- * Starts a server that prints its address. It is pinned to one core, so that the load on the others does not disturb it.
+ * Starts a server that prints its address. It is pinned to one core, so that the load on the others
+ * does not disturb it.
  * @param core "all": the server may use every core
  * @param cwd the checkout whose code runs
  */
@@ -54,7 +57,9 @@ export async function startServer(
     debugPort,
     cpuMs: () => {
       const threads = readdirSync(`/proc/${child.pid}/task`);
-      const nanos = threads.map((thread) => Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10));
+      const nanos = threads.map((thread) =>
+        Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10),
+      );
       return nanos.reduce((sum, each) => sum + each, 0) / 1e6;
     },
     rssKiB: () => Number(/VmRSS:\s+(\d+)/.exec(procFile(child, "status"))?.[1]),
@@ -69,7 +74,8 @@ async function end(child: ChildProcess): Promise<void> {
   await closed;
 }
 
-const procFile = ({ pid }: ChildProcess, name: string) => readFileSync(`/proc/${pid}/${name}`, "utf8");
+const procFile = ({ pid }: ChildProcess, name: string) =>
+  readFileSync(`/proc/${pid}/${name}`, "utf8");
 
 function urlOf(child: ChildProcess): Promise<string> {
   let output = "";
@@ -86,15 +92,30 @@ function urlOf(child: ChildProcess): Promise<string> {
 }
 
 /** One way to be measured: a server and the request that is sent to it. */
-export type Contestant = { server: Server; request: Omit<autocannon.Options, "url"> & { path: string } };
-/** What a load did: requests per second, processor time of the server per request in µs, and latency in ms. */
+export type Contestant = {
+  server: Server;
+  request: Omit<autocannon.Options, "url"> & { path: string };
+};
+/**
+ * What a load did: requests per second, processor time of the server per request in µs, and latency
+ * in ms.
+ */
 export type Load = { perSecond: number; cpuMicros: number; p99: number; failed: number };
 
 /** Loads a server for some seconds. */
-export async function load({ server, request }: Contestant, seconds: number, connections = 32): Promise<Load> {
+export async function load(
+  { server, request }: Contestant,
+  seconds: number,
+  connections = 32,
+): Promise<Load> {
   const { path, ...options } = request;
   const before = server.cpuMs();
-  const result = await autocannon({ ...options, url: server.url + path, connections, duration: seconds });
+  const result = await autocannon({
+    ...options,
+    url: server.url + path,
+    connections,
+    duration: seconds,
+  });
   const { total } = result.requests;
   return {
     perSecond: total / result.duration,
@@ -104,7 +125,10 @@ export async function load({ server, request }: Contestant, seconds: number, con
   };
 }
 
-/** Loads contestants in turns, so that what else the machine does meets all alike. @returns the loads of each */
+/**
+ * Loads contestants in turns, so that what else the machine does meets all alike.
+ * @returns the loads of each
+ */
 export async function inTurns<K extends string>(
   contestants: Record<K, Contestant>,
   { rounds = 5, seconds = 3, connections = 32 } = {},
@@ -117,7 +141,8 @@ export async function inTurns<K extends string>(
   }
   for (const name of names) {
     const failed = loads[name].reduce((sum, each) => sum + each.failed, 0);
-    if (failed > 0) throw new Error(`${failed} requests to ${name} failed: the figures would mean nothing`);
+    if (failed > 0)
+      throw new Error(`${failed} requests to ${name} failed: the figures would mean nothing`);
   }
   return loads;
 }
@@ -128,7 +153,10 @@ export function median(values: number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
-/** Prints what was seen: the median of each figure, and the median of the ratios to the first, round by round. */
+/**
+ * Prints what was seen: the median of each figure, and the median of the ratios to the first, round
+ * by round.
+ */
 export function report(title: string, loads: Record<string, Load[]>): void {
   for (const [name, own] of Object.entries(loads)) {
     record(

@@ -6,7 +6,8 @@ import pg from "pg";
 import { closing } from "./closing.ts";
 import { type Server, startServer } from "./server.ts";
 
-const databaseServer = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
+const databaseServer =
+  process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 
 /** Gatehouse on PostgreSQL, with somebody signed in. */
 export type Stage = {
@@ -18,8 +19,14 @@ export type Stage = {
   close(): Promise<void>;
 };
 
-/** Sets the stage for a benchmark: a fresh database, one process of Gatehouse on one core or all, limits off. */
-export async function setStage(env: Record<string, string> = {}, core: number | "all" = 0): Promise<Stage> {
+/**
+ * Sets the stage for a benchmark: a fresh database, one process of Gatehouse on one core or all,
+ * limits off.
+ */
+export async function setStage(
+  env: Record<string, string> = {},
+  core: number | "all" = 0,
+): Promise<Stage> {
   const { url: databaseUrl, drop } = await createDatabase();
   const variables = {
     DATABASE_URL: databaseUrl,
@@ -32,7 +39,9 @@ export async function setStage(env: Record<string, string> = {}, core: number | 
   const server = await startServer(["gateway/main.ts"], variables, core);
   const credentials = { email: "ann@example.com", password: "Correct-horse-1" };
   await post(server, "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
-  const { accessToken, refreshToken } = (await (await post(server, "/auth/login", credentials)).json()) as Stage;
+  const { accessToken, refreshToken } = (await (
+    await post(server, "/auth/login", credentials)
+  ).json()) as Stage;
   return {
     server,
     databaseUrl,

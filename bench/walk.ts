@@ -9,10 +9,13 @@ import { listAuditEvents } from "../services/store/audit-events.ts";
 import { openStore } from "../services/store/open-store.ts";
 
 /**
- * Walks a list to its end by cursor while rows are added, and checks that every row that stood at the start is seen
- * exactly once: `node bench/walk.ts --url postgres://… [--list users|audit]`, on what bench/seed.ts has made.
+ * Walks a list to its end by cursor while rows are added, and checks that every row that stood at
+ * the start is seen exactly once: `node bench/walk.ts --url postgres://… [--list users|audit]`, on
+ * what bench/seed.ts has made.
  */
-const { values } = parseArgs({ options: { url: { type: "string" }, list: { type: "string", default: "users" } } });
+const { values } = parseArgs({
+  options: { url: { type: "string" }, list: { type: "string", default: "users" } },
+});
 if (!values.url) throw new Error("--url is missing");
 const store = await openStore({ kind: "postgres", url: values.url }, createLog("warn"));
 const table = values.list === "audit" ? "audit_events" : "users";
@@ -35,7 +38,9 @@ async function add(): Promise<void> {
 
 const [start] = await store
   .fork()
-  .execute<{ n: string; last: string }[]>(`select count(*) as n, max(id::text) as last from ${table}`);
+  .execute<{ n: string; last: string }[]>(
+    `select count(*) as n, max(id::text) as last from ${table}`,
+  );
 const writers = [add(), add()];
 const seen = new Set<string>();
 let [rows, pages, repeated] = [0, 0, 0];

@@ -3,7 +3,12 @@ import { promisify } from "node:util";
 import { credentials, loadPackageDefinition, Metadata } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 
-const { GATEHOUSE_GRPC = "http://127.0.0.1:50051", EMAIL, PASSWORD, PROTOS = "protos" } = process.env;
+const {
+  GATEHOUSE_GRPC = "http://127.0.0.1:50051",
+  EMAIL,
+  PASSWORD,
+  PROTOS = "protos",
+} = process.env;
 const files = ["account/v1/auth_service", "account/v1/user_service", "ai/v1/ai_service"];
 const definition = loadSync(
   files.map((file) => `gatehouse/${file}.proto`),
@@ -15,7 +20,10 @@ const auth = connect(account.v1.AuthService);
 const users = connect(account.v1.UserService);
 const chat = connect(ai.v1.AIService);
 
-const { accessToken } = await promisify(auth.login.bind(auth))({ email: EMAIL, password: PASSWORD });
+const { accessToken } = await promisify(auth.login.bind(auth))({
+  email: EMAIL,
+  password: PASSWORD,
+});
 const metadata = new Metadata();
 metadata.set("authorization", `Bearer ${accessToken}`);
 const { user } = await promisify(users.getProfile.bind(users))({}, metadata);

@@ -10,7 +10,8 @@ async function call(path, { token, body } = {}) {
     },
     body: body && JSON.stringify(body),
   });
-  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+  if (!response.ok)
+    throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
   return response;
 }
 

@@ -1,7 +1,10 @@
 import { readFileSync } from "node:fs";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { Health, HealthCheckResponse_ServingStatus as ServingStatus } from "../gen/health/v1/health_pb.ts";
+import {
+  Health,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+} from "../gen/health/v1/health_pb.ts";
 import { LATENCY_MS } from "../services/platform/client.ts";
 import type { Phase } from "./lifecycle.ts";
 
@@ -17,18 +20,22 @@ type Checks = Record<Part, Check>;
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 
 /** The version of the product. */
-export const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as {
+export const { version } = JSON.parse(
+  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
+) as {
   version: string;
 };
 
 /**
- * Adds the health routes (interface section 5). The gateway has no dependency of its own. It checks those
- * of the services by the gRPC health protocol.
+ * Adds the health routes (interface section 5). The gateway has no dependency of its own. It checks
+ * those of the services by the gRPC health protocol.
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);
   const checkAll = async () => {
-    const checks = Object.fromEntries(await Promise.all(parts.map(async (p) => [p, await check(p)]))) as Checks;
+    const checks = Object.fromEntries(
+      await Promise.all(parts.map(async (p) => [p, await check(p)])),
+    ) as Checks;
     return { status: overall(checks), checks };
   };
   app.get("/health", async (_request, reply) => {
@@ -60,7 +67,13 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const pending = new Map<Part, Promise<Check>>();
   const ask = async (service: Part): Promise<Check> => {
     const started = performance.now();
-    const call = transport.unary(check, AbortSignal.timeout(CHECK_TIMEOUT_MS), undefined, undefined, { service });
+    const call = transport.unary(
+      check,
+      AbortSignal.timeout(CHECK_TIMEOUT_MS),
+      undefined,
+      undefined,
+      { service },
+    );
     const answer = await call.catch(() => undefined); // services that can't be reached count as down
     const latencyMs = Number(answer?.header.get(LATENCY_MS) ?? performance.now() - started);
     const isServing = answer?.message.status === ServingStatus.SERVING;

@@ -20,7 +20,10 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
-    /** Aborts its call: by a shutdown, and when its response or the connection of its client has ended. */
+    /**
+     * Aborts its call: by a shutdown, and when its response or the connection of its client has
+     * ended.
+     */
     call: AbortController;
   }
 }
@@ -32,8 +35,9 @@ export type Lifecycle = ReturnType<typeof createLifecycle>;
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 /**
- * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log lines. It logs one line per
- * request, never a body, token, cookie or query value. No metric has a label that clients can choose.
+ * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log
+ * lines. It logs one line per request, never a body, token, cookie or query value. No metric has a
+ * label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
@@ -66,7 +70,10 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       calls.add(request.call);
       active.inc();
     },
-    /** Ends a request and its call when the response has ended or the client has disconnected. Measures and logs it. */
+    /**
+     * Ends a request and its call when the response has ended or the client has disconnected.
+     * Measures and logs it.
+     */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
       if (request.routeOptions.config?.binding) request.call.abort(CALL_ENDED); // other requests make no call
@@ -77,20 +84,33 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       const { id: requestId, method, routeOptions, span } = request;
       const route = routeOptions.url;
       const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
-      const labels = { http_request_method: method, http_route: route ?? "", http_response_status_code: status };
+      const labels = {
+        http_request_method: method,
+        http_route: route ?? "",
+        http_response_status_code: status,
+      };
       seconds.observe(labels, ms / 1000);
-      span?.end({ "http.response.status_code": status }, status >= 500 ? String(status) : undefined);
+      span?.end(
+        { "http.response.status_code": status },
+        status >= 500 ? String(status) : undefined,
+      );
       log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     },
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),
-    /** Opens the port. @returns the URL for clients, such as http://127.0.0.1:3000 */
+    /**
+     * Opens the port.
+     * @returns the URL for clients, such as http://127.0.0.1:3000
+     */
     async listen(app: FastifyInstance, address: { host: string; port: number }): Promise<string> {
       const url = await app.listen(address);
       phase = "serving";
       return url;
     },
-    /** Rejects new requests, and closes the port once open ones have ended. Aborted ones get 503, or an error event. */
+    /**
+     * Rejects new requests, and closes the port once open ones have ended. Aborted ones get 503, or
+     * an error event.
+     */
     async drain(app: FastifyInstance): Promise<void> {
       phase = "draining";
       const idle = calls.size > 0 ? once(events, "idle") : Promise.resolve();

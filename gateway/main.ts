@@ -19,8 +19,9 @@ import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
- * The process of `npm start` runs both sides, or the gateway alone if SERVICES_URL is set. With the argument `gateway`
- * (`npm run start:gateway`) SERVICES_URL is mandatory. What is large is loaded once Node is prepared.
+ * The process of `npm start` runs both sides, or the gateway alone if SERVICES_URL is set. With the
+ * argument `gateway` (`npm run start:gateway`) SERVICES_URL is mandatory. What is large is loaded
+ * once Node is prepared.
  */
 prepareNode();
 loadEnvFile(process.env);
@@ -37,11 +38,21 @@ async function start(config: Config): Promise<void> {
   const { host, port, grpcHost, servicesUrl } = config;
   const log = createLog(config.logLevel);
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
-  const tracing = await openTracing(config.otelExporterOtlpEndpoint, servicesUrl ? "gatehouse-gateway" : "gatehouse");
+  const tracing = await openTracing(
+    config.otelExporterOtlpEndpoint,
+    servicesUrl ? "gatehouse-gateway" : "gatehouse",
+  );
   const options = { log, clock: systemClock, internalSecret, tracing };
-  const services = await (servicesUrl ? connectServices(servicesUrl, config, options) : openServices(config, options));
+  const services = await (servicesUrl
+    ? connectServices(servicesUrl, config, options)
+    : openServices(config, options));
   const { createGateway } = await import("./server.ts");
-  const gateway = createGateway({ config: { ...config, internalSecret }, ...services, log, startSpan: tracing?.start });
+  const gateway = createGateway({
+    config: { ...config, internalSecret },
+    ...services,
+    log,
+    startSpan: tracing?.start,
+  });
   await collectGarbage();
   const grpcServer = await services.listen();
   const metrics = await startMetrics(config, [gateway.metrics, ...services.registries]);
@@ -57,7 +68,11 @@ async function start(config: Config): Promise<void> {
   });
   // The documentation sends requests, and cookies are accepted from the public address only.
   const publicUrl = port === 0 ? url : config.publicUrl;
-  printBanner(url, grpcServer && `${grpcHost}:${grpcServer.port}`, config.docs ? `${publicUrl}/docs` : undefined);
+  printBanner(
+    url,
+    grpcServer && `${grpcHost}:${grpcServer.port}`,
+    config.docs ? `${publicUrl}/docs` : undefined,
+  );
 }
 
 /** Connects to services in another process. */
@@ -76,7 +91,10 @@ async function connectServices(url: string, config: Config, options: AppOptions)
   return { transport, checks, registries: [], listen: () => undefined, drain() {}, close };
 }
 
-/** Opens the services in this process. Their code is loaded here only, since a gateway alone needs none of it. */
+/**
+ * Opens the services in this process. Their code is loaded here only, since a gateway alone needs
+ * none of it.
+ */
 async function openServices(config: Config, options: AppOptions) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([
     import("../services/app.ts"),

@@ -43,7 +43,8 @@ export const commonHeaders = (secure: boolean): Record<string, string> => ({
 });
 
 /**
- * Adds the hook of every request: metrics, log, common headers, CORS, unknown routes, and the checks of every port.
+ * Adds the hook of every request: metrics, log, common headers, CORS, unknown routes, and the
+ * checks of every port.
  * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
@@ -66,7 +67,9 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     headOf(request) {
       const { method } = request.routeOptions.config.binding ?? {};
       const { authorization } = request.headers;
-      return method && { method, authorization, address: clientAddressOf(request), isForwarded: false };
+      return (
+        method && { method, authorization, address: clientAddressOf(request), isForwarded: false }
+      );
     },
     onRequest(request, reply) {
       begin(request, reply);
@@ -92,9 +95,13 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   };
 }
 
-export const nothingHere = () => new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
+export const nothingHere = () =>
+  new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
 
-/** Discards the rest of a body after an early response. Many clients read the response only once they have sent all. */
+/**
+ * Discards the rest of a body after an early response. Many clients read the response only once
+ * they have sent all.
+ */
 function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;
   const timer = setTimeout(() => request.complete || request.socket.destroy(), LINGER_MS);
@@ -102,16 +109,23 @@ function closeLingering(request: IncomingMessage): void {
   request.resume();
 }
 
-/** Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could use different ones. */
+/**
+ * Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could
+ * use different ones.
+ */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
-  const isHost = (text: string, i: number) => i % 2 === 0 && text.length === 4 && text.toLowerCase() === "host";
+  const isHost = (text: string, i: number) =>
+    i % 2 === 0 && text.length === 4 && text.toLowerCase() === "host";
   const hosts = rawHeaders.filter(isHost).length; // `headersDistinct` would sort all headers, for every request
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
 }
 
-/** Collects the routes that are added from now on. @returns a function that names the methods of a URL's routes */
+/**
+ * Collects the routes that are added from now on.
+ * @returns a function that names the methods of a URL's routes
+ */
 function followRoutes(app: FastifyInstance): (url: string) => string {
   const routes: { pattern: RegExp; methods: string[] }[] = [];
   app.addHook("onRoute", ({ url, method }) => {
@@ -120,20 +134,29 @@ function followRoutes(app: FastifyInstance): (url: string) => string {
   });
   return (url) => {
     const path = decodeURI(url.replace(/^https?:\/\/[^/]*|[?#].*$/g, "")); // a proxy sends absolute URLs
-    return [...new Set(routes.flatMap(({ pattern, methods }) => (pattern.test(path) ? methods : [])))].join(", ");
+    return [
+      ...new Set(routes.flatMap(({ pattern, methods }) => (pattern.test(path) ? methods : []))),
+    ].join(", ");
   };
 }
 
 /** Browsers cache preflight responses for this time, in seconds. */
 const PREFLIGHT_SECONDS = 600;
-/** Methods that no route has are allowed too: the page can then read the 405, which its browser would hide. */
+/**
+ * Methods that no route has are allowed too: the page can then read the 405, which its browser
+ * would hide.
+ */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
-const EXPOSED = "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
+const EXPOSED =
+  "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
 
 /** See {@link createOrigins}. */
 export type Origins = ReturnType<typeof createOrigins>;
 
-/** Creates the rules for pages of other origins: which may call the service and read its responses (Fetch standard, CORS protocol). */
+/**
+ * Creates the rules for pages of other origins: which may call the service and read its responses
+ * (Fetch standard, CORS protocol).
+ */
 export function createOrigins(publicUrl: string, allowed: readonly string[]) {
   const others = new Set(allowed);
   const own = new Set([...allowed, new URL(publicUrl).origin]);
@@ -147,9 +170,13 @@ export function createOrigins(publicUrl: string, allowed: readonly string[]) {
       reply.header("access-control-allow-credentials", "true");
       reply.header("access-control-expose-headers", EXPOSED);
     },
-    /** Responds to a preflight request of an allowed origin. @returns false if the request is something else */
+    /**
+     * Responds to a preflight request of an allowed origin.
+     * @returns false if the request is something else
+     */
     preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean {
-      if (!isAllowed(headers) || headers["access-control-request-method"] === undefined) return false;
+      if (!isAllowed(headers) || headers["access-control-request-method"] === undefined)
+        return false;
       reply.header("access-control-allow-methods", METHODS);
       const requested = headers["access-control-request-headers"]; // also those of tracing and retry libraries
       if (requested !== undefined) reply.header("access-control-allow-headers", requested);

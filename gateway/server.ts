@@ -1,12 +1,21 @@
 import type { IncomingMessage } from "node:http";
 import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
-import { type FastifyReply, type FastifyRequest, type FastifyServerOptions, fastify } from "fastify";
+import {
+  type FastifyReply,
+  type FastifyRequest,
+  type FastifyServerOptions,
+  fastify,
+} from "fastify";
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createRemoteKeys } from "../services/platform/access-token.ts";
 import { readBody } from "../services/platform/admission.ts";
-import { createTrustedProxies, requestIdOf, type TrustedProxies } from "../services/platform/client.ts";
+import {
+  createTrustedProxies,
+  requestIdOf,
+  type TrustedProxies,
+} from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
@@ -57,15 +66,18 @@ export function createGateway(options: GatewayOptions) {
   const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // the URL may spell it in capitals
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, options.startSpan);
-  const report = (err: unknown, request: FastifyRequest) => log.error({ err, requestId: request.id }, "request failed");
+  const report = (err: unknown, request: FastifyRequest) =>
+    log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toHttpError(thrown);
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
-    // Fastify would close at once, which resets the connection before the client has read the response. Removing the
-    // header also removes the one that Node adds, so it is removed only if Fastify has set it.
+    // Fastify would close at once, which resets the connection before the client has read the
+    // response. Removing the header also removes the one that Node adds, so it is removed only if
+    // Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
-    if (reply.hasHeader("connection") && !request.raw.complete && !isOurs) reply.removeHeader("connection");
+    if (reply.hasHeader("connection") && !request.raw.complete && !isOurs)
+      reply.removeHeader("connection");
     if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
@@ -75,12 +87,19 @@ export function createGateway(options: GatewayOptions) {
     clientErrorHandler: createClientErrorHandler(log, lifecycle.responseOf, headers),
     frameworkErrors: answer,
   });
-  const beginRequest = addRequestHooks(app, { origins, headers, lifecycle, gate: checks.gate, proxies });
+  const beginRequest = addRequestHooks(app, {
+    origins,
+    headers,
+    lifecycle,
+    gate: checks.gate,
+    proxies,
+  });
   app.setErrorHandler(answer);
   addCookies(app, config.publicUrl);
   const { internalSecret } = config;
   const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report };
-  for (const method of services.flatMap((service) => service.methods)) addRoute(app, readBinding(method), transcoder);
+  for (const method of services.flatMap((service) => service.methods))
+    addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) addDocs(app, config.publicUrl);
   if (config.web && isWebBuilt) addWeb(app);
@@ -93,8 +112,15 @@ export function createGateway(options: GatewayOptions) {
   };
 }
 
-/** Opens the checks of a gateway that runs apart. It has the services' public keys and counts the limits itself. */
-export function openStandaloneGate(config: Config, transport: Transport, options: { log: Logger; clock: Clock }) {
+/**
+ * Opens the checks of a gateway that runs apart. It has the services' public keys and counts the
+ * limits itself.
+ */
+export function openStandaloneGate(
+  config: Config,
+  transport: Transport,
+  options: { log: Logger; clock: Clock },
+) {
   const services = createClient(AuthService, transport);
   const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
   return openGate(config, keys, options);
@@ -127,17 +153,21 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
     ...handlers,
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("*", ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
-    readBody(payload, admitted?.permit, routeOptions.bodyLimit),
+  app.addContentTypeParser(
+    "*",
+    ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
+      readBody(payload, admitted?.permit, routeOptions.bodyLimit),
   );
   options.checks?.admission?.limitConnections(app.server, proxies.isTrusted);
   // A connection is also silent while its client waits for a response.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
   app.server.on("checkExpectation", app.routing);
-  // A client that waits for "100 Continue" sends its body once the request is admitted (RFC 9110 section 10.1.1).
+  // A client that waits for "100 Continue" sends its body once the request is admitted (RFC 9110
+  // section 10.1.1).
   app.server.on("checkContinue", app.routing);
   app.addHook("preParsing", ({ raw: { headers, httpVersion } }, reply, _payload, done) => {
-    if (httpVersion !== "1.0" && headers.expect?.toLowerCase() === "100-continue") reply.raw.writeContinue();
+    if (httpVersion !== "1.0" && headers.expect?.toLowerCase() === "100-continue")
+      reply.raw.writeContinue();
     done();
   });
   app.server.on("connect", (_request, socket) => {

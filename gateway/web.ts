@@ -6,7 +6,10 @@ import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
 const DOCS = "docs/pages";
-/** The paths of the app. The first one is its home, the others are links in e-mails; all further ones are fragments. */
+/**
+ * The paths of the app. The first one is its home, the others are links in e-mails; all further
+ * ones are fragments.
+ */
 const PATHS = ["/", "/verify-email", "/reset-password"];
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
@@ -23,12 +26,15 @@ const locate = (file: string) => new URL(file, import.meta.url);
 export const isWebBuilt = existsSync(locate(`${APP}index.html`));
 
 /**
- * Serves the built web app: its page, which is always validated, and its assets, whose names contain their hash.
- * Any other path stays a path of the API.
+ * Serves the built web app: its page, which is always validated, and its assets, whose names
+ * contain their hash. Any other path stays a path of the API.
  */
 export function addWeb(app: FastifyInstance): void {
   const policy = contentPolicy("'self'", "'self'", IMAGES);
-  const page = createFile(`${APP}index.html`, { "cache-control": "no-cache", "content-security-policy": policy });
+  const page = createFile(`${APP}index.html`, {
+    "cache-control": "no-cache",
+    "content-security-policy": policy,
+  });
   for (const path of PATHS) app.get(path, page);
   const names = readdirSync(locate(`${APP}assets`)).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
@@ -41,9 +47,10 @@ export function addWeb(app: FastifyInstance): void {
 }
 
 /**
- * Adds the pages of links in e-mails where the web app is off, each one file with its script and style inside. They load no
- * resources, are not cached, send no referrer and can't be framed. Links in e-mails carry their token in the fragment,
- * which is not sent to the server: fetching a page consumes nothing.
+ * Adds the pages of links in e-mails where the web app is off, each one file with its script and
+ * style inside. They load no resources, are not cached, send no referrer and can't be framed. Links
+ * in e-mails carry their token in the fragment, which is not sent to the server: fetching a page
+ * consumes nothing.
  */
 export function addPages(app: FastifyInstance): void {
   for (const path of PATHS.slice(1)) {
@@ -55,8 +62,9 @@ export function addPages(app: FastifyInstance): void {
 }
 
 /**
- * Adds GET /openapi.json, the document that `npm run generate` has written, with the URL of this deployment, and GET /docs,
- * Scalar's API reference of it. `npm ci` writes its script, which stays on disk until it is requested.
+ * Adds GET /openapi.json, the document that `npm run generate` has written, with the URL of this
+ * deployment, and GET /docs, Scalar's API reference of it. `npm ci` writes its script, which stays
+ * on disk until it is requested.
  */
 export function addDocs(app: FastifyInstance, publicUrl: string): void {
   const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
@@ -76,15 +84,22 @@ export function addDocs(app: FastifyInstance, publicUrl: string): void {
   });
 }
 
-/** A handler that sends a file from memory, compressed where there is a compressed one and the client takes it. */
+/**
+ * A handler that sends a file from memory, compressed where there is a compressed one and the
+ * client takes it.
+ */
 function createFile(path: string, headers: Record<string, string> = {}) {
   const plain = readFileSync(locate(path));
-  const compressed = existsSync(locate(`${path}.gz`)) ? readFileSync(locate(`${path}.gz`)) : undefined;
+  const compressed = existsSync(locate(`${path}.gz`))
+    ? readFileSync(locate(`${path}.gz`))
+    : undefined;
   const type = TYPES[extname(path)] ?? "application/octet-stream";
   return (request: FastifyRequest, reply: FastifyReply) => {
     reply.headers(headers).header("content-type", type);
     if (!compressed) return void reply.send(plain);
-    const isCompressed = /\bgzip\b(?!\s*;\s*q=0)/.test(String(request.headers["accept-encoding"] ?? ""));
+    const isCompressed = /\bgzip\b(?!\s*;\s*q=0)/.test(
+      String(request.headers["accept-encoding"] ?? ""),
+    );
     reply.header("vary", [reply.getHeader("vary"), "accept-encoding"].filter(Boolean).join(", "));
     if (isCompressed) reply.header("content-encoding", "gzip");
     reply.send(isCompressed ? compressed : plain);

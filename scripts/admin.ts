@@ -37,7 +37,9 @@ const KINDS = ["ABCDEFGHJKMNPQRSTUVWXYZ", "abcdefghjkmnpqrstuvwxyz", "23456789",
 
 const print = (line: string) => void process.stdout.write(`${line}\n`);
 
-/** The call of an operator. There is no caller: the audit log names the user of the machine instead. */
+/**
+ * The call of an operator. There is no caller: the audit log names the user of the machine instead.
+ */
 function operatorCall(store: Store, config: Config) {
   const mailWorker = { wake: () => {}, close: async () => {} }; // the service sends queued e-mails
   const context = { config, clock: systemClock, mailWorker };
@@ -59,7 +61,9 @@ async function promote(store: Store, email: string, config: Config): Promise<voi
   if (user) {
     await updateUser(operatorCall(store, config), user.id, { role: "admin" });
     return print(
-      user.verified ? promoted : `${promoted} Its address is not verified: its user may not own the address.`,
+      user.verified
+        ? promoted
+        : `${promoted} Its address is not verified: its user may not own the address.`,
     );
   }
   const password = randomPassword();
@@ -77,7 +81,9 @@ async function unlock(store: Store, email: string, config: Config): Promise<void
 
 async function disableMfa(store: Store, email: string, config: Config): Promise<void> {
   await updateUser(operatorCall(store, config), await need(store, email), { mfaEnabled: false });
-  print(`${email} signs in without a second factor now. If it had one, the service tells the owner by e-mail.`);
+  print(
+    `${email} signs in without a second factor now. If it had one, the service tells the owner by e-mail.`,
+  );
 }
 
 async function endSessions(store: Store, email: string, config: Config): Promise<void> {
@@ -91,7 +97,10 @@ async function grantRole(store: Store, role: string): Promise<void> {
   print(`${role} can serve now. Run this after every migration.`);
 }
 
-/** The service's cipher. @throws Error with another `SECRET_KEY`, while there are signing keys that tell */
+/**
+ * The service's cipher.
+ * @throws Error with another `SECRET_KEY`, while there are signing keys that tell
+ */
 async function openCipher(store: Store, config: Config): Promise<Cipher> {
   const cipher = openExistingCipher(config);
   if (!cipher) throw new Error("SECRET_KEY must be that of the service.");
@@ -99,7 +108,10 @@ async function openCipher(store: Store, config: Config): Promise<Cipher> {
   return cipher;
 }
 
-/** Ends what a restored backup has open again: sessions revoked since, links used since. Accounts stay as in the backup. */
+/**
+ * Ends what a restored backup has open again: sessions revoked since, links used since. Accounts
+ * stay as in the backup.
+ */
 async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
   await openCipher(store, config);
   const call = operatorCall(store, config);
@@ -116,7 +128,9 @@ async function afterRestore(store: Store, _subject: string, config: Config): Pro
 
 async function rotateKeys(store: Store, _subject: string, config: Config): Promise<void> {
   await addSigningKey({ em: store.fork() }, await openCipher(store, config), systemClock.now());
-  print("A new key signs from an hour on. The older ones are deleted when their last token has expired.");
+  print(
+    "A new key signs from an hour on. The older ones are deleted when their last token has expired.",
+  );
 }
 
 const commands: Record<string, (store: Store, subject: string, config: Config) => Promise<void>> = {
@@ -130,7 +144,10 @@ const commands: Record<string, (store: Store, subject: string, config: Config) =
 };
 const WITHOUT_SUBJECT = ["after-restore", "rotate-keys"];
 
-async function find(store: Store, email: string): Promise<{ id: string; verified: boolean } | undefined> {
+async function find(
+  store: Store,
+  email: string,
+): Promise<{ id: string; verified: boolean } | undefined> {
   const { canonical } = readEmailAddress(email);
   const [user] = await store
     .fork()
@@ -183,6 +200,8 @@ try {
   await run(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof Error)) throw error;
-  process.stderr.write(`${error instanceof ServiceError ? error.message : `It didn't work: ${error.message}`}\n`);
+  process.stderr.write(
+    `${error instanceof ServiceError ? error.message : `It didn't work: ${error.message}`}\n`,
+  );
   process.exitCode = 2;
 }

@@ -1,6 +1,7 @@
 /**
- * Writes the script of Scalar's API reference to `gateway/docs/assets/scalar.js.gz`, which the gateway serves at /docs.
- * The package holds the script inside its Fastify plugin, so a server without a port returns it. Run by `npm ci`.
+ * Writes the script of Scalar's API reference to `gateway/docs/assets/scalar.js.gz`, which the
+ * gateway serves at /docs. The package holds the script inside its Fastify plugin, so a server
+ * without a port returns it. Run by `npm ci`.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";

@@ -1,4 +1,6 @@
-/** Checks the hash chain of the audit log and prints every row that differs from what was recorded. */
+/**
+ * Checks the hash chain of the audit log and prints every row that differs from what was recorded.
+ */
 
 import { loadEnvFile } from "../services/platform/process.ts";
 import { verifyFromCommandLine } from "./audit/report.ts";

@@ -9,7 +9,8 @@ type Step = { name: string; run: () => boolean };
 process.env.REDOCLY_TELEMETRY = "off";
 process.env.REDOCLY_SUPPRESS_UPDATE_NOTICE = "true";
 
-const run = (command: string, ...args: string[]) => spawnSync(command, args, { stdio: "inherit" }).status === 0;
+const run = (command: string, ...args: string[]) =>
+  spawnSync(command, args, { stdio: "inherit" }).status === 0;
 const git = (...args: string[]) =>
   execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
 
@@ -33,7 +34,10 @@ const steps: Step[] = [
   { name: "unused code", run: () => run("knip") },
   { name: "bill of materials: dist/sbom.json", run: writeSbom },
   { name: "known vulnerabilities, for information", run: reportVulnerabilities },
-  { name: "import directions", run: () => run("vitest", "run", "--project", "parts", "test/architecture") },
+  {
+    name: "import directions",
+    run: () => run("vitest", "run", "--project", "parts", "test/architecture"),
+  },
 ];
 
 const failed = steps.filter(({ name, run: step }) => {
@@ -44,7 +48,9 @@ process.stdout.write(`\n${steps.length - failed.length} passed, ${failed.length}
 for (const { name } of failed) process.stdout.write(`  failed: ${name}\n`);
 process.exit(failed.length);
 
-/** The commit that clients may have been built from: the main branch, or the commit before this one. */
+/**
+ * The commit that clients may have been built from: the main branch, or the commit before this one.
+ */
 function published(): string | undefined {
   const head = git("rev-parse", "HEAD");
   for (const ref of ["origin/main", "main", "HEAD~1"]) {
@@ -58,7 +64,10 @@ function published(): string | undefined {
   return undefined;
 }
 
-/** `--against .git` would have no node_modules, where imports are: a work tree with a link to ours has. */
+/**
+ * `--against .git` would have no node_modules, where imports are: a work tree with a link to ours
+ * has.
+ */
 function staysCompatible(): boolean {
   const commit = published();
   if (!commit) return true;
@@ -88,7 +97,9 @@ function generatedIsCurrent(): boolean {
 
 /** CycloneDX, of what a deployment installs. */
 function writeSbom(): boolean {
-  const text = execFileSync("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev"], { encoding: "utf8" });
+  const text = execFileSync("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev"], {
+    encoding: "utf8",
+  });
   mkdirSync("dist", { recursive: true });
   writeFileSync("dist/sbom.json", text);
   const { components } = JSON.parse(text) as { components: unknown[] };
@@ -99,7 +110,8 @@ function writeSbom(): boolean {
 /** Fails nothing: an advisory of today must not turn the check of an old commit red. */
 function reportVulnerabilities(): boolean {
   const { stdout } = spawnSync("npm", ["audit", "--omit=dev", "--json"], { encoding: "utf8" });
-  const found = (JSON.parse(stdout || "{}") as { metadata?: { vulnerabilities: object } }).metadata?.vulnerabilities;
+  const found = (JSON.parse(stdout || "{}") as { metadata?: { vulnerabilities: object } }).metadata
+    ?.vulnerabilities;
   process.stdout.write(`${found ? JSON.stringify(found) : "The registry has no answer."}\n`);
   return true;
 }

@@ -1,4 +1,7 @@
-/** Generates `client/src/api.ts`, the types and routes of the client, from the OpenAPI document. Run by `npm run generate`. */
+/**
+ * Generates `client/src/api.ts`, the types and routes of the client, from the OpenAPI document. Run
+ * by `npm run generate`.
+ */
 import { writeFileSync } from "node:fs";
 import { openApiDocument } from "./openapi/document.ts";
 
@@ -17,7 +20,13 @@ type Operation = {
   operationId: string;
   description: string;
   tags: [string];
-  parameters?: { in: string; name: string; description: string; required: boolean; schema: Schema }[];
+  parameters?: {
+    in: string;
+    name: string;
+    description: string;
+    required: boolean;
+    schema: Schema;
+  }[];
   requestBody?: Content & { required?: boolean };
   responses: Record<string, Content>;
 };
@@ -44,7 +53,11 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 export function clientSource(): string {
   const { paths, tags, components } = openApiDocument() as unknown as Document;
   const routes = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path })),
+    Object.entries(methods).map(([method, operation]) => ({
+      ...operation,
+      method: method.toUpperCase(),
+      path,
+    })),
   );
   const { Error: errorSchema = {}, ...named } = components.schemas;
   const types = { ...named, ErrorBody: errorSchema, ErrorCode: errorSchema.properties?.code ?? {} };
@@ -61,15 +74,20 @@ export function clientSource(): string {
   ].join("\n");
 }
 
-const comment = (text: string | undefined, indent = "") => (text ? `${indent}/** ${text} */\n` : "");
+const comment = (text: string | undefined, indent = "") =>
+  text ? `${indent}/** ${text} */\n` : "";
 const declaration = (name: string, schema: Schema) =>
   `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`;
 
 /** The type of a schema in TypeScript. */
-function typeOf({ $ref, type, items, properties, required = [], enum: values }: Schema, indent = ""): string {
+function typeOf(
+  { $ref, type, items, properties, required = [], enum: values }: Schema,
+  indent = "",
+): string {
   if ($ref) return $ref.replace("#/components/schemas/", "");
   if (values) return values.map((value) => `"${value}"`).join(" | ");
-  if (type === "array") return items?.enum ? `(${typeOf(items)})[]` : `${typeOf(items ?? {}, indent)}[]`;
+  if (type === "array")
+    return items?.enum ? `(${typeOf(items)})[]` : `${typeOf(items ?? {}, indent)}[]`;
   if (type === "integer") return "number";
   if (type !== "object") return type ?? "unknown";
   if (!properties) return "Record<string, unknown>";
@@ -81,10 +99,12 @@ function typeOf({ $ref, type, items, properties, required = [], enum: values }: 
   return `{\n${fields.join("")}${indent}}`;
 }
 
-const nameOf = ({ operationId }: Operation) => `${operationId[0]?.toUpperCase()}${operationId.slice(1)}`;
+const nameOf = ({ operationId }: Operation) =>
+  `${operationId[0]?.toUpperCase()}${operationId.slice(1)}`;
 const contentOf = (content: Content | undefined) => content?.content["application/json"]?.schema;
 const successOf = ({ responses }: Operation) => responses[200] ?? responses[201];
-const paramsOf = ({ parameters = [] }: Operation, place: string) => parameters.filter((each) => each.in === place);
+const paramsOf = ({ parameters = [] }: Operation, place: string) =>
+  parameters.filter((each) => each.in === place);
 const bodyOf = ({ requestBody }: Operation) => {
   const schema = contentOf(requestBody);
   return Object.keys(schema?.properties ?? {}).length > 0 ? schema : undefined;
@@ -112,12 +132,16 @@ function routeSource(route: Route): string {
   const kind = body ? "body" : "query";
   const parameters = [
     ...paramsOf(route, "path").map(({ name }) => `${name}: string`),
-    ...(body || hasQuery ? [`${kind}${requestBody?.required ? "" : "?"}: ${nameOf(route)}Request`] : []),
+    ...(body || hasQuery
+      ? [`${kind}${requestBody?.required ? "" : "?"}: ${nameOf(route)}Request`]
+      : []),
     "options?: CallOptions",
   ];
   const isResult = responses[503] !== undefined && !contentOf(responses[503])?.allOf; // health of an unhealthy service
   const sent = [...(body || hasQuery ? [kind] : []), ...(isResult ? ["accepts: 503"] : [])];
-  const address = path.includes("{") ? `\`${path.replace(/\{(\w+)\}/g, "$${encodeURIComponent($1)}")}\`` : `"${path}"`;
+  const address = path.includes("{")
+    ? `\`${path.replace(/\{(\w+)\}/g, "$${encodeURIComponent($1)}")}\``
+    : `"${path}"`;
   const called = isStream
     ? `stream(${address}, body, options)`
     : `call<${nameOf(route)}Response>("${method}", ${address}, {${sent.length > 0 ? ` ${sent.join(", ")} ` : ""}}, options)`;

@@ -1,8 +1,15 @@
-/** Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm run generate`. */
+/**
+ * Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm
+ * run generate`.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { z } from "zod";
 import { variableOf } from "../services/platform/config-kinds.ts";
-import { commonVariables, gatewayVariables, servicesVariables } from "../services/platform/variables.ts";
+import {
+  commonVariables,
+  gatewayVariables,
+  servicesVariables,
+} from "../services/platform/variables.ts";
 
 /** An environment variable, with its default as a value and as it is shown. */
 type Row = { name: string; fallback: string; shown: string; about: string };
@@ -18,7 +25,12 @@ function rowsOf(variables: Record<string, z.ZodType>): Row[] {
   return Object.entries(variables).map(([setting, schema]) => {
     const fallback = schema instanceof z.ZodPrefault ? String(schema.def.defaultValue) : "";
     const { shown = fallback ? `\`${fallback}\`` : "none", description } = schema.meta() ?? {};
-    return { name: variableOf(setting), fallback, shown: String(shown), about: String(description) };
+    return {
+      name: variableOf(setting),
+      fallback,
+      shown: String(shown),
+      about: String(description),
+    };
   });
 }
 
@@ -28,7 +40,12 @@ function providerRows(): Row[] {
   const { providers } = JSON.parse(readFileSync("services/ai/catalogue/neutral.json", "utf8"));
   return (providers as Provider[]).flatMap(({ id, keyVariable, baseUrlVariable, baseUrl }) => [
     { name: keyVariable, fallback: "", shown: "none", about: `API key. Activates \`${id}\`.` },
-    { name: baseUrlVariable, fallback: baseUrl, shown: `\`${baseUrl}\``, about: `Base URL of \`${id}\`.` },
+    {
+      name: baseUrlVariable,
+      fallback: baseUrl,
+      shown: `\`${baseUrl}\``,
+      about: `Base URL of \`${id}\`.`,
+    },
   ]);
 }
 

@@ -1,6 +1,7 @@
 /**
- * `npm start` with four simulated providers that use the real wire formats, an administrator, and a user with a verified
- * address. Prints the address of the web app, and `curl` lines that work as printed.
+ * `npm start` with four simulated providers that use the real wire formats, an administrator, and a
+ * user with a verified address. Prints the address of the web app, and `curl` lines that work as
+ * printed.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -45,7 +46,11 @@ async function addVerifiedUser(): Promise<void> {
     acceptTerms: true,
   });
   if (registered.status !== 201) return; // from an earlier demo in the same DATA_DIR
-  for (let token: string | undefined; !token; await new Promise((resolve) => setTimeout(resolve, 50))) {
+  for (
+    let token: string | undefined;
+    !token;
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  ) {
     token = mailedToken();
     if (token) await post("/auth/verify-email", { token });
   }
@@ -54,7 +59,9 @@ async function addVerifiedUser(): Promise<void> {
 function mailedToken(): string | undefined {
   const folder = join(process.env.DATA_DIR as string, "mail");
   for (const name of readdirSync(folder).filter((file) => file.endsWith(".eml"))) {
-    const letter = readFileSync(join(folder, name), "utf8").replaceAll("=\r\n", "").replaceAll("=3D", "=");
+    const letter = readFileSync(join(folder, name), "utf8")
+      .replaceAll("=\r\n", "")
+      .replaceAll("=3D", "=");
     if (letter.includes(`To: ${USER}\r\n`)) return /#token=(\S+)/.exec(letter)?.[1];
   }
   return undefined;

@@ -1,12 +1,19 @@
 /**
- * Prints buf/validate/validate.proto from the descriptor that @bufbuild/protovalidate carries, into the git-ignored
- * node_modules/.proto, so that buf can resolve the import offline: no npm package ships the text.
- * Options are left out; generated code imports the package's own descriptor.
+ * Prints buf/validate/validate.proto from the descriptor that @bufbuild/protovalidate carries, into
+ * the git-ignored node_modules/.proto, so that buf can resolve the import offline: no npm package
+ * ships the text. Options are left out; generated code imports the package's own descriptor.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import type { DescriptorProto, EnumDescriptorProto, FieldDescriptorProto } from "@bufbuild/protobuf/wkt";
-import { FieldDescriptorProto_Label as Label, FieldDescriptorProto_Type as Type } from "@bufbuild/protobuf/wkt";
+import type {
+  DescriptorProto,
+  EnumDescriptorProto,
+  FieldDescriptorProto,
+} from "@bufbuild/protobuf/wkt";
+import {
+  FieldDescriptorProto_Label as Label,
+  FieldDescriptorProto_Type as Type,
+} from "@bufbuild/protobuf/wkt";
 import { file_buf_validate_validate as file } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 
 const EXTENSION_MAX = 536_870_912;
@@ -28,8 +35,11 @@ function enumeration(e: EnumDescriptorProto): string[] {
 }
 
 function message(m: DescriptorProto): string[] {
-  const inOneof = (index: number) => m.field.filter((f) => f.oneofIndex === index && !f.proto3Optional);
-  const plain = m.field.filter((f) => !m.oneofDecl.some((_, index) => inOneof(index).includes(f)) || !isOneofMember(f));
+  const inOneof = (index: number) =>
+    m.field.filter((f) => f.oneofIndex === index && !f.proto3Optional);
+  const plain = m.field.filter(
+    (f) => !m.oneofDecl.some((_, index) => inOneof(index).includes(f)) || !isOneofMember(f),
+  );
   function isOneofMember(f: FieldDescriptorProto) {
     return Object.hasOwn(f, "oneofIndex") && !f.proto3Optional;
   }
@@ -42,7 +52,9 @@ function message(m: DescriptorProto): string[] {
       const members = inOneof(index).filter(isOneofMember);
       return members.length ? [`oneof ${o.name} {`, ...members.map((f) => field(f, "")), "}"] : [];
     }),
-    ...m.extensionRange.map((r) => `extensions ${r.start} to ${r.end >= EXTENSION_MAX ? "max" : r.end - 1};`),
+    ...m.extensionRange.map(
+      (r) => `extensions ${r.start} to ${r.end >= EXTENSION_MAX ? "max" : r.end - 1};`,
+    ),
     ...m.reservedRange.map((r) => `reserved ${r.start} to ${r.end - 1};`),
     ...m.reservedName.map((name) => `reserved "${name}";`),
     "}",

@@ -1,4 +1,7 @@
-/** Migrates the database to the current schema and updates the partitions of the audit log. Several may run at once. */
+/**
+ * Migrates the database to the current schema and updates the partitions of the audit log. Several
+ * may run at once.
+ */
 import { setTimeout as wait } from "node:timers/promises";
 import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
 import { openExistingCipher } from "../services/crypto/cipher.ts";
@@ -10,7 +13,10 @@ import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
 import type { Store } from "../services/store/store.ts";
 
-/** Tries to update the partitions while a long reader of the audit log locks them, and the pause between, in ms. */
+/**
+ * Tries to update the partitions while a long reader of the audit log locks them, and the pause
+ * between, in ms.
+ */
 const TRIES = 5;
 const PAUSE_MS = 1_000;
 
@@ -27,7 +33,9 @@ async function migrate(config: Config): Promise<void> {
   }
 }
 
-/** Old partitions are dropped only with the secret key of the service, by which the drop is sealed. */
+/**
+ * Old partitions are dropped only with the secret key of the service, by which the drop is sealed.
+ */
 async function updatePartitions(store: Store, config: Config, tries = TRIES): Promise<void> {
   const now = new Date();
   try {
@@ -35,7 +43,11 @@ async function updatePartitions(store: Store, config: Config, tries = TRIES): Pr
     const cipher = openExistingCipher(config);
     const { auditRetentionMs: retentionMs } = config;
     if (cipher && retentionMs > 0) {
-      await dropPartitions({ em: store.fork(), cipher }, now, new Date(now.getTime() - retentionMs));
+      await dropPartitions(
+        { em: store.fork(), cipher },
+        now,
+        new Date(now.getTime() - retentionMs),
+      );
     }
   } catch (error) {
     if (!isLockTimeout(error) || tries === 1) throw error;

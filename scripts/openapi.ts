@@ -1,4 +1,7 @@
-/** Writes `gen/openapi.json`, which the gateway serves at GET /openapi.json. Run by `npm run generate`. */
+/**
+ * Writes `gen/openapi.json`, which the gateway serves at GET /openapi.json. Run by `npm run
+ * generate`.
+ */
 import { writeFileSync } from "node:fs";
 import { openApiDocument } from "./openapi/document.ts";
 

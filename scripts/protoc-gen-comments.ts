@@ -1,6 +1,6 @@
 /**
- * A buf plugin: writes the comments of the protos by full name, for the documentation that the gateway serves. The
- * generated descriptors contain everything else.
+ * A buf plugin: writes the comments of the protos by full name, for the documentation that the
+ * gateway serves. The generated descriptors contain everything else.
  */
 import type { AnyDesc, DescFile, DescMessage } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, getComments, runNodeJs } from "@bufbuild/protoplugin";
@@ -17,7 +17,9 @@ const plugin = createEcmaScriptPlugin({
       return text ? [[nameOf(desc), text]] : [];
     });
     const file = schema.generateFile("comments.ts");
-    file.print("/** What the protos say about services, methods, messages and fields, by full name. */");
+    file.print(
+      "/** What the protos say about services, methods, messages and fields, by full name. */",
+    );
     file.print(
       "export const comments: Readonly<Record<string, string>> = ",
       JSON.stringify(Object.fromEntries(entries), null, 2),

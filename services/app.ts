@@ -45,7 +45,10 @@ export type AppOptions = {
   hashCost?: HashCost | undefined;
 };
 
-/** Opens everything that a call needs. @throws Error for operators if the process cannot start */
+/**
+ * Opens everything that a call needs.
+ * @throws Error for operators if the process cannot start
+ */
 export async function openApp(config: Config, options: AppOptions) {
   const { log, internalSecret } = options;
   for (const { methods } of services) methods.forEach(policyOf); // throws for a method without access
@@ -113,7 +116,11 @@ async function openContext(
   own: <T extends Closable>(resource: T) => T,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
-  const longestTokenMs = Math.max(config.accessTokenTtlMs, config.refreshTokenTtlMs, config.mfaTokenTtlMs);
+  const longestTokenMs = Math.max(
+    config.accessTokenTtlMs,
+    config.refreshTokenTtlMs,
+    config.mfaTokenTtlMs,
+  );
   const keys = await openKeyRing(store, cipher, clock, longestTokenMs);
   const mailWorker = own(startMailWorker({ store, sender, cipher, clock, config, log }));
   const lastSeen = createLastSeen(store, log);

@@ -87,11 +87,17 @@ export class Call extends Shared {
   }
 }
 
-/** What a call of the system itself has, which no client makes: of the start, of a job or of an operator. */
+/**
+ * What a call of the system itself has, which no client makes: of the start, of a job or of an
+ * operator.
+ */
 export type SystemCall = Pick<Call, "em" | "config" | "clock" | "client" | "requestId" | "caller"> &
   Pick<Call, "onComplete" | "mailWorker">;
 
-/** Creates a call of the system. @param agent names it in the audit log */
+/**
+ * Creates a call of the system.
+ * @param agent names it in the audit log
+ */
 export function systemCall<Context extends Pick<AppContext, "config" | "clock" | "mailWorker">>(
   context: Context,
   store: Pick<Store, "fork">,
@@ -117,6 +123,7 @@ export function callOf(ctx: Pick<HandlerContext, "values">): Call {
 /** The call of a handler whose method requires an access token. */
 export function signedInCallOf(ctx: Pick<HandlerContext, "values">): SignedInCall {
   const call = callOf(ctx);
-  if (!call.caller) throw new Error("the method is public by its policy, but its handler needs a caller");
+  if (!call.caller)
+    throw new Error("the method is public by its policy, but its handler needs a caller");
   return call as SignedInCall;
 }

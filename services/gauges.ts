@@ -5,7 +5,12 @@ import { mailQueue } from "./store/emails.ts";
 
 /** Adds the gauges of the services: queues, database connections and dependencies. */
 export function addGauges(
-  { metrics: { gauge }, clock, store, passwords }: Pick<AppContext, "metrics" | "clock" | "store" | "passwords">,
+  {
+    metrics: { gauge },
+    clock,
+    store,
+    passwords,
+  }: Pick<AppContext, "metrics" | "clock" | "store" | "passwords">,
   checks: HealthChecks,
 ): void {
   const queue = () => mailQueue({ em: store.fork() }, clock.now());
@@ -18,15 +23,34 @@ export function addGauges(
   };
   const pending = () => store.connections().waiting;
   const dependencies = async () => {
-    const states = Object.entries(checks).map(async ([name, check]) => [name, Number((await check()).serves)] as const);
+    const states = Object.entries(checks).map(
+      async ([name, check]) => [name, Number((await check()).serves)] as const,
+    );
     return Object.fromEntries(await Promise.all(states));
   };
   const state = "db_client_connection_state";
   gauge("gatehouse_mail_queue_depth", "E-mails that are not delivered yet.", depth);
   gauge("gatehouse_mail_queue_lag_seconds", "How long the oldest e-mail has been due.", lag);
-  gauge("gatehouse_password_hashes_waiting", "Password hashes waiting to be computed.", passwords.waiting);
-  gauge("gatehouse_audit_unsealed_events", "Audit events that are not part of the hash chain yet.", unsealed);
+  gauge(
+    "gatehouse_password_hashes_waiting",
+    "Password hashes waiting to be computed.",
+    passwords.waiting,
+  );
+  gauge(
+    "gatehouse_audit_unsealed_events",
+    "Audit events that are not part of the hash chain yet.",
+    unsealed,
+  );
   gauge("db_client_connection_count", "Database connections of this process.", connections, state);
-  gauge("db_client_connection_pending_requests", "Calls that wait for a database connection.", pending);
-  gauge("gatehouse_dependency_up", "Whether a dependency works: 1 or 0.", dependencies, "dependency");
+  gauge(
+    "db_client_connection_pending_requests",
+    "Calls that wait for a database connection.",
+    pending,
+  );
+  gauge(
+    "gatehouse_dependency_up",
+    "Whether a dependency works: 1 or 0.",
+    dependencies,
+    "dependency",
+  );
 }

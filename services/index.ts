@@ -1,9 +1,23 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
-import { AdminService, UpdateUserRequestSchema } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { AuthService, LoginRequestSchema, RegisterRequestSchema } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { ChangeEmailRequestSchema, UserService } from "../gen/gatehouse/account/v1/user_service_pb.ts";
-import { AIService, ChatRequestSchema, StreamChatRequestSchema } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import {
+  AdminService,
+  UpdateUserRequestSchema,
+} from "../gen/gatehouse/account/v1/admin_service_pb.ts";
+import {
+  AuthService,
+  LoginRequestSchema,
+  RegisterRequestSchema,
+} from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import {
+  ChangeEmailRequestSchema,
+  UserService,
+} from "../gen/gatehouse/account/v1/user_service_pb.ts";
+import {
+  AIService,
+  ChatRequestSchema,
+  StreamChatRequestSchema,
+} from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkEmail } from "./accounts/email-address.ts";
 import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
@@ -36,10 +50,18 @@ export function interceptors(
   const checks = new Map<DescMessage, (message: never) => Violation[]>([
     [RegisterRequestSchema, checkRegistration(context)],
     [LoginRequestSchema, checkEmail],
-    [ChangeEmailRequestSchema, ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail")],
+    [
+      ChangeEmailRequestSchema,
+      ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail"),
+    ],
     [UpdateUserRequestSchema, checkEmail],
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
   ]);
-  return [observeCalls(context, internalSecret), authorize, validate(checks), limitAccounts(rateLimiter)];
+  return [
+    observeCalls(context, internalSecret),
+    authorize,
+    validate(checks),
+    limitAccounts(rateLimiter),
+  ];
 }

@@ -1,7 +1,12 @@
 import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import https from "node:https";
-import { type DescMethodServerStreaming, type DescMethodUnary, fromBinary, toBinary } from "@bufbuild/protobuf";
+import {
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  fromBinary,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { type ConnectError, createContextValues } from "@connectrpc/connect";
 import { FailureSchema, Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Health } from "../gen/health/v1/health_pb.ts";
@@ -19,9 +24,15 @@ import { admittedKey } from "./platform/server-hooks.ts";
 
 /** Time limit for a request to arrive, and for a connection without calls, in ms. */
 const REQUEST_TIMEOUT_MS = 30_000;
-/** A silent call shows so often that it is alive, in ms. A gateway gives up after three times as long. */
+/**
+ * A silent call shows so often that it is alive, in ms. A gateway gives up after three times as
+ * long.
+ */
 const ALIVE_INTERVAL_MS = 5_000;
-/** Calls of one connection. A load balancer spreads new connections over services that were started later. */
+/**
+ * Calls of one connection. A load balancer spreads new connections over services that were started
+ * later.
+ */
 const MAX_CALLS = 1_000;
 
 type Method = DescMethodUnary | DescMethodServerStreaming;
@@ -33,20 +44,32 @@ type Options = { url: string; secret: string | undefined; tls: TlsFiles };
  * Serves gateways in other processes. Every request must have the secret of the gateways.
  * @throws Error for operators if a file can't be read or the address is not available
  */
-export async function listenInternal(app: Served, { url, secret, tls }: Options): Promise<GrpcServer> {
+export async function listenInternal(
+  app: Served,
+  { url, secret, tls }: Options,
+): Promise<GrpcServer> {
   const { isTls, at } = protocol.readInternalUrl(url);
   const transport = createInProcessTransport(app.routes, app.interceptors);
   const served = [...services, Health].flatMap(({ methods }) => methods as Method[]);
-  const methods = new Map(served.map((method) => [`/${method.parent.typeName}/${method.name}`, method]));
+  const methods = new Map(
+    served.map((method) => [`/${method.parent.typeName}/${method.name}`, method]),
+  );
   const calls = new Set<AbortController>();
   const server = isTls ? https.createServer(readTlsFiles(tls)) : http.createServer();
 
-  /** Checks a call by its headers, reads its message and starts it. @throws ServiceError, ConnectError */
+  /**
+   * Checks a call by its headers, reads its message and starts it.
+   * @throws ServiceError, ConnectError
+   */
   async function start(request: IncomingMessage, response: ServerResponse, signal: AbortSignal) {
     const header = new Headers(request.headers as Record<string, string>);
     if (!isGatewaySecret(header.get(SECRET), secret)) {
-      // Temporary, since operators mend it: as an error of the access token it would sign the gateway's users out.
-      throw new ServiceError(Reason.UNAVAILABLE, "The services and their gateway do not know each other.");
+      // Temporary, since operators mend it: as an error of the access token it would sign the
+      // gateway's users out.
+      throw new ServiceError(
+        Reason.UNAVAILABLE,
+        "The services and their gateway do not know each other.",
+      );
     }
     const method = methods.get(request.url ?? "");
     if (!method) throw new ServiceError(Reason.NOT_IMPLEMENTED, "There is no such method.");
@@ -56,19 +79,27 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     };
     const { authorization } = request.headers;
     const address = request.socket.remoteAddress ?? "127.0.0.1";
-    const admitted = await app.gate?.({ method, authorization, address, isForwarded: true }).catch(refuse);
+    const admitted = await app
+      .gate?.({ method, authorization, address, isForwarded: true })
+      .catch(refuse);
     response.once("close", () => admitted?.permit.release());
     if (response.destroyed) admitted?.permit.release();
     const decode = (body: Buffer) => fromBinary(method.input, body, { readUnknownFields: false });
-    const message = await readBody(request, admitted?.permit, maxBytesOf(method)).then(decode).catch(refuse);
+    const message = await readBody(request, admitted?.permit, maxBytesOf(method))
+      .then(decode)
+      .catch(refuse);
     const values = createContextValues().set(admittedKey, admitted);
     const options = [signal, undefined, header] as const;
-    if (method.methodKind !== "unary") return transport.stream(method, ...options, one(message), values);
+    if (method.methodKind !== "unary")
+      return transport.stream(method, ...options, one(message), values);
     const result = await transport.unary(method, ...options, message, values);
     return { ...result, message: [result.message] };
   }
 
-  /** Serves a call, however it ends. The headers of the response wait for its first message or sign of life. */
+  /**
+   * Serves a call, however it ends. The headers of the response wait for its first message or sign
+   * of life.
+   */
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const call = new AbortController();
     let result: Awaited<ReturnType<typeof start>> | undefined;
@@ -76,7 +107,8 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     const envelope = (kind: number, content: Uint8Array) => {
       response.sendDate = false;
       response.shouldKeepAlive &&= server.listening;
-      if (!response.headersSent) response.writeHead(result ? 200 : 400, Object.fromEntries(result?.header ?? []));
+      if (!response.headersSent)
+        response.writeHead(result ? 200 : 400, Object.fromEntries(result?.header ?? []));
       const bytes = Buffer.allocUnsafe(protocol.HEAD_BYTES + content.length);
       bytes[0] = kind;
       bytes.writeUInt32BE(content.length, 1);
@@ -92,7 +124,9 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     try {
       result = await start(request, response, call.signal);
       for await (const message of result.message) {
-        const isFull = !response.write(envelope(protocol.MESSAGE, toBinary(result.method.output, message)));
+        const isFull = !response.write(
+          envelope(protocol.MESSAGE, toBinary(result.method.output, message)),
+        );
         if (isFull) await once(response, "drain", { signal: call.signal });
       }
     } catch (thrown) {
@@ -100,18 +134,29 @@ export async function listenInternal(app: Served, { url, secret, tls }: Options)
     }
     if (response.destroyed) return;
     const end: protocol.End = { trailer: [...(error?.metadata ?? [])] };
-    if (error) end.error = { code: error.code, message: error.rawMessage, failures: error.findDetails(FailureSchema) };
+    if (error)
+      end.error = {
+        code: error.code,
+        message: error.rawMessage,
+        failures: error.findDetails(FailureSchema),
+      };
     response.end(envelope(protocol.END, Buffer.from(JSON.stringify(end))));
   }
 
   server.requestTimeout = server.headersTimeout = server.keepAliveTimeout = REQUEST_TIMEOUT_MS;
   server.maxRequestsPerSocket = MAX_CALLS;
-  server.on("request", (request, response) => void serve(request, response).catch(() => response.destroy()));
+  server.on(
+    "request",
+    (request, response) => void serve(request, response).catch(() => response.destroy()),
+  );
   if ("path" in at) await removeStaleSocket(at.path);
   await once(server.listen(at), "listening");
   const address = server.address();
   return {
     port: address !== null && typeof address === "object" ? address.port : 0,
-    close: (graceMs) => closeWithin(once(server.close(), "close"), graceMs, calls, () => server.closeAllConnections()),
+    close: (graceMs) =>
+      closeWithin(once(server.close(), "close"), graceMs, calls, () =>
+        server.closeAllConnections(),
+      ),
   };
 }

@@ -34,7 +34,10 @@ try {
   const metrics = await startMetrics(config, [app.metrics.registry]);
   const finish = async () => {
     app.drain();
-    await Promise.all([server.close(config.shutdownTimeoutMs), internal?.close(config.shutdownTimeoutMs)]);
+    await Promise.all([
+      server.close(config.shutdownTimeoutMs),
+      internal?.close(config.shutdownTimeoutMs),
+    ]);
     await metrics?.close();
   };
   shutdownOnSignal(finish, async () => {

@@ -8,21 +8,35 @@ export type Metrics = ReturnType<typeof createMetrics>;
 const GAUGE_TIMEOUT_MS = 2_000;
 /** Bucket bounds in seconds, as the semantic conventions for RPC and HTTP recommend. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
-/** Bucket bounds in seconds and in tokens, as the semantic conventions for generative AI recommend. */
-const OPERATION_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+/**
+ * Bucket bounds in seconds and in tokens, as the semantic conventions for generative AI recommend.
+ */
+const OPERATION_SECONDS = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
-const OVERHEAD_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1];
+const OVERHEAD_SECONDS = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1,
+];
 
 /**
- * Creates the metrics of one app, in a registry of its own. Names are those of the OpenTelemetry semantic conventions
- * (RPC, and GenAI as of 2026), in the spelling of Prometheus.
+ * Creates the metrics of one app, in a registry of its own. Names are those of the OpenTelemetry
+ * semantic conventions (RPC, and GenAI as of 2026), in the spelling of Prometheus.
  */
 export function createMetrics() {
   const registry = new Registry();
   const registers = [registry];
-  const histogram = <T extends string>(name: string, help: string, labelNames: readonly T[], buckets: number[]) =>
-    new Histogram({ name, help, labelNames, buckets, registers });
-  const operation = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model"] as const;
+  const histogram = <T extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly T[],
+    buckets: number[],
+  ) => new Histogram({ name, help, labelNames, buckets, registers });
+  const operation = [
+    "gen_ai_operation_name",
+    "gen_ai_provider_name",
+    "gen_ai_request_model",
+  ] as const;
   return {
     registry,
     rpcSeconds: histogram(
@@ -56,10 +70,16 @@ export function createMetrics() {
       OVERHEAD_SECONDS,
     ),
     /**
-     * Adds a gauge that is computed by each scrape; it has no value if that fails or takes too long.
+     * Adds a gauge that is computed by each scrape; it has no value if that fails or takes too
+     * long.
      * @param compute its value, or its values by those of `label`
      */
-    gauge(name: string, help: string, compute: () => GaugeValues | Promise<GaugeValues>, label = ""): void {
+    gauge(
+      name: string,
+      help: string,
+      compute: () => GaugeValues | Promise<GaugeValues>,
+      label = "",
+    ): void {
       new Gauge({
         name,
         help,
@@ -67,7 +87,10 @@ export function createMetrics() {
         registers,
         async collect() {
           const computed = Promise.resolve(compute()).catch(() => undefined);
-          const values = await Promise.race([computed, setTimeout(GAUGE_TIMEOUT_MS, undefined, { ref: false })]);
+          const values = await Promise.race([
+            computed,
+            setTimeout(GAUGE_TIMEOUT_MS, undefined, { ref: false }),
+          ]);
           this.reset();
           if (typeof values !== "object") return this.set(values ?? Number.NaN);
           for (const [key, value] of Object.entries(values)) this.set({ [label]: key }, value);

@@ -4,12 +4,22 @@ import { openProviders } from "./ai/providers/providers.ts";
 import type { Config } from "./platform/config.ts";
 import { openGeoIp } from "./sessions/open-session.ts";
 
-/** Checks of what the settings name: the administrator's password, catalogue, providers, locations. They open nothing for long. */
+/**
+ * Checks of what the settings name: the administrator's password, catalogue, providers, locations.
+ * They open nothing for long.
+ */
 export function checksOf(config: Config): (() => unknown)[] {
   const { admin, aiCatalog, catalogueVariables, geoipDb } = config;
   const commonPasswords = readCommonPasswords(config);
   return [
-    () => admin && assertNotGuessable({ commonPasswords }, admin.password, { ...admin, name: "" }, "ADMIN_PASSWORD"),
+    () =>
+      admin &&
+      assertNotGuessable(
+        { commonPasswords },
+        admin.password,
+        { ...admin, name: "" },
+        "ADMIN_PASSWORD",
+      ),
     () => openProviders(readCatalogue(aiCatalog), catalogueVariables).close(),
     () => openGeoIp(geoipDb),
   ];

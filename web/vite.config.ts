@@ -8,5 +8,10 @@ export default defineConfig({
   base: "./", // a proxy may serve the app below a path
   plugins: [svelte({ configFile: false })],
   resolve: { conditions: ["source", ...defaultClientConditions] },
-  build: { target: "es2022", assetsInlineLimit: 0, modulePreload: { polyfill: false }, reportCompressedSize: false },
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
 });

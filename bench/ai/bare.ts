@@ -1,10 +1,16 @@
 /**
- * The least that the same work can cost: bare `node:http` to UPSTREAM that looks up each caller's session in PostgreSQL
- * while Redis counts the call, records its usage, reads OpenAI's reply and tells it anew. Nothing is checked, timed,
- * tried again, bounded or measured.
+ * The least that the same work can cost: bare `node:http` to UPSTREAM that looks up each caller's
+ * session in PostgreSQL while Redis counts the call, records its usage, reads OpenAI's reply and
+ * tells it anew. Nothing is checked, timed, tried again, bounded or measured.
  */
 import { randomUUID } from "node:crypto";
-import { Agent, createServer, type IncomingMessage, type ServerResponse, request as send } from "node:http";
+import {
+  Agent,
+  createServer,
+  type IncomingMessage,
+  type ServerResponse,
+  request as send,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import pg from "pg";
@@ -20,7 +26,8 @@ const redis = new Redis(process.env.REDIS_URL as string, { enableAutoPipelining:
 type Claims = { sid: string; sub: string };
 const known = new Map<string, Claims>();
 function claimsIn(token: string): Claims {
-  const claims = known.get(token) ?? JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
+  const claims =
+    known.get(token) ?? JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
   known.set(token, claims);
   return claims;
 }
@@ -53,24 +60,45 @@ function flush(): void {
     select id, user_id, 'provider-a', 'model-a-1', outcome, tokens, tokens, false, created_at
     from jsonb_to_recordset($1) as t (id uuid, user_id uuid, outcome text, tokens int, created_at timestamptz)
     on conflict (id) do update set outcome = excluded.outcome, output_tokens = excluded.output_tokens`;
-  pool.query({ name: "usage", text, values: [JSON.stringify([...rows.values()])] }).catch(() => process.exit(1));
+  pool
+    .query({ name: "usage", text, values: [JSON.stringify([...rows.values()])] })
+    .catch(() => process.exit(1));
   rows = new Map();
 }
 
-async function answer(request: IncomingMessage, response: ServerResponse, body: string): Promise<void> {
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  body: string,
+): Promise<void> {
   const { sid, sub } = claimsIn(request.headers.authorization?.slice("Bearer ".length) ?? "");
   const key = `bench:${sub}`;
   const counted = redis.multi().incr(key).pexpire(key, WINDOW_MS, "NX").exec();
   if (!(await Promise.all([isOpen(sid), counted]))[0]) return void response.writeHead(401).end();
-  const row: Row = { id: randomUUID(), user_id: sub, outcome: "running", tokens: 0, created_at: new Date() };
+  const row: Row = {
+    id: randomUUID(),
+    user_id: sub,
+    outcome: "running",
+    tokens: 0,
+    created_at: new Date(),
+  };
   record(row);
   const isStream = request.url === "/ai/stream";
   const { messages } = JSON.parse(body);
   const { hostname, port } = upstream;
   const headers = { authorization: "Bearer bench-key", "content-type": "application/json" };
-  const onward = send({ hostname, port, path: "/v1/chat/completions", method: "POST", agent, headers });
+  const onward = send({
+    hostname,
+    port,
+    path: "/v1/chat/completions",
+    method: "POST",
+    agent,
+    headers,
+  });
   onward.on("error", () => response.destroy());
-  onward.on("response", (reply) => (isStream ? streamed : whole)(reply.setEncoding("utf8"), response, row));
+  onward.on("response", (reply) =>
+    (isStream ? streamed : whole)(reply.setEncoding("utf8"), response, row),
+  );
   onward.end(JSON.stringify({ model: "gpt-5", messages, ...(isStream && { stream: true }) }));
 }
 
@@ -93,7 +121,9 @@ function streamed(reply: IncomingMessage, response: ServerResponse, row: Row): v
   reply.on("data", (part: string) => {
     const events = (rest + part).split("\n\n");
     rest = events.pop() ?? "";
-    const frames = events.map((event) => event.slice("data: ".length)).filter((data) => data !== "[DONE]");
+    const frames = events
+      .map((event) => event.slice("data: ".length))
+      .filter((data) => data !== "[DONE]");
     const chunk = frames.map((data) => JSON.parse(data).choices[0]?.delta.content ?? "").join("");
     if (chunk !== "") response.write(`data: ${JSON.stringify({ chunk })}\n\n`);
   });

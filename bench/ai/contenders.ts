@@ -25,7 +25,8 @@ const messagesFor = (kind: Kind) =>
 /** A request in OpenAI's own words, for whoever takes them. */
 function asOpenai(name: string, server: Server, headers: Record<string, string> = {}): Contender {
   const bodyOf = (kind: Kind) => {
-    const streaming = kind === "chat" ? {} : { stream: true, stream_options: { include_usage: true } };
+    const streaming =
+      kind === "chat" ? {} : { stream: true, stream_options: { include_usage: true } };
     return JSON.stringify({ model: "gpt-5", messages: messagesFor(kind), ...streaming });
   };
   return {
@@ -45,13 +46,18 @@ export const direct = (upstream: Server): Contender => asOpenai("no gateway", up
 
 /** A bare `node:http` pipe. */
 export async function startPipe(upstream: Server): Promise<Contender> {
-  return asOpenai("node:http pipe", await startServer(["bench/ai/pipe.ts"], { UPSTREAM: upstream.url }));
+  return asOpenai(
+    "node:http pipe",
+    await startServer(["bench/ai/pipe.ts"], { UPSTREAM: upstream.url }),
+  );
 }
 
 /** Portkey's gateway, installed from the lockfile beside this benchmark when it isn't there yet. */
 export async function startPortkey(upstream: Server): Promise<Contender> {
   if (!existsSync(join(peers, "node_modules"))) {
-    execFileSync("npm", ["ci", "--prefix", peers, "--ignore-scripts", "--no-audit", "--no-fund"], { stdio: "inherit" });
+    execFileSync("npm", ["ci", "--prefix", peers, "--ignore-scripts", "--no-audit", "--no-fund"], {
+      stdio: "inherit",
+    });
   }
   const main = join(peers, "node_modules/@portkey-ai/gateway/build/start-server.js");
   const env = { NODE_ENV: "production", TRUSTED_CUSTOM_HOSTS: "localhost,127.0.0.1" };
@@ -61,8 +67,8 @@ export async function startPortkey(upstream: Server): Promise<Contender> {
 }
 
 /**
- * Gatehouse with everything on (token, session, limits, usage, metrics): in one process, and with gateway and services
- * apart. Beside it the least that can make the same trips for the same people.
+ * Gatehouse with everything on (token, session, limits, usage, metrics): in one process, and with
+ * gateway and services apart. Beside it the least that can make the same trips for the same people.
  */
 export async function startGatehouse(upstream: Server) {
   const [metricsPort, grpcPort, ...others] = await Promise.all(Array.from({ length: 5 }, freePort));
@@ -128,11 +134,21 @@ function asGatehouse(name: string, servers: [Server, ...Server[]], tokens: strin
   };
 }
 
-/** Somebody new, from an address of their own. @returns the access token */
+/**
+ * Somebody new, from an address of their own.
+ * @returns the access token
+ */
 async function signIn({ url }: Server, user: number): Promise<string> {
   const post = async (path: string, body: object) => {
-    const headers = { "content-type": "application/json", "x-forwarded-for": `10.${run}.${user >> 8}.${user & 255}` };
-    const response = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) });
+    const headers = {
+      "content-type": "application/json",
+      "x-forwarded-for": `10.${run}.${user >> 8}.${user & 255}`,
+    };
+    const response = await fetch(url + path, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(body),
+    });
     if (!response.ok) throw new Error(`${path} answered ${response.status}`);
     return (await response.json()) as { accessToken: string };
   };

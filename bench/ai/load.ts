@@ -13,14 +13,18 @@ export type Contender = {
   ask(kind: Kind, turn: number): { path: string; headers: Record<string, string>; body: string };
 };
 
-/** What a load did: the median in ms until the answer (chat) or the first text (stream), and processor time each, in µs. */
+/**
+ * What a load did: the median in ms until the answer (chat) or the first text (stream), and
+ * processor time each, in µs.
+ */
 export type Sample = { ms: number; p99: number; cpuMicros: number };
 
 const agent = new Agent({ keepAlive: true, maxSockets: 5_000 });
 let turn = 0;
 
 /**
- * Puts so many requests, so many at once. @throws Error unless every one of them is answered well
+ * Puts so many requests, so many at once.
+ * @throws Error unless every one of them is answered well
  * @param spreadMs over how long they begin, one after another
  */
 export async function load(
@@ -45,16 +49,22 @@ export async function load(
   return { ms: at(0.5), p99: at(0.99), cpuMicros: (used * 1000) / count };
 }
 
-/** Opens streams that stay open, each of which has said something. @returns what closes them */
+/**
+ * Opens streams that stay open, each of which has said something.
+ * @returns what closes them
+ */
 export async function openStreams(contender: Contender, count: number): Promise<() => void> {
   const requests: ClientRequest[] = [];
   const open = async () => {
     const { request, response } = await begin(contender, "open");
     requests.push(request);
     response.on("error", () => {});
-    await new Promise<void>((resolve) => response.on("data", (part) => String(part).includes("words") && resolve()));
+    await new Promise<void>((resolve) =>
+      response.on("data", (part) => String(part).includes("words") && resolve()),
+    );
   };
-  for (let i = 0; i < count; i += 50) await Promise.all(Array.from({ length: Math.min(50, count - i) }, open));
+  for (let i = 0; i < count; i += 50)
+    await Promise.all(Array.from({ length: Math.min(50, count - i) }, open));
   return () => {
     for (const request of requests) request.destroy();
   };
@@ -71,7 +81,9 @@ async function once(contender: Contender, kind: Kind): Promise<number> {
       if (firstMs === undefined && body.includes("words")) firstMs = performance.now() - startedAt;
     });
     response.on("error", reject).on("end", () => {
-      const isWhole = body.split("words").length === 51 && (kind === "chat" || body.trimEnd().endsWith("data: [DONE]"));
+      const isWhole =
+        body.split("words").length === 51 &&
+        (kind === "chat" || body.trimEnd().endsWith("data: [DONE]"));
       if (response.statusCode !== 200 || !isWhole)
         return reject(new Error(`${contender.name}: ${response.statusCode} ${body}`));
       resolve(kind === "chat" ? performance.now() - startedAt : (firstMs as number));
@@ -79,13 +91,20 @@ async function once(contender: Contender, kind: Kind): Promise<number> {
   });
 }
 
-function begin(contender: Contender, kind: Kind): Promise<{ request: ClientRequest; response: IncomingMessage }> {
+function begin(
+  contender: Contender,
+  kind: Kind,
+): Promise<{ request: ClientRequest; response: IncomingMessage }> {
   const { path, headers, body } = contender.ask(kind, turn++);
   return new Promise((resolve, reject) => {
     const request = send(contender.url + path, {
       method: "POST",
       agent,
-      headers: { ...headers, "content-type": "application/json", "content-length": Buffer.byteLength(body) },
+      headers: {
+        ...headers,
+        "content-type": "application/json",
+        "content-length": Buffer.byteLength(body),
+      },
     });
     request.on("response", (response) => resolve({ request, response })).on("error", reject);
     request.end(body);

@@ -7,7 +7,14 @@ const upstream = new URL(process.env.UPSTREAM as string);
 
 const server = createServer((request, response) => {
   const { method, headers, url = "/" } = request;
-  const onward = send({ host: upstream.hostname, port: upstream.port, path: url, method, headers, agent });
+  const onward = send({
+    host: upstream.hostname,
+    port: upstream.port,
+    path: url,
+    method,
+    headers,
+    agent,
+  });
   onward.on("response", (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.headers);
     response.flushHeaders();

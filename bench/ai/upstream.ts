@@ -1,4 +1,7 @@
-/** OpenAI as far as the benchmark needs it, for next to nothing: one document, 50 paced chunks, or a reply that stays open. */
+/**
+ * OpenAI as far as the benchmark needs it, for next to nothing: one document, 50 paced chunks, or a
+ * reply that stays open.
+ */
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -18,7 +21,11 @@ const whole = JSON.stringify({
   created: 1,
   model: "gpt-5",
   choices: [
-    { index: 0, message: { role: "assistant", content: "a few words ".repeat(CHUNKS) }, finish_reason: "stop" },
+    {
+      index: 0,
+      message: { role: "assistant", content: "a few words ".repeat(CHUNKS) },
+      finish_reason: "stop",
+    },
   ],
   usage,
 });

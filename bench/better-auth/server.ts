@@ -1,4 +1,6 @@
-/** better-auth on PostgreSQL with argon2id at Gatehouse's parameters, for the identity benchmark. */
+/**
+ * better-auth on PostgreSQL with argon2id at Gatehouse's parameters, for the identity benchmark.
+ */
 import { createServer } from "node:http";
 import { hash, verify } from "@node-rs/argon2";
 import { betterAuth } from "better-auth";
@@ -19,7 +21,8 @@ const options = {
     enabled: true,
     password: {
       hash: (password: string) => hash(password, PARAMETERS),
-      verify: ({ hash: stored, password }: { hash: string; password: string }) => verify(stored, password),
+      verify: ({ hash: stored, password }: { hash: string; password: string }) =>
+        verify(stored, password),
     },
   },
 };
@@ -27,6 +30,7 @@ await (await getMigrations(options)).runMigrations();
 const server = createServer(toNodeHandler(betterAuth(options)));
 server.listen(0, "127.0.0.1", () => {
   const address = server.address();
-  if (address && typeof address === "object") process.stdout.write(`http://127.0.0.1:${address.port}\n`);
+  if (address && typeof address === "object")
+    process.stdout.write(`http://127.0.0.1:${address.port}\n`);
 });
 process.once("SIGTERM", () => process.exit(0));

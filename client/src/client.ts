@@ -7,9 +7,15 @@ import { createSession, type Lock, type Session, type TokenStore, type Tokens } 
 export type ClientOptions = {
   /** The address of the service; the page's own origin unless given. */
   baseUrl?: string | undefined;
-  /** Where the refresh token is: in a cookie (the default in pages), or in a store (elsewhere; the default is memory). */
+  /**
+   * Where the refresh token is: in a cookie (the default in pages), or in a store (elsewhere; the
+   * default is memory).
+   */
   refreshToken?: "cookie" | TokenStore | undefined;
-  /** Keeps others with the same refresh token waiting. The default for cookies is a Web Lock across tabs. */
+  /**
+   * Keeps others with the same refresh token waiting. The default for cookies is a Web Lock across
+   * tabs.
+   */
   lock?: Lock | undefined;
   /** Called when the session has ended: by `auth.logout`, or because its refresh was refused. */
   onSignedOut?: (() => void) | undefined;
@@ -21,9 +27,15 @@ export type ClientOptions = {
 export type Client = Api & {
   /** The access token in memory; undefined before the first sign-in or refresh. */
   readonly accessToken: string | undefined;
-  /** Continues the session of the refresh token, as when a page loads. @returns whether somebody is signed in */
+  /**
+   * Continues the session of the refresh token, as when a page loads.
+   * @returns whether somebody is signed in
+   */
   resume(): Promise<boolean>;
-  /** The same routes with another access token that is never refreshed, such as one of `admin.impersonate`. */
+  /**
+   * The same routes with another access token that is never refreshed, such as one of
+   * `admin.impersonate`.
+   */
   withAccessToken(accessToken: string): Api;
 };
 
@@ -35,7 +47,13 @@ export function createClient(options: ClientOptions = {}): Client {
   const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init)); // as it is then: tracing replaces it
   const store = refreshToken === "cookie" ? undefined : refreshToken;
   const credentials = store ? "omit" : "include";
-  const send = (method: string, path: string, headers: Record<string, string>, body?: string, signal?: AbortSignal) =>
+  const send = (
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+    body?: string,
+    signal?: AbortSignal,
+  ) =>
     fetch(baseUrl.replace(/\/$/, "") + path, {
       method,
       headers,
@@ -49,7 +67,13 @@ export function createClient(options: ClientOptions = {}): Client {
   const session = createSession({ send, store, lock, onSignedOut });
 
   /** Sends a request, once more with a new access token if the first was refused. */
-  async function request(access: Access, method: string, path: string, sent: Sent, signal?: AbortSignal) {
+  async function request(
+    access: Access,
+    method: string,
+    path: string,
+    sent: Sent,
+    signal?: AbortSignal,
+  ) {
     const body = sent.body && JSON.stringify(sent.body);
     const attempt = (token = access.accessToken()) => {
       const headers = {
@@ -62,16 +86,26 @@ export function createClient(options: ClientOptions = {}): Client {
     let response = await attempt(used);
     if (response.status === 401) {
       const error = await errorOf(response);
-      if (error.code !== "UNAUTHENTICATED" || !(await unlessAborted(access.renew(used), signal))) throw error;
+      if (error.code !== "UNAUTHENTICATED" || !(await unlessAborted(access.renew(used), signal)))
+        throw error;
       response = await attempt();
     }
     if (!response.ok && response.status !== sent.accepts) throw await errorOf(response);
     return response;
   }
-  function apiWith(access: Access, onResult: (path: string, result: unknown) => Promise<void>): Api {
-    const call: Call = async <T>(method: string, path: string, sent: Sent, { signal }: CallOptions = {}) => {
+  function apiWith(
+    access: Access,
+    onResult: (path: string, result: unknown) => Promise<void>,
+  ): Api {
+    const call: Call = async <T>(
+      method: string,
+      path: string,
+      sent: Sent,
+      { signal }: CallOptions = {},
+    ) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
-      // the cookie of a sign-in comes after that of a refresh in another tab, which would replace or clear it
+      // the cookie of a sign-in comes after that of a refresh in another tab, which would replace
+      // or clear it
       const response = await (SIGN_IN.includes(path)
         ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
@@ -118,7 +152,9 @@ const unlocked: Lock = (work) => work();
 
 type Locks = { request<T>(name: string, work: () => Promise<T>): Promise<T> };
 
-/** A lock of all tabs of an origin: a second tab sends the cookie that the first tab has received. */
+/**
+ * A lock of all tabs of an origin: a second tab sends the cookie that the first tab has received.
+ */
 function webLock(): Lock {
   const { navigator } = globalThis as { navigator?: { locks?: Locks } };
   const locks = navigator?.locks; // missing on pages without https
@@ -140,6 +176,8 @@ function defaultStore(): "cookie" | TokenStore {
 /** The query string. It is built by hand because React Native's `URLSearchParams` is incomplete. */
 function queryOf(query: object = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
-  const text = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&");
+  const text = given
+    .map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`)
+    .join("&");
   return text && `?${text}`;
 }

@@ -1,6 +1,9 @@
 import type { ErrorBody, ErrorCode, Violation } from "./api.ts";
 
-/** What can go wrong without an error of the service: no response, a response of something else, an event of a stream. */
+/**
+ * What can go wrong without an error of the service: no response, a response of something else, an
+ * event of a stream.
+ */
 export type ClientErrorCode = "NETWORK_ERROR" | "UNEXPECTED_RESPONSE" | "STREAM_ERROR";
 
 type Details = {
@@ -24,7 +27,12 @@ export class GatehouseError extends Error {
   /** The id of the request in the service's log. */
   readonly requestId: string | undefined;
 
-  constructor(code: ErrorCode | ClientErrorCode, message: string, details: Details = {}, cause?: unknown) {
+  constructor(
+    code: ErrorCode | ClientErrorCode,
+    message: string,
+    details: Details = {},
+    cause?: unknown,
+  ) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     this.status = details.status ?? 0;
@@ -34,17 +42,24 @@ export class GatehouseError extends Error {
   }
 }
 
-/** The error of a response. A response without the service's error shape comes from a proxy or another server. */
+/**
+ * The error of a response. A response without the service's error shape comes from a proxy or
+ * another server.
+ */
 export async function errorOf(response: Response): Promise<GatehouseError> {
   const { status, headers } = response;
   const body: Partial<ErrorBody> = (await response.json().catch(() => undefined)) ?? {};
   const seconds = Number(headers.get("retry-after") ?? Number.NaN);
-  return new GatehouseError(body.code ?? "UNEXPECTED_RESPONSE", body.message ?? `The server returned ${status}.`, {
-    status,
-    violations: body.violations ?? [],
-    retryAfter: Number.isFinite(seconds) ? seconds : undefined,
-    requestId: headers.get("x-request-id"),
-  });
+  return new GatehouseError(
+    body.code ?? "UNEXPECTED_RESPONSE",
+    body.message ?? `The server returned ${status}.`,
+    {
+      status,
+      violations: body.violations ?? [],
+      retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+      requestId: headers.get("x-request-id"),
+    },
+  );
 }
 
 /** The error of a connection: an abort by the caller keeps its reason. */
@@ -53,14 +68,24 @@ export function connectionError(thrown: unknown, signal: AbortSignal | undefined
   return new GatehouseError("NETWORK_ERROR", "The server could not be reached.", {}, thrown);
 }
 
-/** The body of a successful response. @throws GatehouseError `UNEXPECTED_RESPONSE` for anything but JSON */
+/**
+ * The body of a successful response.
+ * @throws GatehouseError `UNEXPECTED_RESPONSE` for anything but JSON
+ */
 export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promise<T> {
   return (await response.json().catch((thrown) => {
-    throw thrown instanceof SyntaxError ? unexpected(response, thrown) : connectionError(thrown, signal);
+    throw thrown instanceof SyntaxError
+      ? unexpected(response, thrown)
+      : connectionError(thrown, signal);
   })) as T;
 }
 
 /** The error of a response that is no answer of the service, such as the page of a proxy. */
 export function unexpected({ status }: Response, cause?: unknown): GatehouseError {
-  return new GatehouseError("UNEXPECTED_RESPONSE", "The server returned something unexpected.", { status }, cause);
+  return new GatehouseError(
+    "UNEXPECTED_RESPONSE",
+    "The server returned something unexpected.",
+    { status },
+    cause,
+  );
 }

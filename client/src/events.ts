@@ -5,15 +5,20 @@ const DATA = /^data: ?(.*?)\r?$/s;
 
 /**
  * The chunks of an event stream. Leaving the loop early cancels the request.
- * @throws GatehouseError `STREAM_ERROR` for an error event, `NETWORK_ERROR` for a stream that ends without `[DONE]`
+ * @throws GatehouseError `STREAM_ERROR` for an error event, `NETWORK_ERROR` for a stream that ends
+ * without `[DONE]`
  */
-export async function* chunksOf(response: Response, signal: AbortSignal | undefined): AsyncGenerator<string, void> {
+export async function* chunksOf(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void> {
   for await (const line of linesOf(response, signal)) {
     const data = DATA.exec(line)?.[1];
     if (data === undefined) continue; // an empty line ends each event, comments keep the connection open
     if (data === "[DONE]") return;
     const event = eventOf(data, response);
-    if (event.error !== undefined) throw new GatehouseError("STREAM_ERROR", event.error, { status: response.status });
+    if (event.error !== undefined)
+      throw new GatehouseError("STREAM_ERROR", event.error, { status: response.status });
     if (event.chunk) yield event.chunk;
   }
   throw new GatehouseError("NETWORK_ERROR", "The stream ended before the reply was complete.");
@@ -27,7 +32,10 @@ function eventOf(data: string, response: Response): { chunk?: string; error?: st
   }
 }
 
-async function* linesOf(response: Response, signal: AbortSignal | undefined): AsyncGenerator<string, void> {
+async function* linesOf(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void> {
   const failed = (thrown: unknown) => {
     throw connectionError(thrown, signal);
   };

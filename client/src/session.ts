@@ -1,6 +1,8 @@
 import { errorOf, GatehouseError, jsonOf, unexpected } from "./errors.ts";
 
-/** Where a client without cookies keeps its refresh token: memory, a file, the keychain of a phone. */
+/**
+ * Where a client without cookies keeps its refresh token: memory, a file, the keychain of a phone.
+ */
 export type TokenStore = {
   get(): string | undefined | Promise<string | undefined>;
   /** Replaces the token; undefined removes it. */
@@ -68,7 +70,10 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
     await begin(tokens);
     return tokens;
   }
-  /** Replaces both tokens. Callers at the same time share one exchange. @throws GatehouseError */
+  /**
+   * Replaces both tokens. Callers at the same time share one exchange.
+   * @throws GatehouseError
+   */
   function refresh(): Promise<Tokens> {
     refreshing ??= lock(exchange).finally(() => {
       refreshing = undefined;
@@ -93,12 +98,19 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
       user = undefined;
       return end();
     },
-    /** Continues whatever session the refresh token belongs to. @returns whether there is one */
+    /**
+     * Continues whatever session the refresh token belongs to.
+     * @returns whether there is one
+     */
     resume(): Promise<boolean> {
       user = undefined;
       return isRefreshed();
     },
-    /** Replaces an access token that was refused. @returns whether there is another one of its user @throws GatehouseError if that cannot be known */
+    /**
+     * Replaces an access token that was refused.
+     * @returns whether there is another one of its user
+     * @throws GatehouseError if that cannot be known
+     */
     async renew(refused: string | undefined): Promise<boolean> {
       const isReplaced = accessToken !== undefined && accessToken !== refused;
       if (!isReplaced && !(await isRefreshed())) return false;

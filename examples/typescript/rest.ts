@@ -1,4 +1,6 @@
-/** REST with openapi-fetch and the types that openapi-typescript has generated from `/openapi.json`. */
+/**
+ * REST with openapi-fetch and the types that openapi-typescript has generated from `/openapi.json`.
+ */
 import createClient from "openapi-fetch";
 import type { paths } from "./dist/api.ts";
 
@@ -12,7 +14,9 @@ async function bodyOf<T>(call: Promise<{ data?: T; error?: { message: string } }
   return data;
 }
 
-const { accessToken } = await bodyOf(client.POST("/auth/login", { body: { email: EMAIL, password: PASSWORD } }));
+const { accessToken } = await bodyOf(
+  client.POST("/auth/login", { body: { email: EMAIL, password: PASSWORD } }),
+);
 const headers = { authorization: `Bearer ${accessToken}` };
 const { email } = await bodyOf(client.GET("/user/profile", { headers }));
 process.stdout.write(`${email}\n`);
@@ -21,7 +25,9 @@ const messages = [{ role: "user" as const, content: "case: plain" }];
 const body = { provider: "provider-a", messages };
 const stream = await bodyOf(client.POST("/ai/stream", { headers, body, parseAs: "stream" }));
 let rest = "";
-for await (const part of (stream as ReadableStream<BufferSource>).pipeThrough(new TextDecoderStream())) {
+for await (const part of (stream as ReadableStream<BufferSource>).pipeThrough(
+  new TextDecoderStream(),
+)) {
   const lines = (rest + part).split("\n");
   rest = lines.pop() ?? ""; // a line may arrive in several parts
   for (const line of lines) {

@@ -19,16 +19,21 @@ export type HttpBinding = ReturnType<typeof readBinding>;
 const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
 
 /**
- * Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway supports its options.
+ * Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway
+ * supports its options.
  * @throws Error naming a method that has no route or does not say who may call it
  */
 export function readBinding(method: DescMethod) {
   const rule = getOption(method, http);
   const policy = policyOf(method);
   const httpMethod = httpMethods[rule.pattern.case as keyof typeof httpMethods];
-  if (!httpMethod || !policy) throw new Error(`${method.parent.typeName}/${method.name} has no route`);
+  if (!httpMethod || !policy)
+    throw new Error(`${method.parent.typeName}/${method.name} has no route`);
   const { fields } = method.input;
-  const [requestCookies, responseCookies] = [cookieFields(method.input), cookieFields(method.output)];
+  const [requestCookies, responseCookies] = [
+    cookieFields(method.input),
+    cookieFields(method.output),
+  ];
   const pathFields: DescField[] = [];
   const path = (rule.pattern.value as string).replace(/\{(\w+)\}/g, (_variable, name) => {
     const field = fields.find((candidate) => candidate.name === name) as DescField;

@@ -13,7 +13,13 @@ import {
 } from "../../services/platform/errors.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */
-export type ErrorBody = { statusCode: number; message: string; error: string; code: string; violations?: Violation[] };
+export type ErrorBody = {
+  statusCode: number;
+  message: string;
+  error: string;
+  code: string;
+  violations?: Violation[];
+};
 
 /** An error as an HTTP response. */
 export type HttpErrorResponse = {
@@ -32,13 +38,18 @@ const UNREADABLE = "The request can't be read.";
 export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
 /**
- * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by the code of Fastify's and
- * Node's errors. Their own messages may name hosts and addresses. The status is given where it differs from the reason's.
+ * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by
+ * the code of Fastify's and Node's errors. Their own messages may name hosts and addresses. The
+ * status is given where it differs from the reason's.
  */
 const byCode: Record<string, Known> = {
   [Code.Canceled]: AWAY, // of a connection: the response to a client that has disconnected is not sent
   [Code.InvalidArgument]: [Reason.MALFORMED_REQUEST, UNREADABLE],
-  [Code.DeadlineExceeded]: [Reason.UNAVAILABLE, "The response took too long. Please try again.", 504],
+  [Code.DeadlineExceeded]: [
+    Reason.UNAVAILABLE,
+    "The response took too long. Please try again.",
+    504,
+  ],
   [Code.NotFound]: [Reason.NOT_FOUND, "There is nothing here."],
   [Code.PermissionDenied]: [Reason.FORBIDDEN, "You may not do this."],
   [Code.ResourceExhausted]: [Reason.RATE_LIMITED, "Too many requests. Please try again later."],
@@ -54,15 +65,21 @@ const byCode: Record<string, Known> = {
 
 /** Maps any thrown value to the error response. Unexpected errors are masked. */
 export function toHttpError(thrown: unknown): HttpErrorResponse {
-  if (thrown instanceof ServiceError) return httpError(thrown.reason, thrown.message, thrown.details);
+  if (thrown instanceof ServiceError)
+    return httpError(thrown.reason, thrown.message, thrown.details);
   const detail = thrown instanceof ConnectError ? thrown.findDetails(FailureSchema)[0] : undefined;
   if (detail?.reason === Reason.UNSPECIFIED) return internalError(false); // masked and logged by the services
   if (detail) {
     const violations = detail.violations.map(({ field, message }) => ({ field, message }));
     return httpError(detail.reason, (thrown as ConnectError).rawMessage, { ...detail, violations });
   }
-  const { code = "", statusCode = 500 } = (thrown ?? {}) as { code?: Code | string; statusCode?: number };
-  const known = isLost(thrown) ? AWAY : (byCode[code] ?? (statusCode < 500 ? byCode[Code.InvalidArgument] : undefined));
+  const { code = "", statusCode = 500 } = (thrown ?? {}) as {
+    code?: Code | string;
+    statusCode?: number;
+  };
+  const known = isLost(thrown)
+    ? AWAY
+    : (byCode[code] ?? (statusCode < 500 ? byCode[Code.InvalidArgument] : undefined));
   return known ? httpError(known[0], known[1], {}, known[2]) : internalError(true);
 }
 
@@ -71,14 +88,22 @@ const OF_CONNECTION = /^(?:E(?!RR_)|ERR_(?:HTTP2|STREAM)_)/;
 
 /** Whether the connection to the services has ended a call, and not the services. */
 const isLost = (thrown: unknown) =>
-  thrown instanceof ConnectError && OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
+  thrown instanceof ConnectError &&
+  OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
 
 /** The response of a reason. `status` is given only where it differs from the reason's own. */
-function httpError(reason: Reason, message: string, details: ErrorDetails = {}, status?: number): HttpErrorResponse {
+function httpError(
+  reason: Reason,
+  message: string,
+  details: ErrorDetails = {},
+  status?: number,
+): HttpErrorResponse {
   const known = statuses.get(reason);
   if (!known) return internalError(true); // a reason that is newer than this gateway
-  const { violations, retryAfterSeconds = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined } =
-    details;
+  const {
+    violations,
+    retryAfterSeconds = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined,
+  } = details;
   const statusCode = status ?? known.status;
   const error = STATUS_CODES[statusCode] ?? "Client Closed Request";
   const body: ErrorBody = { statusCode, message, error, code: known.name };
@@ -92,8 +117,9 @@ const internalError = (isInternal: boolean): HttpErrorResponse => ({
 });
 
 /**
- * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body that arrive too
- * slowly. A connection with an unfinished response is closed, since a second response would corrupt the first.
+ * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body
+ * that arrive too slowly. A connection with an unfinished response is closed, since a second
+ * response would corrupt the first.
  */
 export function createClientErrorHandler(
   log: Logger,
@@ -103,7 +129,9 @@ export function createClientErrorHandler(
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
     const response = responseOf(socket);
     const isWaiting = response?.socket === null; // for an earlier response of the connection
-    const isBusy = response?.req.complete ? !response.writableFinished : response?.headersSent || isWaiting;
+    const isBusy = response?.req.complete
+      ? !response.writableFinished
+      : response?.headersSent || isWaiting;
     if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
     const { body } = toHttpError({ code: error.code, statusCode: 400 });
     const text = JSON.stringify(body);

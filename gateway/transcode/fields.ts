@@ -9,16 +9,22 @@ import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
 type Init = Record<string, unknown>;
 
 /**
- * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are ignored.
- * A missing field is reported by its constraints, and here if it has none.
- * A field of a wrong type is added to `violations` and holds its zero value in the result.
+ * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are
+ * ignored. A missing field is reported by its constraints, and here if it has none. A field of a
+ * wrong type is added to `violations` and holds its zero value in the result.
  */
-export function readFields(fields: DescField[], json: object, at: string, violations: Violation[]): Init {
+export function readFields(
+  fields: DescField[],
+  json: object,
+  at: string,
+  violations: Violation[],
+): Init {
   const init: Init = {};
   for (const field of fields) {
     const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
     if (value === null) {
-      if (isRequired(field)) violations.push({ field: at + field.jsonName, message: "must be given" });
+      if (isRequired(field))
+        violations.push({ field: at + field.jsonName, message: "must be given" });
       continue;
     }
     init[field.localName] = readField(field, value, at + field.jsonName, violations);
@@ -26,7 +32,12 @@ export function readFields(fields: DescField[], json: object, at: string, violat
   return init;
 }
 
-function readField(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
+function readField(
+  field: DescField,
+  value: unknown,
+  path: string,
+  violations: Violation[],
+): unknown {
   if (field.fieldKind !== "list") return readItem(field, value, path, violations);
   if (!Array.isArray(value)) {
     violations.push({ field: path, message: "must be a list" });
@@ -42,11 +53,20 @@ function readField(field: DescField, value: unknown, path: string, violations: V
 /** Whether a field is required although no constraint rejects its zero value. */
 const isRequired = remembered((field: DescField): boolean => {
   const rules = getOption(field, fieldRules);
-  const isFree = rules.type.case === undefined && !rules.cel.length && !rules.celExpression.length && !rules.required;
+  const isFree =
+    rules.type.case === undefined &&
+    !rules.cel.length &&
+    !rules.celExpression.length &&
+    !rules.required;
   return isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
 });
 
-function readItem(field: DescField, value: unknown, path: string, violations: Violation[]): unknown {
+function readItem(
+  field: DescField,
+  value: unknown,
+  path: string,
+  violations: Violation[],
+): unknown {
   const { message, scalar } = field;
   if (message && message.typeName !== TimestampSchema.typeName) {
     if (isObject(value)) return readFields(message.fields, value, `${path}.`, violations);
@@ -56,18 +76,30 @@ function readItem(field: DescField, value: unknown, path: string, violations: Vi
   const problem = problemOf(field, value);
   if (problem !== undefined) {
     violations.push({ field: path, message: problem });
-    return message ? {} : scalar === ScalarType.STRING ? "" : scalar === ScalarType.BOOL ? false : 0;
+    return message
+      ? {}
+      : scalar === ScalarType.STRING
+        ? ""
+        : scalar === ScalarType.BOOL
+          ? false
+          : 0;
   }
   if (message) return fromJson(TimestampSchema, value as string);
-  // A number beyond its type becomes the nearest one, which breaks the constraint of its field in any case.
-  if (scalar === ScalarType.INT32) return Math.min(Math.max(value as number, -(2 ** 31)), 2 ** 31 - 1);
+  // A number beyond its type becomes the nearest one, which breaks the constraint of its field in
+  // any case.
+  if (scalar === ScalarType.INT32)
+    return Math.min(Math.max(value as number, -(2 ** 31)), 2 ** 31 - 1);
   if (scalar === ScalarType.UINT32) return Math.min(Math.max(value as number, 0), 2 ** 32 - 1);
   return value;
 }
 
-/** What is wrong with a value of a scalar or a timestamp. 64-bit numbers are not read: ProtoJSON writes them as strings. */
+/**
+ * What is wrong with a value of a scalar or a timestamp. 64-bit numbers are not read: ProtoJSON
+ * writes them as strings.
+ */
 function problemOf({ message, scalar }: DescField, value: unknown): string | undefined {
-  if (message) return isTimestamp(value) ? undefined : "must be a date and time such as 2026-01-31T12:00:00Z";
+  if (message)
+    return isTimestamp(value) ? undefined : "must be a date and time such as 2026-01-31T12:00:00Z";
   switch (scalar) {
     case ScalarType.STRING:
       if (typeof value !== "string") return "must be a string";

@@ -18,20 +18,24 @@ const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /**
- * Builds the request message of a method from path, query, body and cookies; each field has one source. A field with a type
- * error has its zero value. The services report type errors together with broken constraints.
+ * Builds the request message of a method from path, query, body and cookies; each field has one
+ * source. A field with a type error has its zero value. The services report type errors together
+ * with broken constraints.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
 export function readRequest(rule: HttpBinding, request: FastifyRequest) {
   const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
   const typeErrors: Violation[] = [];
   const init: Record<string, unknown> = {};
-  const read = (fields: DescField[], json: object) => Object.assign(init, readFields(fields, json, "", typeErrors));
+  const read = (fields: DescField[], json: object) =>
+    Object.assign(init, readFields(fields, json, "", typeErrors));
   const body = bodyMembers(request, bodyFields !== undefined);
   if (bodyFields) read(bodyFields, body.json);
   if (pathFields.length > 0) read(pathFields, request.params as object);
-  if (queryFields.length > 0) read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
-  for (const { cookie, field } of requestCookies) init[field.localName] = readCookie(request, cookie);
+  if (queryFields.length > 0)
+    read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
+  for (const { cookie, field } of requestCookies)
+    init[field.localName] = readCookie(request, cookie);
   if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
     throw malformed("The body must not contain NUL characters or lone surrogates.");
@@ -45,9 +49,11 @@ export function readPathFields({ method, pathFields }: HttpBinding, { params }: 
 }
 
 /**
- * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys, bounded depth and size.
- * Text can contain NUL characters and lone surrogates only as escapes: {@link hasInvalidText} finds them if `hasEscapes`.
- * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a password
+ * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys,
+ * bounded depth and size. Text can contain NUL characters and lone surrogates only as escapes:
+ * {@link hasInvalidText} finds them if `hasEscapes`.
+ * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a
+ * password
  */
 function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
   let text: string;
@@ -68,7 +74,10 @@ function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
   return { json, hasEscapes: text.includes("\\u") };
 }
 
-/** Whether a key or value contains a NUL character or a lone surrogate. PostgreSQL and protobuf accept neither. */
+/**
+ * Whether a key or value contains a NUL character or a lone surrogate. PostgreSQL and protobuf
+ * accept neither.
+ */
 function hasInvalidText(json: unknown): boolean {
   if (typeof json === "string") return !json.isWellFormed() || json.includes("\0");
   if (typeof json !== "object" || json === null) return false;
@@ -78,7 +87,10 @@ function hasInvalidText(json: unknown): boolean {
 function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   if (!(body instanceof Uint8Array) || body.length === 0) return NO_BODY;
   const type = headers["content-type"];
-  const isJson = type !== undefined && JSON_TYPE.test(type) && /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
+  const isJson =
+    type !== undefined &&
+    JSON_TYPE.test(type) &&
+    /^(?:utf-?8)?$/i.test(CHARSET.exec(type)?.[1] ?? "");
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
   if (!isPlain) throw unsupported("The body must be sent uncompressed.");
   if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
@@ -88,7 +100,10 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   throw malformed("The body must be a JSON object.");
 }
 
-/** Reads query parameters as JSON values by the types of their fields. A value that does not parse stays text. */
+/**
+ * Reads query parameters as JSON values by the types of their fields. A value that does not parse
+ * stays text.
+ */
 function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};
   const given = parseQuery(url);
@@ -119,8 +134,8 @@ function parseQuery(url: string): URLSearchParams {
 }
 
 /**
- * The value of a cookie, which is a token that needs no decoding. Empty without one, or with two: another site below the same
- * domain may have set the second.
+ * The value of a cookie, which is a token that needs no decoding. Empty without one, or with two:
+ * another site below the same domain may have set the second.
  */
 function readCookie({ headers }: FastifyRequest, name: string): string {
   const pairs = (headers.cookie ?? "").split(";").map((pair) => pair.trim());

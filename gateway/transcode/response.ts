@@ -18,7 +18,8 @@ const emitDefaults = { alwaysEmitImplicit: true };
 /** Forwards headers. Rate limits of the port stay if they are tighter. */
 export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   const atPort = reply.getHeader("ratelimit-remaining");
-  const isLooser = atPort !== undefined && Number(from.get("ratelimit-remaining") ?? 0) > Number(atPort);
+  const isLooser =
+    atPort !== undefined && Number(from.get("ratelimit-remaining") ?? 0) > Number(atPort);
   for (const name of FORWARDED) {
     const value = from.get(name);
     if (value !== null && !(isLooser && LIMITS.includes(name))) reply.header(name, value);
@@ -37,17 +38,28 @@ export function sendMessage(
     if (typeof token === "string" && token !== "")
       reply.setCookie(cookie, token, { maxAge: secondsLeft(token, clock) });
   }
-  const clears = rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
+  const clears =
+    rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
   if (clears) clearCookies(rule, reply);
   const { maxAgeSeconds } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
-  reply.code(rule.policy.successStatus).header("content-type", JSON_TYPE).send(JSON.stringify(body));
+  reply
+    .code(rule.policy.successStatus)
+    .header("content-type", JSON_TYPE)
+    .send(JSON.stringify(body));
 }
 
-/** Sends an error. @param rule the binding, if the request has reached a method */
-export function sendError(failed: HttpErrorResponse, reply: FastifyReply, rule?: HttpBinding): void {
+/**
+ * Sends an error.
+ * @param rule the binding, if the request has reached a method
+ */
+export function sendError(
+  failed: HttpErrorResponse,
+  reply: FastifyReply,
+  rule?: HttpBinding,
+): void {
   const { statusCode } = failed.body;
   const clears = rule?.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED;
   if (clears && statusCode === 401) clearCookies(rule, reply);
@@ -73,6 +85,11 @@ const COOKIE_PATH = "/auth";
  */
 export function addCookies(app: FastifyInstance, publicUrl: string): void {
   const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
-  const attributes = { path: pathname, httpOnly: true, sameSite: "strict", secure: protocol === "https:" } as const;
+  const attributes = {
+    path: pathname,
+    httpOnly: true,
+    sameSite: "strict",
+    secure: protocol === "https:",
+  } as const;
   app.register(fastifyCookie, { hook: false, parseOptions: attributes }); // the defaults of every cookie that is set
 }

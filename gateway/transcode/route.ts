@@ -14,7 +14,10 @@ import { readPathFields, readRequest } from "./request.ts";
 import { forwardHeaders, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
-/** Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing else. */
+/**
+ * Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing
+ * else.
+ */
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Dependencies of all routes. */
@@ -45,29 +48,44 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
       forwardHeaders(response.header, reply);
       sendMessage(binding, reply, response, clock);
     } else {
-      const start = () => transport.stream(method, signal, undefined, header, one(message), context);
-      await sendStream(binding, reply, start, { keepAliveMs, report: (thrown) => report(thrown, request) });
+      const start = () =>
+        transport.stream(method, signal, undefined, header, one(message), context);
+      await sendStream(binding, reply, start, {
+        keepAliveMs,
+        report: (thrown) => report(thrown, request),
+      });
     }
     return reply;
   };
   const { httpMethod, path: url, policy } = binding;
-  app.route({ method: httpMethod, url, bodyLimit: policy.maxBodyBytes, config: { binding }, handler });
+  app.route({
+    method: httpMethod,
+    url,
+    bodyLimit: policy.maxBodyBytes,
+    config: { binding },
+    handler,
+  });
 }
 
 /** The metadata of the call for a request: access token, request id, client, trace. */
 function metadataOf(request: FastifyRequest, secret: string | undefined): Headers {
   const { authorization, "user-agent": agent = "" } = request.headers;
   const headers = new Headers();
-  if (authorization !== undefined && PRINTABLE.test(authorization)) headers.set("authorization", authorization);
+  if (authorization !== undefined && PRINTABLE.test(authorization))
+    headers.set("authorization", authorization);
   headers.set("x-request-id", request.id);
-  writeClient(headers, { address: request.admitted?.address ?? clientAddressOf(request), agent }, secret);
+  writeClient(
+    headers,
+    { address: request.admitted?.address ?? clientAddressOf(request), agent },
+    secret,
+  );
   if (request.span) headers.set("traceparent", request.span.traceparent);
   return headers;
 }
 
 /**
- * The message and the metadata of the call for a request. Where a role is required the services refuse what can't be read,
- * so that they check the role first.
+ * The message and the metadata of the call for a request. Where a role is required the services
+ * refuse what can't be read, so that they check the role first.
  */
 function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
   const header = metadataOf(request, secret);

@@ -13,9 +13,10 @@ const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 
 /**
- * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). No header is sent before the first
- * message, a failure or a long silence, so that an early failure has its own status. A later failure becomes an event. The
- * stream ends with exactly one `[DONE]`. The call is aborted at once when the client disconnects.
+ * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). No header
+ * is sent before the first message, a failure or a long silence, so that an early failure has its
+ * own status. A later failure becomes an event. The stream ends with exactly one `[DONE]`. The call
+ * is aborted at once when the client disconnects.
  * @param start starts the call. Resolves no sooner than the first message
  * @param keepAliveMs silence after which a comment keeps the connection alive, in ms
  * @param report logs an unexpected failure
@@ -52,11 +53,17 @@ export async function sendStream(
   }
 }
 
-/** Failures of the provider are part of the reply. Everything before (caller, limits, request, bugs) is a status. */
+/**
+ * Failures of the provider are part of the reply. Everything before (caller, limits, request, bugs)
+ * is a status.
+ */
 const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
-/** Writes server-sent events. The headers of the reply are sent once, along with the first event or heartbeat. */
+/**
+ * Writes server-sent events. The headers of the reply are sent once, along with the first event or
+ * heartbeat.
+ */
 function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Headers[]) {
   const { raw } = reply;
   let socket: Socket | undefined;
@@ -79,11 +86,13 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
     raw.flushHeaders();
     process.nextTick(() => socket?.uncork());
   };
-  // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a stream of 50 events
-  // 8 % more processor time.
+  // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a
+  // stream of 50 events 8 % more processor time.
   const send = (text: string): boolean => {
     open();
-    return socket ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`) : raw.write(text);
+    return socket
+      ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`)
+      : raw.write(text);
   };
   // The SSE heartbeat: a comment after each silence, so that proxies keep the connection.
   const heartbeat = setInterval(() => {
@@ -91,7 +100,10 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
   }, keepAliveMs);
   return {
     open,
-    /** Sends an event. @returns false if the client is slow: wait for `drain` */
+    /**
+     * Sends an event.
+     * @returns false if the client is slow: wait for `drain`
+     */
     write(data: unknown): boolean {
       heartbeat.refresh();
       return send(`data: ${JSON.stringify(data)}\n\n`);

@@ -14,15 +14,19 @@ import { SECRET } from "../../services/platform/client.ts";
 import * as protocol from "../../services/platform/internal-protocol.ts";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
 
-/** Silence after which the services count as dead, in ms. Theirs show that a call is alive every five seconds. */
+/**
+ * Silence after which the services count as dead, in ms. Theirs show that a call is alive every
+ * five seconds.
+ */
 const SILENCE_MS = 15_000;
 
 /** A transport to services in another process. `close` ends open calls too. */
 export type ServicesTransport = Transport & { close(): void };
 
 /**
- * A transport to the internal listener of services in another process. Each open call has an HTTP/1.1 connection of its own,
- * so that calls do not delay each other. A call has no deadline but its signal.
+ * A transport to the internal listener of services in another process. Each open call has an
+ * HTTP/1.1 connection of its own, so that calls do not delay each other. A call has no deadline but
+ * its signal.
  * @param url see `readInternalUrl`
  * @throws Error for operators, if a file can't be read
  */
@@ -33,10 +37,17 @@ export function createInternalTransport(
 ): ServicesTransport {
   const { isTls, at } = protocol.readInternalUrl(url);
   const { Agent, request: open } = isTls ? https : http;
-  const agent = new Agent({ keepAlive: true, timeout: silenceMs, ...(isTls && readTlsFiles(files)) });
+  const agent = new Agent({
+    keepAlive: true,
+    timeout: silenceMs,
+    ...(isTls && readTlsFiles(files)),
+  });
   const target = { ...("path" in at ? { socketPath: at.path } : at), agent, method: "POST" };
 
-  /** Starts a call. Its messages are read from the response as they are consumed. @throws ConnectError */
+  /**
+   * Starts a call. Its messages are read from the response as they are consumed.
+   * @throws ConnectError
+   */
   async function start<I extends DescMessage, O extends DescMessage>(
     method: DescMethod & { input: I; output: O },
     signal: AbortSignal | undefined,
@@ -52,7 +63,10 @@ export function createInternalTransport(
     const onSilence = () => {
       // What has arrived may wait for a slow reader.
       if (response?.readableLength) request.socket?.setTimeout(silenceMs);
-      else (response ?? request).destroy(new ConnectError("The services do not respond.", Code.Unavailable));
+      else
+        (response ?? request).destroy(
+          new ConnectError("The services do not respond.", Code.Unavailable),
+        );
     };
     request.once("socket", (socket) => socket.on("timeout", onSilence));
     request.once("close", () => request.socket?.off("timeout", onSilence));
@@ -80,8 +94,15 @@ export function createInternalTransport(
   };
 }
 
-/** The messages of a response. @throws ConnectError */
-async function* messagesOf<O extends DescMessage>(output: O, response: IncomingMessage, signal?: AbortSignal) {
+/**
+ * The messages of a response.
+ * @throws ConnectError
+ */
+async function* messagesOf<O extends DescMessage>(
+  output: O,
+  response: IncomingMessage,
+  signal?: AbortSignal,
+) {
   let rest: Buffer = Buffer.alloc(0);
   let end: protocol.End | undefined;
   try {
@@ -105,7 +126,12 @@ async function* messagesOf<O extends DescMessage>(output: O, response: IncomingM
   if (end.error) throw new ConnectError(end.error.message, end.error.code, end.trailer, details);
 }
 
-/** Why a call has failed without an error of the services: it was aborted, or its connection was lost. */
+/**
+ * Why a call has failed without an error of the services: it was aborted, or its connection was
+ * lost.
+ */
 function errorOf(error: unknown, signal: AbortSignal | undefined): ConnectError {
-  return signal?.aborted ? ConnectError.from(signal.reason, Code.Canceled) : ConnectError.from(error, Code.Unavailable);
+  return signal?.aborted
+    ? ConnectError.from(signal.reason, Code.Canceled)
+    : ConnectError.from(error, Code.Unavailable);
 }

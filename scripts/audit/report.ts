@@ -28,21 +28,30 @@ const FINDINGS: Record<Finding["kind"], string> = {
 };
 
 /**
- * `npm run audit:verify [-- --head <position>:<hash>]`: verifies the hash chain of the audit log and prints every
- * finding. Exits with 1 if there are findings, with 2 if it failed.
+ * `npm run audit:verify [-- --head <position>:<hash>]`: verifies the hash chain of the audit log
+ * and prints every finding. Exits with 1 if there are findings, with 2 if it failed.
  */
-export async function verifyFromCommandLine(args: string[], env: Record<string, string | undefined>): Promise<void> {
+export async function verifyFromCommandLine(
+  args: string[],
+  env: Record<string, string | undefined>,
+): Promise<void> {
   const started = performance.now();
   const known = readHead(args);
   const config = requireConfig(env, "command");
   const { database, auditRetentionMs: retentionMs } = config;
   const cipher = openExistingCipher(config);
-  const location = database.kind === "postgres" ? { ...database, statementMs: STATEMENT_MS } : database;
+  const location =
+    database.kind === "postgres" ? { ...database, statementMs: STATEMENT_MS } : database;
   const log = createLog("warn");
   const store = await openStore(location, log);
   try {
     await checkSchema(store.fork(), log);
-    const deps = { em: store.fork(), cipher: cipher ?? NO_KEY, now: systemClock.now(), retentionMs };
+    const deps = {
+      em: store.fork(),
+      cipher: cipher ?? NO_KEY,
+      now: systemClock.now(),
+      retentionMs,
+    };
     const verification = await verifyAudit(deps, known);
     if (!cipher && verification.head.position > 0) {
       throw new Error("SECRET_KEY must be that of the service: the seals have MACs of it");
@@ -59,11 +68,19 @@ function readHead(args: string[]): Head | undefined {
   const { values } = parseArgs({ args, options: { head: { type: "string" } } });
   if (values.head === undefined) return undefined;
   const [, position, hash] = /^(\d+):([0-9a-f]{64})$/.exec(values.head) ?? [];
-  if (!position || !hash) throw new Error("--head must be <position>:<hash>, as the process logs them");
+  if (!position || !hash)
+    throw new Error("--head must be <position>:<hash>, as the process logs them");
   return { position: Number(position), hash };
 }
 
-function linesOf({ head, events, dropped, unsealed, authenticFrom = 1, findings }: Verification): string[] {
+function linesOf({
+  head,
+  events,
+  dropped,
+  unsealed,
+  authenticFrom = 1,
+  findings,
+}: Verification): string[] {
   return [
     ...findings.map(({ kind, id, position }) => {
       if (id) return `Event ${id}${position ? ` (seal ${position})` : ""} ${FINDINGS[kind]}.`;
@@ -72,7 +89,9 @@ function linesOf({ head, events, dropped, unsealed, authenticFrom = 1, findings 
     `${findings.length === 0 ? "The audit log is intact" : `${findings.length} findings`}: ${events} sealed events, ` +
       `${dropped} dropped by retention, ${unsealed} not sealed yet.`,
     ...(authenticFrom > 1
-      ? [`Seals 1 to ${authenticFrom - 1} are of an earlier release or key; seal ${authenticFrom} authenticates them.`]
+      ? [
+          `Seals 1 to ${authenticFrom - 1} are of an earlier release or key; seal ${authenticFrom} authenticates them.`,
+        ]
       : []),
     `Head ${head.position}:${head.hash}`,
   ];

@@ -1,5 +1,11 @@
 import { IsolationLevel } from "@mikro-orm/core";
-import { dropLinkOf, GENESIS, isAuthentic, linkOf, type SealDeps } from "../../services/audit/seal.ts";
+import {
+  dropLinkOf,
+  GENESIS,
+  isAuthentic,
+  linkOf,
+  type SealDeps,
+} from "../../services/audit/seal.ts";
 import { digestsOf, type Head, type Seal } from "../../services/store/audit-seals.ts";
 import {
   countEvents,
@@ -13,7 +19,9 @@ import {
 
 /** Seals that are read together; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
-/** Most unrecorded events that are named, most that were sealed twice, and most that were restored. */
+/**
+ * Most unrecorded events that are named, most that were sealed twice, and most that were restored.
+ */
 const MAX_NAMED = 100;
 
 /** Something wrong with an event or a seal. */
@@ -32,20 +40,29 @@ export type Verification = {
   /** Sealed events that retention has dropped. */
   dropped: number;
   unsealed: number;
-  /** The first seal with the MAC of a present key. It covers the seals before it, of earlier releases and keys. */
+  /**
+   * The first seal with the MAC of a present key. It covers the seals before it, of earlier
+   * releases and keys.
+   */
   authenticFrom: number | undefined;
   findings: Finding[];
 };
 
-/** What a verification needs. `retentionMs` is `AUDIT_RETENTION`, 0: nothing may have been dropped. */
+/**
+ * What a verification needs. `retentionMs` is `AUDIT_RETENTION`, 0: nothing may have been dropped.
+ */
 export type VerifyDeps = SealDeps & { now: Date; retentionMs: number };
 
-/** How far the scan has come. `floor`: events below this id may be missing; `previous`: the last link, if it is known. */
+/**
+ * How far the scan has come. `floor`: events below this id may be missing; `previous`: the last
+ * link, if it is known.
+ */
 type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
 
 /**
  * Recomputes the hash chain from the stored events, in one snapshot.
- * @param known a head that was logged before. Shows whether the end of the chain has been cut off since.
+ * @param known a head that was logged before. Shows whether the end of the chain has been cut off
+ * since.
  */
 export function verifyAudit(deps: VerifyDeps, known?: Head): Promise<Verification> {
   const isolationLevel = IsolationLevel.REPEATABLE_READ;
@@ -80,12 +97,16 @@ async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promis
     seals = await readSeals(deps, seals.at(-1)?.rawPosition ?? null, SEALS_AT_ONCE);
   }
   const { head, events: sealed, dropped, authenticFrom } = scan;
-  if (known && known.position > head.position) findings.push({ kind: "cut-off", position: known.position });
-  if (head.position > 0 && !authenticFrom) findings.push({ kind: "seal-forged", position: head.position });
+  if (known && known.position > head.position)
+    findings.push({ kind: "cut-off", position: known.position });
+  if (head.position > 0 && !authenticFrom)
+    findings.push({ kind: "seal-forged", position: head.position });
   if (scan.floor)
-    for (const id of await findBelow(deps, scan.floor, MAX_NAMED)) findings.push({ kind: "restored", id });
+    for (const id of await findBelow(deps, scan.floor, MAX_NAMED))
+      findings.push({ kind: "restored", id });
   // an event that is sealed twice is counted twice, which would hide an unrecorded one
-  for (const twice of await findSealedTwice(deps, MAX_NAMED)) findings.push({ kind: "sealed-twice", ...twice });
+  for (const twice of await findSealedTwice(deps, MAX_NAMED))
+    findings.push({ kind: "sealed-twice", ...twice });
   const { events, unsealed } = await countEvents(deps);
   if (events !== sealed + unsealed) {
     for (const id of await findUnrecorded(deps, MAX_NAMED)) findings.push({ kind: "inserted", id });
@@ -93,8 +114,16 @@ async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promis
   return { head, events: sealed, dropped, unsealed, authenticFrom, findings };
 }
 
-/** Follows the chain through one seal. Each link is recomputed from the stored one before it, so a fault names its event. */
-function checkSeal(deps: VerifyDeps, scan: ScanState, seal: Seal, digests: Map<string, string>): void {
+/**
+ * Follows the chain through one seal. Each link is recomputed from the stored one before it, so a
+ * fault names its event.
+ */
+function checkSeal(
+  deps: VerifyDeps,
+  scan: ScanState,
+  seal: Seal,
+  digests: Map<string, string>,
+): void {
   const { position, ids, links, droppedBelow, head } = seal;
   const { findings } = scan;
   const expected = scan.head.position + 1;
@@ -124,7 +153,8 @@ function checkSeal(deps: VerifyDeps, scan: ScanState, seal: Seal, digests: Map<s
 }
 
 function isIntact(previous: string | undefined, { ids, links, droppedBelow, head }: Seal): boolean {
-  if (links.length !== ids.length + (droppedBelow ? 1 : 0) || (droppedBelow && ids.length > 0)) return false;
+  if (links.length !== ids.length + (droppedBelow ? 1 : 0) || (droppedBelow && ids.length > 0))
+    return false;
   if (droppedBelow && previous && dropLinkOf(previous, droppedBelow) !== links[0]) return false;
   const last = links.at(-1) ?? previous; // a seal without links repeats the head
   return last === undefined || last === head;
@@ -137,11 +167,16 @@ async function retentionFloor(deps: VerifyDeps): Promise<string> {
   return due.reduce((floor, { droppedBelow }) => (droppedBelow > floor ? droppedBelow : floor), "");
 }
 
-/** Whether retention could drop the events below an id at a time: the id begins a month, and the time is late enough. */
+/**
+ * Whether retention could drop the events below an id at a time: the id begins a month, and the
+ * time is late enough.
+ */
 function isDue({ now, retentionMs }: VerifyDeps, droppedBelow: string, sealedAt: Date): boolean {
   const bound = /^(.{8})-(.{4})-0000-0000-0{12}$/.exec(droppedBelow);
   if (!bound || retentionMs === 0) return false;
   const month = new Date(Number.parseInt(`${bound[1]}${bound[2]}`, 16));
   const startsMonth = month.toISOString().endsWith("-01T00:00:00.000Z");
-  return startsMonth && month.getTime() <= Math.min(sealedAt.getTime(), now.getTime()) - retentionMs;
+  return (
+    startsMonth && month.getTime() <= Math.min(sealedAt.getTime(), now.getTime()) - retentionMs
+  );
 }

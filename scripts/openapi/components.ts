@@ -1,6 +1,15 @@
-import type { DescEnumValue, DescField, DescMessage, DescMethod, DescService } from "@bufbuild/protobuf";
+import type {
+  DescEnumValue,
+  DescField,
+  DescMessage,
+  DescMethod,
+  DescService,
+} from "@bufbuild/protobuf";
 import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/protobuf";
-import type { FieldRules, StringRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type {
+  FieldRules,
+  StringRules,
+} from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { comments } from "../../gen/comments.ts";
 import {
@@ -16,7 +25,10 @@ import { scalarExample } from "./examples.ts";
 /** A JSON Schema (draft 2020-12), as in OpenAPI 3.1. */
 export type Schema = Record<string, unknown>;
 
-/** A response, or a request's body, in JSON. Without an example it is composed of those of the fields. */
+/**
+ * A response, or a request's body, in JSON. Without an example it is composed of those of the
+ * fields.
+ */
 export const json = (description: string, schema: Schema, example?: unknown) => ({
   description,
   content: { "application/json": { schema, example } },
@@ -58,10 +70,17 @@ const ownRules = [
 
 const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
 
-/** The proto comment of a service, message, field, method or value, with fields by their JSON names. */
-export function commentOn(desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue): string {
-  const comment = comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
-  return comment.replace(FIELD_NAME, (name) => name.replace(/_./g, ([, c = ""]) => c.toUpperCase()));
+/**
+ * The proto comment of a service, message, field, method or value, with fields by their JSON names.
+ */
+export function commentOn(
+  desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue,
+): string {
+  const comment =
+    comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
+  return comment.replace(FIELD_NAME, (name) =>
+    name.replace(/_./g, ([, c = ""]) => c.toUpperCase()),
+  );
 }
 
 /** The schema of a field. Its messages are added to `used`, so that each is described once. */
@@ -78,13 +97,19 @@ export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
 /** The schema of a message with these fields, by their JSON names. */
 export function objectSchema(fields: readonly DescField[], used: Set<DescMessage>): Schema {
   const properties = Object.fromEntries(
-    fields.map((field) => [field.jsonName, { ...fieldSchema(field, used), description: commentOn(field) }]),
+    fields.map((field) => [
+      field.jsonName,
+      { ...fieldSchema(field, used), description: commentOn(field) },
+    ]),
   );
   const required = fields.filter((f) => !f.proto.proto3Optional).map((f) => f.jsonName);
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
-/** Optional fields of a usual request. Further ones would change more than a reader of the example expects. */
+/**
+ * Optional fields of a usual request. Further ones would change more than a reader of the example
+ * expects.
+ */
 const USUAL = new Set(["code", "name", "password", "reason"]);
 
 /** An example of a request body with these fields. */
@@ -94,21 +119,31 @@ export const bodyExample = (fields: readonly DescField[]) =>
 function exampleOf(fields: readonly DescField[]): Record<string, unknown> {
   return Object.fromEntries(
     fields.map((field) => {
-      const { examples } = itemSchema(field, getOption(field, validation), new Set()) as { examples?: unknown[] };
+      const { examples } = itemSchema(field, getOption(field, validation), new Set()) as {
+        examples?: unknown[];
+      };
       const item = examples ? examples[0] : exampleOf(field.message?.fields ?? []);
       return [field.jsonName, field.fieldKind === "list" ? [item] : item];
     }),
   );
 }
 
-function itemSchema(field: DescField, rules: FieldRules | undefined, used: Set<DescMessage>): Schema {
+function itemSchema(
+  field: DescField,
+  rules: FieldRules | undefined,
+  used: Set<DescMessage>,
+): Schema {
   const { message, jsonName } = field;
   if (message && !WELL_KNOWN[message.typeName]) {
     used.add(message);
     return { $ref: `#/components/schemas/${message.name}` };
   }
   if (message) return property(jsonName, WELL_KNOWN[message.typeName] as Schema);
-  if (field.enum) return property(jsonName, { type: "string", enum: field.enum.values.map((value) => value.jsonName) });
+  if (field.enum)
+    return property(jsonName, {
+      type: "string",
+      enum: field.enum.values.map((value) => value.jsonName),
+    });
   return property(jsonName, { ...scalars[field.scalar as ScalarType], ...constraints(rules) });
 }
 
@@ -131,7 +166,9 @@ function constraints(rules: FieldRules | undefined): Schema {
 }
 
 function stringConstraints(rules: StringRules): Schema {
-  const own = ownRules.filter(([extension]) => hasExtension(rules, extension) && getExtension(rules, extension));
+  const own = ownRules.filter(
+    ([extension]) => hasExtension(rules, extension) && getExtension(rules, extension),
+  );
   const general = {
     minLength: given(rules, "minLen"),
     maxLength: given(rules, "maxLen"),
@@ -142,5 +179,7 @@ function stringConstraints(rules: StringRules): Schema {
 }
 
 /** The number of a rule; undefined if the rule is not set, which JSON leaves out. */
-const given = <K extends string>(rules: { [N in K]: bigint } | undefined, name: K): number | undefined =>
-  rules && Object.hasOwn(rules, name) ? Number(rules[name]) : undefined;
+const given = <K extends string>(
+  rules: { [N in K]: bigint } | undefined,
+  name: K,
+): number | undefined => (rules && Object.hasOwn(rules, name) ? Number(rules[name]) : undefined);

@@ -35,7 +35,8 @@ const SCHEMES = {
     type: "apiKey",
     in: "cookie",
     name: "refreshToken",
-    description: "Set by the service, `HttpOnly`. Apps without cookies send the latest `refreshToken` as this cookie.",
+    description:
+      "Set by the service, `HttpOnly`. Apps without cookies send the latest `refreshToken` as this cookie.",
   },
 };
 
@@ -54,7 +55,10 @@ export function openApiDocument() {
   }
   const schemas: Record<string, Schema> = { Error: errorSchema(used) };
   for (const message of used) {
-    schemas[message.name] = { description: commentOn(message), ...objectSchema(message.fields, used) }; // adds messages to `used` while it is iterated
+    schemas[message.name] = {
+      description: commentOn(message),
+      ...objectSchema(message.fields, used),
+    }; // adds messages to `used` while it is iterated
   }
   return {
     openapi: "3.1.0",
@@ -81,13 +85,23 @@ const tagOf = ({ name }: DescService) => name.replace(/Service$/, "");
 /** The services as tags: they group the operations. */
 function tagsOf(bindings: readonly HttpBinding[]) {
   const services = new Set(bindings.map(({ method }) => method.parent));
-  const described = [...services].map((service) => ({ name: tagOf(service), description: commentOn(service) }));
-  return [...described, { name: "Health", description: "Health of the service and its dependencies." }];
+  const described = [...services].map((service) => ({
+    name: tagOf(service),
+    description: commentOn(service),
+  }));
+  return [
+    ...described,
+    { name: "Health", description: "Health of the service and its dependencies." },
+  ];
 }
 
 function operation(binding: HttpBinding, used: Set<DescMessage>) {
   const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = binding;
-  const parameter = (place: "path" | "query" | "cookie", field: DescField, name = field.jsonName) => ({
+  const parameter = (
+    place: "path" | "query" | "cookie",
+    field: DescField,
+    name = field.jsonName,
+  ) => ({
     name,
     in: place,
     required: place === "path",
@@ -100,15 +114,23 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
     summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
-    description: [commentOn(method), access(policy.access), ...policy.limits.map(limitText)].join(" "),
+    description: [commentOn(method), access(policy.access), ...policy.limits.map(limitText)].join(
+      " ",
+    ),
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
       // a token of a public method is its security scheme
-      ...(isOpen ? [] : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
+      ...(isOpen
+        ? []
+        : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
     ],
     requestBody: bodyFields && requestBody(commentOn(method.input), bodyFields, used),
-    security: isOpen ? (requestCookies.length > 0 ? [{ refreshCookie: [] }] : []) : [{ accessToken: [] }],
+    security: isOpen
+      ? requestCookies.length > 0
+        ? [{ refreshCookie: [] }]
+        : []
+      : [{ accessToken: [] }],
     responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited) },
   };
 }
@@ -120,7 +142,10 @@ function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: bool
     ...failures(binding, isLimited),
   ];
   return Object.fromEntries(
-    answers.map(([status, answer]) => [status, { ...answer, headers: headersOf(binding, Number(status), isLimited) }]),
+    answers.map(([status, answer]) => [
+      status,
+      { ...answer, headers: headersOf(binding, Number(status), isLimited) },
+    ]),
   );
 }
 
@@ -140,7 +165,10 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
 /** A request body. It is optional if none of its fields is required. */
 function requestBody(description: string, fields: readonly DescField[], used: Set<DescMessage>) {
   const schema = objectSchema(fields, used);
-  return { ...json(description, schema, bodyExample(fields)), required: schema.required ? true : undefined };
+  return {
+    ...json(description, schema, bodyExample(fields)),
+    required: schema.required ? true : undefined,
+  };
 }
 
 const access = (of: Access) =>
@@ -151,6 +179,8 @@ const access = (of: Access) =>
       : "Requires an access token.";
 
 function limitText({ requests, windowSeconds, by }: Limit): string {
-  const whose = { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ?? "address and account";
+  const whose =
+    { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ??
+    "address and account";
   return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
 }

@@ -74,7 +74,10 @@ const BY_NAME: Record<string, unknown> = {
 const BY_FORMAT: Record<string, unknown> = { uuid: UUID, password: "Correct-horse-1" };
 
 /** An example of a scalar field. Undefined if the tables know none, which a test reports. */
-export function scalarExample(name: string, { format, enum: values, type }: Record<string, unknown>): unknown {
+export function scalarExample(
+  name: string,
+  { format, enum: values, type }: Record<string, unknown>,
+): unknown {
   if (format === "date-time") return "2026-11-23T09:30:00.000Z";
   if (Array.isArray(values)) return values[0];
   return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);

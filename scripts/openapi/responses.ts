@@ -32,9 +32,20 @@ export const errorSchema = (used: Set<DescMessage>): Schema => ({
   },
 });
 
-/** The errors by status: those that the binding of the method implies, and those that its operation returns. */
+/**
+ * The errors by status: those that the binding of the method implies, and those that its operation
+ * returns.
+ */
 export function failures(binding: HttpBinding, isLimited: boolean) {
-  const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [], csrfProtected } = binding;
+  const {
+    method,
+    policy,
+    httpMethod,
+    pathFields,
+    queryFields,
+    bodyFields = [],
+    csrfProtected,
+  } = binding;
   const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
   return responsesOf([
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
@@ -72,7 +83,12 @@ const descOf = (reason: Reason) => ReasonSchema.value[reason] as DescEnumValue;
 
 function exampleOf(reason: Reason): object {
   const { status: statusCode, name: code } = statusOf(reason);
-  const error = { statusCode, message: commentOn(descOf(reason)), error: STATUS_CODES[statusCode], code };
+  const error = {
+    statusCode,
+    message: commentOn(descOf(reason)),
+    error: STATUS_CODES[statusCode],
+    code,
+  };
   if (reason !== Reason.VALIDATION_FAILED) return error;
   return { ...error, violations: [{ field: "email", message: "must be a valid e-mail address" }] };
 }
@@ -92,7 +108,10 @@ export const headers = {
   "RateLimit-Remaining": header(99, "Requests left in the current window."),
   "RateLimit-Reset": header(60, "Seconds until the current window ends."),
   "Retry-After": header(60, "Seconds to wait before a retry."),
-  "X-AI-Ignored": header("temperature", "Given fields that the AI model takes no notice of, such as `temperature`."),
+  "X-AI-Ignored": header(
+    "temperature",
+    "Given fields that the AI model takes no notice of, such as `temperature`.",
+  ),
   "WWW-Authenticate": header("Bearer", "Always `Bearer`."),
   "Set-Cookie": header(
     "refreshToken=eyJhbGciOiJFZERTQSJ9.e30.c2ln; Path=/auth; HttpOnly; SameSite=Strict",
@@ -105,10 +124,17 @@ const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 const PASSING = [423, 429, 503];
 
 /** References to the headers that a response of this status may have. */
-export function headersOf({ policy, responseCookies }: HttpBinding, status: number, isLimited: boolean) {
+export function headersOf(
+  { policy, responseCookies }: HttpBinding,
+  status: number,
+  isLimited: boolean,
+) {
   const isSuccess = status === policy.successStatus;
-  const clears = policy.clearsCookie === (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
-  const touchesCookie = (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
+  const clears =
+    policy.clearsCookie ===
+    (isSuccess ? CookieClearing.ON_SUCCESS : CookieClearing.ON_UNAUTHENTICATED);
+  const touchesCookie =
+    (clears && (isSuccess || status === 401)) || (isSuccess && responseCookies.length > 0);
   return references([
     "X-Request-Id",
     ...(isLimited ? LIMIT : []),

@@ -20,8 +20,14 @@ const bodySchema = z.strictObject({
   messages: z
     .array(z.object({ role: z.enum(["user", "assistant"]), content: z.string().min(1) }))
     .min(1)
-    .refine((messages) => messages[0]?.role === "user", "The first message must have the role user.")
-    .refine((messages) => messages.at(-1)?.role === "user", "This model does not support assistant message prefill."),
+    .refine(
+      (messages) => messages[0]?.role === "user",
+      "The first message must have the role user.",
+    )
+    .refine(
+      (messages) => messages.at(-1)?.role === "user",
+      "This model does not support assistant message prefill.",
+    ),
   system: z.string().default(""),
   max_tokens: z.int().min(1).max(64_000),
   temperature: z.number().min(0).max(1).optional(),
@@ -34,7 +40,8 @@ export function anthropicEncoder(key: string): DialectEncoder {
     read: (received) => read(received, key),
     events,
     delta,
-    whole: (text, tokens, { model }) => message(model, [{ type: "text", text }], "end_turn", tokens),
+    whole: (text, tokens, { model }) =>
+      message(model, [{ type: "text", text }], "end_turn", tokens),
     error,
     errorEvent: () => named("error", error("overloaded").body as object),
     closes: ({ event, data }) => event === "message_stop" || /"stop_reason":"/.test(data),
@@ -42,12 +49,21 @@ export function anthropicEncoder(key: string): DialectEncoder {
       named("ping", {}),
       named("some_later_invention", { payload: "ignore me" }),
       named("content_block_start", { index: 1, content_block: { type: "thinking", thinking: "" } }),
-      named("content_block_delta", { index: 1, delta: { type: "signature_delta", signature: "EqQB" } }),
-      named("content_block_delta", { index: 1, delta: { type: "some_later_delta", text: "ignore me" } }),
+      named("content_block_delta", {
+        index: 1,
+        delta: { type: "signature_delta", signature: "EqQB" },
+      }),
+      named("content_block_delta", {
+        index: 1,
+        delta: { type: "some_later_delta", text: "ignore me" },
+      }),
       named("content_block_stop", { index: 1 }),
       named("content_block_delta", { index: 0, delta: { type: "text_delta", text: "" } }),
     ],
-    thinking: named("content_block_delta", { index: 0, delta: { type: "thinking_delta", thinking: "Let me see." } }),
+    thinking: named("content_block_delta", {
+      index: 0,
+      delta: { type: "thinking_delta", thinking: "Let me see." },
+    }),
     blocked: {
       events: [stop("refusal", 1), named("message_stop", {})],
       whole: message("simulated", [], "refusal", { input: 1, output: 1 }),
@@ -55,7 +71,10 @@ export function anthropicEncoder(key: string): DialectEncoder {
     toolCall: {
       events: [
         named("content_block_start", { index: 1, content_block: TOOL_USE }),
-        named("content_block_delta", { index: 1, delta: { type: "input_json_delta", partial_json: "{}" } }),
+        named("content_block_delta", {
+          index: 1,
+          delta: { type: "input_json_delta", partial_json: "{}" },
+        }),
         named("content_block_stop", { index: 1 }),
         stop("tool_use", 1),
         named("message_stop", {}),
@@ -66,12 +85,24 @@ export function anthropicEncoder(key: string): DialectEncoder {
 }
 
 const TOOL_USE = { type: "tool_use", id: "toolu_1", name: "look_up", input: {} };
-const named = (type: string, fields: object): Event => ({ event: type, data: JSON.stringify({ type, ...fields }) });
-const delta = (text: string) => named("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
+const named = (type: string, fields: object): Event => ({
+  event: type,
+  data: JSON.stringify({ type, ...fields }),
+});
+const delta = (text: string) =>
+  named("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
 const stop = (reason: string, output: number) =>
-  named("message_delta", { delta: { stop_reason: reason, stop_sequence: null }, usage: { output_tokens: output } });
+  named("message_delta", {
+    delta: { stop_reason: reason, stop_sequence: null },
+    usage: { output_tokens: output },
+  });
 
-function message(model: string, content: object[], stopReason: string | null, { input, output }: Tokens) {
+function message(
+  model: string,
+  content: object[],
+  stopReason: string | null,
+  { input, output }: Tokens,
+) {
   // A part of the input came from the cache, which is counted separately.
   const cached = Math.floor(input / 2);
   return {
@@ -108,7 +139,8 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   const given = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", String(given));
   const version = headers["anthropic-version"];
-  if (version !== "2023-06-01" && version !== "2026-10-21") return error("invalid", "not a valid version");
+  if (version !== "2023-06-01" && version !== "2026-10-21")
+    return error("invalid", "not a valid version");
   const known = MODELS[(body as { model: string }).model];
   if (!known) return error("not-found");
   const { data, error: wrong } = bodySchema.safeParse(body);
@@ -141,5 +173,12 @@ const ERRORS: Record<ErrorName, [status: number, type: string]> = {
 
 function error(name: ErrorName, echo = ""): ErrorAnswer {
   const [status, type] = ERRORS[name];
-  return { status, body: { type: "error", error: { type, message: `Refused: ${echo}` }, request_id: "req_simulated" } };
+  return {
+    status,
+    body: {
+      type: "error",
+      error: { type, message: `Refused: ${echo}` },
+      request_id: "req_simulated",
+    },
+  };
 }

@@ -10,9 +10,20 @@ export type Tokens = { input: number; output: number };
 export type ErrorAnswer = { status: number; body: unknown };
 
 /** A request, parsed. */
-export type ChatRequest = { model: string; stream: boolean; usage: boolean; lastMessage: string; input: string };
+export type ChatRequest = {
+  model: string;
+  stream: boolean;
+  usage: boolean;
+  lastMessage: string;
+  input: string;
+};
 
-export type Received = { path: string; query: URLSearchParams; headers: IncomingHttpHeaders; body: unknown };
+export type Received = {
+  path: string;
+  query: URLSearchParams;
+  headers: IncomingHttpHeaders;
+  body: unknown;
+};
 
 /** The errors that every provider has in its own format. */
 export type ErrorName =
@@ -58,4 +69,5 @@ export type DialectEncoder = {
 /** The simulators' tokenizer. */
 export const tokensIn = (text: string) => Math.ceil(text.length / 4);
 
-export const isError = (answer: ChatRequest | ErrorAnswer): answer is ErrorAnswer => "status" in answer;
+export const isError = (answer: ChatRequest | ErrorAnswer): answer is ErrorAnswer =>
+  "status" in answer;

@@ -6,8 +6,15 @@ const success = ({ chatRequest }: Exchange) => ({
   "content-type": chatRequest.stream ? "text/event-stream" : "application/json",
 });
 
-const json = ({ response }: Exchange, status: number, body: unknown, headers: Record<string, string> = {}) =>
-  void response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
+const json = (
+  { response }: Exchange,
+  status: number,
+  body: unknown,
+  headers: Record<string, string> = {},
+) =>
+  void response
+    .writeHead(status, { "content-type": "application/json", ...headers })
+    .end(JSON.stringify(body));
 
 /** Sends the first part of a good reply. */
 const begin = async (exchange: Exchange) => {
@@ -25,7 +32,11 @@ const midway = (end: (exchange: Exchange) => unknown): Case => ({
   },
 });
 /** @param pause between two parts: none while the next one may be written */
-const forever = async ({ response }: Exchange, tick: () => string, pause: () => Promise<unknown> = nextTurn) => {
+const forever = async (
+  { response }: Exchange,
+  tick: () => string,
+  pause: () => Promise<unknown> = nextTurn,
+) => {
   while (!response.destroyed) {
     await write(response, tick());
     await pause();
@@ -61,9 +72,12 @@ export const PASSING: Record<string, Case> = {
   "broken-once": { answer: error("broken", {}, 1) },
   "rate-limited-once": { answer: error("rate-limited", { "retry-after": "0" }, 1) },
   "rate-limited-odd-once": { answer: error("rate-limited", { "retry-after": "-5" }, 1) },
-  "rate-limited-vaguely-once": { answer: error("rate-limited", { "retry-after": "not before 2099" }, 1) },
+  "rate-limited-vaguely-once": {
+    answer: error("rate-limited", { "retry-after": "not before 2099" }, 1),
+  },
   "retry-after": {
-    answer: (exchange) => error("rate-limited", { "retry-after-ms": exchange.argument }, 1)(exchange),
+    answer: (exchange) =>
+      error("rate-limited", { "retry-after-ms": exchange.argument }, 1)(exchange),
   },
   "retry-at": { answer: error("rate-limited", { "retry-after": httpDate(-1_000) }, 1) },
   "bad-gateway-once": once(page(502)),
@@ -100,7 +114,9 @@ export const FAILURES: Record<string, Case> = {
   },
   "html-502": { answer: page(502) },
   "html-200": { answer: page(200) },
-  "error-200": { answer: (exchange) => json(exchange, 200, exchange.encoder.error("rate-limited").body) },
+  "error-200": {
+    answer: (exchange) => json(exchange, 200, exchange.encoder.error("rate-limited").body),
+  },
   "no-content": { answer: ({ response }) => void response.writeHead(204).end() },
   empty: { answer: (exchange) => void exchange.response.writeHead(200, success(exchange)).end() },
   redirect: {
@@ -128,10 +144,16 @@ export const FAILURES: Record<string, Case> = {
     whole: overloaded,
   },
   "malformed-event": {
-    events: (events, encoder) => [...prefix(events), { data: '{"sk-echo-of-a-key": ' }, encoder.delta("never seen")],
+    events: (events, encoder) => [
+      ...prefix(events),
+      { data: '{"sk-echo-of-a-key": ' },
+      encoder.delta("never seen"),
+    ],
     whole: () => undefined,
   },
-  "broken-utf8": { send: (exchange, parts, headers) => send(exchange, parts.map(withHalfOfAnUmlaut), headers) },
+  "broken-utf8": {
+    send: (exchange, parts, headers) => send(exchange, parts.map(withHalfOfAnUmlaut), headers),
+  },
   "done-only": { events: () => [{ data: "[DONE]" }], whole: () => ({ id: "empty" }) },
   "null-event": { events: (events) => [...prefix(events), { data: "null" }], whole: () => null },
   blocked: {
@@ -145,15 +167,20 @@ export const FAILURES: Record<string, Case> = {
     response.end(chatRequest.stream ? encode(encoder.delta("never seen"), "\n").slice(0, -8) : ""),
   ),
   silent: { answer: () => {} },
-  "silent-after-headers": { answer: (exchange) => exchange.response.writeHead(200, success(exchange)).flushHeaders() },
+  "silent-after-headers": {
+    answer: (exchange) => exchange.response.writeHead(200, success(exchange)).flushHeaders(),
+  },
   "silent-in-error": {
     answer: ({ response, encoder }) => {
-      response.writeHead(encoder.error("overloaded").status, { "content-type": "application/json" }).write('{"error":');
+      response
+        .writeHead(encoder.error("overloaded").status, { "content-type": "application/json" })
+        .write('{"error":');
     },
   },
   "silent-midway": { answer: (exchange) => begin(exchange) },
   "silent-json-instead": {
-    answer: (exchange) => begin({ ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
+    answer: (exchange) =>
+      begin({ ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
   },
   "pings-midway": {
     answer: async (exchange) => {
@@ -169,7 +196,9 @@ export const FAILURES: Record<string, Case> = {
   endless: {
     answer: async (exchange) => {
       exchange.response.writeHead(200, success(exchange));
-      await forever(exchange, () => encode(exchange.encoder.delta("forever and ever ".repeat(64)), "\n"));
+      await forever(exchange, () =>
+        encode(exchange.encoder.delta("forever and ever ".repeat(64)), "\n"),
+      );
     },
   },
   "endless-event": {

@@ -10,7 +10,9 @@ import type {
 } from "./dialect-encoder.ts";
 
 const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"];
-const textSchema = z.array(z.object({ text: z.string() })).transform((parts) => parts.map(({ text }) => text).join(""));
+const textSchema = z
+  .array(z.object({ text: z.string() }))
+  .transform((parts) => parts.map(({ text }) => text).join(""));
 const bodySchema = z.strictObject({
   contents: z
     .array(z.object({ role: z.enum(["user", "model"]), parts: textSchema.refine(Boolean) }))
@@ -35,7 +37,8 @@ export function googleEncoder(key: string): DialectEncoder {
     read: (received) => read(received, key),
     events,
     delta: (text) => frame({ parts: [{ text }] }),
-    whole: (text, tokens) => response({ content: { role: "model", parts: [{ text }] }, finishReason: "STOP" }, tokens),
+    whole: (text, tokens) =>
+      response({ content: { role: "model", parts: [{ text }] }, finishReason: "STOP" }, tokens),
     error,
     errorEvent: () => ({ data: JSON.stringify(error("overloaded").body) }),
     closes: ({ data }) => /"finishReason":"/.test(data),
@@ -43,24 +46,35 @@ export function googleEncoder(key: string): DialectEncoder {
       frame({}),
       frame({ parts: [] }),
       frame({ parts: [{ text: "" }] }),
-      { data: JSON.stringify({ usageMetadata: { promptTokenCount: 1 }, modelVersion: "simulated" }) },
+      {
+        data: JSON.stringify({ usageMetadata: { promptTokenCount: 1 }, modelVersion: "simulated" }),
+      },
       { data: JSON.stringify({ candidates: [{ index: 0 }] }) },
     ],
     thinking: frame({ parts: [{ text: "Let me see.", thought: true }] }),
     blocked: {
       events: [{ data: JSON.stringify(response({ finishReason: "SAFETY" }, ONE)) }],
-      whole: { promptFeedback: { blockReason: "PROHIBITED_CONTENT" }, usageMetadata: { promptTokenCount: 1 } },
+      whole: {
+        promptFeedback: { blockReason: "PROHIBITED_CONTENT" },
+        usageMetadata: { promptTokenCount: 1 },
+      },
     },
     toolCall: {
       events: [
         frame({ parts: [TOOL_CALL] }),
         {
           data: JSON.stringify(
-            response({ content: { role: "model", parts: [{ text: "" }] }, finishReason: "STOP" }, ONE),
+            response(
+              { content: { role: "model", parts: [{ text: "" }] }, finishReason: "STOP" },
+              ONE,
+            ),
           ),
         },
       ],
-      whole: response({ content: { role: "model", parts: [TOOL_CALL] }, finishReason: "STOP" }, ONE),
+      whole: response(
+        { content: { role: "model", parts: [TOOL_CALL] }, finishReason: "STOP" },
+        ONE,
+      ),
     },
   };
 }
@@ -69,7 +83,11 @@ const TOOL_CALL = { functionCall: { name: "look_up", args: {} } };
 const ONE = { input: 1, output: 1 };
 const response = (candidate: object, { input, output }: Tokens) => ({
   candidates: [{ index: 0, ...candidate }],
-  usageMetadata: { promptTokenCount: input, candidatesTokenCount: output, totalTokenCount: input + output },
+  usageMetadata: {
+    promptTokenCount: input,
+    candidatesTokenCount: output,
+    totalTokenCount: input + output,
+  },
   modelVersion: "simulated",
   responseId: "simulated",
 });
@@ -83,13 +101,25 @@ const frame = (content: object): Event => ({
 function events(pieces: readonly string[], tokens: Tokens): Event[] {
   return pieces.map((text, index) => {
     const isLast = index === pieces.length - 1;
-    const content = { role: "model", parts: [{ text, ...(isLast && { thoughtSignature: "CiQB" }) }] };
+    const content = {
+      role: "model",
+      parts: [{ text, ...(isLast && { thoughtSignature: "CiQB" }) }],
+    };
     // Counts grow with every frame. Hidden reasoning is counted separately.
-    if (!isLast) return { data: JSON.stringify(response({ content }, { input: tokens.input, output: index + 1 })) };
+    if (!isLast)
+      return {
+        data: JSON.stringify(response({ content }, { input: tokens.input, output: index + 1 })),
+      };
     const thoughts = Math.min(3, tokens.output);
-    const last = response({ content, finishReason: "STOP" }, { ...tokens, output: tokens.output - thoughts });
+    const last = response(
+      { content, finishReason: "STOP" },
+      { ...tokens, output: tokens.output - thoughts },
+    );
     return {
-      data: JSON.stringify({ ...last, usageMetadata: { ...last.usageMetadata, thoughtsTokenCount: thoughts } }),
+      data: JSON.stringify({
+        ...last,
+        usageMetadata: { ...last.usageMetadata, thoughtsTokenCount: thoughts },
+      }),
     };
   });
 }
@@ -101,7 +131,8 @@ function read({ path, query, headers, body }: Received, key: string): ChatReques
   if (!MODELS.includes(model)) return error("not-found");
   const stream = method === "streamGenerateContent";
   if (!stream && method !== "generateContent") return error("not-found");
-  if (stream && query.get("alt") !== "sse") return error("invalid", "This simulator streams events only.");
+  if (stream && query.get("alt") !== "sse")
+    return error("invalid", "This simulator streams events only.");
   const { data, error: wrong } = bodySchema.safeParse(body);
   if (wrong) return error("invalid", wrong.message);
   const { contents, systemInstruction } = data;
@@ -148,5 +179,8 @@ const ERRORS: Record<ErrorName, [status: number, name: string, details?: object[
 function error(name: ErrorName, echo = ""): ErrorAnswer {
   const [status, statusName, details] = ERRORS[name];
   const message = `Refused: ${echo}`;
-  return { status, body: { error: { code: status, message, status: statusName, ...(details && { details }) } } };
+  return {
+    status,
+    body: { error: { code: status, message, status: statusName, ...(details && { details }) } },
+  };
 }

@@ -23,14 +23,26 @@ function encoder(key: string, house: House): DialectEncoder {
       object: "chat.completion",
       created: 1_763_000_000,
       model,
-      choices: [{ index: 0, message: { role: "assistant", content: text, refusal: null }, finish_reason: "stop" }],
+      choices: [
+        {
+          index: 0,
+          message: { role: "assistant", content: text, refusal: null },
+          finish_reason: "stop",
+        },
+      ],
       usage: usage(tokens),
     }),
     error,
     errorEvent: () => ({ data: JSON.stringify(error("overloaded").body) }),
     closes: ({ data }) => data === "[DONE]" || /"finish_reason":"/.test(data),
     idle: [
-      { data: JSON.stringify({ ...HEAD, choices: [], prompt_filter_results: [{ prompt_index: 0 }] }) },
+      {
+        data: JSON.stringify({
+          ...HEAD,
+          choices: [],
+          prompt_filter_results: [{ prompt_index: 0 }],
+        }),
+      },
       { data: JSON.stringify({ ...HEAD }) },
       chunk({ delta: { role: "assistant" }, finish_reason: null }),
       chunk({ delta: { content: null }, finish_reason: null }),
@@ -39,7 +51,11 @@ function encoder(key: string, house: House): DialectEncoder {
     ],
     thinking: chunk({ delta: house.thought, finish_reason: null }),
     blocked: {
-      events: [chunk({ delta: {}, finish_reason: "content_filter" }), USAGE_CHUNK, { data: "[DONE]" }],
+      events: [
+        chunk({ delta: {}, finish_reason: "content_filter" }),
+        USAGE_CHUNK,
+        { data: "[DONE]" },
+      ],
       whole: silent("content_filter"),
     },
     toolCall: {
@@ -55,15 +71,26 @@ function encoder(key: string, house: House): DialectEncoder {
   };
 }
 
-const HEAD = { id: "chatcmpl-simulated", object: "chat.completion.chunk", created: 1_763_000_000, model: "simulated" };
-const TOOL_CALL = { id: "call_1", type: "function", function: { name: "look_up", arguments: "{}" } };
+const HEAD = {
+  id: "chatcmpl-simulated",
+  object: "chat.completion.chunk",
+  created: 1_763_000_000,
+  model: "simulated",
+};
+const TOOL_CALL = {
+  id: "call_1",
+  type: "function",
+  function: { name: "look_up", arguments: "{}" },
+};
 const chunk = (choice: object, usage: object | null = null): Event => ({
   data: JSON.stringify({ ...HEAD, choices: [{ index: 0, ...choice }], usage }),
 });
 /** A whole reply without text. */
 const silent = (reason: string, message: object = {}) => ({
   ...HEAD,
-  choices: [{ index: 0, message: { role: "assistant", content: null, ...message }, finish_reason: reason }],
+  choices: [
+    { index: 0, message: { role: "assistant", content: null, ...message }, finish_reason: reason },
+  ],
   usage: usage({ input: 1, output: 1 }),
 });
 const usage = ({ input, output }: Tokens) => ({
@@ -71,9 +98,16 @@ const usage = ({ input, output }: Tokens) => ({
   completion_tokens: output,
   total_tokens: input + output,
 });
-const USAGE_CHUNK = { data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }) };
+const USAGE_CHUNK = {
+  data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }),
+};
 
-function events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest, house: House): Event[] {
+function events(
+  pieces: readonly string[],
+  tokens: Tokens,
+  chatRequest: ChatRequest,
+  house: House,
+): Event[] {
   return [
     chunk({ delta: { role: "assistant", content: "", refusal: null }, finish_reason: null }),
     ...pieces.map((text) => chunk({ delta: { content: text }, finish_reason: null })),
@@ -81,12 +115,18 @@ function events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequ
       { delta: house.alwaysReportsUsage ? { content: "" } : {}, finish_reason: "stop" },
       house.alwaysReportsUsage ? usage(tokens) : null,
     ),
-    ...(chatRequest.usage ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }] : []),
+    ...(chatRequest.usage
+      ? [{ data: JSON.stringify({ ...HEAD, choices: [], usage: usage(tokens) }) }]
+      : []),
     { data: "[DONE]" },
   ];
 }
 
-function read({ path, headers, body }: Received, key: string, house: House): ChatRequest | ErrorAnswer {
+function read(
+  { path, headers, body }: Received,
+  key: string,
+  house: House,
+): ChatRequest | ErrorAnswer {
   if (path !== "/v1/chat/completions") return error("not-found");
   const given = headers.authorization?.replace(/^Bearer /, "");
   if (given !== key) return error("bad-key", given);
@@ -121,6 +161,8 @@ const ERRORS: Record<ErrorName, [status: number, type: string, code: string | nu
 function error(name: ErrorName, echo = ""): ErrorAnswer {
   const [status, type, code] = ERRORS[name];
   const message =
-    name === "bad-key" ? `Incorrect API key provided: ${echo}. See https://platform.openai.com` : `Refused: ${echo}`;
+    name === "bad-key"
+      ? `Incorrect API key provided: ${echo}. See https://platform.openai.com`
+      : `Refused: ${echo}`;
   return { status, body: { error: { message, type, param: null, code } } };
 }

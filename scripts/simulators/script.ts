@@ -3,8 +3,21 @@ import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ChatRequest, DialectEncoder, Event } from "./dialect-encoder.ts";
 
-/** The text of every case, in pieces with characters of one to four bytes, outer whitespace and quotes. */
-export const PIECES = ["Grüße", ", 世界", "! 👋🏽 ", 'It\'s "fine":', "\n\n\t- ", "naïve ", "Ω≈ç√", " 🧑‍🚀", "."];
+/**
+ * The text of every case, in pieces with characters of one to four bytes, outer whitespace and
+ * quotes.
+ */
+export const PIECES = [
+  "Grüße",
+  ", 世界",
+  "! 👋🏽 ",
+  'It\'s "fine":',
+  "\n\n\t- ",
+  "naïve ",
+  "Ω≈ç√",
+  " 🧑‍🚀",
+  ".",
+];
 export const REPLY = PIECES.join("");
 /** The text before the point where a case breaks off in the middle. */
 export const PREFIX = PIECES.slice(0, 3).join("");
@@ -51,7 +64,10 @@ export async function write(response: ServerResponse, part: string | Buffer): Pr
   waiting.abort();
 }
 
-/** Sends headers and parts, and does not end the response. @param paceMs the pause after every part */
+/**
+ * Sends headers and parts, and does not end the response.
+ * @param paceMs the pause after every part
+ */
 export async function sendParts(
   { response }: Exchange,
   parts: Buffer[],
@@ -65,15 +81,25 @@ export async function sendParts(
   }
 }
 
-/** Sends a whole response. @param paceMs the pause after every part */
-export async function send(exchange: Exchange, parts: Buffer[], headers: HeaderFields, paceMs = 0): Promise<void> {
+/**
+ * Sends a whole response.
+ * @param paceMs the pause after every part
+ */
+export async function send(
+  exchange: Exchange,
+  parts: Buffer[],
+  headers: HeaderFields,
+  paceMs = 0,
+): Promise<void> {
   await sendParts(exchange, parts, headers, paceMs);
   exchange.response.end();
 }
 
 /** The events up to the point where cases break off. */
 export function prefix(events: Event[]): Event[] {
-  const start = events.findIndex(({ data }) => data.includes(JSON.stringify(PIECES[0]).slice(1, -1)));
+  const start = events.findIndex(({ data }) =>
+    data.includes(JSON.stringify(PIECES[0]).slice(1, -1)),
+  );
   return events.slice(0, start + 3);
 }
 
@@ -86,7 +112,10 @@ export async function respond(one: Case, exchange: Exchange): Promise<void> {
         (one.encode ?? encode)(event, encoder.lineEnd, index),
       )
     : [JSON.stringify(one.whole ? one.whole(whole, encoder) : whole) ?? '{"half a document'];
-  const headers = { "content-type": chatRequest.stream ? "text/event-stream" : "application/json", ...one.headers };
+  const headers = {
+    "content-type": chatRequest.stream ? "text/event-stream" : "application/json",
+    ...one.headers,
+  };
   await (one.send ?? send)(
     exchange,
     parts.map((part) => Buffer.from(part)),

@@ -1,4 +1,8 @@
-import http, { type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import http, {
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import { anthropicEncoder } from "./anthropic.ts";
 import { type ChatRequest, type DialectEncoder, isError, tokensIn } from "./dialect-encoder.ts";
@@ -9,13 +13,25 @@ import { mistralEncoder, openaiEncoder } from "./openai.ts";
 import { type Case, PIECES, respond, send } from "./script.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
-/** Every case by its name. A request asks for one in its last user message: `case: <name> [argument]`. */
-export const CASES: Readonly<Record<string, Case>> = { ...SHAPES, ...CONTENTS, ...PASSING, ...FAILURES, ...MALFORMED };
+/**
+ * Every case by its name. A request asks for one in its last user message: `case: <name>
+ * [argument]`.
+ */
+export const CASES: Readonly<Record<string, Case>> = {
+  ...SHAPES,
+  ...CONTENTS,
+  ...PASSING,
+  ...FAILURES,
+  ...MALFORMED,
+};
 
 /** The only valid key. */
 export const KEY = "simulated-key";
 
-/** The encoder of each dialect, the prefix of its variables in the shipped catalogue, and the path of its API. */
+/**
+ * The encoder of each dialect, the prefix of its variables in the shipped catalogue, and the path
+ * of its API.
+ */
 const DIALECTS = {
   openai: { encoderOf: openaiEncoder, variable: "OPENAI", path: "/v1" },
   anthropic: { encoderOf: anthropicEncoder, variable: "ANTHROPIC", path: "" },
@@ -39,10 +55,17 @@ export type SimulatedRequest = {
 };
 
 /**
- * Starts a provider on the loopback interface that speaks one dialect and is as strict as the real one.
+ * Starts a provider on the loopback interface that speaks one dialect and is as strict as the real
+ * one.
  * @param paceMs the pause between the pieces of a reply, for demonstrations
  */
-export async function startProviderSimulator({ dialect, paceMs = 0 }: { dialect: SimulatedDialect; paceMs?: number }) {
+export async function startProviderSimulator({
+  dialect,
+  paceMs = 0,
+}: {
+  dialect: SimulatedDialect;
+  paceMs?: number;
+}) {
   const { encoderOf, variable, path } = DIALECTS[dialect];
   const encoder: DialectEncoder = encoderOf(KEY);
   const requests: SimulatedRequest[] = [];
@@ -65,21 +88,33 @@ export async function startProviderSimulator({ dialect, paceMs = 0 }: { dialect:
     response.on("close", () => {
       record.closedAt = performance.now();
     });
-    const chatRequest = encoder.read({ path: url.pathname, query: url.searchParams, headers: request.headers, body });
+    const chatRequest = encoder.read({
+      path: url.pathname,
+      query: url.searchParams,
+      headers: request.headers,
+      body,
+    });
     if (isError(chatRequest)) {
       const { status, body } = chatRequest;
-      return void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+      return void response
+        .writeHead(status, { "content-type": "application/json" })
+        .end(JSON.stringify(body));
     }
     const attempt = (attempts.get(chatRequest.lastMessage) ?? 0) + 1;
     attempts.set(chatRequest.lastMessage, attempt);
     await answer(chatRequest, attempt, response);
   }
 
-  function answer(chatRequest: ChatRequest, attempt: number, response: ServerResponse): Promise<void> {
+  function answer(
+    chatRequest: ChatRequest,
+    attempt: number,
+    response: ServerResponse,
+  ): Promise<void> {
     const [, name, argument = ""] = /^case: (\S+) ?(\S*)/m.exec(chatRequest.lastMessage) ?? [];
     const chosen = name === undefined ? {} : CASES[name];
     if (!chosen) throw new Error(`There is no case "${name}".`);
-    const pieces = chosen.pieces?.(argument) ?? (name === undefined ? friendly(chatRequest) : PIECES);
+    const pieces =
+      chosen.pieces?.(argument) ?? (name === undefined ? friendly(chatRequest) : PIECES);
     const text = pieces.join("");
     const tokens = { input: tokensIn(chatRequest.input), output: tokensIn(text) };
     const events = encoder.events(pieces, tokens, chatRequest);
@@ -112,7 +147,9 @@ export async function startProviderSimulator({ dialect, paceMs = 0 }: { dialect:
 /** A reply that quotes the prompt. */
 function friendly({ model, lastMessage }: ChatRequest): string[] {
   const topic = lastMessage.replace(/\s+/g, " ").slice(0, 200);
-  return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(/(?<= )/);
+  return `This is ${model}, simulated. You said: "${topic}" I couldn't agree more. 👋`.split(
+    /(?<= )/,
+  );
 }
 
 async function bodyOf(request: IncomingMessage): Promise<unknown> {

@@ -8,7 +8,10 @@ const COUNTING_MS = 20;
 /** A placeholder for the text of a large reply, which is sent in parts. */
 const TEXT = "the text";
 const LARGE_PART = 65_536;
-/** Writes a response to the socket, in a form that Node's server does not write, and closes the connection. */
+/**
+ * Writes a response to the socket, in a form that Node's server does not write, and closes the
+ * connection.
+ */
 async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[]): Promise<void> {
   const { socket } = exchange.response;
   if (!socket) return;
@@ -23,7 +26,11 @@ async function raw(exchange: Exchange, head: string, parts: (string | Buffer)[])
 
 const cutInTwo = (text: string) => [text.slice(0, 1), text.slice(1)];
 const chunked = (parts: Buffer[]) =>
-  parts.flatMap((part) => [...cutInTwo(`${part.length.toString(16)}\r\n`), part, ...cutInTwo("\r\n")]);
+  parts.flatMap((part) => [
+    ...cutInTwo(`${part.length.toString(16)}\r\n`),
+    part,
+    ...cutInTwo("\r\n"),
+  ]);
 
 /** Unusual frames and bytes; the reply is complete. */
 export const SHAPES: Record<string, Case> = {
@@ -39,19 +46,37 @@ export const SHAPES: Record<string, Case> = {
       response.end();
     },
   },
-  comments: { encode: (event, end) => `: OPENROUTER PROCESSING${end}${encode(event, end)}:${end}${end}` },
-  "other-fields": { encode: (event, end) => `id: 7${end}retry: 100${end}unheard-of: x${end}${encode(event, end)}` },
+  comments: {
+    encode: (event, end) => `: OPENROUTER PROCESSING${end}${encode(event, end)}:${end}${end}`,
+  },
+  "other-fields": {
+    encode: (event, end) => `id: 7${end}retry: 100${end}unheard-of: x${end}${encode(event, end)}`,
+  },
   "multi-line": {
     encode: ({ event, data }, end) => {
-      const pretty = data.startsWith("{") ? JSON.stringify(JSON.parse(data), null, 1).split("\n") : [data];
-      return [...(event ? [`event: ${event}`] : []), ...pretty.map((line) => `data: ${line}`), "", ""].join(end);
+      const pretty = data.startsWith("{")
+        ? JSON.stringify(JSON.parse(data), null, 1).split("\n")
+        : [data];
+      return [
+        ...(event ? [`event: ${event}`] : []),
+        ...pretty.map((line) => `data: ${line}`),
+        "",
+        "",
+      ].join(end);
     },
   },
-  "no-space": { encode: (event, end) => encode(event, end).replace("data: ", "data:").replace("event: ", "event:") },
+  "no-space": {
+    encode: (event, end) =>
+      encode(event, end).replace("data: ", "data:").replace("event: ", "event:"),
+  },
   bom: { encode: (event, end, index) => (index === 0 ? "\ufeff" : "") + encode(event, end) },
-  idle: { events: (events, { idle }) => events.flatMap((event, index) => (index === 0 ? [event] : [...idle, event])) },
+  idle: {
+    events: (events, { idle }) =>
+      events.flatMap((event, index) => (index === 0 ? [event] : [...idle, event])),
+  },
   thinking: {
-    events: (events, { thinking }) => events.flatMap((event, index) => (index === 0 ? [event] : [thinking, event])),
+    events: (events, { thinking }) =>
+      events.flatMap((event, index) => (index === 0 ? [event] : [thinking, event])),
   },
   "no-last-blank-line": {
     send: (exchange, parts, headers) => {
@@ -92,7 +117,10 @@ export const SHAPES: Record<string, Case> = {
   },
   charset: {
     send: (exchange, parts, headers) =>
-      send(exchange, parts, { ...headers, "content-type": `${headers["content-type"]}; charset=UTF-8` }),
+      send(exchange, parts, {
+        ...headers,
+        "content-type": `${headers["content-type"]}; charset=UTF-8`,
+      }),
   },
   "ended-later": {
     async send(exchange, parts, headers) {
@@ -124,11 +152,16 @@ const AT_MAXIMUM: Case = {
 
 /** Unusual text; the reply is complete. */
 export const CONTENTS: Record<string, Case> = {
-  "usage-twice": { events: (events) => twice(events, ({ data }) => /"usage(Metadata)?":\{/.test(data)) },
+  "usage-twice": {
+    events: (events) => twice(events, ({ data }) => /"usage(Metadata)?":\{/.test(data)),
+  },
   "finish-twice": { events: (events, { closes }) => twice(events, closes) },
   "done-twice": { events: (events) => twice(events, (event) => event === events.at(-1)) },
   "done-spaced": { encode: (event, end) => encode(event, end).replace("[DONE]", "  [DONE]  ") },
-  "no-done": { events: (events) => events.filter(({ event, data }) => data !== "[DONE]" && event !== "message_stop") },
+  "no-done": {
+    events: (events) =>
+      events.filter(({ event, data }) => data !== "[DONE]" && event !== "message_stop"),
+  },
   "no-usage": {
     events: (events) => events.map(withoutUsage),
     whole: (whole) => JSON.parse(withoutUsage({ data: JSON.stringify(whole) }).data),
@@ -150,14 +183,18 @@ export const CONTENTS: Record<string, Case> = {
       const at = parts.findIndex((part) => part.includes('"x"'));
       const frame = parts[at] ?? Buffer.of();
       const frames = Buffer.alloc(frame.length * (Number(exchange.argument) - 1), frame);
-      return send(exchange, [Buffer.concat([...parts.slice(0, at), frames, ...parts.slice(at + 1)])], headers);
+      return send(
+        exchange,
+        [Buffer.concat([...parts.slice(0, at), frames, ...parts.slice(at + 1)])],
+        headers,
+      );
     },
   },
   "large-reply": {
     async answer({ response, encoder, chatRequest, argument }) {
-      const [head = "", tail = ""] = JSON.stringify(encoder.whole(TEXT, { input: 1, output: 1 }, chatRequest)).split(
-        TEXT,
-      );
+      const [head = "", tail = ""] = JSON.stringify(
+        encoder.whole(TEXT, { input: 1, output: 1 }, chatRequest),
+      ).split(TEXT);
       response.writeHead(200, { "content-type": "application/json" });
       await write(response, head);
       const part = "x".repeat(LARGE_PART);
@@ -179,13 +216,16 @@ export const CONTENTS: Record<string, Case> = {
     },
   },
   "json-instead": {
-    answer: (exchange) => respond({}, { ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
+    answer: (exchange) =>
+      respond({}, { ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),
   },
 };
 
 /** Repeats some events, but none with text. */
 const twice = (events: Event[], chosen: (event: Event) => boolean) =>
-  events.flatMap((event) => (chosen(event) && !event.data.includes('"text"') ? [event, event] : [event]));
+  events.flatMap((event) =>
+    chosen(event) && !event.data.includes('"text"') ? [event, event] : [event],
+  );
 
 function withoutUsage({ data, ...event }: Event): Event {
   return { ...event, data: data.replace(/"usage(Metadata)?":\{[^{}]*\}/g, '"unused":0') };

@@ -10,12 +10,16 @@ import { User } from "../store/users.ts";
 const USAGE_BATCH_SIZE = 50_000;
 
 /**
- * Erases an account and all personal data. Usage rows stay without a user, audit events stay with the id as pseudonym.
- * Joins the caller's transaction.
+ * Erases an account and all personal data. Usage rows stay without a user, audit events stay with
+ * the id as pseudonym. Joins the caller's transaction.
  * @param isDue does not apply to a user whose row is locked
  * @returns false if there is no such user.
  */
-export async function eraseUser(call: SystemCall, userId: string, isDue?: FilterQuery<User>): Promise<boolean> {
+export async function eraseUser(
+  call: SystemCall,
+  userId: string,
+  isDue?: FilterQuery<User>,
+): Promise<boolean> {
   // e-mails cannot be queued meanwhile: their foreign key waits for this lock
   const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
   const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
@@ -36,31 +40,46 @@ type DueUsers = (call: SystemCall) => FilterQuery<User>;
 export const deletedUsers: DueUsers = ({ clock }) => ({ deletionAt: { $lte: clock.now() } });
 
 /**
- * Those who never verified an address and do not use the account, once it is old enough. A session may have been in use
- * for its whole maximum age after the sign-in. Administrators stay.
+ * Those who never verified an address and do not use the account, once it is old enough. A session
+ * may have been in use for its whole maximum age after the sign-in. Administrators stay.
  */
 export const unverifiedUsers: DueUsers = ({ clock, config }) => {
   const before = new Date(clock.now().getTime() - config.unverifiedRetentionMs);
   const signedInBefore = new Date(before.getTime() - config.sessionMaxAgeMs);
   const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
-  return { emailVerifiedAt: null, wasVerified: false, role: "user", createdAt: { $lte: before }, ...isUnused };
+  return {
+    emailVerifiedAt: null,
+    wasVerified: false,
+    role: "user",
+    createdAt: { $lte: before },
+    ...isUnused,
+  };
 };
 
 /** Accounts per query. Each is erased in a transaction of its own. */
 const BATCH_SIZE = 20;
 
 /**
- * Erases users, unless a sign-in has changed what makes them due or another process is erasing them.
+ * Erases users, unless a sign-in has changed what makes them due or another process is erasing
+ * them.
  * @param signal stops between two accounts
  * @throws the first error of an account that could not be erased, after the others were
  */
-export async function purgeUsers(createCall: () => SystemCall, isDue: DueUsers, signal: AbortSignal): Promise<void> {
+export async function purgeUsers(
+  createCall: () => SystemCall,
+  isDue: DueUsers,
+  signal: AbortSignal,
+): Promise<void> {
   const failures: unknown[] = [];
   for (let erased = BATCH_SIZE; erased === BATCH_SIZE; ) {
     erased = 0;
     const call = createCall();
     const orderBy = { deletionAt: "asc", id: "asc" } as const;
-    const due = await call.em.find(User, isDue(call), { fields: ["id"], orderBy, limit: BATCH_SIZE });
+    const due = await call.em.find(User, isDue(call), {
+      fields: ["id"],
+      orderBy,
+      limit: BATCH_SIZE,
+    });
     for (const { id } of due) {
       if (signal.aborted) break;
       const own = createCall();

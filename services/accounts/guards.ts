@@ -5,13 +5,19 @@ import { ServiceError } from "../platform/errors.ts";
 import { lockOpenSession } from "../store/sessions.ts";
 import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
 
-/** Locks the caller's row, and checks the session as `lockOwnSession` does. @throws ServiceError UNAUTHENTICATED */
+/**
+ * Locks the caller's row, and checks the session as `lockOwnSession` does.
+ * @throws ServiceError UNAUTHENTICATED
+ */
 export async function lockCaller(call: SignedInCall): Promise<void> {
   await lockUser(call, call.caller.user.id);
   await lockOwnSession(call);
 }
 
-/** Checks that the caller's session has not ended since the call was authenticated. @throws ServiceError UNAUTHENTICATED */
+/**
+ * Checks that the caller's session has not ended since the call was authenticated.
+ * @throws ServiceError UNAUTHENTICATED
+ */
 export async function lockOwnSession(call: SignedInCall): Promise<void> {
   const { user, session } = call.caller;
   if (await lockOpenSession(call, session.id, user.id)) return;
@@ -19,8 +25,8 @@ export async function lockOwnSession(call: SignedInCall): Promise<void> {
 }
 
 /**
- * Verifies the caller's current password. Wrong ones are counted apart from logins, so that guesses of others never block a
- * user who is signed in.
+ * Verifies the caller's current password. Wrong ones are counted apart from logins, so that guesses
+ * of others never block a user who is signed in.
  * @returns the caller's row as it stood when the password was verified.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
@@ -41,33 +47,43 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
 export const accountGone = () => new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
 
 /** The error for a wrong current password. */
-export const wrongPassword = () => new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
+export const wrongPassword = () =>
+  new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
 
 /** For how long after signing in the password is not required again, in ms. */
 const RECENT_SIGN_IN_MS = 15 * 60_000;
 
-/** Whether the caller signed in within a time. A refresh does not count: a session keeps the time of its sign-in. */
+/**
+ * Whether the caller signed in within a time. A refresh does not count: a session keeps the time of
+ * its sign-in.
+ */
 export const isRecentSignIn = (
   { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
   withinMs = RECENT_SIGN_IN_MS,
 ): boolean => clock.now().getTime() - caller.session.createdAt.getTime() <= withinMs;
 
-/** The error for a session that is too old for an operation. @param remedy what the user can do */
+/**
+ * The error for a session that is too old for an operation.
+ * @param remedy what the user can do
+ */
 export const reauthenticationRequired = (remedy: string) =>
   new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);
 
 /**
- * Checks that the administrator signed in recently: a stolen session must not be enough to take over an account.
+ * Checks that the administrator signed in recently: a stolen session must not be enough to take
+ * over an account.
  * @throws ServiceError REAUTHENTICATION_REQUIRED
  */
 export function assertRecentAdminSignIn({ caller, clock, config }: SystemCall): void {
   if (caller === undefined || config.adminReauthMs === 0) return; // no caller: the command line
-  if (!isRecentSignIn({ caller, clock }, config.adminReauthMs)) throw reauthenticationRequired("Please sign in again.");
+  if (!isRecentSignIn({ caller, clock }, config.adminReauthMs))
+    throw reauthenticationRequired("Please sign in again.");
 }
 
 /**
- * Checks in the transaction of a change that the caller has not been demoted since the call was authorized: of two
- * administrators who demote each other, only the first succeeds. Lock first what the change locks.
+ * Checks in the transaction of a change that the caller has not been demoted since the call was
+ * authorized: of two administrators who demote each other, only the first succeeds. Lock first what
+ * the change locks.
  * @throws ServiceError FORBIDDEN
  */
 export async function assertStillAdmin({ em, caller }: SystemCall): Promise<void> {
@@ -77,14 +93,20 @@ export async function assertStillAdmin({ em, caller }: SystemCall): Promise<void
 }
 
 /**
- * Checks that another administrator remains, if this user is one. The rows of administrators stay locked until the
- * transaction ends. Administrators whose deletion is requested do not count.
+ * Checks that another administrator remains, if this user is one. The rows of administrators stay
+ * locked until the transaction ends. Administrators whose deletion is requested do not count.
  * @throws ServiceError LAST_ADMIN
  */
-export async function assertOtherAdmin(call: Pick<SystemCall, "em">, userId: string): Promise<void> {
+export async function assertOtherAdmin(
+  call: Pick<SystemCall, "em">,
+  userId: string,
+): Promise<void> {
   const users = await lockAdminsAnd(call, userId);
   const isAdmin = users.some((user) => user.id === userId && user.isAdmin);
   if (isAdmin && !users.some((user) => user.id !== userId && !user.isLeaving)) {
-    throw new ServiceError(Reason.LAST_ADMIN, "This is the last administrator. Please promote another user first.");
+    throw new ServiceError(
+      Reason.LAST_ADMIN,
+      "This is the last administrator. Please promote another user first.",
+    );
   }
 }

@@ -12,12 +12,16 @@ import { User } from "../store/users.ts";
 type Deps = SystemCall & Pick<Call, "passwords">;
 
 /**
- * Creates an administrator, or promotes the account that has the address. An account whose address was never
- * verified may have been registered by someone else: it gets the password, and all access to it is revoked.
- * Idempotent: an existing administrator stays unchanged, and processes that start together create one.
+ * Creates an administrator, or promotes the account that has the address. An account whose address
+ * was never verified may have been registered by someone else: it gets the password, and all access
+ * to it is revoked. Idempotent: an existing administrator stays unchanged, and processes that start
+ * together create one.
  * @returns whether the account has this password
  */
-export async function bootstrapAdmin(call: Deps, admin: { email: string; password: string }): Promise<boolean> {
+export async function bootstrapAdmin(
+  call: Deps,
+  admin: { email: string; password: string },
+): Promise<boolean> {
   const address = readEmailAddress(admin.email, "ADMIN_EMAIL");
   const existing = await call.em.findOne(User, { canonicalEmail: address.canonical });
   if (existing?.role === "admin") return false;
@@ -25,7 +29,11 @@ export async function bootstrapAdmin(call: Deps, admin: { email: string; passwor
   const passwordHash = await call.passwords.hash(admin.password);
   return call.em.transactional(async () => {
     const { stored: email, canonical: canonicalEmail } = address;
-    const account = await upsertAdmin(call, { id: newId(now), email, canonicalEmail, passwordHash }, now);
+    const account = await upsertAdmin(
+      call,
+      { id: newId(now), email, canonicalEmail, passwordHash },
+      now,
+    );
     if (!account) return false;
     const isTakenOver = account.hasPassword && !account.isCreated;
     if (isTakenOver) {
@@ -40,8 +48,14 @@ export async function bootstrapAdmin(call: Deps, admin: { email: string; passwor
   });
 }
 
-/** Creates or promotes the configured administrator if there is none, so that one who was demoted stays demoted. */
-export async function bootstrapFirstAdmin(call: Deps & Pick<Call, "log">, admin: { email: string; password: string }) {
+/**
+ * Creates or promotes the configured administrator if there is none, so that one who was demoted
+ * stays demoted.
+ */
+export async function bootstrapFirstAdmin(
+  call: Deps & Pick<Call, "log">,
+  admin: { email: string; password: string },
+) {
   const admins = await call.em.count(User, { role: "admin" });
   if (admins === 0) await bootstrapAdmin(call, admin);
   else call.log.info({ admins }, "ADMIN_EMAIL has no effect: there is an administrator");

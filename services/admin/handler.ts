@@ -8,7 +8,13 @@ import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
-import { deleteUser, impersonate, readAdminUser, revokeUserSessions, updateUser } from "./manage-user.ts";
+import {
+  deleteUser,
+  impersonate,
+  readAdminUser,
+  revokeUserSessions,
+  updateUser,
+} from "./manage-user.ts";
 import { retryEmail } from "./retry-email.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -44,7 +50,10 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async listAuditLogs(req, ctx) {
     const filter = { ...req, from: dateOf(req.from), to: dateOf(req.to) };
     const call = callOf(ctx);
-    const [page, chain] = await Promise.all([listAuditEvents(call, filter, req), readChainState(call)]);
+    const [page, chain] = await Promise.all([
+      listAuditEvents(call, filter, req),
+      readChainState(call),
+    ]);
     return { ...page, items: page.items.map(toMessage), chain: toMessage(chain) };
   },
   async listEmailLogs(req, ctx) {
@@ -58,7 +67,11 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async impersonate(req, ctx) {
     const call = signedInCallOf(ctx);
     const { accessToken, user, expiresAt } = await impersonate(call, req.userId, req.reason);
-    return { accessToken, user: profileOf(user, call.config), expiresAt: timestampFromDate(expiresAt) };
+    return {
+      accessToken,
+      user: profileOf(user, call.config),
+      expiresAt: timestampFromDate(expiresAt),
+    };
   },
 };
 

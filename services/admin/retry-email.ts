@@ -16,9 +16,15 @@ export async function retryEmail(call: SystemCall, id: string): Promise<void> {
     if (!email) {
       if ((await call.em.count(Email, { id })) === 0)
         throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
-      throw new ServiceError(Reason.CONFLICT, "Only a failed e-mail whose link still works can be queued again.");
+      throw new ServiceError(
+        Reason.CONFLICT,
+        "Only a failed e-mail whose link still works can be queued again.",
+      );
     }
-    await recordAudit(call, "admin.email_retried", { userId: email.userId ?? undefined, details: { emailId: id } });
+    await recordAudit(call, "admin.email_retried", {
+      userId: email.userId ?? undefined,
+      details: { emailId: id },
+    });
   });
   call.onComplete.push(() => call.mailWorker.wake());
 }

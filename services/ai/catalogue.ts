@@ -6,40 +6,77 @@ const label = (most: number) =>
   z
     .string()
     .max(most)
-    .regex(/^[^\p{C}\s]+( [^\p{C}\s]+)*$/u, "must be words that can be read, with single spaces between them");
+    .regex(
+      /^[^\p{C}\s]+( [^\p{C}\s]+)*$/u,
+      "must be words that can be read, with single spaces between them",
+    );
 
-/** What the address of a provider must be: paths are put after it, and nothing but the key goes there. */
+/**
+ * What the address of a provider must be: paths are put after it, and nothing but the key goes
+ * there.
+ */
 export const BASE_URL = "must be a URL with http or https, without user, spaces, ? and #";
-export const isBaseUrl = (text: string) => /^https?:\/\/[^\s?#@]+$/i.test(text) && URL.canParse(text);
+export const isBaseUrl = (text: string) =>
+  /^https?:\/\/[^\s?#@]+$/i.test(text) && URL.canParse(text);
 
-/** What differs from model to model is data. Left out, a model takes what its dialect's models usually take. */
+/**
+ * What differs from model to model is data. Left out, a model takes what its dialect's models
+ * usually take.
+ */
 const modelSchema = z.strictObject({
   /** Name that clients use and answers carry. */
   name: label(128),
   /** Name the provider knows it by. */
   upstream: label(200),
-  /** The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always: it gets this one. */
+  /**
+   * The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always:
+   * it gets this one.
+   */
   outputTokens: z.int().positive(),
-  /** The highest temperature it takes (higher ones are lowered to it), or "refused": none may be sent. */
+  /**
+   * The highest temperature it takes (higher ones are lowered to it), or "refused": none may be
+   * sent.
+   */
   temperature: z.union([z.number().positive().max(2), z.literal("refused")]).exactOptional(),
-  /** Role of system text in OpenAI's shape; "user" for a model without one. Elsewhere it has a field of its own. */
+  /**
+   * Role of system text in OpenAI's shape; "user" for a model without one. Elsewhere it has a field
+   * of its own.
+   */
   systemRole: z.enum(["system", "developer", "user"]).exactOptional(),
   /** OpenAI's shape: the field that limits the reply. */
   outputTokensField: z.enum(["max_tokens", "max_completion_tokens"]).exactOptional(),
-  /** OpenAI's shape: whether a stream reports usage on request. Some servers always report it and reject the request. */
+  /**
+   * OpenAI's shape: whether a stream reports usage on request. Some servers always report it and
+   * reject the request.
+   */
   usageOnRequest: z.boolean().exactOptional(),
 });
 
-const USUAL = { temperature: 2, systemRole: "system", outputTokensField: "max_tokens", usageOnRequest: true } as const;
-/** What a model takes usually, and the vendor by the semantic conventions; a compatible one goes by its public id. */
+const USUAL = {
+  temperature: 2,
+  systemRole: "system",
+  outputTokensField: "max_tokens",
+  usageOnRequest: true,
+} as const;
+/**
+ * What a model takes usually, and the vendor by the semantic conventions; a compatible one goes by
+ * its public id.
+ */
 const DIALECT_DEFAULTS = {
-  openai: { ...USUAL, systemRole: "developer", outputTokensField: "max_completion_tokens", vendor: "openai" },
+  openai: {
+    ...USUAL,
+    systemRole: "developer",
+    outputTokensField: "max_completion_tokens",
+    vendor: "openai",
+  },
   anthropic: { ...USUAL, temperature: 1, vendor: "anthropic" },
   google: { ...USUAL, vendor: "gcp.gemini" },
   "openai-compatible": { ...USUAL, vendor: undefined },
 } as const;
 
-const variableName = z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
+const variableName = z
+  .string()
+  .regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
 
 /** Refuses a list in which a value of a field is repeated. */
 const unique =
@@ -48,7 +85,8 @@ const unique =
     const values = items.map((item) => item[field]);
     for (const [index, value] of values.entries()) {
       const isRepeated = values.indexOf(value) < index;
-      if (isRepeated) addIssue({ code: "custom", path: [index, field], message: `"${value}" is listed twice` });
+      if (isRepeated)
+        addIssue({ code: "custom", path: [index, field], message: `"${value}" is listed twice` });
     }
   };
 
@@ -75,7 +113,9 @@ const providerSchema = z
     return { vendor: vendor ?? provider.id, ...provider, models };
   });
 
-const catalogueSchema = z.strictObject({ providers: z.array(providerSchema).min(1).superRefine(unique("id")) });
+const catalogueSchema = z.strictObject({
+  providers: z.array(providerSchema).min(1).superRefine(unique("id")),
+});
 
 /** Every provider there is, configured or not, in the order in which it is listed. */
 export type Catalogue = Readonly<z.output<typeof catalogueSchema>>;
@@ -83,7 +123,8 @@ export type CatalogueProvider = Catalogue["providers"][number];
 export type CatalogueModel = CatalogueProvider["models"][number];
 
 /**
- * Reads a catalogue file: one of the two shipped ones, `neutral` (the default) or `native`, or any other by its path.
+ * Reads a catalogue file: one of the two shipped ones, `neutral` (the default) or `native`, or any
+ * other by its path.
  * @throws Error one message that lists everything wrong with the file
  */
 export function readCatalogue(path = "neutral"): Catalogue {
@@ -98,6 +139,10 @@ export function readCatalogue(path = "neutral"): Catalogue {
   }
   const outcome = catalogueSchema.safeParse(content);
   if (outcome.success) return outcome.data;
-  const faults = outcome.error.issues.map(({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`);
-  throw new Error(`AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`);
+  const faults = outcome.error.issues.map(
+    ({ path: at, message }) => `  ${at.join(".") || "file"}: ${message}`,
+  );
+  throw new Error(
+    `AI_CATALOG: the catalogue of AI providers "${path}" cannot be used:\n${faults.join("\n")}`,
+  );
 }

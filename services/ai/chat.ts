@@ -29,11 +29,16 @@ export async function chat(call: ChatDeps, conversation: Conversation) {
 }
 
 /**
- * Sends a conversation and streams the reply: pieces that are never empty, in whole characters. Ends without an error
- * only if the provider has completed the reply. Fails when the session ends. Sends nothing before the first pull.
- * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR, UNAUTHENTICATED
+ * Sends a conversation and streams the reply: pieces that are never empty, in whole characters.
+ * Ends without an error only if the provider has completed the reply. Fails when the session ends.
+ * Sends nothing before the first pull.
+ * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR,
+ * UNAUTHENTICATED
  */
-export function streamChat(call: ChatDeps, conversation: Conversation): AsyncIterable<{ chunk: string }> {
+export function streamChat(
+  call: ChatDeps,
+  conversation: Conversation,
+): AsyncIterable<{ chunk: string }> {
   return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 });
 }
 
@@ -70,16 +75,33 @@ async function* readReply(call: ChatDeps, { provider, entry, prompt }: Route, re
   }
 }
 
-/** The provider of that public id and its model of that public name, if there are such; its default model without a name. */
-export function findTarget(catalogue: Catalogue, { provider, model }: Pick<Conversation, "provider" | "model">) {
+/**
+ * The provider of that public id and its model of that public name, if there are such; its default
+ * model without a name.
+ */
+export function findTarget(
+  catalogue: Catalogue,
+  { provider, model }: Pick<Conversation, "provider" | "model">,
+) {
   const entry = catalogue.providers.find(({ id }) => id === provider);
-  return { entry, model: model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model) };
+  return {
+    entry,
+    model:
+      model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model),
+  };
 }
 
 type Route = ReturnType<typeof resolveRoute>;
 
-/** Finds provider and model of a conversation, which `checkConversation` has checked. @throws ServiceError PROVIDER_NOT_CONFIGURED */
-function resolveRoute({ catalogue, providers }: AiContext, conversation: Conversation, isStream: boolean) {
+/**
+ * Finds provider and model of a conversation, which `checkConversation` has checked.
+ * @throws ServiceError PROVIDER_NOT_CONFIGURED
+ */
+function resolveRoute(
+  { catalogue, providers }: AiContext,
+  conversation: Conversation,
+  isStream: boolean,
+) {
   const { entry, model } = findTarget(catalogue, conversation);
   if (!entry || !model) throw new Error("the conversation has not been checked");
   const provider = providers.byId.get(entry.id);
@@ -87,7 +109,12 @@ function resolveRoute({ catalogue, providers }: AiContext, conversation: Convers
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
     throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
   }
-  const prompt: Prompt = { ...conversation, messages: conversation.messages as PromptMessage[], model, isStream };
+  const prompt: Prompt = {
+    ...conversation,
+    messages: conversation.messages as PromptMessage[],
+    model,
+    isStream,
+  };
   return { provider, entry, prompt };
 }
 
@@ -101,23 +128,38 @@ export const checkConversation =
     const { entry, model } = findTarget(catalogue, conversation);
     const fault = faultIn(conversation.messages);
     return [
-      ...(entry ? [] : [{ field: "provider", message: oneOf(catalogue.providers.map(({ id }) => id)) }]),
-      ...(entry && !model ? [{ field: "model", message: oneOf(entry.models.map(({ name }) => name)) }] : []),
+      ...(entry
+        ? []
+        : [{ field: "provider", message: oneOf(catalogue.providers.map(({ id }) => id)) }]),
+      ...(entry && !model
+        ? [{ field: "model", message: oneOf(entry.models.map(({ name }) => name)) }]
+        : []),
       ...(fault ? [{ field: "messages", message: fault }] : []),
     ];
   };
 
 const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 
-/** Checks the messages as a whole. A role that is none has a violation of its own. @returns what is wrong */
+/**
+ * Checks the messages as a whole. A role that is none has a violation of its own.
+ * @returns what is wrong
+ */
 function faultIn(messages: Conversation["messages"]): string | undefined {
-  if (charactersIn(messages) > MAX_CHARACTERS) return `must contain at most ${MAX_CHARACTERS} characters`;
-  if (messages.every(({ role, content }) => role === "assistant" || role === "system" || content === ""))
+  if (charactersIn(messages) > MAX_CHARACTERS)
+    return `must contain at most ${MAX_CHARACTERS} characters`;
+  if (
+    messages.every(
+      ({ role, content }) => role === "assistant" || role === "system" || content === "",
+    )
+  )
     return "must contain a message of the user";
   return undefined;
 }
 
 /** Code points, as in the constraints of single fields: a surrogate pair is one character. */
 function charactersIn(messages: readonly { content: string }[]): number {
-  return messages.reduce((sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length, 0);
+  return messages.reduce(
+    (sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length,
+    0,
+  );
 }

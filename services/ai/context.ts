@@ -12,9 +12,15 @@ export type AiContext = ReturnType<typeof createAiContext>;
 
 /**
  * Reads the catalogue and prepares its providers.
- * @throws Error with a message for operators, when the catalogue or a variable it names can't be used
+ * @throws Error with a message for operators, when the catalogue or a variable it names can't be
+ * used
  */
-export function createAiContext(config: Config, store: Pick<Store, "query">, clock: Clock, log: Logger) {
+export function createAiContext(
+  config: Config,
+  store: Pick<Store, "query">,
+  clock: Clock,
+  log: Logger,
+) {
   const catalogue = readCatalogue(config.aiCatalog);
   const providers = openProviders(catalogue, config.catalogueVariables, {
     firstByteMs: config.aiFirstByteTimeoutMs,

@@ -39,8 +39,16 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
 };
 
-/** Names a given temperature that the model does not take in a header, since streams have no other place for it. */
-function reportIgnored({ ai }: Pick<Call, "ai">, { responseHeader }: HandlerContext, req: Conversation): void {
-  const isIgnored = findTarget(ai.catalogue, req).model?.temperature === "refused" && req.temperature !== undefined;
+/**
+ * Names a given temperature that the model does not take in a header, since streams have no other
+ * place for it.
+ */
+function reportIgnored(
+  { ai }: Pick<Call, "ai">,
+  { responseHeader }: HandlerContext,
+  req: Conversation,
+): void {
+  const isIgnored =
+    findTarget(ai.catalogue, req).model?.temperature === "refused" && req.temperature !== undefined;
   if (isIgnored) responseHeader.set(AI_IGNORED, "temperature");
 }

@@ -17,23 +17,33 @@ const DEFAULT_DAYS = 31;
 const MAX_DAYS = 366;
 
 /**
- * Sums up usage by day, user, provider and model, newest day first. Of usage that is kept, or to be kept, as sums, a bound
- * stands for the start of its day.
+ * Sums up usage by day, user, provider and model, newest day first. Of usage that is kept, or to be
+ * kept, as sums, a bound stands for the start of its day.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function listUsage(
-  { em, clock, config, ai }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
+  {
+    em,
+    clock,
+    config,
+    ai,
+  }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
   { userId, page = 1, ...span }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const now = clock.now();
   const from = span.from && timestampDate(span.from);
   const to = span.to && timestampDate(span.to);
   const daysBefore = (days: number) => new Date((to ?? now).getTime() - days * DAY_MS);
-  if (from && from < daysBefore(MAX_DAYS)) throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
+  if (from && from < daysBefore(MAX_DAYS))
+    throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
   await ai.usage.flush();
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   const bound = (time: Date) => (time < firstDay ? startOfDay(time) : time);
   const end = to ?? daysBefore(-1); // clocks of replicas differ
-  const filter = { userId: userId ?? null, from: bound(from ?? daysBefore(DEFAULT_DAYS)), to: bound(end) };
+  const filter = {
+    userId: userId ?? null,
+    from: bound(from ?? daysBefore(DEFAULT_DAYS)),
+    to: bound(end),
+  };
   return sumUsageByDay({ em }, filter, { limit: PAGE_ROWS, offset: (page - 1) * PAGE_ROWS });
 }

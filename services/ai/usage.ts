@@ -31,7 +31,10 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
 
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
-/** Opens the ledger. A row is written when its call starts, so that it survives a crash, and again when the call ends. */
+/**
+ * Opens the ledger. A row is written when its call starts, so that it survives a crash, and again
+ * when the call ends.
+ */
 export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
   const batch = createBatch<UsageRow>({
     name: "AI usage",
@@ -41,7 +44,10 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
     log,
   });
   return {
-    /** Resolves when everything recorded so far is in the database, or the attempt to write it failed. */
+    /**
+     * Resolves when everything recorded so far is in the database, or the attempt to write it
+     * failed.
+     */
     flush: batch.flush,
     /** Opens the row of a call. */
     start({ userId, provider, model, inputCharacters }: UsageStart) {
@@ -74,12 +80,19 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
           writtenMs = elapsed();
           batch.set(row.id, row);
         },
-        /** Records the outcome, and what the provider has reported instead of the estimate. @returns the final row */
+        /**
+         * Records the outcome, and what the provider has reported instead of the estimate.
+         * @returns the final row
+         */
         finish(outcome: UsageOutcome, usage?: Usage): UsageRow {
           Object.assign(row, { outcome, latency_ms: elapsed() });
           if (usage) {
             const { inputTokens, outputTokens } = usage;
-            Object.assign(row, { input_tokens: inputTokens, output_tokens: outputTokens, estimated: false });
+            Object.assign(row, {
+              input_tokens: inputTokens,
+              output_tokens: outputTokens,
+              estimated: false,
+            });
           } else if (characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
           batch.set(row.id, row);
           return row;
@@ -89,26 +102,48 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
   };
 }
 
-type InstrumentDeps = { metrics: Metrics; tracing: Tracing | undefined; traceparent: string | null; startedAt: number };
+type InstrumentDeps = {
+  metrics: Metrics;
+  tracing: Tracing | undefined;
+  traceparent: string | null;
+  startedAt: number;
+};
 
-/** Starts the span of a provider call if traces are collected. @returns what measures the call from its final usage row */
+/**
+ * Starts the span of a provider call if traces are collected.
+ * @returns what measures the call from its final usage row
+ */
 export function instrumentCall(
   { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
   vendor: string,
   { model: { upstream: model }, isStream }: Pick<Prompt, "model" | "isStream">,
   report: CallReport,
 ) {
-  const labels = { gen_ai_operation_name: "chat", gen_ai_provider_name: vendor, gen_ai_request_model: model };
+  const labels = {
+    gen_ai_operation_name: "chat",
+    gen_ai_provider_name: vendor,
+    gen_ai_request_model: model,
+  };
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": vendor,
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,
   });
-  return ({ outcome, latency_ms, first_chunk_ms, estimated, input_tokens, output_tokens }: UsageRow) => {
+  return ({
+    outcome,
+    latency_ms,
+    first_chunk_ms,
+    estimated,
+    input_tokens,
+    output_tokens,
+  }: UsageRow) => {
     const error = outcome === "completed" ? undefined : outcome;
     const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
-    metrics.operationSeconds.observe({ ...labels, ...(error && { error_type: error }) }, (latency_ms ?? 0) / 1000);
+    metrics.operationSeconds.observe(
+      { ...labels, ...(error && { error_type: error }) },
+      (latency_ms ?? 0) / 1000,
+    );
     if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
     if (report.sentAt !== undefined) {
       metrics.overheadSeconds.observe({ phase: "request" }, (report.sentAt - startedAt) / 1000);
@@ -118,7 +153,13 @@ export function instrumentCall(
       metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
       metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
     }
-    const usage = { "gen_ai.usage.input_tokens": input_tokens, "gen_ai.usage.output_tokens": output_tokens };
-    span?.end({ ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk }, error);
+    const usage = {
+      "gen_ai.usage.input_tokens": input_tokens,
+      "gen_ai.usage.output_tokens": output_tokens,
+    };
+    span?.end(
+      { ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk },
+      error,
+    );
   };
 }

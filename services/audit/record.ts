@@ -5,10 +5,28 @@ import { newId } from "../store/store.ts";
 
 /** Audited events, named `domain.action`. */
 export type AuditedEvent =
-  | ("auth.register" | "auth.login" | "auth.login_failed" | "auth.locked" | "auth.logout" | "auth.refresh_reused")
+  | (
+      | "auth.register"
+      | "auth.login"
+      | "auth.login_failed"
+      | "auth.locked"
+      | "auth.logout"
+      | "auth.refresh_reused"
+    )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
-  | ("auth.mfa_setup" | "auth.mfa_verified" | "auth.mfa_failed" | "auth.mfa_disabled" | "auth.backup_code_used")
-  | ("user.profile_updated" | "user.password_changed" | "user.email_changed" | "user.session_revoked")
+  | (
+      | "auth.mfa_setup"
+      | "auth.mfa_verified"
+      | "auth.mfa_failed"
+      | "auth.mfa_disabled"
+      | "auth.backup_code_used"
+    )
+  | (
+      | "user.profile_updated"
+      | "user.password_changed"
+      | "user.email_changed"
+      | "user.session_revoked"
+    )
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
   | ("admin.email_retried" | "admin.denied");
@@ -32,7 +50,8 @@ export function auditRow(
 ): AuditEventRow {
   const now = call.clock.now();
   const isSelfCaused = outcome === "success" && !event.startsWith("admin.");
-  const actor = actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (isSelfCaused ? userId : undefined);
+  const actor =
+    actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (isSelfCaused ? userId : undefined);
   return {
     id: newId(now),
     event,
@@ -47,7 +66,14 @@ export function auditRow(
   };
 }
 
-/** Records an event. Inside a transaction it is committed together with its cause, otherwise at once. */
-export async function recordAudit(call: SystemCall, event: AuditedEvent, data: AuditData): Promise<void> {
+/**
+ * Records an event. Inside a transaction it is committed together with its cause, otherwise at
+ * once.
+ */
+export async function recordAudit(
+  call: SystemCall,
+  event: AuditedEvent,
+  data: AuditData,
+): Promise<void> {
   await insertAuditEvent(call, auditRow(call, event, data));
 }

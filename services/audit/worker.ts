@@ -2,25 +2,40 @@ import type { Logger } from "pino";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
-import { addPartition, droppablePartitions, dropTables, limitLockTime, ownsPartitions } from "../store/audit-events.ts";
+import {
+  addPartition,
+  droppablePartitions,
+  dropTables,
+  limitLockTime,
+  ownsPartitions,
+} from "../store/audit-events.ts";
 import { type Head, hasHead, headOf } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";
 import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from "./seal.ts";
 
 /** How often new events are sealed, in ms. */
 const SEAL_INTERVAL_MS = 1_000;
-/** How often a new head is logged, in ms. Who changes the table can't change what the log has kept. */
+/**
+ * How often a new head is logged, in ms. Who changes the table can't change what the log has kept.
+ */
 const PUBLISH_INTERVAL_MS = 60_000;
 /** How often partitions are added and dropped, in ms. */
 const PARTITION_INTERVAL_MS = 3_600_000;
 
-type Deps = { store: Store; clock: Clock; config: Pick<Config, "auditRetentionMs">; log: Logger } & Omit<
-  SealDeps,
-  "em"
->;
+type Deps = {
+  store: Store;
+  clock: Clock;
+  config: Pick<Config, "auditRetentionMs">;
+  log: Logger;
+} & Omit<SealDeps, "em">;
 
-/** Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch, logs the head. */
-export function startAuditWorker({ store, cipher, clock, config, log }: Deps): { close(): Promise<void> } {
+/**
+ * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch,
+ * logs the head.
+ */
+export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
+  close(): Promise<void>;
+} {
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   const seal = async (signal = AbortSignal.abort()): Promise<void> => {
@@ -40,7 +55,11 @@ export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
     const now = clock.now();
     await addPartitions(db(), now);
     if (config.auditRetentionMs === 0 || !(await ownsPartitions(db()))) return;
-    const dropped = await dropPartitions(db(), now, new Date(now.getTime() - config.auditRetentionMs));
+    const dropped = await dropPartitions(
+      db(),
+      now,
+      new Date(now.getTime() - config.auditRetentionMs),
+    );
     if (dropped.length > 0) log.info({ dropped }, "old audit partitions dropped");
   };
   const jobs = [
@@ -61,14 +80,17 @@ export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
 /** Months that have a partition in advance. */
 const MONTHS_AHEAD = 3;
 
-/** Adds the partitions of this month and the next ones. @throws Error if the table stays locked: `isLockTimeout` */
+/**
+ * Adds the partitions of this month and the next ones.
+ * @throws Error if the table stays locked: `isLockTimeout`
+ */
 export async function addPartitions(db: Db, now: Date): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) await addPartition(db, monthOf(now, ahead));
 }
 
 /**
- * Drops the partitions whose every event is older than a time's month, once all these events are sealed, and records
- * that in the chain. Does nothing without the key of the last seal.
+ * Drops the partitions whose every event is older than a time's month, once all these events are
+ * sealed, and records that in the chain. Does nothing without the key of the last seal.
  * @throws Error if the table stays locked, see `isLockTimeout`
  * @returns the names of the dropped partitions
  */
@@ -87,5 +109,7 @@ export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): 
 
 /** The first day of the month that is so many months after a time's. */
 function monthOf(time: Date, later: number): string {
-  return new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + later)).toISOString().slice(0, 10);
+  return new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + later))
+    .toISOString()
+    .slice(0, 10);
 }

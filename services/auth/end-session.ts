@@ -8,8 +8,8 @@ import { revokeSession, revokeSessions } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";
 
 /**
- * Ends the caller's session, and that of the refresh token if it is another one of the same user. Under impersonation
- * the refresh token is the administrator's own and stays valid.
+ * Ends the caller's session, and that of the refresh token if it is another one of the same user.
+ * Under impersonation the refresh token is the administrator's own and stays valid.
  */
 export async function logout(call: SignedInCall, refreshToken: string): Promise<void> {
   const { user, session } = call.caller;
@@ -18,7 +18,8 @@ export async function logout(call: SignedInCall, refreshToken: string): Promise<
   await call.em.transactional(async () => {
     await lockUser(call, user.id);
     for (const id of ended) {
-      if (await revokeSession(call, id, user.id)) await recordAudit(call, "auth.logout", { userId: user.id });
+      if (await revokeSession(call, id, user.id))
+        await recordAudit(call, "auth.logout", { userId: user.id });
     }
   });
 }
@@ -38,13 +39,20 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
   });
 }
 
-/** Ends every session of the caller but the current one. @returns how many. @throws ServiceError UNAUTHENTICATED */
+/**
+ * Ends every session of the caller but the current one.
+ * @returns how many.
+ * @throws ServiceError UNAUTHENTICATED
+ */
 export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
   const { user, session } = call.caller;
   return call.em.transactional(async () => {
     await lockCaller(call); // of two sessions that end each other one stays
     const ended = await revokeSessions(call, user.id, session.id);
-    await recordAudit(call, "user.session_revoked", { userId: user.id, details: { others: ended } });
+    await recordAudit(call, "user.session_revoked", {
+      userId: user.id,
+      details: { others: ended },
+    });
     return ended;
   });
 }

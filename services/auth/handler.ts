@@ -36,7 +36,9 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async forgotPassword(req, ctx) {
     await forgotPassword(callOf(ctx), req.email);
-    return { message: "If there is an account for this address, a mail with a link is on its way." };
+    return {
+      message: "If there is an account for this address, a mail with a link is on its way.",
+    };
   },
   async resetPassword(req, ctx) {
     await resetPassword(callOf(ctx), req.token, req.password);
@@ -53,6 +55,15 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async listKeys(_req, ctx) {
     const keys = await callOf(ctx).keys.jwks();
-    return { keys: keys.map(({ kid, x }) => ({ kid, x, kty: "OKP", crv: "Ed25519", alg: "EdDSA", use: "sig" })) };
+    return {
+      keys: keys.map(({ kid, x }) => ({
+        kid,
+        x,
+        kty: "OKP",
+        crv: "Ed25519",
+        alg: "EdDSA",
+        use: "sig",
+      })),
+    };
   },
 };

@@ -15,9 +15,10 @@ import { queueReset } from "./mail-token.ts";
 export type LoginOutcome = LoginResult | { tempToken: string };
 
 /**
- * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is required.
- * An unknown address and a wrong password take the same time and return the same error.
- * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED, UNAVAILABLE
+ * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
+ * required. An unknown address and a wrong password take the same time and return the same error.
+ * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED,
+ * UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
@@ -32,18 +33,27 @@ export async function login(call: Call, email: string, password: string): Promis
     await assertMaySignIn(call, user, attempt);
     if (call.passwords.isOutdated(user.passwordHash)) {
       const passwordHash = await call.passwords.hash(password, call.client.address);
-      await call.em.nativeUpdate(User, { id: user.id, passwordHash: user.passwordHash }, { passwordHash });
+      await call.em.nativeUpdate(
+        User,
+        { id: user.id, passwordHash: user.passwordHash },
+        { passwordHash },
+      );
     }
     const refuseChanged = async () => {
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // password or second factor have changed since the row was read
     };
     if (user.mfaEnabled) return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
-    return attempt.end(async (reservation) => (await openSession(call, user, reservation)) ?? refuseChanged());
+    return attempt.end(
+      async (reservation) => (await openSession(call, user, reservation)) ?? refuseChanged(),
+    );
   });
 }
 
-/** Rejects a correct password that the configuration does not allow to sign in. The audit log has the reason. */
+/**
+ * Rejects a correct password that the configuration does not allow to sign in. The audit log has
+ * the reason.
+ */
 async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
   const refuse = async (reason: Reason, message: string) => {
     await attempt.succeed();
@@ -54,13 +64,23 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
   };
   const { requireVerifiedEmail, passwordExpiry } = call.config;
   if (requireVerifiedEmail && !user.emailVerified)
-    await refuse(Reason.EMAIL_NOT_VERIFIED, "Please confirm your e-mail address first, then sign in.");
+    await refuse(
+      Reason.EMAIL_NOT_VERIFIED,
+      "Please confirm your e-mail address first, then sign in.",
+    );
   if (passwordExpiry === "refuse" && isPasswordExpired(call, user))
-    await refuse(Reason.PASSWORD_EXPIRED, "Your password is too old. We have mailed you a link to set a new one.");
+    await refuse(
+      Reason.PASSWORD_EXPIRED,
+      "Your password is too old. We have mailed you a link to set a new one.",
+    );
 }
 
 /** Issues the MFA token of a login that waits for its second factor. It replaces an older one. */
-async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt): Promise<LoginOutcome | undefined> {
+async function requireSecondFactor(
+  call: Call,
+  user: LoginUser,
+  attempt: Attempt,
+): Promise<LoginOutcome | undefined> {
   await attempt.succeed();
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
@@ -69,17 +89,23 @@ async function requireSecondFactor(call: Call, user: LoginUser, attempt: Attempt
   });
 }
 
-const invalidCredentials = () => new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
+const invalidCredentials = () =>
+  new ServiceError(Reason.INVALID_CREDENTIALS, "Invalid e-mail or password.");
 
 /** Maximum number of codes per MFA token. */
 const MAX_CODES = 5;
 
 /**
- * Completes a login with its second factor: MFA token and factor are consumed and the session is opened in one
- * transaction. The code is counted before it is evaluated, for the account and for the MFA token.
+ * Completes a login with its second factor: MFA token and factor are consumed and the session is
+ * opened in one transaction. The code is counted before it is evaluated, for the account and for
+ * the MFA token.
  * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
-export async function verifyMfa(call: Call, tempToken: string, factor: SecondFactor): Promise<LoginResult> {
+export async function verifyMfa(
+  call: Call,
+  tempToken: string,
+  factor: SecondFactor,
+): Promise<LoginResult> {
   const token = await readMfaToken(call, tempToken);
   const user = token && (await call.em.findOne(User, { id: token.userId }));
   if (!user) throw invalidMfaToken();
@@ -99,4 +125,7 @@ export async function verifyMfa(call: Call, tempToken: string, factor: SecondFac
 }
 
 const invalidMfaToken = () =>
-  new ServiceError(Reason.TICKET_INVALID, "The sign-in has expired or was already completed. Please sign in again.");
+  new ServiceError(
+    Reason.TICKET_INVALID,
+    "The sign-in has expired or was already completed. Please sign in again.",
+  );

@@ -11,40 +11,73 @@ import { disableMfa } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import { clearLocks } from "../store/attempts.ts";
-import { invalidateOneTimeTokens, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
+import {
+  invalidateOneTimeTokens,
+  issueOneTimeToken,
+  OneTimeToken,
+} from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 
 /**
- * Mails a reset token to the account of an address. Neither response nor time reveals whether there is one.
+ * Mails a reset token to the account of an address. Neither response nor time reveals whether there
+ * is one.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
   await withAccount(call, email, (user) => queueReset(call, user));
 }
 
-/** Time in which another request mails the same token again, so that strangers cannot void a link all the time. In ms. */
+/**
+ * Time in which another request mails the same token again, so that strangers cannot void a link
+ * all the time. In ms.
+ */
 const SAME_TOKEN_MS = 300_000;
 
-/** Queues the mail with a reset token: within five minutes the same token, afterwards one that replaces it. */
-export async function queueReset(call: Call, user: Pick<User, "id" | "email" | "name">): Promise<void> {
+/**
+ * Queues the mail with a reset token: within five minutes the same token, afterwards one that
+ * replaces it.
+ */
+export async function queueReset(
+  call: Call,
+  user: Pick<User, "id" | "email" | "name">,
+): Promise<void> {
   await call.em.transactional(async () => {
-    if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "reset-password"))) return;
+    if (
+      !(await lockUser(call, user.id)) ||
+      (await hasReachedLimit(call, user.id, "reset-password"))
+    )
+      return;
     const { resetTokenTtlMs } = call.config;
     const now = call.clock.now();
-    const valid = { createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) }, expiresAt: { $gt: now } };
+    const valid = {
+      createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) },
+      expiresAt: { $gt: now },
+    };
     const { id, email } = user;
-    const known = await call.em.findOne(OneTimeToken, { user: id, kind: "reset-password", email, ...valid });
+    const known = await call.em.findOne(OneTimeToken, {
+      user: id,
+      kind: "reset-password",
+      email,
+      ...valid,
+    });
     const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenTtlMs));
-    await queueEmail(call, user, "reset-password", { lifetime: formatDuration(resetTokenTtlMs) }, token.id);
+    await queueEmail(
+      call,
+      user,
+      "reset-password",
+      { lifetime: formatDuration(resetTokenTtlMs) },
+      token.id,
+    );
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
   });
 }
 
 /**
- * Sets a new password with a mailed token. Every session ends, the locks of login and second factor clear, the address
- * counts as verified. A confirmed second factor stays, since the mail does not prove it. One of which no code was ever
- * accepted is disabled, and so is any on an account that was never verified: someone else may have set it up.
+ * Sets a new password with a mailed token. Every session ends, the locks of login and second factor
+ * clear, the address counts as verified. A confirmed second factor stays, since the mail does not
+ * prove it. One of which no code was ever accepted is disabled, and so is any on an account that
+ * was never verified: someone else may have set it up.
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
@@ -68,7 +101,8 @@ export async function resetPassword(call: Call, token: string, password: string)
     await recordAudit(call, "auth.password_reset", { userId });
     await queueEmail(call, user, "password-reset");
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
-    if (!mfaConfirmedAt || (!emailVerified && !wasVerified)) await disableMfa(call, userId, "auth.mfa_disabled");
+    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
+      await disableMfa(call, userId, "auth.mfa_disabled");
   });
 }
 
@@ -82,17 +116,28 @@ async function refuseExpired(call: Call, userId: string, password: string): Prom
 }
 
 /**
- * Mails a new verification token of an unverified address. Neither response nor time reveals whether it was sent.
+ * Mails a new verification token of an unverified address. Neither response nor time reveals
+ * whether it was sent.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function resendVerification(call: Call, email: string): Promise<void> {
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "verify-email"))) return;
+      if (
+        !(await lockUser(call, user.id)) ||
+        (await hasReachedLimit(call, user.id, "verify-email"))
+      )
+        return;
       const { verifyTokenTtlMs } = call.config;
       const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
-      await queueEmail(call, user, "verify-email", { lifetime: formatDuration(verifyTokenTtlMs) }, token.id);
+      await queueEmail(
+        call,
+        user,
+        "verify-email",
+        { lifetime: formatDuration(verifyTokenTtlMs) },
+        token.id,
+      );
     });
   });
 }
@@ -103,12 +148,21 @@ export async function resendVerification(call: Call, email: string): Promise<voi
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
   await withUniqueAddress(call, async () => {
-    const { kind, userId, email } = await consumeOneTimeToken(call, token, ["verify-email", "change-email"]);
+    const { kind, userId, email } = await consumeOneTimeToken(call, token, [
+      "verify-email",
+      "change-email",
+    ]);
     const user = await call.em.findOneOrFail(User, { id: userId });
-    const old = { id: userId, email: user.email, canonicalEmail: user.canonicalEmail, name: user.name };
+    const old = {
+      id: userId,
+      email: user.email,
+      canonicalEmail: user.canonicalEmail,
+      name: user.name,
+    };
     const { canonical: canonicalEmail } = readEmailAddress(email);
     const now = call.clock.now();
-    if (kind === "change-email") Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
+    if (kind === "change-email")
+      Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
     else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
     user.emailVerifiedAt ??= now;
     user.updatedAt = now;
@@ -120,13 +174,21 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
 }
 
 /** The error for a link that was mailed to an address which the account no longer has. */
-const olderAddress = () => new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+const olderAddress = () =>
+  new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
 
 /** Minimum duration, longer than the work, so that it reveals nothing. In ms. */
 const MIN_DURATION_MS = 100;
 
-/** Runs work for the account of an address, unless its deletion is due. Takes the same time if there is none. */
-async function withAccount(call: Call, email: string, work: (user: User) => Promise<void>): Promise<void> {
+/**
+ * Runs work for the account of an address, unless its deletion is due. Takes the same time if there
+ * is none.
+ */
+async function withAccount(
+  call: Call,
+  email: string,
+  work: (user: User) => Promise<void>,
+): Promise<void> {
   const { canonical } = readEmailAddress(email);
   const find = async () => {
     const user = await call.em.findOne(User, { canonicalEmail: canonical });

@@ -1,6 +1,11 @@
 import { generateSecret, generateURI } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { confirmPassword, isRecentSignIn, lockCaller, reauthenticationRequired } from "../accounts/guards.ts";
+import {
+  confirmPassword,
+  isRecentSignIn,
+  lockCaller,
+  reauthenticationRequired,
+} from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
@@ -15,11 +20,13 @@ import { invalid, ServiceError } from "../platform/errors.ts";
 import { User } from "../store/users.ts";
 
 /**
- * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every authenticator supports.
- * They are required from the next login on. Until a first code has been accepted, another call replaces both. A stolen
- * access token must not bind a factor, so a recent sign-in or the password is required.
+ * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which
+ * every authenticator supports. They are required from the next login on. Until a first code has
+ * been accepted, another call replaces both. A stolen access token must not bind a factor, so a
+ * recent sign-in or the password is required.
  * @returns what is shown once, and stored encrypted or as digests; `qrCode` is a data URL
- * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, MFA_ALREADY_ENABLED
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
+ * MFA_ALREADY_ENABLED
  */
 export async function setupTotp(call: SignedInCall, password: string | undefined) {
   const { user } = call.caller;
@@ -27,13 +34,18 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
   const secret = generateSecret();
   const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
-  const qrCode = await toDataURL(generateURI({ issuer: call.config.appName, label: user.email, secret }));
+  const qrCode = await toDataURL(
+    generateURI({ issuer: call.config.appName, label: user.email, secret }),
+  );
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const mfaSecret = call.cipher.encrypt(secret, totpContext(user.id));
     const changes = { mfaSecret, updatedAt: call.clock.now() };
     if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
-      throw new ServiceError(Reason.MFA_ALREADY_ENABLED, "Two-factor sign-in is on already. Turn it off first.");
+      throw new ServiceError(
+        Reason.MFA_ALREADY_ENABLED,
+        "Two-factor sign-in is on already. Turn it off first.",
+      );
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
     await queueEmail(call, user, "mfa-enabled");
@@ -43,10 +55,16 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
 }
 
 /**
- * Disables the second factor. A code or backup code is required once a first code has been accepted.
- * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED, ACCOUNT_LOCKED
+ * Disables the second factor. A code or backup code is required once a first code has been
+ * accepted.
+ * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED,
+ * ACCOUNT_LOCKED
  */
-export async function disableTotp(call: SignedInCall, password: string, factor: SecondFactor): Promise<void> {
+export async function disableTotp(
+  call: SignedInCall,
+  password: string,
+  factor: SecondFactor,
+): Promise<void> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
@@ -66,15 +84,23 @@ export async function disableTotp(call: SignedInCall, password: string, factor: 
  * Creates a new set of backup codes, which replaces the old one.
  * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
  */
-export async function createBackupCodes(call: SignedInCall, password: string, code: string): Promise<string[]> {
+export async function createBackupCodes(
+  call: SignedInCall,
+  password: string,
+  code: string,
+): Promise<string[]> {
   const user = await confirmPassword(call, password);
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
   return withSecondFactor(call, user, { code }, before, async () => {
-    await recordAudit(call, "auth.mfa_setup", { userId: user.id, details: { renewed: "backup-codes" } });
+    await recordAudit(call, "auth.mfa_setup", {
+      userId: user.id,
+      details: { renewed: "backup-codes" },
+    });
     await queueEmail(call, user, "backup-codes-created");
     return createBackupCodeSet(call, user.id);
   });
 }
 
-const mfaNotEnabled = () => new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
+const mfaNotEnabled = () =>
+  new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");

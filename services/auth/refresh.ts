@@ -9,9 +9,10 @@ import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../
 import { lockUser } from "../store/users.ts";
 
 /**
- * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same token one rotates the
- * session. The others find it one generation ahead and get the identical pair, until that pair is first used or
- * `REFRESH_GRACE` has passed. An older token ends the session.
+ * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same
+ * token one rotates the session. The others find it one generation ahead and get the identical
+ * pair, until that pair is first used or `REFRESH_GRACE` has passed. An older token ends the
+ * session.
  * @throws ServiceError REFRESH_TOKEN_INVALID
  */
 export async function refresh(call: Call, token: string): Promise<TokenPair> {
@@ -20,21 +21,28 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
   const now = call.clock.now();
   const { address } = call.client;
   const expiresAt = new Date(now.getTime() + call.config.refreshTokenTtlMs);
-  const [rotated] = await rotateSession(call, { ...claims, now, address, location: call.locate(address), expiresAt });
+  const [rotated] = await rotateSession(call, {
+    ...claims,
+    now,
+    address,
+    location: call.locate(address),
+    expiresAt,
+  });
   if (rotated) return createTokenPair(call, rotated, rotated.user);
   const session = await findSessionForRefresh(call, claims);
   if (!session || session.isRevoked || session.expiresAt <= call.clock.now()) throw invalidToken();
   const ageMs = call.clock.now().getTime() - session.rotatedAt.getTime();
   const isInGrace = !session.successorUsed && ageMs <= call.config.refreshGraceMs;
-  if (isInGrace && session.generation === claims.generation + 1) return createTokenPair(call, session, session.user);
+  if (isInGrace && session.generation === claims.generation + 1)
+    return createTokenPair(call, session, session.user);
   if (session.generation > claims.generation) await endReused(call, session);
   throw invalidToken();
 }
 
 /**
- * Ends a session whose old token was used again. Committed before the error is returned; of several callers one ends the
- * session and notifies the user. A disconnected caller proves no theft: this process may have been suspended while the
- * client refreshed elsewhere.
+ * Ends a session whose old token was used again. Committed before the error is returned; of several
+ * callers one ends the session and notifies the user. A disconnected caller proves no theft: this
+ * process may have been suspended while the client refreshed elsewhere.
  */
 async function endReused(call: Call, { id, device, user }: RefreshedSession): Promise<void> {
   await call.em.transactional(async () => {
@@ -42,10 +50,17 @@ async function endReused(call: Call, { id, device, user }: RefreshedSession): Pr
     call.signal.throwIfAborted();
     if (!(await revokeSession(call, id, user.id))) return;
     const details = { sessionId: id };
-    await recordAudit(call, "auth.refresh_reused", { userId: user.id, outcome: "failure", details });
+    await recordAudit(call, "auth.refresh_reused", {
+      userId: user.id,
+      outcome: "failure",
+      details,
+    });
     await queueEmail(call, user, "session-reused", { device });
   });
 }
 
 const invalidToken = () =>
-  new ServiceError(Reason.REFRESH_TOKEN_INVALID, "The refresh token is missing, invalid or expired. Please sign in.");
+  new ServiceError(
+    Reason.REFRESH_TOKEN_INVALID,
+    "The refresh token is missing, invalid or expired. Please sign in.",
+  );

@@ -10,7 +10,12 @@ import { insertRegistration } from "../store/users.ts";
  * @returns the new user's id.
  * @throws ServiceError EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
-export async function register(call: Call, email: string, password: string, name: string): Promise<string> {
+export async function register(
+  call: Call,
+  email: string,
+  password: string,
+  name: string,
+): Promise<string> {
   const address = readEmailAddress(email);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   const { verifyTokenTtlMs } = call.config;

@@ -1,11 +1,21 @@
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from "node:crypto";
 import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../platform/config.ts";
 import { makeDataFolder } from "../store/data-folder.ts";
 import { startupError } from "../store/errors.ts";
 
-/** Operations with the deployment's secret keys, which are not in the database: the first one writes, all of them read. */
+/**
+ * Operations with the deployment's secret keys, which are not in the database: the first one
+ * writes, all of them read.
+ */
 export type Cipher = ReturnType<typeof createCipher>;
 
 const IV_BYTES = 12;
@@ -13,7 +23,10 @@ const TAG_BYTES = 16;
 const MAC_BYTES = 32;
 const ID_BYTES = 4;
 
-/** AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys. @param secretKeys 32 bytes each, the current one first */
+/**
+ * AES-256-GCM and HMAC-SHA-256 with keys derived from the secret keys.
+ * @param secretKeys 32 bytes each, the current one first
+ */
 export function createCipher(...secretKeys: Buffer[]) {
   const keys = secretKeys.map(createKey);
   const [first] = keys;
@@ -21,7 +34,10 @@ export function createCipher(...secretKeys: Buffer[]) {
   const macs = (text: string, context: string) => keys.map((key) => key.mac(text, context));
   const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
-    /** Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere else. */
+    /**
+     * Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere
+     * else.
+     */
     encrypt: (text: string, context: string) => (prefix ?? "") + first.seal(text, context),
     /** @throws Error when the text was not encrypted by one of the keys for this context. */
     decrypt(sealed: string, context: string) {
@@ -35,9 +51,14 @@ export function createCipher(...secretKeys: Buffer[]) {
       }
       throw new Error("no key of SECRET_KEY decrypts this text");
     },
-    /** A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed. */
+    /**
+     * A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed.
+     */
     mac: first.mac,
-    /** The digests with each key, that of the first one first: for values that were stored or mailed earlier. */
+    /**
+     * The digests with each key, that of the first one first: for values that were stored or mailed
+     * earlier.
+     */
     macs,
     /** Whether a keyed digest is ours. */
     isMac: (text: string, context: string, given: Buffer) =>
@@ -49,11 +70,13 @@ export function createCipher(...secretKeys: Buffer[]) {
 
 /** What one secret key does, by keys that are derived from it (RFC 5869). */
 function createKey(secretKey: Buffer) {
-  const derive = (purpose: string) => Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
+  const derive = (purpose: string) =>
+    Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));
   const [encryption, authentication] = [derive("encryption"), derive("mac")];
   return {
     id: derive("id").toString("hex", 0, ID_BYTES),
-    mac: (text: string, context: string) => createHmac("sha256", authentication).update(`${context}\0${text}`).digest(),
+    mac: (text: string, context: string) =>
+      createHmac("sha256", authentication).update(`${context}\0${text}`).digest(),
     seal(text: string, context: string): string {
       const iv = randomBytes(IV_BYTES);
       const cipher = createCipheriv("aes-256-gcm", encryption, iv).setAAD(Buffer.from(context));
@@ -62,16 +85,28 @@ function createKey(secretKey: Buffer) {
     },
     open(sealed: string, context: string): string {
       const bytes = Buffer.from(sealed, "base64url");
-      const [iv, tag] = [bytes.subarray(0, IV_BYTES), bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES)];
-      const decipher = createDecipheriv("aes-256-gcm", encryption, iv, { authTagLength: TAG_BYTES });
+      const [iv, tag] = [
+        bytes.subarray(0, IV_BYTES),
+        bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES),
+      ];
+      const decipher = createDecipheriv("aes-256-gcm", encryption, iv, {
+        authTagLength: TAG_BYTES,
+      });
       decipher.setAAD(Buffer.from(context)).setAuthTag(tag);
-      return decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
+      return (
+        decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES), undefined, "utf8") +
+        decipher.final("utf8")
+      );
     },
   };
 }
 
-/** The cipher of a deployment that has a secret key. Undefined where the service would generate one. */
-export function openExistingCipher(config: Pick<Config, "secretKey" | "dataDir">): Cipher | undefined {
+/**
+ * The cipher of a deployment that has a secret key. Undefined where the service would generate one.
+ */
+export function openExistingCipher(
+  config: Pick<Config, "secretKey" | "dataDir">,
+): Cipher | undefined {
   const exists = config.secretKey !== undefined || existsSync(join(config.dataDir, KEY_FILE));
   return exists ? createCipher(...readSecretKeys(config)) : undefined;
 }
@@ -79,8 +114,14 @@ export function openExistingCipher(config: Pick<Config, "secretKey" | "dataDir">
 const BYTES = 32;
 const KEY_FILE = "secret-key";
 
-/** The deployment's secret keys: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600). @returns 32 bytes each */
-export function readSecretKeys({ secretKey, dataDir }: Pick<Config, "secretKey" | "dataDir">): Buffer[] {
+/**
+ * The deployment's secret keys: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600).
+ * @returns 32 bytes each
+ */
+export function readSecretKeys({
+  secretKey,
+  dataDir,
+}: Pick<Config, "secretKey" | "dataDir">): Buffer[] {
   if (secretKey) return secretKey.map((key) => Buffer.from(key, "base64"));
   const file = join(dataDir, KEY_FILE);
   const draft = `${file}.${process.pid}`;

@@ -7,9 +7,15 @@ import { lowerPoolPriority } from "../platform/process.ts";
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
 
-/** 20 MiB and 2 passes, in 1 lane: OWASP asks for 19 MiB, but memory of whole huge pages (2 MiB) takes a quarter less time. */
+/**
+ * 20 MiB and 2 passes, in 1 lane: OWASP asks for 19 MiB, but memory of whole huge pages (2 MiB)
+ * takes a quarter less time.
+ */
 const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
-/** Hashes at once: one per core. The thread pool has further threads, for DNS and files: see `prepareNode`. */
+/**
+ * Hashes at once: one per core. The thread pool has further threads, for DNS and files: see
+ * `prepareNode`.
+ */
 const MAX_RUNNING = availableParallelism();
 /** Callers that may wait for a hash. Further ones get 503. */
 const MAX_WAITING = 256;
@@ -26,7 +32,10 @@ export async function createPasswords(cost = DEFAULT_COST) {
   lowerPoolPriority();
   return {
     hash: (password: string, address?: string) => run(address, () => hash(password, parameters)),
-    /** Whether the password is right. Without a hash, for an unknown account, it takes the same time and returns false. */
+    /**
+     * Whether the password is right. Without a hash, for an unknown account, it takes the same time
+     * and returns false.
+     */
     async matches(passwordHash: string | undefined, password: string, address?: string) {
       const equal = await run(address, () => verify(passwordHash ?? unknownHash, password));
       return equal && passwordHash !== undefined;
@@ -41,7 +50,10 @@ export async function createPasswords(cost = DEFAULT_COST) {
 /** A caller that waits for its turn. */
 type Waiting = { network: string; start(): void; refuse(error: Error): void };
 
-/** Bounds the hashes in progress. Waiting networks take turns, so that a flood from one delays logins from others by one hash. */
+/**
+ * Bounds the hashes in progress. Waiting networks take turns, so that a flood from one delays
+ * logins from others by one hash.
+ */
 function createSemaphore() {
   let running = 0;
   /** Callers in the order of their turns. */
@@ -49,7 +61,10 @@ function createSemaphore() {
   const of = (network: string) => waiting.filter((caller) => caller.network === network);
   const notOf = (network: string) => waiting.filter((caller) => caller.network !== network);
   const longestQueue = () =>
-    [...Map.groupBy(waiting, ({ network }) => network).values()].reduce((a, b) => (b.length > a.length ? b : a), []);
+    [...Map.groupBy(waiting, ({ network }) => network).values()].reduce(
+      (a, b) => (b.length > a.length ? b : a),
+      [],
+    );
   const startNext = () => {
     const next = waiting.shift();
     if (!next) return void running--;
@@ -65,11 +80,18 @@ function createSemaphore() {
       last?.refuse(tooBusy());
     });
   return {
-    /** Throws if a caller of this address would be refused now: a flood is to cost no statements of the database. */
+    /**
+     * Throws if a caller of this address would be refused now: a flood is to cost no statements of
+     * the database.
+     */
     assertCapacity(address: string): void {
-      if (waiting.length >= MAX_WAITING && longestQueue().length <= of(siteOf(address)).length) throw tooBusy();
+      if (waiting.length >= MAX_WAITING && longestQueue().length <= of(siteOf(address)).length)
+        throw tooBusy();
     },
-    /** @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same network */
+    /**
+     * @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same
+     * network
+     */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
       if (running < MAX_RUNNING) running++;
       else await wait(address === undefined ? "" : siteOf(address));

@@ -1,6 +1,9 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { Code, ConnectError, type ServiceImpl } from "@connectrpc/connect";
-import { type Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import {
+  type Health,
+  HealthCheckResponse_ServingStatus as Status,
+} from "../../gen/health/v1/health_pb.ts";
 import { LATENCY_MS } from "../platform/client.ts";
 import { services } from "../platform/policy.ts";
 
@@ -8,10 +11,16 @@ import { services } from "../platform/policy.ts";
 const CHECK_TIMEOUT_MS = 1_500;
 /** A result is reused for this time, in ms: the method is public and has no rate limit. */
 const CHECK_MS = 100;
-/** Interval between checks of the mail server, in ms: each is an SMTP session. Shorter while it is unavailable. */
+/**
+ * Interval between checks of the mail server, in ms: each is an SMTP session. Shorter while it is
+ * unavailable.
+ */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
-/** Poll interval of a watch, and the time after which it ends and its client asks for another, in ms. */
+/**
+ * Poll interval of a watch, and the time after which it ends and its client asks for another, in
+ * ms.
+ */
 const WATCH_MS = 1_000;
 const MAX_WATCH_MS = 10 * 60_000;
 
@@ -27,19 +36,27 @@ export const healthChecks = (parts: { database: Check; cache: Check; mail: Check
 });
 
 /**
- * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache", "mail"). Requests can be
- * served without cache and mail, so the process follows the database. `x-gatehouse-latency-ms` is the duration of a check.
+ * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache",
+ * "mail"). Requests can be served without cache and mail, so the process follows the database.
+ * `x-gatehouse-latency-ms` is the duration of a check.
  */
-export function healthHandler(dependencies: HealthChecks, isDraining: () => boolean): ServiceImpl<typeof Health> {
+export function healthHandler(
+  dependencies: HealthChecks,
+  isDraining: () => boolean,
+): ServiceImpl<typeof Health> {
   const canServe = async () => {
     const { serves, latencyMs } = await dependencies.database();
     return { serves: serves && !isDraining(), latencyMs };
   };
-  const served = ["", ...services.map(({ typeName }) => typeName)].map((name) => [name, canServe] as const);
+  const served = ["", ...services.map(({ typeName }) => typeName)].map(
+    (name) => [name, canServe] as const,
+  );
   const checks = new Map([...served, ...Object.entries(dependencies)]);
   const measure = async (name: string) => {
     const measured = await checks.get(name)?.();
-    return measured && { ...measured, status: measured.serves ? Status.SERVING : Status.NOT_SERVING };
+    return (
+      measured && { ...measured, status: measured.serves ? Status.SERVING : Status.NOT_SERVING }
+    );
   };
   return {
     async check({ service }, ctx) {
@@ -49,7 +66,9 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
       return { status: measured.status };
     },
     async list() {
-      const measured = [...checks.keys()].map(async (name) => [name, (await measure(name)) ?? {}] as const);
+      const measured = [...checks.keys()].map(
+        async (name) => [name, (await measure(name)) ?? {}] as const,
+      );
       return { statuses: Object.fromEntries(await Promise.all(measured)) };
     },
     async *watch({ service }, ctx) {
@@ -66,7 +85,10 @@ export function healthHandler(dependencies: HealthChecks, isDraining: () => bool
   };
 }
 
-/** Measures whether a dependency works, and how long its check takes. Callers share a check and, for a while, its result. */
+/**
+ * Measures whether a dependency works, and how long its check takes. Callers share a check and, for
+ * a while, its result.
+ */
 function measured(check: Check, servingMs: number, awayMs = servingMs) {
   let last: ReturnType<typeof measure> | undefined;
   let until = 0;
@@ -74,7 +96,9 @@ function measured(check: Check, servingMs: number, awayMs = servingMs) {
     until = Number.POSITIVE_INFINITY;
     const started = performance.now();
     const works = check().then(() => true);
-    const serves = await Promise.race([works, wait(CHECK_TIMEOUT_MS, false, { ref: false })]).catch(() => false);
+    const serves = await Promise.race([works, wait(CHECK_TIMEOUT_MS, false, { ref: false })]).catch(
+      () => false,
+    );
     const ended = performance.now();
     until = ended + (serves ? servingMs : awayMs);
     return { serves, latencyMs: ended - started };

@@ -1,4 +1,10 @@
-import { createRegistry, type DescFile, type DescService, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import {
+  createRegistry,
+  type DescFile,
+  type DescService,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, type ServiceImpl } from "@connectrpc/connect";
 import type {
@@ -11,21 +17,33 @@ import { remembered } from "../platform/policy.ts";
 type Query = MessageShape<typeof ServerReflectionRequestSchema>["messageRequest"];
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
-/** Server reflection (grpc.reflection.v1) over these services, so that tools such as `buf curl` need no schema. */
-export function reflectionHandler(services: readonly DescService[]): ServiceImpl<typeof ServerReflection> {
+/**
+ * Server reflection (grpc.reflection.v1) over these services, so that tools such as `buf curl` need
+ * no schema.
+ */
+export function reflectionHandler(
+  services: readonly DescService[],
+): ServiceImpl<typeof ServerReflection> {
   const files = closure(services.map((service) => service.file));
   const types = createRegistry(...files);
   const extensionsOf = (typeName: string) =>
-    files.flatMap(({ extensions }) => extensions).filter(({ extendee }) => extendee.typeName === typeName);
+    files
+      .flatMap(({ extensions }) => extensions)
+      .filter(({ extendee }) => extendee.typeName === typeName);
   // encoded once, since the method is public
   const found = remembered((file: DescFile | undefined): Answer => {
-    if (!file) return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
-    const fileDescriptorProto = closure([file]).map((f) => toBinary(FileDescriptorProtoSchema, f.proto));
+    if (!file)
+      return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
+    const fileDescriptorProto = closure([file]).map((f) =>
+      toBinary(FileDescriptorProtoSchema, f.proto),
+    );
     return answer("fileDescriptorResponse", { fileDescriptorProto });
   });
   const respond = ({ case: kind, value }: Query): Answer => {
     if (kind === "listServices") {
-      return answer("listServicesResponse", { service: services.map(({ typeName }) => ({ name: typeName })) });
+      return answer("listServicesResponse", {
+        service: services.map(({ typeName }) => ({ name: typeName })),
+      });
     }
     if (kind === "fileByFilename") return found(files.find(({ proto }) => proto.name === value));
     if (kind === "fileContainingSymbol") {
@@ -34,18 +52,28 @@ export function reflectionHandler(services: readonly DescService[]): ServiceImpl
       return found(type?.file);
     }
     if (kind === "fileContainingExtension") {
-      return found(extensionsOf(value.containingType).find(({ number }) => number === value.extensionNumber)?.file);
+      return found(
+        extensionsOf(value.containingType).find(({ number }) => number === value.extensionNumber)
+          ?.file,
+      );
     }
     if (kind === "allExtensionNumbersOfType") {
       const extensionNumber = extensionsOf(value).map(({ number }) => number);
       return answer("allExtensionNumbersResponse", { baseTypeName: value, extensionNumber });
     }
-    return answer("errorResponse", { errorCode: Code.InvalidArgument, errorMessage: "The request is empty." });
+    return answer("errorResponse", {
+      errorCode: Code.InvalidArgument,
+      errorMessage: "The request is empty.",
+    });
   };
   return {
     async *serverReflectionInfo(requests) {
       for await (const request of requests) {
-        yield { validHost: request.host, originalRequest: request, messageResponse: respond(request.messageRequest) };
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: respond(request.messageRequest),
+        };
       }
     },
   };

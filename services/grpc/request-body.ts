@@ -13,17 +13,25 @@ import { ServiceError, toConnectError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, policyOf } from "../platform/policy.ts";
 import { faultHeader } from "../platform/validation.ts";
 
-/** Maximum factor by which a compressed message may expand. A small one may always expand to this size, in bytes. */
+/**
+ * Maximum factor by which a compressed message may expand. A small one may always expand to this
+ * size, in bytes.
+ */
 const MAX_EXPANSION = 20;
 const MIN_EXPANDED_BYTES = 1_024;
-/** Bytes before a message: flags and its length (gRPC over HTTP/2; the same in Connect and gRPC-Web). */
+/**
+ * Bytes before a message: flags and its length (gRPC over HTTP/2; the same in Connect and
+ * gRPC-Web).
+ */
 const FRAME_HEAD_BYTES = 5;
 const COMPRESSED = 1;
 /** Content types of requests that are a message without a frame. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
 export const GZIP = "gzip";
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
-/** Most fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others. */
+/**
+ * Most fields of a protobuf message. The largest legal request has 517: 512 messages and 5 others.
+ */
 const MAX_FIELDS = 1_024;
 /** Most values of a message in JSON, members included. */
 const MAX_VALUES = 10_000;
@@ -40,15 +48,21 @@ export function maxBytesOf(method: DescMethod): number {
   return policy ? policy.maxBodyBytes + HEAD_BYTES : DEFAULT_BODY_BYTES;
 }
 
-/** What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the method. */
+/**
+ * What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the
+ * method.
+ */
 const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
-  FRAME_HEAD_BYTES + (admitted?.claims || admitted?.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
+  FRAME_HEAD_BYTES +
+  (admitted?.claims || admitted?.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
 /**
- * The body of a call for Connect. A call of one message is read and checked before, since Connect's errors quote the request
- * and count as internal. Decoding it twice costs 2 µs for a login and 0.3 ms for the largest conversation.
+ * The body of a call for Connect. A call of one message is read and checked before, since Connect's
+ * errors quote the request and count as internal. Decoding it twice costs 2 µs for a login and 0.3
+ * ms for the largest conversation.
  * @param timeoutMs time until the message has arrived
- * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT, TOO_MANY_CONCURRENT, UNAVAILABLE
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT,
+ * TOO_MANY_CONCURRENT, UNAVAILABLE
  */
 export async function receiveBody(
   request: FastifyRequest,
@@ -59,7 +73,8 @@ export async function receiveBody(
   const raw = rawOf(request);
   const maxBytes = bytesToRead(request, method);
   const isEncoded = takeEncoding(request);
-  if (method.methodKind === "bidi_streaming") return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
+  if (method.methodKind === "bidi_streaming")
+    return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
   const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
   try {
     const message = await checkMessage(request, method, body, isEncoded);
@@ -74,8 +89,14 @@ export async function receiveBody(
   }
 }
 
-/** Passes the parts of a body on, up to its limit: Connect decodes the messages of a reflection stream one by one. */
-async function* limited(parts: AsyncIterable<Buffer> | Buffer[], maxBytes: number): AsyncIterable<Uint8Array> {
+/**
+ * Passes the parts of a body on, up to its limit: Connect decodes the messages of a reflection
+ * stream one by one.
+ */
+async function* limited(
+  parts: AsyncIterable<Buffer> | Buffer[],
+  maxBytes: number,
+): AsyncIterable<Uint8Array> {
   let bytes = 0;
   for await (const part of parts) {
     bytes += part.length;
@@ -84,16 +105,27 @@ async function* limited(parts: AsyncIterable<Buffer> | Buffer[], maxBytes: numbe
   }
 }
 
-/** Whether the message is compressed. Connect does not learn of it, since it gets the expanded one. @throws ServiceError */
+/**
+ * Whether the message is compressed. Connect does not learn of it, since it gets the expanded one.
+ * @throws ServiceError
+ */
 function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
-  const encoding = ENCODING_HEADERS.map((name) => headers[name]).find((sent = "identity") => sent !== "identity");
+  const encoding = ENCODING_HEADERS.map((name) => headers[name]).find(
+    (sent = "identity") => sent !== "identity",
+  );
   for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
   if (encoding === undefined) return false;
   if (!admitted?.claims) {
-    throw new ServiceError(Reason.NOT_IMPLEMENTED, "Requests without an access token must not be compressed.");
+    throw new ServiceError(
+      Reason.NOT_IMPLEMENTED,
+      "Requests without an access token must not be compressed.",
+    );
   }
   if (encoding === GZIP) return true;
-  throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message, compressed by gzip if at all.");
+  throw new ServiceError(
+    Reason.NOT_IMPLEMENTED,
+    "A request is one message, compressed by gzip if at all.",
+  );
 }
 
 type RequestHeaders = FastifyRequest["headers"];
@@ -107,7 +139,10 @@ function withFrame(message: Buffer, headers: RequestHeaders): Buffer {
   return Buffer.concat([head, message]);
 }
 
-/** The body with its message expanded, once it is known that it can be decoded. @throws ServiceError */
+/**
+ * The body with its message expanded, once it is known that it can be decoded.
+ * @throws ServiceError
+ */
 async function checkMessage(
   { headers, admitted }: FastifyRequest,
   method: DescMethod,
@@ -116,7 +151,8 @@ async function checkMessage(
 ): Promise<Buffer> {
   const maxBytes = maxBytesOf(method);
   const hasFrame = isFramed(headers);
-  if (hasFrame && body.length === 0) throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
+  if (hasFrame && body.length === 0)
+    throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
   const isCompressed = hasFrame ? readFrame(body, maxBytes, isEncoded) : isEncoded;
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
   const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
@@ -135,7 +171,10 @@ async function checkMessage(
   return isCompressed ? withFrame(message, headers) : body;
 }
 
-/** Counts the fields of a protobuf message before they become objects. @throws ServiceError MALFORMED_REQUEST; Error if it is none */
+/**
+ * Counts the fields of a protobuf message before they become objects.
+ * @throws ServiceError MALFORMED_REQUEST; Error if it is none
+ */
 function checkFields(message: Uint8Array): void {
   const reader = new BinaryReader(message);
   for (let fields = 1; reader.pos < reader.len; fields++) {
@@ -145,35 +184,53 @@ function checkFields(message: Uint8Array): void {
   }
 }
 
-/** Expands a compressed message. @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST */
+/**
+ * Expands a compressed message.
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST
+ */
 async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
-  const maxOutputLength = Math.min(maxBytes, Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES));
-  return promisify(gunzip)(message, { maxOutputLength }).catch(({ code }: NodeJS.ErrnoException) => {
-    throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
-  });
+  const maxOutputLength = Math.min(
+    maxBytes,
+    Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES),
+  );
+  return promisify(gunzip)(message, { maxOutputLength }).catch(
+    ({ code }: NodeJS.ErrnoException) => {
+      throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
+    },
+  );
 }
 
-/** Checks the one frame of a body. @returns whether its message is compressed */
+/**
+ * Checks the one frame of a body.
+ * @returns whether its message is compressed
+ */
 function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean {
   if (body.length < FRAME_HEAD_BYTES) throw malformed();
   const [flags, length] = [body.readUInt8(0), body.readUInt32BE(1)];
   if (length > maxBytes) throw payloadTooLarge();
-  if (length !== body.length - FRAME_HEAD_BYTES || flags > (isEncoded ? COMPRESSED : 0)) throw malformed();
+  if (length !== body.length - FRAME_HEAD_BYTES || flags > (isEncoded ? COMPRESSED : 0))
+    throw malformed();
   return flags === COMPRESSED;
 }
 
 /**
- * Discards the rest of a body, since what a Node client can't send would block its connection (docs/decisions/0012). A client
- * that sends for too long gets the response, then its stream is closed (RFC 9113 section 8.1).
+ * Discards the rest of a body, since what a Node client can't send would block its connection
+ * (docs/decisions/0012). A client that sends for too long gets the response, then its stream is
+ * closed (RFC 9113 section 8.1).
  */
 export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
   const { stream } = raw;
   if (raw.complete || stream.destroyed) return;
   const signal = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
   raw.resume();
-  await Promise.race([once(raw, "end", { signal }), once(stream, "close", { signal })]).catch(() => {
-    stream.once("wantTrailers", () => setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)));
-  });
+  await Promise.race([once(raw, "end", { signal }), once(stream, "close", { signal })]).catch(
+    () => {
+      stream.once("wantTrailers", () =>
+        setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)),
+      );
+    },
+  );
 }
 
-const malformed = (message = "The request can't be read.") => new ServiceError(Reason.MALFORMED_REQUEST, message);
+const malformed = (message = "The request can't be read.") =>
+  new ServiceError(Reason.MALFORMED_REQUEST, message);

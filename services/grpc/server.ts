@@ -1,14 +1,25 @@
 import { constants, type Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
-import { type ConnectRouter, createContextKey, createContextValues, type Interceptor } from "@connectrpc/connect";
+import {
+  type ConnectRouter,
+  createContextKey,
+  createContextValues,
+  type Interceptor,
+} from "@connectrpc/connect";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
-import { clientAddressOf, createTrustedProxies, isGatewaySecret, requestIdOf, SECRET } from "../platform/client.ts";
+import {
+  clientAddressOf,
+  createTrustedProxies,
+  isGatewaySecret,
+  requestIdOf,
+  SECRET,
+} from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/errors.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
@@ -20,7 +31,10 @@ import { discardBody, GZIP, rawOf, receiveBody } from "./request-body.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 
-/** Time limits of the port, in ms. As on the REST port, but connections may be idle for longer, since clients pool them. */
+/**
+ * Time limits of the port, in ms. As on the REST port, but connections may be idle for longer,
+ * since clients pool them.
+ */
 export const TIMEOUTS = {
   /** Until a request has arrived. */
   requestMs: 30_000,
@@ -49,8 +63,15 @@ type GrpcApp = Pick<App, "routes" | "interceptors"> &
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
   Partial<Pick<Config, "internalSecret">> & { tls: TlsFiles };
 
-/** Serves gRPC, gRPC-Web and Connect on one port, with TLS if there is a certificate. @throws Error for operators */
-export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TIMEOUTS): Promise<GrpcServer> {
+/**
+ * Serves gRPC, gRPC-Web and Connect on one port, with TLS if there is a certificate.
+ * @throws Error for operators
+ */
+export async function listenGrpc(
+  app: GrpcApp,
+  config: GrpcConfig,
+  timeouts = TIMEOUTS,
+): Promise<GrpcServer> {
   const { grpcHost: host, grpcPort: port, tls } = config;
   const { proxies = createTrustedProxies([]) } = app;
   const calls = new Set<AbortController>();
@@ -67,7 +88,10 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const methods = new Map<string, DescMethod>();
   const refusals = new WeakMap<FastifyRequest, Refusal>();
   const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
-  /** Refuses a call, and discards the rest of its body. Connect writes the error. @param elapsedMs since its body is awaited */
+  /**
+   * Refuses a call, and discards the rest of its body. Connect writes the error.
+   * @param elapsedMs since its body is awaited
+   */
   const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) => {
     const discarded = discardBody(rawOf(request), timeouts.requestMs - elapsedMs);
     refusals.set(request, async () => {
@@ -118,14 +142,18 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   const routes = (router: ConnectRouter) => {
     app.routes(router);
     if (config.grpcReflection) {
-      router.service(ServerReflection, reflectionHandler([...services, Health]), { readMaxBytes: DEFAULT_BODY_BYTES });
+      router.service(ServerReflection, reflectionHandler([...services, Health]), {
+        readMaxBytes: DEFAULT_BODY_BYTES,
+      });
     }
     for (const { requestPath, method } of router.handlers) methods.set(requestPath, method);
   };
   await server.register(fastifyConnectPlugin, {
     routes,
     contextValues: (request) =>
-      createContextValues().set(admittedKey, request.admitted).set(refusalKey, refusals.get(request)),
+      createContextValues()
+        .set(admittedKey, request.admitted)
+        .set(refusalKey, refusals.get(request)),
     requestGate: ({ values }) => values.get(refusalKey)?.(),
     interceptors: [keepIn(calls), ...app.interceptors],
     acceptCompression: [], // requests have been expanded, and responses are not compressed
@@ -142,30 +170,42 @@ export async function listenGrpc(app: GrpcApp, config: GrpcConfig, timeouts = TI
   };
 }
 
-/** Ends writes to clients that have left. Node 26 does not (nodejs/node#58252); earlier errors would be printed by Connect. */
+/**
+ * Ends writes to clients that have left. Node 26 does not (nodejs/node#58252); earlier errors would
+ * be printed by Connect.
+ */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
   const error = Object.assign(new Error("The client has left."), { code: "ECONNRESET" });
   stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
 }
 
-/** Cancels a reflection stream that lasts too long, and a call whose client reads nothing of the response. */
-function limitTime(request: FastifyRequest, method: DescMethod, { writeMs, reflectionMs }: typeof TIMEOUTS): void {
+/**
+ * Cancels a reflection stream that lasts too long, and a call whose client reads nothing of the
+ * response.
+ */
+function limitTime(
+  request: FastifyRequest,
+  method: DescMethod,
+  { writeMs, reflectionMs }: typeof TIMEOUTS,
+): void {
   const { stream } = rawOf(request);
   const cancel = () => stream.close(constants.NGHTTP2_CANCEL);
   if (method.methodKind === "bidi_streaming") {
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
   } else if (request.admitted?.claims) {
-    // Only for calls with a token, since Node does not clear this timer when the connection closes. It also fires while the
-    // client waits for a provider. A callback of `setTimeout` would run that one time only.
+    // Only for calls with a token, since Node does not clear this timer when the connection closes.
+    // It also fires while the client waits for a provider. A callback of `setTimeout` would run
+    // that one time only.
     stream.setTimeout(writeMs);
     stream.on("timeout", () => stream.writableLength > 0 && cancel());
   }
 }
 
 /**
- * Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them whenever one starts or ends.
- * A unary call ends with its signal, such as at its deadline: Connect would wait for the handler.
+ * Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them
+ * whenever one starts or ends. A unary call ends with its signal, such as at its deadline: Connect
+ * would wait for the handler.
  */
 function keepIn(calls: Set<AbortController>): Interceptor {
   return (next) => (req) => {

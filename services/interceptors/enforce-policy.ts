@@ -16,22 +16,35 @@ import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
 import type { Config } from "../platform/config.ts";
 import { reasonName, ServiceError, statusOf } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
-import { addressKeys, type RateLimiter, rateLimitHeaders, refuseExceeded, tightest } from "../platform/rate-limiter.ts";
+import {
+  addressKeys,
+  type RateLimiter,
+  rateLimitHeaders,
+  refuseExceeded,
+  tightest,
+} from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { identify } from "../sessions/check-session.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import type { FoundSession } from "../store/sessions.ts";
 
-/** HTTP statuses of the errors of administrators' methods that are recorded: forbidden, not found, conflict. */
+/**
+ * HTTP statuses of the errors of administrators' methods that are recorded: forbidden, not found,
+ * conflict.
+ */
 const ADMIN_DENIALS = [403, 404, 409];
-/** Errors of users' own methods that are recorded: impersonation, and a last administrator who deletes the account. */
+/**
+ * Errors of users' own methods that are recorded: impersonation, and a last administrator who
+ * deletes the account.
+ */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
 /**
- * Loads the session of the access token that the port has verified, on every method that is not public, and enforces the
- * method's role. It runs before the request is validated, so an error reveals nothing about its contents. Denials are
- * recorded in a transaction of their own, since that of the operation is rolled back.
+ * Loads the session of the access token that the port has verified, on every method that is not
+ * public, and enforces the method's role. It runs before the request is validated, so an error
+ * reveals nothing about its contents. Denials are recorded in a transaction of their own, since
+ * that of the operation is rolled back.
  */
 export const authorize: Interceptor = (next) => async (req) => {
   const policy = policyOf(req.method);
@@ -45,7 +58,9 @@ export const authorize: Interceptor = (next) => async (req) => {
   } catch (error) {
     if (error instanceof ServiceError && isRecorded(policy, error)) {
       const isAdmins = policy.access === Access.ADMIN;
-      const { userId, ...other } = isAdmins ? targetOf(req, policy) : { userId: call.caller.user.id };
+      const { userId, ...other } = isAdmins
+        ? targetOf(req, policy)
+        : { userId: call.caller.user.id };
       const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
@@ -63,11 +78,17 @@ function assertAllowed(
     throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
   }
   if (actorId && forbidImpersonation) {
-    throw new ServiceError(Reason.IMPERSONATING, "This is not possible while impersonating a user.");
+    throw new ServiceError(
+      Reason.IMPERSONATING,
+      "This is not possible while impersonating a user.",
+    );
   }
   if (access === Access.ADMIN && requireAdminMfa && !usedSecondFactor) {
     const message = "Administrators must sign in with a second factor.";
-    throw new ServiceError(Reason.MFA_REQUIRED, `${message} Please set it up, then sign in again with a code.`);
+    throw new ServiceError(
+      Reason.MFA_REQUIRED,
+      `${message} Please set it up, then sign in again with a code.`,
+    );
   }
 }
 
@@ -77,15 +98,19 @@ function isRecorded({ access, forbidImpersonation }: Policy, { reason }: Service
 }
 
 /** The target that the request names, if any. The request may not have been validated yet. */
-function targetOf(req: UnaryRequest | StreamRequest, { target }: MethodPolicy): { userId?: string; emailId?: string } {
+function targetOf(
+  req: UnaryRequest | StreamRequest,
+  { target }: MethodPolicy,
+): { userId?: string; emailId?: string } {
   const id = textOf(req, target);
   if (id === undefined || !/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(id)) return {};
   return target?.kind === AuditTarget.EMAIL ? { emailId: id } : { userId: id };
 }
 
 /**
- * Counts requests that name an account in their body. The port has counted the user or the address. A locked account gets
- * the error of the lock, not that of the limit. The operation reserves the attempt.
+ * Counts requests that name an account in their body. The port has counted the user or the address.
+ * A locked account gets the error of the lock, not that of the limit. The operation reserves the
+ * attempt.
  * @param rateLimiter undefined if rate limits are off
  */
 export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
@@ -96,7 +121,9 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
     const call = callOf({ values: req.contextValues });
     // The user that an MFA token names, or the canonical address.
     const isTicket = policy.account?.key === AccountKey.TICKET;
-    const account = isTicket ? (await readMfaToken(call, value))?.userId : canonicalEmail(value)?.canonical;
+    const account = isTicket
+      ? (await readMfaToken(call, value))?.userId
+      : canonicalEmail(value)?.canonical;
     if (account === undefined) return next(req);
     const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
     const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
@@ -120,8 +147,15 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/** Refuses a locked account. A backup code opens a lock of codes for good. @returns when a lock was last cleared */
-async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string): Promise<Date | null | undefined> {
+/**
+ * Refuses a locked account. A backup code opens a lock of codes for good.
+ * @returns when a lock was last cleared
+ */
+async function assertNotLockedFor(
+  call: Call,
+  lockout: Lockout,
+  subject: string,
+): Promise<Date | null | undefined> {
   if (lockout === Lockout.UNSPECIFIED) return undefined;
   const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
   const lock = await findLock(call, { kind, subject }, call.clock.now());
@@ -130,7 +164,10 @@ async function assertNotLockedFor(call: Call, lockout: Lockout, subject: string)
 }
 
 /** The text that a request has in a field; undefined for a stream. */
-function textOf(req: UnaryRequest | StreamRequest, named: { field: DescField } | undefined): string | undefined {
+function textOf(
+  req: UnaryRequest | StreamRequest,
+  named: { field: DescField } | undefined,
+): string | undefined {
   if (req.stream || !named) return undefined;
   const value = (req.message as Message & Record<string, unknown>)[named.field.localName];
   return typeof value === "string" ? value : undefined;

@@ -23,7 +23,10 @@ import { watchDatabase } from "../store/open-store.ts";
 type Next = Parameters<Interceptor>[0];
 type AnyRequest = Parameters<Next>[0];
 
-/** Creates the call of each request. When it has ended, maps its error, and logs, measures and traces it. */
+/**
+ * Creates the call of each request. When it has ended, maps its error, and logs, measures and
+ * traces it.
+ */
 export function observeCalls(context: AppContext, internalSecret: string | undefined): Interceptor {
   const { log, store, tracing } = context;
   const mapError = createErrorMapper(log, watchDatabase(store, log));
@@ -36,7 +39,8 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, client, req);
     req.contextValues.set(callKey, call);
-    const within: Next = span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
+    const within: Next =
+      span && tracing ? (request) => tracing.within(span, () => next(request)) : next;
     return onComplete(within, req, (thrown) => {
       for (const callback of call.onComplete) callback();
       const error = thrown === undefined ? undefined : mapError(thrown, req);
@@ -51,8 +55,8 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
 const DATABASE_RETRY_SECONDS = 2;
 
 /**
- * Maps the error of a call to the Connect error that the client gets. An unknown error is a bug: it is logged once and
- * masked.
+ * Maps the error of a call to the Connect error that the client gets. An unknown error is a bug: it
+ * is logged once and masked.
  * @param onDatabaseFailure is called for each call that failed because the database is unavailable
  */
 export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLog["onFailure"]) {
@@ -64,24 +68,42 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
       return toConnectError(unavailable(AWAY_MESSAGE, DATABASE_RETRY_SECONDS));
     }
     if (error instanceof ConnectError && error.code === Code.Unimplemented) {
-      return toConnectError(new ServiceError(Reason.NOT_IMPLEMENTED, "This method is not implemented yet."));
+      return toConnectError(
+        new ServiceError(Reason.NOT_IMPLEMENTED, "This method is not implemented yet."),
+      );
     }
-    if (error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown) return error;
+    if (
+      error instanceof ConnectError &&
+      error.code !== Code.Internal &&
+      error.code !== Code.Unknown
+    )
+      return error;
     const rpc = rpcName(method);
-    log.error({ err: redactDatabaseError(error), rpc, requestId: header.get("x-request-id") }, "unexpected failure");
+    log.error(
+      { err: redactDatabaseError(error), rpc, requestId: header.get("x-request-id") },
+      "unexpected failure",
+    );
     return internalError();
   };
 }
 
 type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
 
-/** Logs and measures calls that a port refuses before they reach the interceptors; an unexpected error is also logged as such. */
-export const reportRefused = (to: Reporting) => (method: DescMethod, requestId: string, error: unknown) => {
-  if (!(error instanceof ServiceError)) to.log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
-  report(to, method, requestId, connectErrorOf(error));
-};
+/**
+ * Logs and measures calls that a port refuses before they reach the interceptors; an unexpected
+ * error is also logged as such.
+ */
+export const reportRefused =
+  (to: Reporting) => (method: DescMethod, requestId: string, error: unknown) => {
+    if (!(error instanceof ServiceError))
+      to.log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
+    report(to, method, requestId, connectErrorOf(error));
+  };
 
-/** Logs and measures one RPC: method, code, duration, request id; never a message. @returns the code's gRPC name */
+/**
+ * Logs and measures one RPC: method, code, duration, request id; never a message.
+ * @returns the code's gRPC name
+ */
 function report(
   { log, metrics }: Reporting,
   method: DescMethod,
@@ -93,7 +115,8 @@ function report(
   const ms = performance.now() - startedAt;
   const status = error ? statusName(error.code) : "OK";
   metrics.rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
-  if (log.isLevelEnabled("debug")) log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
+  if (log.isLevelEnabled("debug"))
+    log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
   return status;
 }
 
@@ -102,26 +125,36 @@ const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name
 /** The gRPC name of a code, such as RESOURCE_EXHAUSTED. */
 const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 
-/** Called once, when the call has ended, with its error if it failed. An error that it returns replaces that error. */
+/**
+ * Called once, when the call has ended, with its error if it failed. An error that it returns
+ * replaces that error.
+ */
 type Observer = (error?: unknown) => unknown;
 
 /**
- * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns before the handler of a
- * stream has started, so a stream ends with its last message.
+ * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns
+ * before the handler of a stream has started, so a stream ends with its last message.
  */
-export async function onComplete(next: Next, req: AnyRequest, observer: Observer): ReturnType<Next> {
+export async function onComplete(
+  next: Next,
+  req: AnyRequest,
+  observer: Observer,
+): ReturnType<Next> {
   let res: Awaited<ReturnType<Next>>;
   try {
     res = await next(req);
   } catch (error) {
     throw observer(error) ?? error;
   }
-  if (res.stream) return { ...res, message: observeMessages(res.message, observer) } as StreamResponse;
+  if (res.stream)
+    return { ...res, message: observeMessages(res.message, observer) } as StreamResponse;
   observer();
   return res;
 }
 
-/** Forwards messages and reports how they ended. A generator would need more microtasks per message. */
+/**
+ * Forwards messages and reports how they ended. A generator would need more microtasks per message.
+ */
 function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): AsyncIterable<T> {
   const from = messages[Symbol.asyncIterator]();
   let isOver = false;
@@ -140,6 +173,10 @@ function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): Asy
     end(reason);
     return { done: true, value: undefined };
   };
-  const iterator = { next: () => from.next().then(pass, fail), return: () => close(), throw: close };
+  const iterator = {
+    next: () => from.next().then(pass, fail),
+    return: () => close(),
+    throw: close,
+  };
   return { [Symbol.asyncIterator]: () => iterator };
 }

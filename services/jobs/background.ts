@@ -7,10 +7,16 @@ const POLL_INTERVAL_MS = 1_000;
 /** Longest pause after a failure, in ms. */
 const MAX_RETRY_MS = 60_000;
 
-/** Work that is repeated in the background, never twice at a time. `signal` aborts when the job is closed. */
+/**
+ * Work that is repeated in the background, never twice at a time. `signal` aborts when the job is
+ * closed.
+ */
 export type Job = { name: string; intervalMs: number; run(signal: AbortSignal): Promise<unknown> };
 
-/** Starts a job: runs it at once, then once per interval. Logs the first of several failures in a row, and retries. */
+/**
+ * Starts a job: runs it at once, then once per interval. Logs the first of several failures in a
+ * row, and retries.
+ */
 export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger, "warn"> }) {
   const closing = new AbortController();
   let waking = new AbortController();
@@ -22,7 +28,9 @@ export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger
       const now = clock.now().getTime();
       const waitMs = dueAt - now;
       if (!waking.signal.aborted && waitMs > 0 && waitMs <= job.intervalMs) {
-        await wait(Math.min(waitMs, POLL_INTERVAL_MS), undefined, { signal: waking.signal }).catch(() => {}); // woken
+        await wait(Math.min(waitMs, POLL_INTERVAL_MS), undefined, { signal: waking.signal }).catch(
+          () => {},
+        ); // woken
         continue;
       }
       waking = new AbortController();
@@ -32,7 +40,10 @@ export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger
         isFailing = false;
       } catch (error) {
         if (!isFailing)
-          log.warn({ job: job.name, reason: (error as Error).message }, "background job failed, will retry");
+          log.warn(
+            { job: job.name, reason: (error as Error).message },
+            "background job failed, will retry",
+          );
         isFailing = true;
         dueAt = now + Math.min(job.intervalMs, MAX_RETRY_MS);
       }

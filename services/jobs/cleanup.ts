@@ -8,7 +8,10 @@ import { reEncrypt } from "./re-encrypt.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** Starts the background jobs of a process. Every process runs them; several may run the same job at once. */
+/**
+ * Starts the background jobs of a process. Every process runs them; several may run the same job at
+ * once.
+ */
 export function startJobs(context: AppContext): { close(): Promise<void> } {
   const { store } = context;
   const createCall = () => systemCall(context, store, "jobs");
@@ -20,13 +23,18 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       run: (signal) => purgeUsers(createCall, deletedUsers, signal),
     },
     { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
-    { name: "re-encrypt secrets", intervalMs: HOUR_MS, run: (signal) => reEncrypt(context, store, signal) },
+    {
+      name: "re-encrypt secrets",
+      intervalMs: HOUR_MS,
+      run: (signal) => reEncrypt(context, store, signal),
+    },
     {
       name: "purge expired rows",
       intervalMs: HOUR_MS,
       async run(signal) {
         await purgeExpired(store, context.clock.now(), context.config, signal);
-        if (context.config.unverifiedRetentionMs > 0) await purgeUsers(createCall, unverifiedUsers, signal);
+        if (context.config.unverifiedRetentionMs > 0)
+          await purgeUsers(createCall, unverifiedUsers, signal);
         await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
       },
     },

@@ -9,8 +9,9 @@ import { User } from "../store/users.ts";
 const BATCH_SIZE = 100;
 
 /**
- * Encrypts with the first key of `SECRET_KEY` what an earlier one has encrypted. Does nothing with one key.
- * It passes over a secret that no key decrypts: the others must not wait for it until the old key is gone.
+ * Encrypts with the first key of `SECRET_KEY` what an earlier one has encrypted. Does nothing with
+ * one key. It passes over a secret that no key decrypts: the others must not wait for it until the
+ * old key is gone.
  */
 export async function reEncrypt(
   { cipher, log }: Pick<AppContext, "cipher" | "log">,
@@ -32,15 +33,25 @@ export async function reEncrypt(
   let count = 0;
   let failed = 0;
   // each statement changes nothing if another process was faster
-  for (const { kid, privateKey } of await store.fork().find(SigningKey, { $not: { privateKey: isNew } })) {
+  for (const { kid, privateKey } of await store
+    .fork()
+    .find(SigningKey, { $not: { privateKey: isNew } })) {
     const renewed = renew(privateKey, kid);
-    if (renewed) count += await store.fork().nativeUpdate(SigningKey, { kid, privateKey }, { privateKey: renewed });
+    if (renewed)
+      count += await store
+        .fork()
+        .nativeUpdate(SigningKey, { kid, privateKey }, { privateKey: renewed });
     else failed += 1;
   }
-  for (let users = await findUsers(); users.length > 0 && !signal.aborted; users = await findUsers(users.at(-1)?.id)) {
+  for (
+    let users = await findUsers();
+    users.length > 0 && !signal.aborted;
+    users = await findUsers(users.at(-1)?.id)
+  ) {
     for (const { id, mfaSecret } of users) {
       const renewed = renew(mfaSecret ?? "", totpContext(id));
-      if (renewed) count += await store.fork().nativeUpdate(User, { id, mfaSecret }, { mfaSecret: renewed });
+      if (renewed)
+        count += await store.fork().nativeUpdate(User, { id, mfaSecret }, { mfaSecret: renewed });
       else failed += 1;
     }
   }

@@ -21,12 +21,18 @@ import type { User } from "../store/users.ts";
 /** A guess that is counted and may be evaluated. */
 export type Attempt = ReturnType<typeof createAttempt>;
 
-/** An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has expired, after 30 s. */
+/**
+ * An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has
+ * expired, after 30 s.
+ */
 const MAX_AGE_MS = 25_000;
 /** How long a caller waits for the guesses of others, and how often it retries, in ms. */
 const MAX_WAIT_MS = 15_000;
 const RETRY_MS = 20;
-/** Logins of one account that may wait in this process. Further ones get 503. MFA tokens bound second factors. */
+/**
+ * Logins of one account that may wait in this process. Further ones get 503. MFA tokens bound
+ * second factors.
+ */
 const MAX_WAITING = 10;
 /** Interval between retries of a release while the database is unavailable, in ms. */
 const RELEASE_RETRY_MS = 500;
@@ -43,8 +49,8 @@ const WAYS = {
 const waiting: string[] = [];
 
 /**
- * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the threshold are
- * evaluated. Waits while the guesses in progress could lock the account.
+ * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the
+ * threshold are evaluated. Waits while the guesses in progress could lock the account.
  * @param evaluate A guess that it does not end was not evaluated, and no longer counts.
  * @throws ServiceError ACCOUNT_LOCKED with the seconds left, UNAVAILABLE
  */
@@ -81,7 +87,10 @@ async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
   }
 }
 
-/** @returns undefined while the guesses in progress could lock the account. @throws ServiceError ACCOUNT_LOCKED */
+/**
+ * @returns undefined while the guesses in progress could lock the account.
+ * @throws ServiceError ACCOUNT_LOCKED
+ */
 async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefined> {
   const now = call.clock.now();
   const reservation = { ...key, id: newId(now) };
@@ -95,7 +104,10 @@ async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefi
   refuseLocked(await findLock(call, key, now), key.kind, now);
 }
 
-/** Refuses guesses while they are locked. @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock */
+/**
+ * Refuses guesses while they are locked.
+ * @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock
+ */
 export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): void {
   const { lockedUntil } = lock;
   if (!lockedUntil) return;
@@ -108,11 +120,13 @@ export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): v
 }
 
 /** Whether a lock is ended by no time. */
-export const isForGood = ({ lockedUntil }: Lock): boolean => lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
+export const isForGood = ({ lockedUntil }: Lock): boolean =>
+  lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
 
 /**
- * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. An e-mail
- * notifies the owner of the first lock of a day, and of wrong codes, since the password before them was right.
+ * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction.
+ * An e-mail notifies the owner of the first lock of a day, and of wrong codes, since the password
+ * before them was right.
  */
 export async function recordFailedAttempt(
   call: Call,
@@ -127,7 +141,10 @@ export async function recordFailedAttempt(
     await recordAudit(call, event, failure);
     if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
     if (!locked) return;
-    await recordAudit(call, "auth.locked", { ...failure, details: isCode ? { factor: "second" } : {} });
+    await recordAudit(call, "auth.locked", {
+      ...failure,
+      details: isCode ? { factor: "second" } : {},
+    });
     if (owner) await queueDailyEmail(call, owner, "account-locked");
   };
   await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
@@ -137,7 +154,10 @@ export async function recordFailedAttempt(
 function createAttempt(call: Call, reservation: Reservation, startedAt: number) {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
-  /** Ends the attempt by a statement. If that fails, or its result is unknown, the attempt is released: that ends no other one. */
+  /**
+   * Ends the attempt by a statement. If that fails, or its result is unknown, the attempt is
+   * released: that ends no other one.
+   */
   const end = async <T>(statement: (reservation: Reservation) => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
     const result = await statement(reservation);

@@ -8,17 +8,26 @@ export type TemplateName = keyof typeof texts;
 type Template = { subject: string; paragraphs: string[]; link?: { path: string; label: string } };
 const templates: Record<TemplateName, Template> = texts;
 
-/** What fills the `{placeholders}` of a template, and `name`, which greets: others may use an address before it is verified. */
+/**
+ * What fills the `{placeholders}` of a template, and `name`, which greets: others may use an
+ * address before it is verified.
+ */
 type TemplateVariables = Record<string, string | undefined>;
 
-/** Formats a duration, such as "24 hours". @param lifetimeMs in ms */
+/**
+ * Formats a duration, such as "24 hours".
+ * @param lifetimeMs in ms
+ */
 export function formatDuration(lifetimeMs: number): string {
   const minutes = Math.max(1, Math.round(lifetimeMs / 60_000));
   const [count, unit] = minutes % 60 === 0 ? [minutes / 60, "hour"] : [minutes, "minute"];
   return `${count} ${unit}${count === 1 ? "" : "s"}`;
 }
 
-/** Renders a template. @param token text of the one-time token; shown beside the link too, for manual entry. */
+/**
+ * Renders a template.
+ * @param token text of the one-time token; shown beside the link too, for manual entry.
+ */
 export function renderEmail(
   template: TemplateName,
   variables: TemplateVariables,
@@ -26,7 +35,8 @@ export function renderEmail(
   token?: string,
 ): { subject: string; text: string; html: string } {
   const { subject, paragraphs, link } = templates[template];
-  const fill = (paragraph: string) => paragraph.replace(/\{(\w+)\}/g, (_, name: string) => variables[name] ?? "");
+  const fill = (paragraph: string) =>
+    paragraph.replace(/\{(\w+)\}/g, (_, name: string) => variables[name] ?? "");
   const greeting = variables.name === undefined ? "Hello," : `Hello ${variables.name},`;
   const signature = `This e-mail was sent by ${appName}.`;
   const text = [greeting, ...paragraphs.map(fill)];
@@ -49,7 +59,13 @@ export function renderEmail(
   };
 }
 
-const entities: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+const entities: Record<string, string> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
 
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);

@@ -18,14 +18,20 @@ const IDLE_TIMEOUT_MS = 20_000;
 const EMAIL_TIMEOUT_MS = 120_000;
 
 export type MailTransport = {
-  /** Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if there was a reply. */
+  /**
+   * Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if
+   * there was a reply.
+   */
   send(email: SendMailOptions & { messageId: string }): Promise<void>;
   /** Resolves if e-mails could be delivered now. */
   ping(): Promise<void>;
   close(): void;
 };
 
-/** Delivers by SMTP or, without a server, writes .eml files and logs links. @param emailMs limit for one e-mail */
+/**
+ * Delivers by SMTP or, without a server, writes .eml files and logs links.
+ * @param emailMs limit for one e-mail
+ */
 export function createMailTransport(
   { smtpUrl, mailFrom, dataDir }: Pick<Config, "smtpUrl" | "mailFrom" | "dataDir">,
   log: Logger,
@@ -49,7 +55,8 @@ export function createMailTransport(
   );
   return {
     /** The signal closes the connection too, so that it does not occupy the pool for ever. */
-    send: async (email) => void (await transport.sendMail({ ...email, signal: AbortSignal.timeout(emailMs) })),
+    send: async (email) =>
+      void (await transport.sendMail({ ...email, signal: AbortSignal.timeout(emailMs) })),
     ping: async () => void (await transport.verify()),
     close: () => transport.close(),
   };
@@ -59,14 +66,23 @@ export function createMailTransport(
 function needsTls(url: string): boolean {
   const { hostname, password, searchParams } = new URL(url);
   const isLocal = /^(localhost|127\..*|\[::1\])$/.test(hostname);
-  return password !== "" && !isLocal && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS");
+  return (
+    password !== "" && !isLocal && !searchParams.has("requireTLS") && !searchParams.has("ignoreTLS")
+  );
 }
 
 const folderOf = (dataDir: string) => join(dataDir, "mail");
 
-function createFolderTransport(folder: string, defaults: SendMailOptions, log: Logger): MailTransport {
+function createFolderTransport(
+  folder: string,
+  defaults: SendMailOptions,
+  log: Logger,
+): MailTransport {
   makeDataFolder(folder);
-  const transport = createTransport({ streamTransport: true, buffer: true, newline: "windows" }, defaults);
+  const transport = createTransport(
+    { streamTransport: true, buffer: true, newline: "windows" },
+    defaults,
+  );
   return {
     async send(email) {
       const { message } = await transport.sendMail(email);
@@ -81,7 +97,10 @@ function createFolderTransport(folder: string, defaults: SendMailOptions, log: L
   };
 }
 
-/** Deletes the files of e-mails that are no longer stored. @param since earlier ones are of another database */
+/**
+ * Deletes the files of e-mails that are no longer stored.
+ * @param since earlier ones are of another database
+ */
 export async function purgeMailFolder(
   { smtpUrl, dataDir }: Pick<Config, "smtpUrl" | "dataDir">,
   db: Db,
@@ -90,7 +109,9 @@ export async function purgeMailFolder(
   if (smtpUrl) return;
   const folder = folderOf(dataDir);
   const idOf = (name: string) => name.replace(/\.eml.*/, "");
-  const files = (await readdir(folder)).filter((name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since));
+  const files = (await readdir(folder)).filter(
+    (name) => isUuid(idOf(name)) && idOf(name) >= lowestId(since),
+  );
   const stored = await db.em.find(Email, { id: { $in: files.map(idOf) } }, { fields: ["id"] });
   const ids = new Set(stored.map(({ id }) => id));
   for (const name of files) if (!ids.has(idOf(name))) await rm(join(folder, name), { force: true });
@@ -103,10 +124,14 @@ const MAX_WORDS = 25;
 /** An SMTP code (RFC 5321, RFC 3463) or a plain word. No useful part of a token looks like one. */
 const SAFE_WORD = /^(?:[245]\d\d|[245]\.\d{1,3}\.\d{1,3}|[A-Z]{1,5}|[A-Z]?[a-z']{1,14})[.,;:!]?$/;
 
-/** An error in one line, for logs. A reply may quote the e-mail, so only safe words of its first line are kept. */
+/**
+ * An error in one line, for logs. A reply may quote the e-mail, so only safe words of its first
+ * line are kept.
+ */
 export function describeSmtpError(error: unknown): string {
   const { message, response } = error as Partial<Error> & { response?: string };
-  if (response === undefined) return (message ?? String(error)).replace(/\s+/g, " ").slice(0, MAX_ERROR);
+  if (response === undefined)
+    return (message ?? String(error)).replace(/\s+/g, " ").slice(0, MAX_ERROR);
   const [line = ""] = response.split(/\r?\n/, 1);
   const words = line.replace(/^(\d{3})-/, "$1 ").split(/\s+/, MAX_WORDS);
   return words.map((word) => (SAFE_WORD.test(word) ? word : "…")).join(" ");

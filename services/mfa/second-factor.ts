@@ -16,9 +16,10 @@ import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../st
 export type SecondFactor = Pick<VerifyMfaRequest, "code" | "backupCode">;
 
 /**
- * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors are counted apart
- * from wrong passwords. The count is committed before the error is thrown.
- * @param before locks the user's row and checks the preconditions. What it writes stays if the factor is wrong.
+ * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors
+ * are counted apart from wrong passwords. The count is committed before the error is thrown.
+ * @param before locks the user's row and checks the preconditions. What it writes stays if the
+ * factor is wrong.
  * @param work runs once the factor is consumed
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
@@ -31,37 +32,62 @@ export async function withSecondFactor<T>(
 ): Promise<T> {
   const codes = { kind: "second-factor", subject: user.id } as const;
   // Once codes are locked for good, backup codes have a counter of their own.
-  const isLastResort = factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
-  return withAttempt(call, isLastResort ? { ...codes, kind: "backup-code" } : codes, async (attempt) => {
-    const outcome = await call.em.transactional(async () => {
-      await before();
-      return (await consumeSecondFactor(call, user, factor)) ? { result: await work() } : undefined;
-    });
-    if (!outcome) {
-      await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
-      throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
-    }
-    await attempt.succeed();
-    if (factor.backupCode) await clearLock(call, codes, true);
-    return outcome.result;
-  });
+  const isLastResort =
+    factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
+  return withAttempt(
+    call,
+    isLastResort ? { ...codes, kind: "backup-code" } : codes,
+    async (attempt) => {
+      const outcome = await call.em.transactional(async () => {
+        await before();
+        return (await consumeSecondFactor(call, user, factor))
+          ? { result: await work() }
+          : undefined;
+      });
+      if (!outcome) {
+        await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
+        throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
+      }
+      await attempt.succeed();
+      if (factor.backupCode) await clearLock(call, codes, true);
+      return outcome.result;
+    },
+  );
 }
 
-/** Consumes a factor by a guarded statement: of several callers with the same one succeeds. @returns whether it was right. */
-async function consumeSecondFactor(call: Call, user: User, { code = "", backupCode }: SecondFactor): Promise<boolean> {
+/**
+ * Consumes a factor by a guarded statement: of several callers with the same one succeeds.
+ * @returns whether it was right.
+ */
+async function consumeSecondFactor(
+  call: Call,
+  user: User,
+  { code = "", backupCode }: SecondFactor,
+): Promise<boolean> {
   if (!user.mfaSecret) return false;
-  return backupCode ? useBackupCode(call, user, backupCode) : useTotpCode(call, user, user.mfaSecret, code);
+  return backupCode
+    ? useBackupCode(call, user, backupCode)
+    : useTotpCode(call, user, user.mfaSecret, code);
 }
 
 /** Tolerated difference of a device's clock, in seconds: one step (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
 
-async function useTotpCode(call: Call, user: User, encryptedSecret: string, token: string): Promise<boolean> {
+async function useTotpCode(
+  call: Call,
+  user: User,
+  encryptedSecret: string,
+  token: string,
+): Promise<boolean> {
   if (!/^\d{6}$/.test(token)) return false; // the library throws for anything else
   const secret = call.cipher.decrypt(encryptedSecret, totpContext(user.id));
   const epoch = Math.floor(call.clock.now().getTime() / 1000);
   const result = await verify({ secret, token, epoch, epochTolerance: DRIFT_SECONDS });
-  return result.valid && "timeStep" in result && consumeTotpStep(call, user, result.timeStep, call.clock.now());
+  return (
+    result.valid &&
+    "timeStep" in result &&
+    consumeTotpStep(call, user, result.timeStep, call.clock.now())
+  );
 }
 
 async function useBackupCode(call: Call, user: User, code: string): Promise<boolean> {
@@ -73,15 +99,28 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 }
 
 /**
- * Disables a user's second factor: secret, backup codes, what was counted against them, and pending MFA tokens. Joins the
- * caller's transaction, which has locked the user.
+ * Disables a user's second factor: secret, backup codes, what was counted against them, and pending
+ * MFA tokens. Joins the caller's transaction, which has locked the user.
  * @param event is recorded; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
-export async function disableMfa(call: SystemCall, userId: string, event?: "auth.mfa_disabled"): Promise<boolean> {
-  const user = await call.em.findOne(User, { id: userId, mfaSecret: { $ne: null } }, { refresh: true });
+export async function disableMfa(
+  call: SystemCall,
+  userId: string,
+  event?: "auth.mfa_disabled",
+): Promise<boolean> {
+  const user = await call.em.findOne(
+    User,
+    { id: userId, mfaSecret: { $ne: null } },
+    { refresh: true },
+  );
   if (!user) return false;
-  const disabled = { mfaSecret: null, mfaConfirmedAt: null, mfaLastStep: null, updatedAt: call.clock.now() };
+  const disabled = {
+    mfaSecret: null,
+    mfaConfirmedAt: null,
+    mfaLastStep: null,
+    updatedAt: call.clock.now(),
+  };
   await call.em.nativeUpdate(User, { id: userId }, disabled);
   await replaceBackupCodes(call, userId, []);
   await invalidateOneTimeTokens(call, userId, ["sign-in"]);
@@ -100,7 +139,10 @@ const COUNT = 10;
 const ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
 const GROUP = 4;
 
-/** Creates a new set of backup codes, which replaces the old one. Only keyed digests are stored. Lock the user first. */
+/**
+ * Creates a new set of backup codes, which replaces the old one. Only keyed digests are stored.
+ * Lock the user first.
+ */
 export async function createBackupCodeSet(call: Call, userId: string): Promise<string[]> {
   const codes = new Set<string>();
   while (codes.size < COUNT) codes.add(`${randomGroup()}-${randomGroup()}`);
@@ -109,10 +151,14 @@ export async function createBackupCodeSet(call: Call, userId: string): Promise<s
   return [...codes];
 }
 
-/** The keyed digests of a code in any case, with or without its hyphen: without the key, which is not in the database, the 40 bits of a code can't be guessed offline. */
+/**
+ * The keyed digests of a code in any case, with or without its hyphen: without the key, which is
+ * not in the database, the 40 bits of a code can't be guessed offline.
+ */
 function digestsOf(cipher: Cipher, userId: string, code: string): string[] {
   const normal = code.toUpperCase().replace(/[\s-]/g, "");
   return cipher.macs(`${userId} ${normal}`, "backup-code").map((mac) => mac.toString("base64url"));
 }
 
-const randomGroup = () => Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join("");
+const randomGroup = () =>
+  Array.from({ length: GROUP }, () => ALPHABET[randomInt(ALPHABET.length)]).join("");

@@ -30,10 +30,17 @@ const MAX_VERIFIED_TOKENS = 10_000;
 /** Minimum interval between two loads of the keys for an unknown key id, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
 
-/** Each kind has an audience of its own, so that a verifier which checks only `aud` rejects the others. */
-export const audienceOf = (kind: TokenKind): string => (kind === "access" ? "gatehouse" : `gatehouse:${kind}`);
+/**
+ * Each kind has an audience of its own, so that a verifier which checks only `aud` rejects the
+ * others.
+ */
+export const audienceOf = (kind: TokenKind): string =>
+  kind === "access" ? "gatehouse" : `gatehouse:${kind}`;
 
-/** The claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined unless it is valid. */
+/**
+ * The claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined
+ * unless it is valid.
+ */
 export async function readBearerToken(
   deps: TokenDeps,
   authorization: string | undefined,
@@ -44,32 +51,51 @@ export async function readBearerToken(
 
 const bearerToken = (authorization = "") => /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
 
-/** Refuses the token of an Authorization header from now on, whatever its signature: its session has ended. */
+/**
+ * Refuses the token of an Authorization header from now on, whatever its signature: its session has
+ * ended.
+ */
 export function refuseBearerToken({ keys }: TokenDeps, authorization: string | undefined): void {
   const token = bearerToken(authorization);
   if (token !== undefined) rememberToken(keys, token, {});
 }
 
 export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | undefined {
-  return claims && { userId: claims.sub as string, sessionId: claims.sid as string, generation: claims.gen as number };
+  return (
+    claims && {
+      userId: claims.sub as string,
+      sessionId: claims.sid as string,
+      generation: claims.gen as number,
+    }
+  );
 }
 
 /**
  * Verifies signature, kind, issuer, audience and expiry. Undefined if any of them is wrong.
  * @throws ServiceError UNAVAILABLE if the key can't be loaded
  */
-export async function verifyToken(deps: TokenDeps, kind: TokenKind, token: string): Promise<JWTPayload | undefined> {
+export async function verifyToken(
+  deps: TokenDeps,
+  kind: TokenKind,
+  token: string,
+): Promise<JWTPayload | undefined> {
   const known = deps.keys.verifiedTokens.get(token);
   const claims = known ?? (await checkToken(deps, kind, token));
-  if (claims?.type !== kind || (claims.exp as number) * 1000 <= deps.clock.now().getTime()) return undefined;
+  if (claims?.type !== kind || (claims.exp as number) * 1000 <= deps.clock.now().getTime())
+    return undefined;
   if (!known) rememberToken(deps.keys, token, claims);
   return claims;
 }
 
 /** Caches the claims of a valid token; none for a token that is refused. */
-export function rememberToken({ verifiedTokens }: VerificationKeys, token: string, claims: JWTPayload): void {
+export function rememberToken(
+  { verifiedTokens }: VerificationKeys,
+  token: string,
+  claims: JWTPayload,
+): void {
   verifiedTokens.set(token, claims);
-  if (verifiedTokens.size > MAX_VERIFIED_TOKENS) verifiedTokens.delete(verifiedTokens.keys().next().value as string);
+  if (verifiedTokens.size > MAX_VERIFIED_TOKENS)
+    verifiedTokens.delete(verifiedTokens.keys().next().value as string);
 }
 
 async function checkToken({ config, keys, clock }: TokenDeps, kind: TokenKind, token: string) {
@@ -104,10 +130,14 @@ function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
 const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 
 /** The services' public keys in a gateway that runs apart. Fetched again for an unknown key id. */
-export function createRemoteKeys(fetchKeys: () => Promise<{ kid: string; x: string }[]>): VerificationKeys {
+export function createRemoteKeys(
+  fetchKeys: () => Promise<{ kid: string; x: string }[]>,
+): VerificationKeys {
   let keys = new Map<string, PublicKey>();
   const reload = createReload(async () => {
-    const imported = (await fetchKeys()).map(async ({ kid, x }) => [kid, await importPublicKey(x)] as const);
+    const imported = (await fetchKeys()).map(
+      async ({ kid, x }) => [kid, await importPublicKey(x)] as const,
+    );
     keys = new Map(await Promise.all(imported));
   });
   return {
@@ -120,9 +150,10 @@ export function createRemoteKeys(fetchKeys: () => Promise<{ kid: string; x: stri
 }
 
 /**
- * Makes a function that loads something again and resolves when a load that began after the call has ended. Concurrent
- * callers share a load. Loads begin at least a second apart: a caller waits, so that tokens with made-up key ids cost one
- * load a second and never turn a valid token with a new key away.
+ * Makes a function that loads something again and resolves when a load that began after the call
+ * has ended. Concurrent callers share a load. Loads begin at least a second apart: a caller waits,
+ * so that tokens with made-up key ids cost one load a second and never turn a valid token with a
+ * new key away.
  */
 export function createReload(load: () => Promise<void>): () => Promise<void> {
   let startedAt = Number.NEGATIVE_INFINITY;

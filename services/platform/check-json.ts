@@ -12,7 +12,8 @@ export const tooManyFields = () => malformed("The request has too many fields.")
 
 /**
  * Checks the size and depth of a JSON text before it is parsed.
- * @param maxValues most values, each of which becomes an object: 2 MiB of them would block the process for a third of a second
+ * @param maxValues most values, each of which becomes an object: 2 MiB of them would block the
+ * process for a third of a second
  * @returns whether an object has a key twice
  * @throws ServiceError MALFORMED_REQUEST, SyntaxError
  */
@@ -35,7 +36,8 @@ export function checkJson(text: string, maxValues: number): boolean {
       case "[":
         values++;
         open.push(text[i] === "{" ? new Set() : undefined);
-        if (open.length > MAX_DEPTH) throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+        if (open.length > MAX_DEPTH)
+          throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
         break;
       case "}":
       case "]":
@@ -55,7 +57,10 @@ export function checkJson(text: string, maxValues: number): boolean {
   return hasDuplicates;
 }
 
-/** Index of the quote that ends the string which begins at `opening`; the length of the text if none does. */
+/**
+ * Index of the quote that ends the string which begins at `opening`; the length of the text if none
+ * does.
+ */
 function closingQuote(text: string, opening: number): number {
   for (let i = text.indexOf('"', opening + 1); i !== -1; i = text.indexOf('"', i + 1)) {
     let backslashes = 0;

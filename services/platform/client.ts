@@ -5,7 +5,10 @@ import type { FastifyRequest } from "fastify";
 import ipaddr from "ipaddr.js";
 import type { Logger } from "pino";
 
-/** Metadata between the gateway and the services. Those about the client count only together with the secret. */
+/**
+ * Metadata between the gateway and the services. Those about the client count only together with
+ * the secret.
+ */
 export const SECRET = "x-gatehouse-secret";
 const CLIENT_ADDRESS = "x-gatehouse-client-address";
 const CLIENT_AGENT = "x-gatehouse-client-agent";
@@ -29,7 +32,9 @@ export type Client = {
 
 /** The request id of the caller if it is well-formed, otherwise a new one. */
 export function requestIdOf(sent: unknown): string {
-  return typeof sent === "string" && /^(?!(?:start|jobs)$)[\w.-]{1,128}$/.test(sent) ? sent : randomUUID();
+  return typeof sent === "string" && /^(?!(?:start|jobs)$)[\w.-]{1,128}$/.test(sent)
+    ? sent
+    : randomUUID();
 }
 
 /** Whether a call has the secret of the gateways. */
@@ -38,16 +43,25 @@ export function isGatewaySecret(sent: unknown, secret: string | undefined): bool
 }
 
 /** Writes the client of a request into the metadata of its call. */
-export function writeClient(header: Headers, { address, agent }: Client, secret: string | undefined): void {
+export function writeClient(
+  header: Headers,
+  { address, agent }: Client,
+  secret: string | undefined,
+): void {
   header.set(CLIENT_ADDRESS, address);
   if (agent) header.set(CLIENT_AGENT, encodeURIComponent(agent.slice(0, MAX_AGENT_LENGTH)));
   if (secret !== undefined) header.set(SECRET, secret);
 }
 
-/** Reads the client of a call. @param peer the address of the connection: the client, unless a gateway calls */
+/**
+ * Reads the client of a call.
+ * @param peer the address of the connection: the client, unless a gateway calls
+ */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const isGateway = isGatewaySecret(header.get(SECRET), secret);
-  const agent = isGateway ? percentDecoded(header.get(CLIENT_AGENT) ?? "") : (header.get("user-agent") ?? "");
+  const agent = isGateway
+    ? percentDecoded(header.get(CLIENT_AGENT) ?? "")
+    : (header.get("user-agent") ?? "");
   const address = isGateway ? parseAddress(header.get(CLIENT_ADDRESS) ?? "") : undefined;
   return { address: address ?? peer, agent: agent.slice(0, MAX_AGENT_LENGTH) };
 }
@@ -62,24 +76,35 @@ export function equalSecrets(a: string, b: string): boolean {
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
 /**
- * The canonical spelling of an address: IPv4 if it is mapped into IPv6 (`::ffff:`), and without the zone of a link-local one
- * (`%eth0`). Most are IPv4: the colon is looked for first, since Node's test for IPv6 is a long regular expression.
+ * The canonical spelling of an address: IPv4 if it is mapped into IPv6 (`::ffff:`), and without the
+ * zone of a link-local one (`%eth0`). Most are IPv4: the colon is looked for first, since Node's
+ * test for IPv6 is a long regular expression.
  */
 export function plainAddress(address: string): string {
-  return address.includes(":") && isIPv6(address) ? ipaddr.process(address.replace(/%.*/, "")).toString() : address;
+  return address.includes(":") && isIPv6(address)
+    ? ipaddr.process(address.replace(/%.*/, "")).toString()
+    : address;
 }
 
-/** Parses an address that a proxy wrote, with or without a port. @returns undefined if it is no address */
+/**
+ * Parses an address that a proxy wrote, with or without a port.
+ * @returns undefined if it is no address
+ */
 export function parseAddress(text: string): string | undefined {
   const [, ipv6, ipv4] = WITH_PORT.exec(text) ?? [];
   const address = ipv6 ?? ipv4 ?? text;
   return isIP(address) === 0 ? undefined : plainAddress(address);
 }
 
-/** Internet providers often assign an IPv6 /48 to one customer. It has the share of this many /64. */
+/**
+ * Internet providers often assign an IPv6 /48 to one customer. It has the share of this many /64.
+ */
 const NETWORKS_PER_SITE = 10;
 
-/** What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten times that, its /48. */
+/**
+ * What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten
+ * times that, its /48.
+ */
 export function networksOf(address: string): [network: string, factor: number][] {
   if (!address.includes(":") || !isIPv6(address)) return [[address, 1]];
   const parts = ipaddr.IPv6.parse(address).parts.map((part) => part.toString(16));
@@ -111,9 +136,17 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     return address !== undefined && list.check(address, familyOf(address));
   };
   let quietUntil = 0;
-  /** Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as one. */
+  /**
+   * Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as
+   * one.
+   */
   const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: FastifyRequest) => {
-    if (headers["x-forwarded-for"] === undefined || performance.now() < quietUntil || isTrusted(remoteAddress)) return;
+    if (
+      headers["x-forwarded-for"] === undefined ||
+      performance.now() < quietUntil ||
+      isTrusted(remoteAddress)
+    )
+      return;
     quietUntil = performance.now() + HOUR_MS;
     log?.warn(
       { address: remoteAddress },
@@ -125,11 +158,13 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
 }
 
 /**
- * The client's address in canonical spelling. `ips` is the socket's address and what X-Forwarded-For adds, nearest first:
- * reading stops at an entry that is not an address.
+ * The client's address in canonical spelling. `ips` is the socket's address and what
+ * X-Forwarded-For adds, nearest first: reading stops at an entry that is not an address.
  */
 export function clientAddressOf({ ip, ips = [ip] }: FastifyRequest): string {
-  return ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? "";
+  return (
+    ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? ""
+  );
 }
 
 const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");

@@ -7,13 +7,19 @@ import { plainAddress } from "./client.ts";
 export const text = z.string();
 
 /** The variable of a setting: `refreshGraceMs` is REFRESH_GRACE. */
-export const variableOf = (name: string) => name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
+export const variableOf = (name: string) =>
+  name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
 
 /** A setting with a default, as the text that its variable would have. */
-export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) => schema.prefault(fallback);
+export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) =>
+  schema.prefault(fallback);
 
-/** A setting that is undefined unless its variable is set. @param shown what happens then, for the documentation */
-export const optional = <T extends z.ZodType>(schema: T, shown = "none") => schema.optional().meta({ shown });
+/**
+ * A setting that is undefined unless its variable is set.
+ * @param shown what happens then, for the documentation
+ */
+export const optional = <T extends z.ZodType>(schema: T, shown = "none") =>
+  schema.optional().meta({ shown });
 
 /** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */
 export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
@@ -28,7 +34,10 @@ export function duration(min: StringValue | "0" = "0", max: StringValue = "36500
 export const lifetime = duration("1s");
 
 /** Nothing, or at least a day. */
-export const wholeDays = duration().refine((time) => time === 0 || time >= ms("1d"), "must be 0, or at least 1d");
+export const wholeDays = duration().refine(
+  (time) => time === 0 || time >= ms("1d"),
+  "must be 0, or at least 1d",
+);
 
 /** A time limit that a timer can wait for. */
 export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
@@ -72,7 +81,10 @@ function isUrl(value: string, protocols: string[]): boolean {
 /** Part of the message about a URL that can contain a password. */
 export const URL_ENCODING_HINT = "with signs such as # and / in a password spelled %23 and %2F";
 
-/** A URL with one of these protocols. @param what the allowed form, for the error message */
+/**
+ * A URL with one of these protocols.
+ * @param what the allowed form, for the error message
+ */
 export const url = (protocols: string[], what: string) =>
   text.refine((value) => isUrl(value, protocols), `must be ${what}`);
 
@@ -92,11 +104,15 @@ export const internalUrl = text.refine(
 );
 
 /** A web URL that others see, in links and tokens. */
-export const publicUrl = webUrl.refine((value) => !/^\w+:\/\/[^/]*@/.test(value), "must have no user and no password");
+export const publicUrl = webUrl.refine(
+  (value) => !/^\w+:\/\/[^/]*@/.test(value),
+  "must have no user and no password",
+);
 
 /** Where services are: gRPC at an http or https URL, or their internal listener. */
 export const servicesUrl = z.union([webUrl, internalUrl], {
-  error: "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",
+  error:
+    "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",
 });
 
 /** A comma-separated list. */
@@ -134,7 +150,8 @@ export const redisUrls = list(
   `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
 );
 
-const isPostgres = (value: string) => isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1;
+const isPostgres = (value: string) =>
+  isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1;
 /** A database on a server, or one in memory. */
 export const databaseUrl = text.refine(
   (value) => value === "memory:" || isPostgres(value),
@@ -148,7 +165,10 @@ export const base64Keys = (bytes: number) =>
     `must be ${bytes} bytes in base64, or several such keys with commas between them`,
   );
 
-/** `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section 3.2.4). */
+/**
+ * `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section
+ * 3.2.4).
+ */
 export const mailbox = text.transform((value, context) => {
   const [, display = "", address = value] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(value) ?? [];
   const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];

@@ -5,10 +5,16 @@ import { variableOf } from "./config-kinds.ts";
 import { violationsOf } from "./validation.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
-/** What runs in a process: both sides, the gateway alone, the services alone, or a command with the settings of any. */
+/**
+ * What runs in a process: both sides, the gateway alone, the services alone, or a command with the
+ * settings of any.
+ */
 export type ProcessRole = "all" | "gateway" | "services" | "command";
 
-/** The settings of a process, named as their variables, and what follows from them. Durations are in ms. */
+/**
+ * The settings of a process, named as their variables, and what follows from them. Durations are in
+ * ms.
+ */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
 /** Set variables. */
@@ -22,7 +28,10 @@ const groups = { all, gateway, services: ofServices, command: ofServices };
 const ownVariables = new Set(Object.keys(all).map(variableOf));
 type Values = { [K in keyof typeof all]: z.output<(typeof all)[K]> };
 
-/** The settings. @throws Error with all problems */
+/**
+ * The settings.
+ * @throws Error with all problems
+ */
 export function requireConfig(environment: Environment, role?: ProcessRole): Config {
   const { config, problems } = readConfig(environment, role);
   if (problems.length > 0) throw new Error(problems.join("\n"));
@@ -30,12 +39,14 @@ export function requireConfig(environment: Environment, role?: ProcessRole): Con
 }
 
 /**
- * Reads the environment. A blank variable counts as absent. Variables of the side that does not run here are not read.
- * @returns the frozen settings and all problems, which never contain a value, since it may be a secret. What is wrong has its
- * default, so that the files in the settings can be checked too.
+ * Reads the environment. A blank variable counts as absent. Variables of the side that does not run
+ * here are not read.
+ * @returns the frozen settings and all problems, which never contain a value, since it may be a
+ * secret. What is wrong has its default, so that the files in the settings can be checked too.
  */
 export function readConfig(environment: Environment, role: ProcessRole = "all") {
-  const isSet = (entry: [string, string | undefined]): entry is [string, string] => Boolean(entry[1]?.trim());
+  const isSet = (entry: [string, string | undefined]): entry is [string, string] =>
+    Boolean(entry[1]?.trim());
   const env: Env = Object.fromEntries(Object.entries(environment).filter(isSet));
   const problems: string[] = [];
   const read = ([name, schema]: [string, z.ZodType]) => {
@@ -55,17 +66,30 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   const isProduction = env.NODE_ENV === "production" && !isGateway;
   const isTls = /^tls:/i.test(values.internalUrl ?? "");
   return [
-    isGateway && !env.SERVICES_URL && "SERVICES_URL must be set for a gateway alone: it says where the services are",
-    role === "services" && env.SERVICES_URL && "SERVICES_URL must not be set for the services alone: gateways use it",
-    role !== "all" && !env.INTERNAL_SECRET && "INTERNAL_SECRET must be set when gateway and services run apart",
-    role === "all" && env.INTERNAL_URL && "INTERNAL_URL must be set for the services alone: gateways use it",
+    isGateway &&
+      !env.SERVICES_URL &&
+      "SERVICES_URL must be set for a gateway alone: it says where the services are",
+    role === "services" &&
+      env.SERVICES_URL &&
+      "SERVICES_URL must not be set for the services alone: gateways use it",
+    role !== "all" &&
+      !env.INTERNAL_SECRET &&
+      "INTERNAL_SECRET must be set when gateway and services run apart",
+    role === "all" &&
+      env.INTERNAL_URL &&
+      "INTERNAL_URL must be set for the services alone: gateways use it",
     isTls && !env.GRPC_TLS_CERT && "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
-    !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY && "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
+    !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY &&
+      "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
     isProduction && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
     isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
-    !isGateway && env.GRPC_TLS_CA && !env.GRPC_TLS_CERT && "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    !isGateway &&
+      env.GRPC_TLS_CA &&
+      !env.GRPC_TLS_CERT &&
+      "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
     ...(isGateway ? [] : adminProblems(env)),
-    values.refreshTokenTtlMs > values.sessionMaxAgeMs && "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
+    values.refreshTokenTtlMs > values.sessionMaxAgeMs &&
+      "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
 }
 
@@ -73,10 +97,16 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
 function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): string[] {
   if (!email && !password) return [];
   if (!email || !password) return ["ADMIN_EMAIL and ADMIN_PASSWORD must be set together"];
-  const account = create(RegisterRequestSchema, { email, password, name: "Administrator", acceptTerms: true });
+  const account = create(RegisterRequestSchema, {
+    email,
+    password,
+    name: "Administrator",
+    acceptTerms: true,
+  });
   const byField = Map.groupBy(violationsOf(RegisterRequestSchema, account), ({ field }) => field);
   return [...byField].map(
-    ([field, violations]) => `ADMIN_${field.toUpperCase()} ${violations.map(({ message }) => message).join(", ")}`,
+    ([field, violations]) =>
+      `ADMIN_${field.toUpperCase()} ${violations.map(({ message }) => message).join(", ")}`,
   );
 }
 
@@ -89,11 +119,14 @@ function databaseLocation({ databaseUrl: url, dataDir: path }: Values) {
 function warningsOf(v: Values): string[] {
   const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // came with the agents' `proxyEnv`
   const inProduction = [
-    !v.publicUrl?.startsWith("https:") && "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
+    !v.publicUrl?.startsWith("https:") &&
+      "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
     !v.rateLimits && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
-    databaseLocation(v).kind !== "postgres" && "DATABASE_URL is not set: the embedded database is for trying out",
+    databaseLocation(v).kind !== "postgres" &&
+      "DATABASE_URL is not set: the embedded database is for trying out",
     v.grpcReflection && "GRPC_REFLECTION is on: it shows every method to anybody",
-    !v.requireAdminMfa && "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+    !v.requireAdminMfa &&
+      "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
   ];
   return [
     v.httpsProxy && !hasProxies && "HTTPS_PROXY has no effect before Node 22.21 and 24.5",
@@ -103,7 +136,13 @@ function warningsOf(v: Values): string[] {
 
 /** Adds what follows from several settings, or from what is not set. */
 function toConfig(values: Values, env: Env) {
-  const { port, nodeEnv, publicUrl = `http://localhost:${port}`, adminEmail: email, adminPassword: password } = values;
+  const {
+    port,
+    nodeEnv,
+    publicUrl = `http://localhost:${port}`,
+    adminEmail: email,
+    adminPassword: password,
+  } = values;
   return {
     ...values,
     publicUrl,
@@ -114,7 +153,9 @@ function toConfig(values: Values, env: Env) {
     database: databaseLocation(values),
     admin: email && password ? { email, password } : null,
     /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
-    catalogueVariables: Object.fromEntries(Object.entries(env).filter(([name]) => !ownVariables.has(name))),
+    catalogueVariables: Object.fromEntries(
+      Object.entries(env).filter(([name]) => !ownVariables.has(name)),
+    ),
     /** Logged at the start. */
     warnings: warningsOf(values),
   };

@@ -1,6 +1,11 @@
 import { create, getOption } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { FailureSchema, outcome, Reason, ReasonSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import {
+  FailureSchema,
+  outcome,
+  Reason,
+  ReasonSchema,
+} from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** One offending field, by its JSON path, and what is wrong with it. Never contains the value. */
 export type Violation = { field: string; message: string };
@@ -12,7 +17,9 @@ export type ErrorDetails = {
   retryAfterSeconds?: number | undefined;
 };
 
-/** An expected failure: a reason for programs and a sentence for people. Any other error is a bug. */
+/**
+ * An expected failure: a reason for programs and a sentence for people. Any other error is a bug.
+ */
 export class ServiceError extends Error {
   readonly reason: Reason;
   readonly details: ErrorDetails;
@@ -27,7 +34,9 @@ export class ServiceError extends Error {
   }
 }
 
-/** How a reason appears to clients: gRPC code, HTTP status, and the `code` of the JSON error body. */
+/**
+ * How a reason appears to clients: gRPC code, HTTP status, and the `code` of the JSON error body.
+ */
 type ReasonStatus = { code: Code; status: number; name: string };
 
 /** The status of each reason, from its option in failure.proto. */
@@ -40,7 +49,10 @@ export const statuses: ReadonlyMap<Reason, ReasonStatus> = new Map(
   }),
 );
 
-/** The status of a reason that this process knows. @throws Error for a reason of a newer failure.proto */
+/**
+ * The status of a reason that this process knows.
+ * @throws Error for a reason of a newer failure.proto
+ */
 export function statusOf(reason: Reason): ReasonStatus {
   const status = statuses.get(reason);
   if (!status) throw new Error(`failure.proto has no reason ${reason}`);
@@ -60,13 +72,19 @@ const MAX_IN_MESSAGE = 10;
 
 /** An error about several fields. Names the first 10 in the message and reports the first 50. */
 export function invalidFields(violations: readonly Violation[]): ServiceError {
-  return new ServiceError(Reason.VALIDATION_FAILED, `Invalid request: ${formatViolations(violations)}.`, {
-    violations: violations.slice(0, MAX_VIOLATIONS),
-  });
+  return new ServiceError(
+    Reason.VALIDATION_FAILED,
+    `Invalid request: ${formatViolations(violations)}.`,
+    {
+      violations: violations.slice(0, MAX_VIOLATIONS),
+    },
+  );
 }
 
 function formatViolations(violations: readonly Violation[]): string {
-  const named = violations.slice(0, MAX_IN_MESSAGE).map(({ field, message }) => `${field} ${message}`);
+  const named = violations
+    .slice(0, MAX_IN_MESSAGE)
+    .map(({ field, message }) => `${field} ${message}`);
   const more = violations.length - named.length;
   return [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
@@ -76,7 +94,8 @@ export const unavailable = (message: string, retryAfterSeconds = 1): ServiceErro
   new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds });
 
 /** Too many password hashes are queued. */
-export const tooBusy = () => unavailable("Too many sign-ins at once. Please try again in a moment.");
+export const tooBusy = () =>
+  unavailable("Too many sign-ins at once. Please try again in a moment.");
 
 /** The process is shutting down: another one, or a later one, serves the retry. */
 export const shuttingDown = () => unavailable("The service is shutting down. Please try again.");
@@ -88,7 +107,8 @@ export const AWAY_MESSAGE = "The service is not available right now. Please try 
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {
   const detail = { desc: FailureSchema, value: create(FailureSchema, { reason, ...details }) };
   const error = new ConnectError(message, statusOf(reason).code, undefined, [detail]);
-  if (details.retryAfterSeconds !== undefined) error.metadata.set("retry-after", String(details.retryAfterSeconds));
+  if (details.retryAfterSeconds !== undefined)
+    error.metadata.set("retry-after", String(details.retryAfterSeconds));
   for (const [name, value] of headers) error.metadata.set(name, value);
   return error;
 }
@@ -104,13 +124,17 @@ export function abortError({ reason }: AbortSignal): ConnectError {
   return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
-/** HTTP status for logs and metrics of a request whose client disconnected first (nginx's; not registered). */
+/**
+ * HTTP status for logs and metrics of a request whose client disconnected first (nginx's; not
+ * registered).
+ */
 export const CLIENT_CLOSED_REQUEST = 499;
 
 export const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again later.";
 
 /** The error that hides the cause of a bug from the client. */
-export const internalError = (): ConnectError => toConnectError(new ServiceError(Reason.UNSPECIFIED, INTERNAL_MESSAGE));
+export const internalError = (): ConnectError =>
+  toConnectError(new ServiceError(Reason.UNSPECIFIED, INTERNAL_MESSAGE));
 
 /** The error that the client gets for what was thrown before interceptors could map it. */
 export function connectErrorOf(thrown: unknown): ConnectError {

@@ -19,10 +19,10 @@ import {
 type Run = (request: UnaryRequest | StreamRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
- * A transport to services in the same process. Messages are passed by reference and never serialized, so neither side may
- * change a message that it has sent or received, and message sizes are not limited. The handler gets the signal of the
- * caller, and no deadline. In every other respect (headers, errors, cancellation) it behaves as gRPC does. One test suite
- * runs over both.
+ * A transport to services in the same process. Messages are passed by reference and never
+ * serialized, so neither side may change a message that it has sent or received, and message sizes
+ * are not limited. The handler gets the signal of the caller, and no deadline. In every other
+ * respect (headers, errors, cancellation) it behaves as gRPC does. One test suite runs over both.
  * @param routes fills the router of the gRPC server
  * @param interceptors the interceptors of that server, outermost first
  */
@@ -33,8 +33,14 @@ export function createInProcessTransport(
   const methods = collect(routes, interceptors);
   /** Starts a call. Resolves with its response, as soon as that of a stream has begun. */
   async function start(...call: Parameters<Transport["stream"]>): Promise<never> {
-    const [method, signal = new AbortController().signal, , header, message, contextValues = createContextValues()] =
-      call;
+    const [
+      method,
+      signal = new AbortController().signal,
+      ,
+      header,
+      message,
+      contextValues = createContextValues(),
+    ] = call;
     const run = methods.get(method);
     if (!run) throw new ConnectError(`${method} is not implemented`, Code.Unimplemented);
     const request = {
@@ -55,12 +61,22 @@ export function createInProcessTransport(
   }
   return {
     unary: (method, signal, timeoutMs, header, input, contextValues) =>
-      start(method as never, signal, timeoutMs, header, create(method.input, input) as never, contextValues),
+      start(
+        method as never,
+        signal,
+        timeoutMs,
+        header,
+        create(method.input, input) as never,
+        contextValues,
+      ),
     stream: start,
   };
 }
 
-/** Runs `routes` on a router that keeps the implementations, and wraps each of them in the interceptors once. */
+/**
+ * Runs `routes` on a router that keeps the implementations, and wraps each of them in the
+ * interceptors once.
+ */
 function collect(
   routes: (router: ConnectRouter) => unknown,
   interceptors: readonly Interceptor[],
@@ -95,7 +111,8 @@ function implementation({ kind, impl }: MethodImplSpec): Run {
     };
     const respond = (result: unknown) =>
       ({ stream, method, service, message: result, header, trailer }) as UnaryResponse;
-    if (kind === "unary") return respond(create(method.output, await impl(message as never, context)));
+    if (kind === "unary")
+      return respond(create(method.output, await impl(message as never, context)));
     const { value } = await (message as AsyncIterable<never>)[Symbol.asyncIterator]().next(); // it is one message
     return respond(impl(create(method.input, value) as never, context));
   };
@@ -107,8 +124,8 @@ export async function* one<T>(message: T): AsyncIterable<T> {
 }
 
 /**
- * Runs the parts of a call one after the other: each settles with its work, or rejects at once when the call is aborted.
- * One listener serves them all.
+ * Runs the parts of a call one after the other: each settles with its work, or rejects at once when
+ * the call is aborted. One listener serves them all.
  */
 function settleWithin(signal: AbortSignal) {
   let rejectPending = (_error: ConnectError) => {};
@@ -124,12 +141,18 @@ function settleWithin(signal: AbortSignal) {
 }
 
 /**
- * The messages of a streaming call: those that the handler yields, completed to whole messages. As in Connect, leaving the loop
- * does not end the call: only its signal does. An aborted call closes the handler's generator even if the client has never
- * read from it, so that its `finally` and the interceptors that observe its end run.
+ * The messages of a streaming call: those that the handler yields, completed to whole messages. As
+ * in Connect, leaving the loop does not end the call: only its signal does. An aborted call closes
+ * the handler's generator even if the client has never read from it, so that its `finally` and the
+ * interceptors that observe its end run.
  */
-function messagesOf(response: StreamResponse, signal: AbortSignal, settle: ReturnType<typeof settleWithin>) {
-  const from: AsyncIterator<MessageInitShape<DescMethod["output"]>> = response.message[Symbol.asyncIterator]();
+function messagesOf(
+  response: StreamResponse,
+  signal: AbortSignal,
+  settle: ReturnType<typeof settleWithin>,
+) {
+  const from: AsyncIterator<MessageInitShape<DescMethod["output"]>> =
+    response.message[Symbol.asyncIterator]();
   let hasStarted = false;
   const pull = () => {
     hasStarted = true;

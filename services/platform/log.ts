@@ -2,7 +2,10 @@ import { type DestinationStream, type Logger, pino } from "pino";
 import sonic from "sonic-boom";
 
 const STDOUT = 1;
-/** Most bytes that are buffered while standard output is blocked. Further lines are dropped, and counted. */
+/**
+ * Most bytes that are buffered while standard output is blocked. Further lines are dropped, and
+ * counted.
+ */
 const MAX_BUFFERED = 4 * 1024 * 1024;
 
 /** JSON lines on standard output, readable ones on a terminal. */
@@ -10,18 +13,26 @@ export function createLog(level: string): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
   process.stderr.on("error", () => {});
   if (!process.stdout.isTTY) return pino(options, standardOutput());
-  return pino({ ...options, transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } } });
+  return pino({
+    ...options,
+    transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } },
+  });
 }
 
 /**
- * Standard output with a bounded buffer. While its reader has stopped or left, or the disk is full, neither requests nor
- * the end of the process wait for it. `pino.destination` would retry for ever at exit (docs/decisions/0014).
+ * Standard output with a bounded buffer. While its reader has stopped or left, or the disk is full,
+ * neither requests nor the end of the process wait for it. `pino.destination` would retry for ever
+ * at exit (docs/decisions/0014).
  */
 function standardOutput(): DestinationStream {
   let isExiting = false;
   let isFailing = false;
   let dropped = 0;
-  const output = new sonic.SonicBoom({ fd: STDOUT, maxLength: MAX_BUFFERED, retryEAGAIN: () => !isExiting });
+  const output = new sonic.SonicBoom({
+    fd: STDOUT,
+    maxLength: MAX_BUFFERED,
+    retryEAGAIN: () => !isExiting,
+  });
   output.on("error", () => {
     isFailing = true; // the next line tries again
   });
@@ -50,24 +61,34 @@ function standardOutput(): DestinationStream {
 const droppedLine = (lines: number) =>
   `${JSON.stringify({ level: 40, time: new Date(), lines, msg: "log lines were dropped because the output was blocked" })}\n`;
 
-/** A dependency counts as available again after this time in ms without a failure, since only some requests may fail. */
+/**
+ * A dependency counts as available again after this time in ms without a failure, since only some
+ * requests may fail.
+ */
 const RECOVERY_MS = 3_000;
 
 export type AvailabilityLog = ReturnType<typeof createAvailabilityLog>;
 
-/** Logs the start and the end of an outage, one line each. @param consequence of an outage, for operators */
+/**
+ * Logs the start and the end of an outage, one line each.
+ * @param consequence of an outage, for operators
+ */
 export function createAvailabilityLog(log: Logger, dependency: string, consequence = "") {
   let failingSince: number | undefined;
   let failedAt = 0;
   return {
     onFailure({ message: reason }: Error): void {
       failedAt = performance.now();
-      if (failingSince === undefined) log.error({ reason }, `${dependency} unavailable${consequence}`);
+      if (failingSince === undefined)
+        log.error({ reason }, `${dependency} unavailable${consequence}`);
       failingSince ??= failedAt;
     },
     onSuccess(): void {
       if (failingSince === undefined || performance.now() < failedAt + RECOVERY_MS) return;
-      log.info({ seconds: Math.round((failedAt - failingSince) / 1_000) }, `${dependency} available again`);
+      log.info(
+        { seconds: Math.round((failedAt - failingSince) / 1_000) },
+        `${dependency} available again`,
+      );
       failingSince = undefined;
     },
     isAvailable: () => failingSince === undefined,

@@ -20,7 +20,9 @@ export const services = [AuthService, UserService, AdminService, AIService] as c
 /** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
 export const DEFAULT_BODY_BYTES = 16 * 1024;
 
-/** The policy of one method, read once from its descriptor, with the defaults of what it leaves out. */
+/**
+ * The policy of one method, read once from its descriptor, with the defaults of what it leaves out.
+ */
 export type MethodPolicy = Policy & {
   /** The request field with the account that a rate limit or lockout counts for. */
   account: { field: DescField; key: AccountKey } | undefined;
@@ -28,7 +30,10 @@ export type MethodPolicy = Policy & {
   target: { field: DescField; kind: AuditTarget } | undefined;
 };
 
-/** Computes a value once for each key. The keys exist for ever, such as descriptors, whose options are decoded when read. */
+/**
+ * Computes a value once for each key. The keys exist for ever, such as descriptors, whose options
+ * are decoded when read.
+ */
 export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   const known = new Map<K, V>();
   return (key) => {
@@ -41,7 +46,10 @@ export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   };
 }
 
-/** The policy of a method; undefined for those of health and reflection. @throws Error that names one without access */
+/**
+ * The policy of a method; undefined for those of health and reflection.
+ * @throws Error that names one without access
+ */
 export const policyOf = remembered((method: DescMethod): MethodPolicy | undefined => {
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const policy = getOption(method, policyOption);
@@ -49,8 +57,12 @@ export const policyOf = remembered((method: DescMethod): MethodPolicy | undefine
     throw new Error(`${method.parent.typeName}/${method.name} does not say who may call it`);
   }
   const { fields } = method.input;
-  const account = fields.find((field) => getOption(field, fieldOption).account !== AccountKey.UNSPECIFIED);
-  const target = fields.find((field) => getOption(field, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED);
+  const account = fields.find(
+    (field) => getOption(field, fieldOption).account !== AccountKey.UNSPECIFIED,
+  );
+  const target = fields.find(
+    (field) => getOption(field, fieldOption).auditTarget !== AuditTarget.UNSPECIFIED,
+  );
   const { access, limits } = policy;
   const value = limits.length === 0 ? AccessSchema.value[access] : undefined;
   return Object.assign(policy, {

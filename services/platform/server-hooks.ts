@@ -29,7 +29,9 @@ const noSchemas = (): never => {
   throw new Error("routes have no JSON schemas: the protos have the rules of messages");
 };
 /** Fastify's own compilers of schemas would be a hundred modules to load. */
-export const schemaController = { compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas } };
+export const schemaController = {
+  compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas },
+};
 
 /** The properties of a call that a port checks before it reads the body. */
 export type CallHead = {
@@ -45,7 +47,10 @@ export type CallHead = {
 export type Admitted = CallHead & {
   /** The verified access token; undefined on public methods. Its session may have ended. */
   claims: SessionClaims | undefined;
-  /** Tells the port that the session has ended: further calls with this token do not use up the user's rate limit. */
+  /**
+   * Tells the port that the session has ended: further calls with this token do not use up the
+   * user's rate limit.
+   */
   onSessionEnded(): void;
   /** Undefined if nothing was counted. */
   rateLimit: RateLimitResult | undefined;
@@ -55,22 +60,34 @@ export type Admitted = CallHead & {
 };
 
 /** The admitted call that an RPC belongs to. */
-export const admittedKey = createContextKey<Admitted | undefined>(undefined, { description: "admitted call" });
+export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
+  description: "admitted call",
+});
 
-/** Opens the checks of a process's ports. @param options.admission by default what the memory of the process allows */
+/**
+ * Opens the checks of a process's ports.
+ * @param options.admission by default what the memory of the process allows
+ */
 export async function openGate(
   config: Config,
   keys: VerificationKeys,
   options: { log: Logger; clock: Clock; admission?: Admission | undefined },
 ) {
-  const { log, clock, admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }) } = options;
+  const {
+    log,
+    clock,
+    admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }),
+  } = options;
   const tokens: TokenDeps = { config, keys, clock };
   const { openRedis } = config.redisUrl ? await import("./redis.ts") : {};
   const redis = await openRedis?.(config.redisUrl ?? [], log);
   const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
   const proxies = createTrustedProxies(config.trustProxy, log);
 
-  /** Authenticates, rate-limits and admits a call by its headers alone. @throws ServiceError */
+  /**
+   * Authenticates, rate-limits and admits a call by its headers alone.
+   * @throws ServiceError
+   */
   async function gate(call: CallHead): Promise<Admitted> {
     const { method, address, isForwarded } = call;
     const policy = policyOf(method);
@@ -89,7 +106,8 @@ export async function openGate(
       });
       return { ...call, claims, onSessionEnded, rateLimit, permit };
     } catch (error) {
-      if (rateLimit && error instanceof ServiceError) error.headers.push(...rateLimitHeaders(rateLimit));
+      if (rateLimit && error instanceof ServiceError)
+        error.headers.push(...rateLimitHeaders(rateLimit));
       throw error;
     }
   }
@@ -100,7 +118,10 @@ export async function openGate(
 export type RequestGate = Awaited<ReturnType<typeof openGate>>["gate"];
 
 export const unauthenticated = () =>
-  new ServiceError(Reason.UNAUTHENTICATED, "The access token is missing, invalid or expired. Please sign in.");
+  new ServiceError(
+    Reason.UNAUTHENTICATED,
+    "The access token is missing, invalid or expired. Please sign in.",
+  );
 
 /** Methods without a policy are those of health and reflection. */
 function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
@@ -114,7 +135,10 @@ export type Port = {
   gate: RequestGate | undefined;
   /** The head of the call that a request makes; undefined for a request that is no call. */
   headOf(request: FastifyRequest): CallHead | undefined;
-  /** Runs first: headers of every response, and checks that need no token, such as draining. @throws ServiceError */
+  /**
+   * Runs first: headers of every response, and checks that need no token, such as draining.
+   * @throws ServiceError
+   */
   onRequest(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
@@ -128,7 +152,10 @@ declare module "fastify" {
   }
 }
 
-/** Adds the hook of every request: request id, authentication, rate limit, admission. The body is read after it. */
+/**
+ * Adds the hook of every request: request id, authentication, rate limit, admission. The body is
+ * read after it.
+ */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   app.decorateRequest("admitted", undefined);
   app.addHook("onRequest", (request, reply, done) => {
@@ -142,7 +169,8 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
     const admit = (admitted: Admitted) => {
       request.admitted = admitted;
       if (isClosed) admitted.permit.release();
-      admitted.showRateLimit = (result) => void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
+      admitted.showRateLimit = (result) =>
+        void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
       if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
       done();
     };

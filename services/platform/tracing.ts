@@ -2,10 +2,16 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 
-/** Called when a statement has ended. @param text without values @param ms how long it took */
+/**
+ * Called when a statement has ended.
+ * @param text without values
+ * @param ms how long it took
+ */
 export type OnStatement = (text: string, ms: number, failed: boolean) => void;
 
-/** Exports spans to a collector. Attributes name methods, routes and models, never users or content. */
+/**
+ * Exports spans to a collector. Attributes name methods, routes and models, never users or content.
+ */
 export type Tracing = NonNullable<Awaited<ReturnType<typeof openTracing>>>;
 
 /** Longest wait for the last export, in ms. */
@@ -13,15 +19,19 @@ const CLOSE_MS = 2_000;
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Exports spans by OTLP over HTTP. Loads nothing without an endpoint. OTEL_SERVICE_NAME overrides `service`. */
+/**
+ * Exports spans by OTLP over HTTP. Loads nothing without an endpoint. OTEL_SERVICE_NAME overrides
+ * `service`.
+ */
 export async function openTracing(endpoint: string | undefined, service: string) {
   if (endpoint === undefined) return undefined;
-  const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, resources] = await Promise.all([
-    import("@opentelemetry/api"),
-    import("@opentelemetry/sdk-trace"),
-    import("@opentelemetry/exporter-trace-otlp-http"),
-    import("@opentelemetry/resources"),
-  ]);
+  const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, sdk, { OTLPTraceExporter }, resources] =
+    await Promise.all([
+      import("@opentelemetry/api"),
+      import("@opentelemetry/sdk-trace"),
+      import("@opentelemetry/exporter-trace-otlp-http"),
+      import("@opentelemetry/resources"),
+    ]);
   const exporter = new OTLPTraceExporter({ url: `${endpoint}/v1/traces` });
   const provider = new sdk.TracerProvider({
     resource: resources
@@ -33,8 +43,16 @@ export async function openTracing(endpoint: string | undefined, service: string)
   const tracer = provider.getTracer("gatehouse");
   const parents = new AsyncLocalStorage<string>(); // the ORM does not say for which call it runs a statement
   return {
-    /** Starts a span. @param parent the `traceparent` header of the request, if any */
-    start(name: string, kind: keyof typeof SpanKind, parent: string | null | undefined, attributes: Attributes) {
+    /**
+     * Starts a span.
+     * @param parent the `traceparent` header of the request, if any
+     */
+    start(
+      name: string,
+      kind: keyof typeof SpanKind,
+      parent: string | null | undefined,
+      attributes: Attributes,
+    ) {
       const remote = contextOf(parent);
       const context = remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
       const span = tracer.startSpan(name, { kind: SpanKind[kind], attributes }, context);
@@ -42,29 +60,42 @@ export async function openTracing(endpoint: string | undefined, service: string)
       return {
         /** The W3C header for child spans in other processes. */
         traceparent: `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`,
-        /** Ends the span. @param error the class of a failure, such as a gRPC code */
+        /**
+         * Ends the span.
+         * @param error the class of a failure, such as a gRPC code
+         */
         end(more: Attributes, error?: string): void {
           span.setAttributes(more);
-          if (error !== undefined) span.setAttribute("error.type", error).setStatus({ code: SpanStatusCode.ERROR });
+          if (error !== undefined)
+            span.setAttribute("error.type", error).setStatus({ code: SpanStatusCode.ERROR });
           span.end();
         },
       };
     },
     /** Runs work whose statements belong to a span. */
-    within: <T>({ traceparent }: { traceparent: string }, work: () => T): T => parents.run(traceparent, work),
+    within: <T>({ traceparent }: { traceparent: string }, work: () => T): T =>
+      parents.run(traceparent, work),
     /** Records a statement that has ended, if it belongs to a span. */
     addStatement(text: string, ms: number, failed: boolean): void {
       const parent = contextOf(parents.getStore());
       if (!parent) return;
       const [operation = ""] = /\w+/.exec(text) ?? [];
-      const attributes = { "db.system.name": "postgresql", "db.operation.name": operation, "db.query.text": text };
+      const attributes = {
+        "db.system.name": "postgresql",
+        "db.operation.name": operation,
+        "db.query.text": text,
+      };
       const options = { kind: SpanKind.CLIENT, startTime: Date.now() - ms, attributes };
       const span = tracer.startSpan(operation, options, trace.setSpanContext(ROOT_CONTEXT, parent));
       if (failed) span.setStatus({ code: SpanStatusCode.ERROR });
       span.end();
     },
     /** Exports the spans that are still buffered. The collector may be unreachable. */
-    close: () => Promise.race([provider.shutdown().catch(() => {}), wait(CLOSE_MS, undefined, { ref: false })]),
+    close: () =>
+      Promise.race([
+        provider.shutdown().catch(() => {}),
+        wait(CLOSE_MS, undefined, { ref: false }),
+      ]),
   };
 }
 

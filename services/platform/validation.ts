@@ -1,4 +1,10 @@
-import { createRegistry, type DescField, type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
+import {
+  createRegistry,
+  type DescField,
+  type DescMessage,
+  getOption,
+  type Message,
+} from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
@@ -17,12 +23,17 @@ const validator = createValidator({
 /** Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
 const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
-/** All violations of a message. The items of a list that is too long are not checked: it is emptied. */
+/**
+ * All violations of a message. The items of a list that is too long are not checked: it is emptied.
+ */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
   const tooLong = takeOverlongLists(schema, message);
   const result = validator.validate(schema, message);
   if (result.kind === "error") throw result.error;
-  const nuls = nulsIn(message).map((path) => ({ field: path.slice(1), message: "must not contain NUL characters" }));
+  const nuls = nulsIn(message).map((path) => ({
+    field: path.slice(1),
+    message: "must not contain NUL characters",
+  }));
   const broken = (result.violations ?? []).map(({ field, ruleId, message: text }) => ({
     field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
     message: WORDINGS.reduce((worded, [theirs, ours]) => worded.replace(theirs, ours), text),
@@ -33,13 +44,18 @@ export function violationsOf(schema: DescMessage, message: Message): readonly Vi
 /** Messages of protovalidate, and the same in the words of the others. */
 const WORDINGS: [RegExp, string][] = [
   [/^must be in list \[(.*)\]$/, "must be one of $1"],
-  [/^must be greater than or equal to (\S+) and less than or equal to (\S+)$/, "must be from $1 to $2"],
+  [
+    /^must be greater than or equal to (\S+) and less than or equal to (\S+)$/,
+    "must be from $1 to $2",
+  ],
   [/^must contain at least 1 item\(s\)$/, "must not be empty"],
 ];
 
 function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
   const lists = message as unknown as Record<string, unknown[]>;
-  const long = schema.fields.filter((f) => f.fieldKind === "list" && (lists[f.localName] ?? []).length > maxItems(f));
+  const long = schema.fields.filter(
+    (f) => f.fieldKind === "list" && (lists[f.localName] ?? []).length > maxItems(f),
+  );
   for (const { localName } of long) lists[localName] = [];
   return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
@@ -55,7 +71,10 @@ export const tooManyItems = (field: DescField) => `must contain at most ${maxIte
 
 const NONE: readonly string[] = [];
 
-/** Paths of the strings that contain a NUL, which PostgreSQL can't store, such as `.messages[0].role`. */
+/**
+ * Paths of the strings that contain a NUL, which PostgreSQL can't store, such as
+ * `.messages[0].role`.
+ */
 function nulsIn(value: unknown): readonly string[] {
   if (typeof value === "string") return value.includes("\0") ? [""] : NONE;
   if (typeof value !== "object" || value === null || value instanceof Uint8Array) return NONE;
@@ -72,16 +91,26 @@ function nulsIn(value: unknown): readonly string[] {
 /** `messages[0].role` */
 const jsonPath = (path: Path) =>
   path
-    .map((step) => (step.kind === "list_sub" ? `[${step.index}]` : step.kind === "field" ? `.${step.jsonName}` : ""))
+    .map((step) =>
+      step.kind === "list_sub"
+        ? `[${step.index}]`
+        : step.kind === "field"
+          ? `.${step.jsonName}`
+          : "",
+    )
     .join("")
     .slice(1);
 
-/** What finds the violations that the constraints of a proto can't express, by the schema of the request. */
+/**
+ * What finds the violations that the constraints of a proto can't express, by the schema of the
+ * request.
+ */
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /**
- * Checks every request against its proto, and by its own check if it has one. One error has all violations, those that
- * the gateway has found included. A request that the gateway could not read is refused here, once its caller is authorized.
+ * Checks every request against its proto, and by its own check if it has one. One error has all
+ * violations, those that the gateway has found included. A request that the gateway could not read
+ * is refused here, once its caller is authorized.
  */
 export const validate =
   (checks: MessageChecks = new Map()): Interceptor =>
@@ -93,7 +122,11 @@ export const validate =
     if (input.fields.length === 0) return next(req);
     const typeErrors = readJson(req.header, TYPE_ERRORS, typeErrorsSchema) ?? [];
     const assertValid = (message: Message) => {
-      const found = [typeErrors, violationsOf(input, message), checks.get(input)?.(message as never) ?? []];
+      const found = [
+        typeErrors,
+        violationsOf(input, message),
+        checks.get(input)?.(message as never) ?? [],
+      ];
       const violations = found.reduce(withOthers);
       if (violations.length > 0) throw invalidFields(violations);
     };
@@ -103,7 +136,10 @@ export const validate =
   };
 
 /** Adds the violations of other fields: one problem of a field is enough. */
-function withOthers(known: readonly Violation[], others: readonly Violation[]): readonly Violation[] {
+function withOthers(
+  known: readonly Violation[],
+  others: readonly Violation[],
+): readonly Violation[] {
   if (known.length === 0) return others;
   const fields = new Set(known.map(({ field }) => field));
   const isReported = ({ field }: Violation) =>
@@ -118,12 +154,18 @@ async function* tapped<T>(messages: AsyncIterable<T>, tap: (message: T) => void)
   }
 }
 
-/** Metadata with the type errors of a JSON request. Its message has the zero value in their places. */
+/**
+ * Metadata with the type errors of a JSON request. Its message has the zero value in their places.
+ */
 const TYPE_ERRORS = "x-gatehouse-type-errors";
 
-/** Tells the services which fields of a request could not be read, so that one error has all violations. */
+/**
+ * Tells the services which fields of a request could not be read, so that one error has all
+ * violations.
+ */
 export function writeTypeErrors(header: Headers, violations: readonly Violation[]): void {
-  if (violations.length > 0) header.set(TYPE_ERRORS, JSON.stringify(violations.slice(0, MAX_VIOLATIONS)));
+  if (violations.length > 0)
+    header.set(TYPE_ERRORS, JSON.stringify(violations.slice(0, MAX_VIOLATIONS)));
 }
 
 const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
@@ -132,13 +174,19 @@ const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string
 const FAULT = "x-gatehouse-fault";
 const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
 
-/** The metadata by which a port passes on that a body can't be read: the services check the role of the caller first. */
+/**
+ * The metadata by which a port passes on that a body can't be read: the services check the role of
+ * the caller first.
+ */
 export const faultHeader = ({ reason, message }: ServiceError): [name: string, value: string] => [
   FAULT,
   JSON.stringify({ reason, message }),
 ];
 
-/** Reads metadata of the ports. Any caller may send it: all it does is refuse the caller's own request. */
+/**
+ * Reads metadata of the ports. Any caller may send it: all it does is refuse the caller's own
+ * request.
+ */
 function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
   const sent = header.get(name);
   if (sent === null) return undefined;

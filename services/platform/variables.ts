@@ -4,11 +4,15 @@ import { optional, setting, text } from "./config-kinds.ts";
 /** Variables of every process. */
 export const commonVariables = {
   nodeEnv: optional(
-    text.refine((name) => name === "production" || !/^\s*production\s*$/i.test(name), "must be spelled production"),
+    text.refine(
+      (name) => name === "production" || !/^\s*production\s*$/i.test(name),
+      "must be spelled production",
+    ),
   ).describe("`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off."),
-  logLevel: setting(kind.choice("trace", "debug", "info", "warn", "error", "fatal", "silent"), "info").describe(
-    "`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`.",
-  ),
+  logLevel: setting(
+    kind.choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
+    "info",
+  ).describe("`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`."),
   publicUrl: optional(kind.publicUrl, "`http://localhost:PORT`").describe(
     "URL at which clients reach the gateway: token issuer, cookie `Secure`, own origin. A path in it is one that the proxy removes.",
   ),
@@ -23,7 +27,10 @@ export const commonVariables = {
     "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, with commas.",
   ),
   internalSecret: optional(
-    text.regex(/^[\x21-\x7e]{16,}$/, "must be at least 16 printable ASCII characters without spaces"),
+    text.regex(
+      /^[\x21-\x7e]{16,}$/,
+      "must be at least 16 printable ASCII characters without spaces",
+    ),
   ).describe(
     "Shared by gateway and services: proves that the client address comes from the gateway. At least 16 characters. Required when they run apart.",
   ),
@@ -35,11 +42,15 @@ export const commonVariables = {
     "CA file; clients of the gRPC port must present a certificate of this CA. A standalone gateway accepts only services with one.",
   ),
   metricsHost: setting(kind.host, "127.0.0.1").describe("Address of the Prometheus endpoint."),
-  metricsPort: setting(kind.port, "0").describe("Port of the Prometheus endpoint, `GET /metrics`. `0` turns it off."),
+  metricsPort: setting(kind.port, "0").describe(
+    "Port of the Prometheus endpoint, `GET /metrics`. `0` turns it off.",
+  ),
   otelExporterOtlpEndpoint: optional(kind.webUrl).describe(
     "Collector for traces (OTLP over HTTP). `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` apply too.",
   ),
-  shutdownTimeoutMs: setting(kind.timeLimit(), "25s").describe("Grace period for open requests and streams."),
+  shutdownTimeoutMs: setting(kind.timeLimit(), "25s").describe(
+    "Grace period for open requests and streams.",
+  ),
 };
 
 /** Variables of the gateway. */
@@ -66,7 +77,9 @@ export const servicesVariables = {
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
     "Server reflection: gRPC tools need no schema.",
   ),
-  appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe("URL of the front end, for links in e-mails."),
+  appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
+    "URL of the front end, for links in e-mails.",
+  ),
   appName: setting(
     text.regex(/^\P{Cc}{1,64}$/u, "must have at most 64 characters and no line break"),
     "Gatehouse",
@@ -89,11 +102,15 @@ export const servicesVariables = {
   ).describe(
     "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`.",
   ),
-  mailFrom: setting(kind.mailbox, "Gatehouse <no-reply@localhost>").describe("Sender of every e-mail."),
+  mailFrom: setting(kind.mailbox, "Gatehouse <no-reply@localhost>").describe(
+    "Sender of every e-mail.",
+  ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(
     "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
   ),
-  adminEmail: optional(text).describe("First administrator: created or promoted at the start, unless there is one."),
+  adminEmail: optional(text).describe(
+    "First administrator: created or promoted at the start, unless there is one.",
+  ),
   adminPassword: optional(text).describe(
     "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
   ),
@@ -109,20 +126,30 @@ export const servicesVariables = {
   refreshGraceMs: setting(kind.duration(), "10s").describe(
     "Time in which a replaced refresh token returns its successor.",
   ),
-  mfaTokenTtlMs: setting(kind.lifetime, "5m").describe("Lifetime of the temporary token of an MFA login."),
+  mfaTokenTtlMs: setting(kind.lifetime, "5m").describe(
+    "Lifetime of the temporary token of an MFA login.",
+  ),
   verifyTokenTtlMs: setting(kind.lifetime, "24h").describe("Lifetime of verification tokens."),
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
-  lockoutThreshold: setting(kind.number(1, 1000), "5").describe("Failed attempts that lock an account."),
+  lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
+    "Failed attempts that lock an account.",
+  ),
   lockoutDurationMs: setting(kind.lifetime, "15m").describe("Duration of a lock."),
-  lockoutResetMs: setting(kind.lifetime, "1h").describe("Time after which failed attempts are forgotten."),
-  passwordMaxAgeMs: setting(kind.duration(), "90d").describe("Maximum age of a password; `0` disables expiry."),
+  lockoutResetMs: setting(kind.lifetime, "1h").describe(
+    "Time after which failed attempts are forgotten.",
+  ),
+  passwordMaxAgeMs: setting(kind.duration(), "90d").describe(
+    "Maximum age of a password; `0` disables expiry.",
+  ),
   passwordExpiry: setting(kind.choice("warn", "refuse"), "warn").describe(
     "`refuse` rejects logins with an expired password.",
   ),
   passwordBlocklist: setting(kind.toggle, "off").describe(
     "`on` rejects the 100,000 commonest passwords and their variants.",
   ),
-  deletionGraceMs: setting(kind.duration(), "30d").describe("Time between the request and the deletion of an account."),
+  deletionGraceMs: setting(kind.duration(), "30d").describe(
+    "Time between the request and the deletion of an account.",
+  ),
   emailRetentionMs: setting(kind.wholeDays, "90d").describe(
     "Age at which sent and failed e-mails are deleted; `0` keeps them.",
   ),
@@ -138,16 +165,26 @@ export const servicesVariables = {
   auditRetentionMs: setting(kind.duration(), "400d").describe(
     "Age of dropped audit events, in whole months; `0`: none.",
   ),
-  requireVerifiedEmail: setting(kind.trueOrFalse, "false").describe("`true` rejects logins of unverified addresses."),
+  requireVerifiedEmail: setting(kind.trueOrFalse, "false").describe(
+    "`true` rejects logins of unverified addresses.",
+  ),
   aiCatalog: optional(text, "the shipped one").describe(
     "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
   ),
-  httpsProxy: optional(kind.url(["http:", "https:"], `http://user:pass@host:port, ${kind.URL_ENCODING_HINT}`)).describe(
+  httpsProxy: optional(
+    kind.url(["http:", "https:"], `http://user:pass@host:port, ${kind.URL_ENCODING_HINT}`),
+  ).describe(
     "Proxy through which AI providers with https are reached. Requires Node 22.21 or 24.5.",
   ),
-  noProxy: optional(text).describe("Hosts that are reached without `HTTPS_PROXY`, separated by commas."),
-  aiFirstByteTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe("Maximum time until the first byte of a reply."),
-  aiIdleTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe("Maximum silence within a reply."),
+  noProxy: optional(text).describe(
+    "Hosts that are reached without `HTTPS_PROXY`, separated by commas.",
+  ),
+  aiFirstByteTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
+    "Maximum time until the first byte of a reply.",
+  ),
+  aiIdleTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
+    "Maximum silence within a reply.",
+  ),
   aiTotalTimeoutMs: setting(kind.timeLimit("1ms"), "10m").describe("Maximum duration of a reply."),
   aiRetries: setting(kind.number(0, 10), "2").describe("Retries before the first byte of a reply."),
   geoipDb: optional(text).describe("MaxMind `.mmdb` file for the `location` of sessions."),

@@ -6,12 +6,18 @@ import type { SessionClaims } from "../platform/access-token.ts";
 import { ServiceError } from "../platform/errors.ts";
 import type { Clock } from "../platform/process.ts";
 import { unauthenticated } from "../platform/server-hooks.ts";
-import { type FoundSession, findOpenSessions, Session, updateLastActive } from "../store/sessions.ts";
+import {
+  type FoundSession,
+  findOpenSessions,
+  Session,
+  updateLastActive,
+} from "../store/sessions.ts";
 import { createBatch, type Db, type HotDb, type Store } from "../store/store.ts";
 
 /**
- * Finds the caller of an access token. The session's row is read for every request, so that every process rejects a
- * revoked one at once. The first use of a refreshed token pair ends the reuse interval of its predecessor.
+ * Finds the caller of an access token. The session's row is read for every request, so that every
+ * process rejects a revoked one at once. The first use of a refreshed token pair ends the reuse
+ * interval of its predecessor.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identify(
@@ -27,14 +33,21 @@ export async function identify(
     await call.em.nativeUpdate(Session, { id, generation }, { successorUsed: true });
   }
   const now = call.clock.now();
-  if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS) call.lastSeen.set(id, { id, at: now });
+  if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS)
+    call.lastSeen.set(id, { id, at: now });
   return found;
 }
 
-/** Finds an open session; undefined if it or, under impersonation, that of the administrator has ended. */
+/**
+ * Finds an open session; undefined if it or, under impersonation, that of the administrator has
+ * ended.
+ */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
-/** Reads sessions anew for every request. Requests that arrive in the same tick of the event loop share one statement. */
+/**
+ * Reads sessions anew for every request. Requests that arrive in the same tick of the event loop
+ * share one statement.
+ */
 export function createFindSession(db: HotDb, clock: Clock): FindSession {
   const ids = new Set<string>();
   let pending: Promise<Map<string, FoundSession>> | undefined;
@@ -52,7 +65,9 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
   };
 }
 
-/** Resolution of `last_active_at`, in ms. With the interval of the writer it is less than a minute. */
+/**
+ * Resolution of `last_active_at`, in ms. With the interval of the writer it is less than a minute.
+ */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
 /** When sessions were last active, by their ids. */
@@ -69,10 +84,16 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
   });
 }
 
-/** Interval in which the sessions of open streams are read, in ms. A revocation ends a stream within about this time. */
+/**
+ * Interval in which the sessions of open streams are read, in ms. A revocation ends a stream within
+ * about this time.
+ */
 const WATCH_INTERVAL_MS = 750;
 
-/** Ends streams when their session ends, whichever process ended it. One statement per interval checks all of them. */
+/**
+ * Ends streams when their session ends, whichever process ended it. One statement per interval
+ * checks all of them.
+ */
 export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, "warn">) {
   const watched = new Map<AbortController, string>();
   const run = async () => {
@@ -81,16 +102,26 @@ export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, 
     const ids = checked.map(([, sessionId]) => sessionId);
     const open = await findOpenSessions(db, ids, clock.now()); // while it fails, no stream ends
     for (const [controller, sessionId] of checked) {
-      if (!open.has(sessionId)) controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
+      if (!open.has(sessionId))
+        controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
     }
   };
-  const { close } = every({ name: "watch sessions", intervalMs: WATCH_INTERVAL_MS, run }, { clock, log });
+  const { close } = every(
+    { name: "watch sessions", intervalMs: WATCH_INTERVAL_MS, run },
+    { clock, log },
+  );
   return {
-    /** @returns what aborts when the client disconnects, or with a ServiceError when the session has ended */
+    /**
+     * @returns what aborts when the client disconnects, or with a ServiceError when the session has
+     * ended
+     */
     watch(sessionId: string, client: AbortSignal) {
       const controller = new AbortController();
       watched.set(controller, sessionId);
-      return { signal: AbortSignal.any([client, controller.signal]), end: () => watched.delete(controller) };
+      return {
+        signal: AbortSignal.any([client, controller.signal]),
+        end: () => watched.delete(controller),
+      };
     },
     close,
   };

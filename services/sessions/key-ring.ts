@@ -8,7 +8,9 @@ import { type Db, newId, type Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
-/** Time for which a key is published before it signs, and after its last token has expired, in ms. */
+/**
+ * Time for which a key is published before it signs, and after its last token has expired, in ms.
+ */
 const OVERLAP_MS = 3_600_000;
 
 /** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
@@ -16,16 +18,25 @@ export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
 
 /**
  * Loads the keys and adds the first one; processes that start together agree on it.
- * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has expired.
+ * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has
+ * expired.
  */
-export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, longestTokenMs: number) {
+export async function openKeyRing(
+  store: Store,
+  cipher: Cipher,
+  clock: Clock,
+  longestTokenMs: number,
+) {
   let [loadedAt, keys] = [clock.now(), await load(store, cipher)];
   const reload = createReload(async () => {
     [loadedAt, keys] = [clock.now(), await load(store, cipher)];
   });
   const rotate = async () => {
     const now = clock.now();
-    await deleteRetiredKeys({ em: store.fork() }, new Date(now.getTime() - longestTokenMs - OVERLAP_MS));
+    await deleteRetiredKeys(
+      { em: store.fork() },
+      new Date(now.getTime() - longestTokenMs - OVERLAP_MS),
+    );
     await addSigningKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
     await reload();
   };
@@ -42,9 +53,13 @@ export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, lo
       if (!find(kid)) await reload();
       return find(kid)?.publicKey;
     },
-    /** Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process uses it. */
+    /**
+     * Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process
+     * uses it.
+     */
     async jwks() {
-      if (clock.now().getTime() - loadedAt.getTime() > OVERLAP_MS / 2) await reload().catch(() => {}); // it was suspended
+      if (clock.now().getTime() - loadedAt.getTime() > OVERLAP_MS / 2)
+        await reload().catch(() => {}); // it was suspended
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
     verifiedTokens: new Map<string, JWTPayload>(),
@@ -55,7 +70,9 @@ export async function openKeyRing(store: Store, cipher: Cipher, clock: Clock, lo
 
 /** Loads the keys in the order in which they become active. */
 async function load(store: Store, cipher: Cipher) {
-  const rows = await store.fork().find(SigningKey, {}, { orderBy: { activeAt: "asc", kid: "asc" } });
+  const rows = await store
+    .fork()
+    .find(SigningKey, {}, { orderBy: { activeAt: "asc", kid: "asc" } });
   const keys = rows.map(async ({ kid, activeAt, publicKey: x, privateKey: sealed }) => {
     const privateKey = decryptPrivateKey(cipher, kid, sealed);
     return { kid, activeAt, x, publicKey: await importPublicKey(x), privateKey };
@@ -63,19 +80,33 @@ async function load(store: Store, cipher: Cipher) {
   return Promise.all(keys);
 }
 
-/** Adds a key, unless one was created after `youngEnough`. It signs once every process has loaded it. */
-export async function addSigningKey(db: Db, cipher: Cipher, now: Date, youngEnough = now): Promise<void> {
+/**
+ * Adds a key, unless one was created after `youngEnough`. It signs once every process has loaded
+ * it.
+ */
+export async function addSigningKey(
+  db: Db,
+  cipher: Cipher,
+  now: Date,
+  youngEnough = now,
+): Promise<void> {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);
   const activeAt = new Date(now.getTime() + OVERLAP_MS); // every process and verifier has loaded it by then
-  await insertSigningKey(db, { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt }, youngEnough);
+  await insertSigningKey(
+    db,
+    { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt },
+    youngEnough,
+  );
 }
 
 function decryptPrivateKey(cipher: Cipher, kid: string, sealed: string): KeyObject {
   try {
     return createPrivateKey({ key: JSON.parse(cipher.decrypt(sealed, kid)), format: "jwk" });
   } catch {
-    throw new Error("SECRET_KEY is not the one that this database's signing keys were encrypted with.");
+    throw new Error(
+      "SECRET_KEY is not the one that this database's signing keys were encrypted with.",
+    );
   }
 }

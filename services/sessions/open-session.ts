@@ -9,12 +9,17 @@ import type { LoginUser, User } from "../store/users.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
 /** A login, by the names of its messages. What is not true is absent from them. */
-export type LoginResult = TokenPair & { user: SignedInUser; passwordExpired?: true; restored?: true };
+export type LoginResult = TokenPair & {
+  user: SignedInUser;
+  passwordExpired?: true;
+  restored?: true;
+};
 
 /**
- * Opens a session for a user whose password or second factor was checked against this row. Cancels a requested deletion.
- * @param attempt the password attempt that succeeded, which ends in the same statement; undefined if a
- * second factor was the proof, whose transaction the statement joins.
+ * Opens a session for a user whose password or second factor was checked against this row. Cancels
+ * a requested deletion.
+ * @param attempt the password attempt that succeeded, which ends in the same statement; undefined
+ * if a second factor was the proof, whose transaction the statement joins.
  * @returns undefined if password or second factor have changed since the row was read.
  */
 export async function openSession(
@@ -23,7 +28,9 @@ export async function openSession(
   attempt?: Reservation,
 ): Promise<LoginResult | undefined> {
   const session = newSession(call, call.config.refreshTokenTtlMs, call.config.sessionMaxAgeMs);
-  const events = (["user.restored", "auth.login"] as const).map((event) => auditRow(call, event, { userId: user.id }));
+  const events = (["user.restored", "auth.login"] as const).map((event) =>
+    auditRow(call, event, { userId: user.id }),
+  );
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;
   const tokenSession = { ...session, generation: 0, rotatedAt: session.createdAt, actorId: null };
@@ -35,8 +42,15 @@ export async function openSession(
   };
 }
 
-/** The row of a session that begins now. @param lifetimeMs without a refresh, at most `maxAgeMs` with */
-export function newSession({ client, clock, locate }: Call, lifetimeMs: number, maxAgeMs: number): NewSession {
+/**
+ * The row of a session that begins now.
+ * @param lifetimeMs without a refresh, at most `maxAgeMs` with
+ */
+export function newSession(
+  { client, clock, locate }: Call,
+  lifetimeMs: number,
+  maxAgeMs: number,
+): NewSession {
   const createdAt = clock.now();
   const after = (ms: number) => new Date(createdAt.getTime() + ms);
   const { address: ip, agent } = client;
@@ -45,8 +59,14 @@ export function newSession({ client, clock, locate }: Call, lifetimeMs: number, 
 }
 
 /** Whether the password has reached its maximum age. */
-export function isPasswordExpired({ config, clock }: Call, { passwordChangedAt }: LoginUser | User): boolean {
-  return config.passwordMaxAgeMs > 0 && clock.now().getTime() - passwordChangedAt.getTime() >= config.passwordMaxAgeMs;
+export function isPasswordExpired(
+  { config, clock }: Call,
+  { passwordChangedAt }: LoginUser | User,
+): boolean {
+  return (
+    config.passwordMaxAgeMs > 0 &&
+    clock.now().getTime() - passwordChangedAt.getTime() >= config.passwordMaxAgeMs
+  );
 }
 
 /** The device of a User-Agent, such as "Chrome on Windows". At most 200 characters. */
@@ -60,7 +80,10 @@ function deviceOf(agent: string): string {
 /** Maximum length of a location, in characters. */
 const MAX_LOCATION = 200;
 
-/** Opens a MaxMind database of cities or countries. Without a file every location is unknown. @throws Error for operators */
+/**
+ * Opens a MaxMind database of cities or countries. Without a file every location is unknown.
+ * @throws Error for operators
+ */
 export async function openGeoIp(file: string | undefined): Promise<Call["locate"]> {
   if (!file) return () => null;
   const { open } = await import("maxmind");

@@ -16,12 +16,18 @@ import type { User } from "../store/users.ts";
 
 export type TokenPair = { accessToken: string; refreshToken: string };
 
-export type TokenSession = Pick<Session, "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId">;
+export type TokenSession = Pick<
+  Session,
+  "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId"
+>;
 type TokenUser = Pick<User, "id" | "email" | "role">;
 
 type Signing = Pick<AppContext, "config" | "keys">;
 
-/** Rebuilds the tokens of a session's current generation. The same row gives the same text, so tokens are not stored. */
+/**
+ * Rebuilds the tokens of a session's current generation. The same row gives the same text, so
+ * tokens are not stored.
+ */
 export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
   const { rotatedAt, expiresAt } = session;
   return {
@@ -30,12 +36,20 @@ export function createTokenPair(call: Signing, session: TokenSession, user: Toke
   };
 }
 
-/** The access token of a session's current generation; under impersonation it names the actor (RFC 8693 section 4.1). */
+/**
+ * The access token of a session's current generation; under impersonation it names the actor (RFC
+ * 8693 section 4.1).
+ */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
   const { rotatedAt, expiresAt, actorId } = session;
   const end = Math.min(rotatedAt.getTime() + call.config.accessTokenTtlMs, expiresAt.getTime());
   const actor = actorId ? { act: { sub: actorId } } : {};
-  const claims = { email: user.email, role: user.role, ...claimsOf("access", session, user), ...actor };
+  const claims = {
+    email: user.email,
+    role: user.role,
+    ...claimsOf("access", session, user),
+    ...actor,
+  };
   return signJwt(call, claims, rotatedAt, new Date(end));
 }
 
@@ -45,12 +59,18 @@ const claimsOf = (type: TokenKind, { id, generation }: TokenSession, user: Token
 };
 
 /** Signs the MFA token of a login that waits for its second factor. */
-export function createMfaToken(call: Signing, { id, userId, createdAt, expiresAt }: IssuedToken): string {
+export function createMfaToken(
+  call: Signing,
+  { id, userId, createdAt, expiresAt }: IssuedToken,
+): string {
   return signJwt(call, { jti: id, type: "mfa", sub: userId }, createdAt, expiresAt);
 }
 
 /** Reads a refresh token; undefined if it is not valid. */
-export async function readRefreshToken(call: TokenDeps, token: string): Promise<SessionClaims | undefined> {
+export async function readRefreshToken(
+  call: TokenDeps,
+  token: string,
+): Promise<SessionClaims | undefined> {
   return sessionClaims(await verifyToken(call, "refresh", token));
 }
 
@@ -61,10 +81,15 @@ export async function readMfaToken(call: TokenDeps, token: string) {
 }
 
 /**
- * A JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this thread: the signature is
- * faster than a message to another thread and back.
+ * A JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this
+ * thread: the signature is faster than a message to another thread and back.
  */
-function signJwt(call: Signing, claims: JWTPayload & { type: TokenKind }, issuedAt: Date, expiresAt: Date): string {
+function signJwt(
+  call: Signing,
+  claims: JWTPayload & { type: TokenKind },
+  issuedAt: Date,
+  expiresAt: Date,
+): string {
   const { kid, privateKey } = call.keys.signingKeyAt(issuedAt);
   const payload = {
     ...claims,

@@ -5,7 +5,8 @@ import { type ClockedDb, type Db, firstRow } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
 /** A user as administrators see it. */
-export type AdminUser = Profile & Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
+export type AdminUser = Profile &
+  Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
 
 const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
   greatest(a.locked_until, f.locked_until) as "lockedUntil"`;
@@ -21,14 +22,20 @@ export const findAdminUser = (db: Db, id: string) =>
 /** Which users. `search` is a part of the address or name, in any case. */
 export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
 
-/** The indexed expression of `users_search`. Search terms contain no line feed, so none matches across both parts. */
+/**
+ * The indexed expression of `users_search`. Search terms contain no line feed, so none matches
+ * across both parts.
+ */
 const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";
 /** The index needs this many characters. */
 const MIN_INDEXED_CHARACTERS = 3;
 /** The index finds few enough rows by this many characters; more would only slow it down. */
 const MAX_INDEXED_CHARACTERS = 16;
 
-/** Locked second factors are joined with users, since the planner can estimate their number that way. */
+/**
+ * Locked second factors are joined with users, since the planner can estimate their number that
+ * way.
+ */
 const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > :now";
 const LOCKED_FACTORS =
   "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > :now";
@@ -37,8 +44,14 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
-/** Lists users, newest first. Pages by cursor of a search for one or two characters may be short. */
-export function listUsers(db: ClockedDb, filter: UserFilter, request: PageRequest): Promise<Page<AdminUser>> {
+/**
+ * Lists users, newest first. Pages by cursor of a search for one or two characters may be short.
+ */
+export function listUsers(
+  db: ClockedDb,
+  filter: UserFilter,
+  request: PageRequest,
+): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked } = filter;
   const indexed = [...(search ?? "")].slice(0, MAX_INDEXED_CHARACTERS).join("");
   const conditions = {
@@ -49,16 +62,25 @@ export function listUsers(db: ClockedDb, filter: UserFilter, request: PageReques
     term: `strpos(${SEARCHED}, lower(:term)) > 0`,
   };
   const pattern = search && `%${indexed.replace(/[\\%_]/g, "\\$&")}%`;
-  const values = { role, emailVerified, locked, pattern, term: search === indexed ? undefined : search };
+  const values = {
+    role,
+    emailVerified,
+    locked,
+    pattern,
+    term: search === indexed ? undefined : search,
+  };
   const rows = rowsWhere(conditions, { ...values, now: db.clock.now() });
   const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
-  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS) return readPartialPage(db, query, request);
-  return search !== undefined || locked ? readFilteredPage(db, query, request) : readPage(db, query, request);
+  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS)
+    return readPartialPage(db, query, request);
+  return search !== undefined || locked
+    ? readFilteredPage(db, query, request)
+    : readPage(db, query, request);
 }
 
 /**
- * Creates an administrator or promotes the account with this address, and cancels its deletion. An account whose address
- * was never verified gets the password. Concurrent calls create one account.
+ * Creates an administrator or promotes the account with this address, and cancels its deletion. An
+ * account whose address was never verified gets the password. Concurrent calls create one account.
  * @returns undefined if the account is an administrator already
  */
 export const upsertAdmin = (

@@ -3,37 +3,54 @@ import { type ClockedDb, type Db, firstRow, type HotDb, lowestId, prepared } fro
 import type { User } from "./users.ts";
 
 /**
- * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user id. A confirmation is a
- * password that a signed-in user repeats. Backup codes have a counter of their own once codes are locked for good.
+ * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user
+ * id. A confirmation is a password that a signed-in user repeats. Backup codes have a counter of
+ * their own once codes are locked for good.
  */
-export type AttemptKey = { kind: "password" | "confirmation" | "second-factor" | "backup-code"; subject: string };
+export type AttemptKey = {
+  kind: "password" | "confirmation" | "second-factor" | "backup-code";
+  subject: string;
+};
 
 /** When guesses lock an account, and for how long. */
-export type LockoutConfig = Pick<Config, "lockoutThreshold" | "lockoutDurationMs" | "lockoutResetMs">;
+export type LockoutConfig = Pick<
+  Config,
+  "lockoutThreshold" | "lockoutDurationMs" | "lockoutResetMs"
+>;
 
 /** The end of a lock that no time ends. */
 export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
 /** Failures in a row, across locks, that lock for good (NIST SP 800-63B-4 section 3.2.2). */
 const MAX_CONSECUTIVE = 100;
 
-/** A reservation expires after this time, in ms: its process has died, and the result of the guess is unknown. */
+/**
+ * A reservation expires after this time, in ms: its process has died, and the result of the guess
+ * is unknown.
+ */
 const EXPIRY_MS = 30_000;
 
 /**
- * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe where losing the change in a crash of the
- * database never allows extra guesses. Never used when recording a failure.
+ * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe where losing the
+ * change in a crash of the database never allows extra guesses. Never used when recording a
+ * failure.
  */
 const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
 
-/** A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes nothing. */
+/**
+ * A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes
+ * nothing.
+ */
 export type Reservation = AttemptKey & { id: string };
 
-const FAILED = "(case when a.locked_until is null and a.failed_at > :failuresAfter then a.failed else 0 end)";
+const FAILED =
+  "(case when a.locked_until is null and a.failed_at > :failuresAfter then a.failed else 0 end)";
 const RESERVATIONS =
   "array(select r from unnest(a.reservations) as r where a.locked_until is null and r >= :firstValid::uuid)";
 const RESERVED = `cardinality(${RESERVATIONS})`;
 
-const reserve = prepared<Reservation & { threshold: number; failuresAfter: Date; firstValid: string; now: Date }>(
+const reserve = prepared<
+  Reservation & { threshold: number; failuresAfter: Date; firstValid: string; now: Date }
+>(
   "reserve_attempt",
   `insert into attempts as a (kind, subject, reservations, reserved_at)
    select :kind::text, :subject::text, array[:id::uuid], :now::timestamptz from ${ASYNC_COMMIT}
@@ -45,7 +62,10 @@ const reserve = prepared<Reservation & { threshold: number; failuresAfter: Date;
    returning kind`,
 );
 
-/** Counts a guess before it is evaluated. @returns false while locked, or while as many are in flight as would lock. */
+/**
+ * Counts a guess before it is evaluated.
+ * @returns false while locked, or while as many are in flight as would lock.
+ */
 export async function insertReservation(
   db: HotDb,
   reservation: Reservation,
@@ -54,7 +74,9 @@ export async function insertReservation(
 ): Promise<boolean> {
   const failuresAfter = new Date(now.getTime() - lockoutResetMs);
   const firstValid = lowestId(new Date(now.getTime() - EXPIRY_MS));
-  return (await reserve(db, { ...reservation, threshold, failuresAfter, firstValid, now })).length > 0;
+  return (
+    (await reserve(db, { ...reservation, threshold, failuresAfter, firstValid, now })).length > 0
+  );
 }
 
 /** Until when guesses are refused, and when they were last forgotten. */
@@ -70,7 +92,10 @@ const readLock = prepared<AttemptKey & { now: Date }, Lock>(
 export const findLock = async (db: HotDb, key: AttemptKey, now: Date): Promise<Lock> =>
   (await readLock(db, { ...key, now }))[0] ?? {};
 
-/** Ends a reservation whose guess was right: the failures are forgotten, unless they have locked meanwhile. */
+/**
+ * Ends a reservation whose guess was right: the failures are forgotten, unless they have locked
+ * meanwhile.
+ */
 export const recordSuccess = prepared<Reservation>(
   "attempt_succeeded",
   `update attempts set reservations = array_remove(reservations, :id::uuid), failed = 0, failed_at = null, consecutive = 0
@@ -79,8 +104,8 @@ export const recordSuccess = prepared<Reservation>(
 );
 
 /**
- * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's owner first, whom an
- * e-mail may notify next: an erasure locks it before the guesses.
+ * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's
+ * owner first, whom an e-mail may notify next: an erasure locks it before the guesses.
  * @returns whether that locks, which it does for good at 100 failures in a row
  */
 export async function recordFailure(
@@ -101,7 +126,15 @@ export async function recordFailure(
          when ${FAILED} + 1 >= :threshold then :lockedUntil::timestamptz end
      where kind = :kind and subject = :subject and locked_until is null and (select count(*) from owner) >= 0
      returning locked_until is not null as locked`,
-    { ...reservation, ownerId: ownerId ?? null, failuresAfter, now, threshold, lockedUntil, LOCKED_FOR_GOOD },
+    {
+      ...reservation,
+      ownerId: ownerId ?? null,
+      failuresAfter,
+      now,
+      threshold,
+      lockedUntil,
+      LOCKED_FOR_GOOD,
+    },
   );
   return row?.locked ?? false;
 }
@@ -113,8 +146,15 @@ export const releaseReservation = prepared<Reservation>(
    where kind = :kind and subject = :subject`,
 );
 
-/** Forgets guesses and a lock, and notes when, for the rate limit. @param all those in a row and for good too */
-export async function clearLock({ em, clock }: ClockedDb, key: AttemptKey, all: boolean): Promise<void> {
+/**
+ * Forgets guesses and a lock, and notes when, for the rate limit.
+ * @param all those in a row and for good too
+ */
+export async function clearLock(
+  { em, clock }: ClockedDb,
+  key: AttemptKey,
+  all: boolean,
+): Promise<void> {
   await em.execute(
     `insert into attempts as a (kind, subject, reserved_at, cleared_at) values (:kind, :subject, :now, :now)
      on conflict (kind, subject) do update set reservations = '{}', reserved_at = excluded.reserved_at, failed = 0,
@@ -126,8 +166,10 @@ export async function clearLock({ em, clock }: ClockedDb, key: AttemptKey, all: 
 }
 
 /**
- * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier ones.
- * @param by A mailed reset leaves codes that are locked for good: only a backup code or an operator opens those.
+ * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier
+ * ones.
+ * @param by A mailed reset leaves codes that are locked for good: only a backup code or an operator
+ * opens those.
  */
 export async function clearLocks(
   db: ClockedDb,
@@ -141,6 +183,13 @@ export async function clearLocks(
 }
 
 /** Deletes what was counted for a subject that no longer belongs to an account. */
-export async function deleteAttempts({ em }: Db, subject: string, ...kinds: AttemptKey["kind"][]): Promise<void> {
-  await em.execute("delete from attempts where kind in (:kinds) and subject = :subject", { kinds, subject });
+export async function deleteAttempts(
+  { em }: Db,
+  subject: string,
+  ...kinds: AttemptKey["kind"][]
+): Promise<void> {
+  await em.execute("delete from attempts where kind in (:kinds) and subject = :subject", {
+    kinds,
+    subject,
+  });
 }

@@ -20,7 +20,10 @@ export type AuditEventRow = {
   createdAt: Date;
 };
 
-/** Inserts an event. It waits in `audit_unsealed` to be sealed, so that writers never wait for each other. */
+/**
+ * Inserts an event. It waits in `audit_unsealed` to be sealed, so that writers never wait for each
+ * other.
+ */
 export async function insertAuditEvent({ em }: Db, row: AuditEventRow): Promise<void> {
   await em.execute(
     `with recorded as (
@@ -40,7 +43,11 @@ const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as 
   t.request_id as "requestId", t.details, t.created_at as "createdAt"`;
 
 /** Lists events, newest first. Ids begin with the time, so times become bounds of ids. */
-export function listAuditEvents(db: Db, filter: AuditFilter, request: PageRequest): Promise<Page<AuditEventRow>> {
+export function listAuditEvents(
+  db: Db,
+  filter: AuditFilter,
+  request: PageRequest,
+): Promise<Page<AuditEventRow>> {
   const conditions = {
     userId: "t.user_id = :userId",
     actorId: "t.actor_id = :actorId",
@@ -48,8 +55,16 @@ export function listAuditEvents(db: Db, filter: AuditFilter, request: PageReques
     from: "t.id >= :from",
     to: "t.id < :to",
   };
-  const values = { ...filter, from: filter.from && lowestId(filter.from), to: filter.to && lowestId(filter.to) };
-  return readPage(db, { columns: COLUMNS, from: "audit_events", ...rowsWhere(conditions, values) }, request);
+  const values = {
+    ...filter,
+    from: filter.from && lowestId(filter.from),
+    to: filter.to && lowestId(filter.to),
+  };
+  return readPage(
+    db,
+    { columns: COLUMNS, from: "audit_events", ...rowsWhere(conditions, values) },
+    request,
+  );
 }
 
 /** How long a change of partitions may make writers wait, in ms. */
@@ -61,7 +76,10 @@ export async function limitLockTime({ em }: Db): Promise<void> {
   await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
 }
 
-/** Adds the partition of a month, unless the default partition has events of it. @throws Error see `isLockTimeout` */
+/**
+ * Adds the partition of a month, unless the default partition has events of it.
+ * @throws Error see `isLockTimeout`
+ */
 export async function addPartition(db: Db, firstDay: string): Promise<void> {
   try {
     await db.em.transactional(async () => {
@@ -73,15 +91,25 @@ export async function addPartition(db: Db, firstDay: string): Promise<void> {
   }
 }
 
-/** Whether this database role may drop partitions. Where it may not, `npm run migrate` does, as their owner. */
+/**
+ * Whether this database role may drop partitions. Where it may not, `npm run migrate` does, as
+ * their owner.
+ */
 export const ownsPartitions = (db: Db): Promise<boolean> =>
-  returnsRow(db, "select 1 from pg_class where oid = 'audit_events'::regclass and pg_has_role(relowner, 'usage')");
+  returnsRow(
+    db,
+    "select 1 from pg_class where oid = 'audit_events'::regclass and pg_has_role(relowner, 'usage')",
+  );
 
 /**
- * The partitions whose every event is older than a month, with the least id of that month. None while older events wait
- * to be sealed, or share the default partition with later ones: no event may remain below what is dropped.
+ * The partitions whose every event is older than a month, with the least id of that month. None
+ * while older events wait to be sealed, or share the default partition with later ones: no event
+ * may remain below what is dropped.
  */
-export const droppablePartitions = ({ em }: Db, firstDay: string): Promise<{ name: string; below: string }[]> =>
+export const droppablePartitions = (
+  { em }: Db,
+  firstDay: string,
+): Promise<{ name: string; below: string }[]> =>
   em.execute(
     `select c.relname as name, m.below from (select audit_id_at(:firstDay::date) as below) as m
      cross join lateral (

@@ -1,9 +1,13 @@
 import { type Db, firstRow, LOCKS, oneRow, returnsRow } from "./store.ts";
 
-/** The end of the hash chain: the position of the last seal and the hash of its last link, in hex. */
+/**
+ * The end of the hash chain: the position of the last seal and the hash of its last link, in hex.
+ */
 export type Head = { position: number; hash: string };
 
-/** A seal: the ids of the events it covers, in order, and one link of the chain for each, in hex. */
+/**
+ * A seal: the ids of the events it covers, in order, and one link of the chain for each, in hex.
+ */
 export type Seal = {
   position: number;
   ids: string[];
@@ -27,7 +31,10 @@ export const needsSeal = (db: Db): Promise<boolean> =>
      select 1 from (select mac from audit_seals order by position desc limit 1) as last where mac is null`,
   );
 
-/** Reads the end of the chain, and how many events wait. A position is text, since a forged one may be any number. */
+/**
+ * Reads the end of the chain, and how many events wait. A position is text, since a forged one may
+ * be any number.
+ */
 export const readChainState = (db: Db) =>
   oneRow<{ head: string | null; sealedAt: Date | null; unsealed: number }>(
     db,
@@ -36,7 +43,10 @@ export const readChainState = (db: Db) =>
        from audit_seals order by position desc limit 1) as last on true`,
   );
 
-/** Locks the chain until the transaction ends. @returns false while another process holds it */
+/**
+ * Locks the chain until the transaction ends.
+ * @returns false while another process holds it
+ */
 export const lockChain = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 where pg_try_advisory_xact_lock(:sealAudit)", LOCKS);
 
@@ -46,7 +56,10 @@ export const HEAD_COLUMNS = `s.position::float8 as position, s.dropped_below as 
 
 /** The last seal; undefined while nothing has been sealed. */
 export const readLastSeal = (db: Db) =>
-  firstRow<SealHead>(db, `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`);
+  firstRow<SealHead>(
+    db,
+    `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`,
+  );
 
 /** The end of the chain; undefined while nothing has been sealed. */
 export async function headOf(db: Db): Promise<Head | undefined> {
@@ -56,9 +69,16 @@ export async function headOf(db: Db): Promise<Head | undefined> {
 
 /** Whether the chain still has a head. */
 export const hasHead = (db: Db, head: Head): Promise<boolean> =>
-  returnsRow(db, "select 1 from audit_seals where position = :position and head = decode(:hash, 'hex')", head);
+  returnsRow(
+    db,
+    "select 1 from audit_seals where position = :position and head = decode(:hash, 'hex')",
+    head,
+  );
 
-/** Takes the oldest events off the list of unsealed ones. @returns their ids in order */
+/**
+ * Takes the oldest events off the list of unsealed ones.
+ * @returns their ids in order
+ */
 export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]> {
   const rows = await em.execute<{ id: string }[]>(
     `delete from audit_unsealed where event_id in (select event_id from audit_unsealed order by event_id limit :limit)
@@ -68,11 +88,17 @@ export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]>
   return rows.map(({ id }) => id).sort();
 }
 
-/** SHA-256 of event `e`, every column of it, in hex: the same text on every server, whatever its settings. */
+/**
+ * SHA-256 of event `e`, every column of it, in hex: the same text on every server, whatever its
+ * settings.
+ */
 const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
   e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
 
-/** Digests of events by id. The ids are listed, since a join could make the planner read the whole log. */
+/**
+ * Digests of events by id. The ids are listed, since a join could make the planner read the whole
+ * log.
+ */
 export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, string>> {
   const rows = await em.execute<{ id: string; digest: string }[]>(
     `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(array[:ids]::uuid[])`,

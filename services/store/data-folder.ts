@@ -1,7 +1,10 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { startupError } from "./errors.ts";
 
-/** Creates a folder in `DATA_DIR`, or that folder itself, if necessary. @throws Error for operators, if it is not writable */
+/**
+ * Creates a folder in `DATA_DIR`, or that folder itself, if necessary.
+ * @throws Error for operators, if it is not writable
+ */
 export function makeDataFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });

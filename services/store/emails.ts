@@ -44,14 +44,32 @@ export async function insertEmail(
   );
 }
 
-/** The e-mails of a template that were queued for a user in the last so many ms, oldest first. Lock the user first. */
-export function recentEmails({ em, clock }: ClockedDb, userId: string, template: string, windowMs: number) {
+/**
+ * The e-mails of a template that were queued for a user in the last so many ms, oldest first. Lock
+ * the user first.
+ */
+export function recentEmails(
+  { em, clock }: ClockedDb,
+  userId: string,
+  template: string,
+  windowMs: number,
+) {
   const createdAt = { $gt: new Date(clock.now().getTime() - windowMs) };
-  return em.find(Email, { userId, template, createdAt }, { fields: ["createdAt"], orderBy: { id: "asc" } });
+  return em.find(
+    Email,
+    { userId, template, createdAt },
+    { fields: ["createdAt"], orderBy: { id: "asc" } },
+  );
 }
 
-/** An e-mail that a worker has claimed. `attempts` includes the current one and identifies the claim. */
-export type ClaimedEmail = Pick<Email, "id" | "to" | "template" | "variables" | "tokenId" | "attempts"> & {
+/**
+ * An e-mail that a worker has claimed. `attempts` includes the current one and identifies the
+ * claim.
+ */
+export type ClaimedEmail = Pick<
+  Email,
+  "id" | "to" | "template" | "variables" | "tokenId" | "attempts"
+> & {
   /** When it was queued, or queued again by an administrator. */
   queuedAt: Date;
   /** Its one-time token has expired or was consumed. */
@@ -76,7 +94,11 @@ export const claimEmails = prepared<{ now: Date; leaseEnd: Date; limit: number }
 );
 
 /** Queues an e-mail again that has failed and whose link, if it has one, still works. */
-export const requeueEmail = (db: Db, id: string, now: Date): Promise<Pick<Email, "userId"> | undefined> =>
+export const requeueEmail = (
+  db: Db,
+  id: string,
+  now: Date,
+): Promise<Pick<Email, "userId"> | undefined> =>
   firstRow(
     db,
     `update emails set status = 'queued', next_attempt_at = :now, retried_at = :now
@@ -86,7 +108,9 @@ export const requeueEmail = (db: Db, id: string, now: Date): Promise<Pick<Email,
     { id, now },
   );
 
-/** Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds. */
+/**
+ * Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds.
+ */
 export const mailQueue = (db: Db, now: Date) =>
   oneRow<{ depth: number; lagSeconds: number }>(
     db,
@@ -114,5 +138,9 @@ export function listEmails(
     template: "t.template = :template",
     status: "t.status = :status",
   };
-  return readPage(db, { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, filter) }, request);
+  return readPage(
+    db,
+    { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, filter) },
+    request,
+  );
 }

@@ -20,7 +20,10 @@ import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 /** Least free disk space in bytes: the size of the next WAL segment. */
 const MIN_FREE_BYTES = 16 * 1024 * 1024;
 
-/** Opens PostgreSQL inside the process. @throws Error for operators, if another process uses the folder */
+/**
+ * Opens PostgreSQL inside the process.
+ * @throws Error for operators, if another process uses the folder
+ */
 export async function openEmbedded(
   location: { kind: "folder"; path: string } | { kind: "memory" },
   log: Logger,
@@ -43,7 +46,8 @@ export async function openEmbedded(
     async ping() {
       if (folder) {
         const { bavail, bsize } = await statfs(folder);
-        if (bavail * bsize < MIN_FREE_BYTES) throw new Error("The disk that DATA_DIR is on is full.");
+        if (bavail * bsize < MIN_FREE_BYTES)
+          throw new Error("The disk that DATA_DIR is on is full.");
       }
       assertWritable(await pglite.query(PING));
     },
@@ -60,7 +64,10 @@ export async function openEmbedded(
   };
 }
 
-/** A new cluster starts from a prepared image, which saves seconds. The ORM receives the instance, since it copies options. */
+/**
+ * A new cluster starts from a prepared image, which saves seconds. The ORM receives the instance,
+ * since it copies options.
+ */
 async function createPglite(path: string | undefined): Promise<PGlite> {
   if (path) makeDataFolder(path);
   const fresh = !path || readdirSync(path).length === 0;
@@ -68,7 +75,10 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
     dataDir: path ?? "memory://",
     extensions: { pg_trgm },
     startParams: [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"], // 128 take half a second, and stay in memory
-    parsers: { ...createPostgreSqlTypeParsers((text: string) => array.parse(text)), [TIMESTAMPTZ]: parseTime },
+    parsers: {
+      ...createPostgreSqlTypeParsers((text: string) => array.parse(text)),
+      [TIMESTAMPTZ]: parseTime,
+    },
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });
 }
@@ -77,8 +87,9 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
 const SQLITE_BUSY = 5;
 
 /**
- * Locks the embedded database's folder for this process: PGlite would let two processes write the same files. SQLite locks
- * a file for it, which the kernel unlocks when the process ends in any way, and keeps between containers with a shared folder.
+ * Locks the embedded database's folder for this process: PGlite would let two processes write the
+ * same files. SQLite locks a file for it, which the kernel unlocks when the process ends in any
+ * way, and keeps between containers with a shared folder.
  * @returns a function that releases the lock
  * @throws Error for operators, if a running process holds it
  */
@@ -89,7 +100,10 @@ export function lockDirectory(path: string): () => void {
     lock.exec("begin exclusive");
     return () => lock.close();
   } catch (error) {
-    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw startupError("DATA_DIR", error);
-    throw new Error(`The folder ${path} is in use by another Gatehouse process. Stop it, or set DATA_DIR.`);
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY)
+      throw startupError("DATA_DIR", error);
+    throw new Error(
+      `The folder ${path} is in use by another Gatehouse process. Stop it, or set DATA_DIR.`,
+    );
   }
 }

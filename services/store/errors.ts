@@ -1,6 +1,9 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
-/** The database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL appendix A, errno). */
+/**
+ * The database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL appendix
+ * A, errno).
+ */
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const UNAVAILABLE_MESSAGES =
@@ -8,34 +11,73 @@ const UNAVAILABLE_MESSAGES =
 
 /** An error and its causes. The ORM names them `previous`. */
 function* causesOf(error: unknown): Generator<Error & { code?: unknown; syscall?: unknown }> {
-  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous) yield e;
+  for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous)
+    yield e;
 }
 
-/** Whether an error means that the database is unavailable or busy, so that a retry later makes sense. */
+/**
+ * Whether an error means that the database is unavailable or busy, so that a retry later makes
+ * sense.
+ */
 export function isDatabaseUnavailable(error: unknown): boolean {
   for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect") return true; // whatever the cause: a missing socket file, no file descriptors left
-    if ((typeof code === "string" && UNAVAILABLE_CODES.test(code)) || UNAVAILABLE_MESSAGES.test(message)) return true;
+    if (
+      (typeof code === "string" && UNAVAILABLE_CODES.test(code)) ||
+      UNAVAILABLE_MESSAGES.test(message)
+    )
+      return true;
   }
   return false;
 }
 
-/** Whether a change of tables was given up because it would have made others wait. It is to be tried again later. */
-export const isLockTimeout = (error: unknown): boolean => (error as { code?: unknown }).code === "55P03";
+/**
+ * Whether a change of tables was given up because it would have made others wait. It is to be tried
+ * again later.
+ */
+export const isLockTimeout = (error: unknown): boolean =>
+  (error as { code?: unknown }).code === "55P03";
 
-/** Whether an error means that a row with this unique key exists. @param constraint its name. */
+/**
+ * Whether an error means that a row with this unique key exists.
+ * @param constraint its name.
+ */
 export const isDuplicate = (error: unknown, constraint: string): boolean =>
-  error instanceof UniqueConstraintViolationException && "constraint" in error && error.constraint === constraint;
+  error instanceof UniqueConstraintViolationException &&
+  "constraint" in error &&
+  error.constraint === constraint;
 
-/** An error as it may be logged: one of the database without its statement, values and rows, which it quotes. */
+/**
+ * An error as it may be logged: one of the database without its statement, values and rows, which
+ * it quotes.
+ */
 export function redactDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || !("severity" in error)) return error;
-  const { name: type, message, stack, code, table, column, constraint } = error as Error & Record<string, unknown>;
+  const {
+    name: type,
+    message,
+    stack,
+    code,
+    table,
+    column,
+    constraint,
+  } = error as Error & Record<string, unknown>;
   const frames = stack?.split("\n").filter((line) => /^ +at /.test(line));
-  return { type, message: message.split("\n", 1)[0], code, table, column, constraint, stack: frames?.join("\n") };
+  return {
+    type,
+    message: message.split("\n", 1)[0],
+    code,
+    table,
+    column,
+    constraint,
+    stack: frames?.join("\n"),
+  };
 }
 
-/** An error at start-up that names the variable to check. It quotes users, hosts and folders, never a password. */
+/**
+ * An error at start-up that names the variable to check. It quotes users, hosts and folders, never
+ * a password.
+ */
 export function startupError(variable: string, error: unknown): Error {
   const { message } = error as Error;
   const describe = (problem: string, remedy: string) =>
@@ -45,10 +87,12 @@ export function startupError(variable: string, error: unknown): Error {
     return describe("the connection pooler refuses our settings", remedy);
   }
   if ((error as { code?: unknown }).code === "42501") {
-    const remedy = "Make it the owner, or let the owner run npm run migrate and npm run admin -- grant-role.";
+    const remedy =
+      "Make it the owner, or let the owner run npm run migrate and npm run admin -- grant-role.";
     return describe("the role lacks a privilege", remedy);
   }
-  if (!isDatabaseUnavailable(error)) return new Error(`${variable} can't be used: ${message}`, { cause: error });
+  if (!isDatabaseUnavailable(error))
+    return new Error(`${variable} can't be used: ${message}`, { cause: error });
   return "severity" in (error as Error) // PostgreSQL's own message
     ? describe("the database refuses connections now", "Try again later, or check the server.")
     : describe("the database is not reachable", `Start it, or correct ${variable}.`);

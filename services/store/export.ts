@@ -19,7 +19,8 @@ const LISTS = {
     from (select e.*, coalesce(actor_id <> own.id, event like 'admin.%') as by_other
       from audit_events e, (select :userId::uuid as id) as own where user_id = own.id or actor_id = own.id) as e
     order by id desc`,
-  // one to a requested address would tell whether another account has that address: then there is none
+  // one to a requested address would tell whether another account has that address: then there is
+  // none
   emails: `select id, "to", template, status, created_at, sent_at from emails
     where user_id = :userId and template <> 'change-email' order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,

@@ -15,8 +15,8 @@ import {
 import { type Db, firstRow, oneRow } from "./store.ts";
 
 /**
- * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of ids reads in the
- * same time: the id alone, and with its table row.
+ * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of
+ * ids reads in the same time: the id alone, and with its table row.
  */
 const INDEX_ROW_COST = 1 / 5;
 const TABLE_ROW_COST = 8;
@@ -42,7 +42,10 @@ export async function readFilteredPage<Row extends { id: string }>(
   const { columns, from, joins = "", where, values } = query;
   const position = parsePosition(request);
   const size = await estimateRows(db, { from, where: "true", values: {} });
-  /** Finds matches after the cursor: how many, and the ids of the page among them. @param limit in SQL */
+  /**
+   * Finds matches after the cursor: how many, and the ids of the page among them.
+   * @param limit in SQL
+   */
   const find = (limit: string, source = from) =>
     oneRow<{ n: number; ids: string[] }>(
       db,
@@ -51,7 +54,10 @@ export async function readFilteredPage<Row extends { id: string }>(
          array(select id from found order by id desc limit :limit + 1 offset :offset) as ids`,
       { ...values, ...position },
     );
-  /** Finds them by the index of the conditions: in this transaction the planner can't choose a scan in order. */
+  /**
+   * Finds them by the index of the conditions: in this transaction the planner can't choose a scan
+   * in order.
+   */
   const findByIndex = (limit = "") =>
     db.em.transactional(async () => {
       await db.em.execute(
@@ -68,7 +74,10 @@ export async function readFilteredPage<Row extends { id: string }>(
     if (n <= EXACT_COUNT_LIMIT) return { total: { total: n }, ids };
     return inOrder ? { total, ids } : { total };
   };
-  /** Scans the rows in order. @returns undefined if the index is cheaper, or the page was not filled */
+  /**
+   * Scans the rows in order.
+   * @returns undefined if the index is cheaper, or the page was not filled
+   */
   const scanInOrder = async ({ total }: Total): Promise<string[] | undefined> => {
     const end = position.offset + position.limit + 1;
     const rowsNeeded = (end * size) / total;
@@ -89,8 +98,8 @@ export async function readFilteredPage<Row extends { id: string }>(
 }
 
 /**
- * Reads one page of the rows that match conditions without an index. A page by cursor may be short: its cursor continues
- * where the scan stopped. A page by number scans as far as necessary.
+ * Reads one page of the rows that match conditions without an index. A page by cursor may be short:
+ * its cursor continues where the scan stopped. A page by number scans as far as necessary.
  */
 export async function readPartialPage<Row extends { id: string }>(
   db: Db,
@@ -105,8 +114,14 @@ export async function readPartialPage<Row extends { id: string }>(
   );
   const end = request.page === undefined ? last?.id : undefined;
   const where = end ? `${query.where} and t.id >= :end` : query.where;
-  const rows = await readRows<Row>(db, { ...query, where, values: { ...query.values, end } }, position);
+  const rows = await readRows<Row>(
+    db,
+    { ...query, where, values: { ...query.values, end } },
+    position,
+  );
   const total = position.total ?? (await (last ? estimateMatches : countMatches)(db, query));
   const page = toPage(rows, position.limit, total);
-  return end && rows.length <= position.limit ? { ...page, nextCursor: encodeCursor(end, total) } : page;
+  return end && rows.length <= position.limit
+    ? { ...page, nextCursor: encodeCursor(end, total) }
+    : page;
 }

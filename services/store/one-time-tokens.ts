@@ -2,7 +2,9 @@ import { defineEntity, type InferEntity, p, raw } from "@mikro-orm/core";
 import { type ClockedDb, type Db, firstRow, newId } from "./store.ts";
 import { User } from "./users.ts";
 
-/** An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored. */
+/**
+ * An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored.
+ */
 export const OneTimeToken = defineEntity({
   name: "OneTimeToken",
   tableName: "one_time_tokens",
@@ -17,7 +19,10 @@ export const OneTimeToken = defineEntity({
   },
 });
 
-/** What a token can be used for, once: three are mailed, `sign-in` is the MFA token of a login's second step. */
+/**
+ * What a token can be used for, once: three are mailed, `sign-in` is the MFA token of a login's
+ * second step.
+ */
 export type OneTimeTokenKind = "verify-email" | "change-email" | "reset-password" | "sign-in";
 
 export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
@@ -26,7 +31,10 @@ export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
 
-/** Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is derived from its id later. */
+/**
+ * Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is
+ * derived from its id later.
+ */
 export async function issueOneTimeToken(
   { em, clock }: ClockedDb,
   kind: OneTimeTokenKind,
@@ -36,16 +44,27 @@ export async function issueOneTimeToken(
   const createdAt = clock.now();
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
   const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
-  await em.upsert(OneTimeToken, { ...token, user: userId, failed: 0 }, { onConflictFields: ["user", "kind"] });
+  await em.upsert(
+    OneTimeToken,
+    { ...token, user: userId, failed: 0 },
+    { onConflictFields: ["user", "kind"] },
+  );
   return { ...token, userId };
 }
 
 /** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
-export async function invalidateOneTimeTokens({ em }: Db, userId: string, kinds?: OneTimeTokenKind[]): Promise<void> {
+export async function invalidateOneTimeTokens(
+  { em }: Db,
+  userId: string,
+  kinds?: OneTimeTokenKind[],
+): Promise<void> {
   await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
 }
 
-/** Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets the token. */
+/**
+ * Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets
+ * the token.
+ */
 export const takeOneTimeToken = (
   db: Db,
   id: string,
@@ -62,8 +81,15 @@ export const takeOneTimeToken = (
     { id, kinds, now },
   );
 
-/** Counts a code that is presented with an MFA token. @returns false if the token is gone or has no attempt left. */
-export async function countMfaTokenAttempt({ em }: Db, id: string, maxAttempts: number): Promise<boolean> {
+/**
+ * Counts a code that is presented with an MFA token.
+ * @returns false if the token is gone or has no attempt left.
+ */
+export async function countMfaTokenAttempt(
+  { em }: Db,
+  id: string,
+  maxAttempts: number,
+): Promise<boolean> {
   const counted = { failed: raw<number>("failed + 1") };
   return (await em.nativeUpdate(OneTimeToken, { id, failed: { $lt: maxAttempts } }, counted)) > 0;
 }

@@ -7,13 +7,20 @@ import { openPostgres } from "./postgres.ts";
 import { type DatabaseLocation, type Store, storeOf } from "./store.ts";
 
 /**
- * Opens the database. Both engines use the same entities and migrations; the embedded engine is loaded only if it is used.
+ * Opens the database. Both engines use the same entities and migrations; the embedded engine is
+ * loaded only if it is used.
  * @throws Error for operators, if another process uses the folder, or the server is not reachable
  */
-export async function openStore(location: DatabaseLocation, log: Logger, onStatement?: OnStatement): Promise<Store> {
+export async function openStore(
+  location: DatabaseLocation,
+  log: Logger,
+  onStatement?: OnStatement,
+): Promise<Store> {
   const engine =
     location.kind === "postgres"
-      ? await openPostgres(location.url, log, onStatement, location.statementMs).catch(asDatabaseUrlError)
+      ? await openPostgres(location.url, log, onStatement, location.statementMs).catch(
+          asDatabaseUrlError,
+        )
       : await (await import("./embedded.ts")).openEmbedded(location, log, onStatement);
   return storeOf(engine, onStatement);
 }
@@ -21,8 +28,14 @@ export async function openStore(location: DatabaseLocation, log: Logger, onState
 /** How often an unavailable database is checked, in ms. */
 const POLL_INTERVAL_MS = 1_000;
 
-/** Logs outages of the database. @returns what reports an error that means that the database is unavailable */
-export function watchDatabase({ ping }: Pick<Store, "ping">, log: Logger): AvailabilityLog["onFailure"] {
+/**
+ * Logs outages of the database.
+ * @returns what reports an error that means that the database is unavailable
+ */
+export function watchDatabase(
+  { ping }: Pick<Store, "ping">,
+  log: Logger,
+): AvailabilityLog["onFailure"] {
   const availability = createAvailabilityLog(log, "database");
   const poll = async () => {
     while (!availability.isAvailable()) {

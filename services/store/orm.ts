@@ -22,7 +22,8 @@ export function ormOptions(log: Logger, onStatement?: OnStatement) {
     ...(onStatement && {
       loggerFactory: (options: LoggerOptions) =>
         Object.assign(new DefaultLogger(options), {
-          logQuery: ({ query = "", took = 0, level }: LogContext) => onStatement(query, took, level === "error"),
+          logQuery: ({ query = "", took = 0, level }: LogContext) =>
+            onStatement(query, took, level === "error"),
         }),
     }),
   };

@@ -7,10 +7,23 @@ export const EXACT_COUNT_LIMIT = 10_000;
 const CURSOR_BYTES = ID_BYTES + 5;
 
 /** Which page of a list: the one after a cursor, or the one with a number. */
-export type PageRequest = { limit?: number | undefined; cursor?: string | undefined; page?: number | undefined };
+export type PageRequest = {
+  limit?: number | undefined;
+  cursor?: string | undefined;
+  page?: number | undefined;
+};
 
-/** What is listed. `where` uses table `from` alone, as `t`; `columns` and `joins` are read for the page's rows only. */
-export type ListQuery = { columns: string; from: string; joins?: string; where: string; values: Values };
+/**
+ * What is listed. `where` uses table `from` alone, as `t`; `columns` and `joins` are read for the
+ * page's rows only.
+ */
+export type ListQuery = {
+  columns: string;
+  from: string;
+  joins?: string;
+  where: string;
+  values: Values;
+};
 
 /** Number of matching rows: exact up to 10,000. */
 export type Total = { total: number; totalEstimated?: true };
@@ -18,11 +31,21 @@ export type Total = { total: number; totalEstimated?: true };
 /** One page. `nextCursor` is absent on the last. */
 export type Page<Row> = Total & { items: Row[]; nextCursor?: string };
 
-/** Where a page starts, and its length. The total is counted for the first page and carried by the cursors. */
+/**
+ * Where a page starts, and its length. The total is counted for the first page and carried by the
+ * cursors.
+ */
 export type PagePosition = { limit: number; offset: number; after: string; total?: Total };
 
-/** Parses the position of a page. The rule `list_cursor` of the proto allows every text of `CURSOR_BYTES`. */
-export function parsePosition({ limit = DEFAULT_LIMIT, cursor, page = 1 }: PageRequest): PagePosition {
+/**
+ * Parses the position of a page. The rule `list_cursor` of the proto allows every text of
+ * `CURSOR_BYTES`.
+ */
+export function parsePosition({
+  limit = DEFAULT_LIMIT,
+  cursor,
+  page = 1,
+}: PageRequest): PagePosition {
   if (cursor === undefined) return { limit, offset: (page - 1) * limit, after: MAX_ID };
   const bytes = Buffer.from(cursor, "base64url");
   const total = bytes.readUInt32BE(ID_BYTES + 1);
@@ -42,7 +65,10 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
   return Buffer.concat([bytesOfId(id), tail]).toString("base64url");
 }
 
-/** Reads one page, newest first. Its cursor is the last id: rows added meanwhile neither repeat nor hide others. */
+/**
+ * Reads one page, newest first. Its cursor is the last id: rows added meanwhile neither repeat nor
+ * hide others.
+ */
 export async function readPage<Row extends { id: string }>(
   db: Db,
   query: ListQuery,
@@ -57,17 +83,29 @@ export async function readPage<Row extends { id: string }>(
 }
 
 /** Makes a page of its rows and, if there is a next page, one more. */
-export function toPage<Row extends { id: string }>(rows: Row[], limit: number, total: Total): Page<Row> {
+export function toPage<Row extends { id: string }>(
+  rows: Row[],
+  limit: number,
+  total: Total,
+): Page<Row> {
   const items = rows.slice(0, limit);
   const last = items.at(-1);
-  return { items, ...total, ...(rows.length > limit && last && { nextCursor: encodeCursor(last.id, total) }) };
+  return {
+    items,
+    ...total,
+    ...(rows.length > limit && last && { nextCursor: encodeCursor(last.id, total) }),
+  };
 }
 
 /**
- * Reads a page's rows and one more, which shows that there is a next page. The inner query finds the ids by an
- * index-only scan; whole rows are read for the page alone.
+ * Reads a page's rows and one more, which shows that there is a next page. The inner query finds
+ * the ids by an index-only scan; whole rows are read for the page alone.
  */
-export function readRows<Row>({ em }: Db, query: ListQuery, position: PagePosition): Promise<Row[]> {
+export function readRows<Row>(
+  { em }: Db,
+  query: ListQuery,
+  position: PagePosition,
+): Promise<Row[]> {
   const { columns, from, joins = "", where, values } = query;
   return em.execute(
     `select ${columns} from (
@@ -77,7 +115,10 @@ export function readRows<Row>({ em }: Db, query: ListQuery, position: PagePositi
   );
 }
 
-/** Counts up to 10,000 matches, in the order of pages. Returns the planner's estimate if there are more. */
+/**
+ * Counts up to 10,000 matches, in the order of pages. Returns the planner's estimate if there are
+ * more.
+ */
 export async function countMatches(db: Db, query: ListQuery): Promise<Total> {
   const { total } = await oneRow<{ total: number }>(
     db,
@@ -87,21 +128,36 @@ export async function countMatches(db: Db, query: ListQuery): Promise<Total> {
   return total > EXACT_COUNT_LIMIT ? estimateMatches(db, query) : { total };
 }
 
-/** The planner's estimate of the number of matches, for conditions with more than 10,000 of them. */
+/**
+ * The planner's estimate of the number of matches, for conditions with more than 10,000 of them.
+ */
 export async function estimateMatches(db: Db, query: ListQuery): Promise<Total> {
   const rows = await estimateRows(db, query);
-  return { total: Math.min(Math.max(rows, EXACT_COUNT_LIMIT + 1), 2 ** 32 - 1), totalEstimated: true };
+  return {
+    total: Math.min(Math.max(rows, EXACT_COUNT_LIMIT + 1), 2 ** 32 - 1),
+    totalEstimated: true,
+  };
 }
 
 /** The planner's estimate of the number of rows that a condition selects. */
-export async function estimateRows(db: Db, { from, where, values }: Omit<ListQuery, "columns">): Promise<number> {
+export async function estimateRows(
+  db: Db,
+  { from, where, values }: Omit<ListQuery, "columns">,
+): Promise<number> {
   type Explained = { "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] };
-  const row = await oneRow<Explained>(db, `explain (format json) select 1 from ${from} t where ${where}`, values);
+  const row = await oneRow<Explained>(
+    db,
+    `explain (format json) select 1 from ${from} t where ${where}`,
+    values,
+  );
   return row["QUERY PLAN"][0].Plan["Plan Rows"];
 }
 
 /** Selects the rows that satisfy each condition whose value, of the same name, is given. */
-export function rowsWhere(conditions: Record<string, string>, values: Values): Pick<ListQuery, "where" | "values"> {
+export function rowsWhere(
+  conditions: Record<string, string>,
+  values: Values,
+): Pick<ListQuery, "where" | "values"> {
   const given = Object.keys(conditions).filter((name) => values[name] !== undefined);
   return { where: given.map((name) => `(${conditions[name]})`).join(" and ") || "true", values };
 }

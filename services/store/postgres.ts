@@ -10,15 +10,26 @@ import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { migrateUnderLock } from "./schema.ts";
 import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 
-/** Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a broken one. */
+/**
+ * Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a
+ * broken one.
+ */
 const POOL_SIZE = 10;
 /** How long a call waits for a connection, and a connection for its server, in ms. */
 const CONNECT_TIMEOUT_MS = 3_000;
-/** Longest statement in ms, unless a caller sets another. Statements of requests are far shorter. */
+/**
+ * Longest statement in ms, unless a caller sets another. Statements of requests are far shorter.
+ */
 const STATEMENT_TIMEOUT_MS = 15_000;
-/** Part of that time that a statement waits for a lock, so that a locked table does not occupy every connection. */
+/**
+ * Part of that time that a statement waits for a lock, so that a locked table does not occupy every
+ * connection.
+ */
 const LOCK_FRACTION = 1 / 5;
-/** Longest statement of a health check, in ms. Its connection closes when idle, before it counts as silent. */
+/**
+ * Longest statement of a health check, in ms. Its connection closes when idle, before it counts as
+ * silent.
+ */
 const PROBE_TIMEOUT_MS = 1_000;
 const PROBE_IDLE_MS = 2_500;
 /** How long after its timeout a statement's result may arrive, in ms. */
@@ -27,7 +38,10 @@ const RESPONSE_GRACE_MS = 2_000;
 const SETTINGS =
   "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on";
 
-/** Opens a pool of connections to a PostgreSQL server. @throws Error for operators, when nothing answers at the URL */
+/**
+ * Opens a pool of connections to a PostgreSQL server.
+ * @throws Error for operators, when nothing answers at the URL
+ */
 export async function openPostgres(
   url: string,
   log: Logger,
@@ -62,7 +76,13 @@ export async function openPostgres(
 }
 
 /** @param silenceMs closes connections that receive nothing for this time; 0: never */
-function connect(url: string, log: Logger, statementMs: number, silenceMs: number, onStatement?: OnStatement) {
+function connect(
+  url: string,
+  log: Logger,
+  statementMs: number,
+  silenceMs: number,
+  onStatement?: OnStatement,
+) {
   const { options = "", ...urlOptions } = parseConnectionUrl(url);
   return MikroORM.init({
     ...ormOptions(log, onStatement),
@@ -80,16 +100,21 @@ function connect(url: string, log: Logger, statementMs: number, silenceMs: numbe
   });
 }
 
-/** A socket that closes when it is silent for too long: after a network partition the kernel would wait for hours. */
+/**
+ * A socket that closes when it is silent for too long: after a network partition the kernel would
+ * wait for hours.
+ */
 function createSocket(silenceMs: number): Socket {
   const socket = new Socket();
-  const close = () => socket.destroy(new Error("connection timeout: the database does not respond"));
+  const close = () =>
+    socket.destroy(new Error("connection timeout: the database does not respond"));
   return socket.setTimeout(silenceMs, close);
 }
 
 /**
- * Returns broken connections to the pool. Kysely 0.29's ControlledTransaction releases its connection only after a
- * successful BEGIN, COMMIT or ROLLBACK; without this, each transaction whose connection breaks uses one up for ever.
+ * Returns broken connections to the pool. Kysely 0.29's ControlledTransaction releases its
+ * connection only after a successful BEGIN, COMMIT or ROLLBACK; without this, each transaction
+ * whose connection breaks uses one up for ever.
  */
 function releaseBrokenConnections(pool: pg.Pool): void {
   const inUse = new WeakSet<object>();
@@ -106,19 +131,23 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
   await migrateUnderLock(orm, log).finally(() => orm.close(true));
 }
 
-/** Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a connection without TLS. */
+/**
+ * Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a
+ * connection without TLS.
+ */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /**
- * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"): `sslmode=require` encrypts,
- * `verify-full` also checks the server's certificate against `sslrootcert` or, without it, Node's authorities. The ORM
- * itself ignores the URL's parameters.
+ * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"):
+ * `sslmode=require` encrypts, `verify-full` also checks the server's certificate against
+ * `sslrootcert` or, without it, Node's authorities. The ORM itself ignores the URL's parameters.
  * @throws Error if a certificate can't be read, or the mode is unknown
  */
 function parseConnectionUrl(url: string) {
   const read = new URL(url);
   const mode = read.searchParams.get("sslmode");
-  if (mode !== null && !MODES.includes(mode)) throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
+  if (mode !== null && !MODES.includes(mode))
+    throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
   if (mode === "allow") read.searchParams.set("sslmode", "prefer");
   if (read.searchParams.get("sslrootcert") === "system") read.searchParams.delete("sslrootcert");
   read.searchParams.delete("uselibpqcompat"); // always on
@@ -127,18 +156,23 @@ function parseConnectionUrl(url: string) {
   return { host, port, user, password, ssl, application_name, options };
 }
 
-/** Parameters of a URL that are used. Others are not, such as `search_path`, which belongs into `options`. */
+/**
+ * Parameters of a URL that are used. Others are not, such as `search_path`, which belongs into
+ * `options`.
+ */
 const SUPPORTED =
   /^(host|port|user|password|application_name|options|ssl|sslmode|sslrootcert|sslcert|sslkey|uselibpqcompat)$/;
 
 /**
- * Checks at start-up what would make some requests fail later: a pooler that mixes up prepared statements, and an
- * encoding that can't store every character. Warns of `synchronous_commit = off` and of ignored parameters of the URL.
+ * Checks at start-up what would make some requests fail later: a pooler that mixes up prepared
+ * statements, and an encoding that can't store every character. Warns of `synchronous_commit = off`
+ * and of ignored parameters of the URL.
  * @throws Error for operators
  */
 async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<void> {
   const parameters = [...new URL(url).searchParams.keys()].filter((name) => !SUPPORTED.test(name));
-  if (parameters.length > 0) log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
+  if (parameters.length > 0)
+    log.warn({ parameters }, "DATABASE_URL has parameters that are ignored");
   const clients = await Promise.all([pool.connect(), pool.connect()]);
   try {
     const text =
@@ -147,11 +181,14 @@ async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<voi
     await clients[0].query(read);
     const { rows } = await clients[1].query(read);
     const [{ encoding, commit }] = rows;
-    if (encoding !== "UTF8") throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
-    if (commit === "off") log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
+    if (encoding !== "UTF8")
+      throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
+    if (commit === "off")
+      log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
   } catch (error) {
     if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
-    const problem = "the connection pooler mixes up prepared statements. Let it track them, or use session pooling";
+    const problem =
+      "the connection pooler mixes up prepared statements. Let it track them, or use session pooling";
     throw new Error(problem, { cause: error });
   } finally {
     for (const client of clients) client.release(true); // a failed check leaves no open connections

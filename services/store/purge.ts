@@ -22,8 +22,8 @@ const EXPIRED = {
 };
 
 /**
- * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and e-mails. Replaces old AI
- * calls by sums.
+ * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and
+ * e-mails. Replaces old AI calls by sums.
  * @param signal stops between two statements
  */
 export async function purgeExpired(
@@ -31,7 +31,11 @@ export async function purgeExpired(
   now: Date,
   config: Pick<
     Config,
-    "lockoutDurationMs" | "lockoutResetMs" | "emailRetentionMs" | "sessionRetentionMs" | "usageRetentionMs"
+    | "lockoutDurationMs"
+    | "lockoutResetMs"
+    | "emailRetentionMs"
+    | "sessionRetentionMs"
+    | "usageRetentionMs"
   >,
   signal: AbortSignal,
 ): Promise<void> {
@@ -47,7 +51,8 @@ export async function purgeExpired(
     if (!before) continue;
     const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
     const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
-    // page by page: times that each refresh changes have no index; locked rows wait for the next run
+    // page by page: times that each refresh changes have no index; locked rows wait for the next
+    // run
     for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
       await store.fork().execute(
         `delete from ${table} where ctid = any(array(
@@ -58,7 +63,10 @@ export async function purgeExpired(
     }
   }
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
-  while (!signal.aborted && (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0) {
+  while (
+    !signal.aborted &&
+    (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0
+  ) {
     await wait(PAUSE_MS);
   }
 }

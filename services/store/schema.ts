@@ -11,8 +11,8 @@ const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "
 const migrationFiles = readdirSync(new URL("migrations/", import.meta.url)).sort();
 
 /**
- * All migrations, oldest first: files of SQL, whose statements have a blank line between them. A database records the names
- * of those it has, and of earlier ones that are merged into them.
+ * All migrations, oldest first: files of SQL, whose statements have a blank line between them. A
+ * database records the names of those it has, and of earlier ones that are merged into them.
  */
 export const MIGRATIONS = migrationFiles.map((file) => {
   const migration = class extends Migration {
@@ -26,7 +26,10 @@ export const MIGRATIONS = migrationFiles.map((file) => {
 /** Makes what may be missing although all migrations are done. */
 export const completeSchema = (em: SqlEntityManager) => em.execute(readSql("users-search.sql"));
 
-/** Finds the name of the migrations table, with its schema: the migrator would expect it in `public`. */
+/**
+ * Finds the name of the migrations table, with its schema: the migrator would expect it in
+ * `public`.
+ */
 const MIGRATION_TABLE = `
   select coalesce(
     (select nspname from pg_class c join pg_namespace n on n.oid = relnamespace where c.oid = to_regclass('mikro_orm_migrations')),
@@ -35,16 +38,21 @@ const MIGRATION_TABLE = `
 /** For migrations and those that wait for them: the first ones create indexes. */
 const DISABLE_TIMEOUTS =
   "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
-/** Longest wait of a migration for a table, since all later statements on the table wait behind it. */
+/**
+ * Longest wait of a migration for a table, since all later statements on the table wait behind it.
+ */
 const LIMIT_LOCKS = "set local lock_timeout = '100ms'";
 /** Time between two attempts, in ms, in which those statements go on. */
 const RETRY_MS = 1_000;
 
 /**
- * Migrates in one transaction, whose end releases the lock, also behind a pooler. Where another transaction uses a table
- * it rolls back and tries again, until that transaction has ended.
+ * Migrates in one transaction, whose end releases the lock, also behind a pooler. Where another
+ * transaction uses a table it rolls back and tries again, until that transaction has ended.
  */
-export async function migrateUnderLock(orm: MikroORM<PostgreSqlDriver>, log: Logger): Promise<void> {
+export async function migrateUnderLock(
+  orm: MikroORM<PostgreSqlDriver>,
+  log: Logger,
+): Promise<void> {
   const migrate = async (em: SqlEntityManager) => {
     await em.execute(DISABLE_TIMEOUTS);
     await em.execute("select pg_advisory_xact_lock(:migrate)", LOCKS);
@@ -67,8 +75,8 @@ const NO_SEARCH_INDEX =
   "user search has no index: the extension pg_trgm is missing, or this role may not create it. Create it, then run npm run migrate";
 
 /**
- * Compares the database's schema with this version's. A newer schema is accepted with a warning, for rolling updates; so
- * is one without the search index.
+ * Compares the database's schema with this version's. A newer schema is accepted with a warning,
+ * for rolling updates; so is one without the search index.
  * @throws Error for operators, if the schema is older
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
@@ -79,27 +87,34 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
        to_regclass('users_search') is not null as "hasSearch"`,
   );
   const rows = isMigrated
-    ? await em.execute<{ name: string }[]>("select name from mikro_orm_migrations").catch(asDatabaseUrlError)
+    ? await em
+        .execute<{ name: string }[]>("select name from mikro_orm_migrations")
+        .catch(asDatabaseUrlError)
     : [];
   const done = new Set(rows.map(({ name }) => name));
   const ahead = [...done].filter((name) => name > (own.at(-1) ?? ""));
-  if (ahead.length > 0) log.warn({ migrations: ahead }, "the database schema is newer than this process");
+  if (ahead.length > 0)
+    log.warn({ migrations: ahead }, "the database schema is newer than this process");
   const missing = own.filter((name) => !done.has(name));
   if (missing.length > 0) {
     const problem = `The database lacks ${missing.length} of ${own.length} migrations`;
-    throw new Error(`${problem}. Run npm run migrate with this version first, or leave MIGRATE on.`);
+    throw new Error(
+      `${problem}. Run npm run migrate with this version first, or leave MIGRATE on.`,
+    );
   }
   if (!hasSearch) log.warn(NO_SEARCH_INDEX);
 }
 
 /**
- * Grants a PostgreSQL role the privileges that the service needs. The role can read the audit log and append to it, but
- * not change or delete events. Run it as the owner of the tables, after each migration.
- * @throws Error if the name needs quoting, or if the role may create objects in the schema: the owner could be made to
- * run its functions (CVE-2018-1058)
+ * Grants a PostgreSQL role the privileges that the service needs. The role can read the audit log
+ * and append to it, but not change or delete events. Run it as the owner of the tables, after each
+ * migration.
+ * @throws Error if the name needs quoting, or if the role may create objects in the schema: the
+ * owner could be made to run its functions (CVE-2018-1058)
  */
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
-  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role)) throw new Error("The role must be a plain lower-case name.");
+  if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role))
+    throw new Error("The role must be a plain lower-case name.");
   await em.transactional(async () => {
     type Tables = { schema: string; owner: string; open: boolean; audit: string };
     const { schema, owner, open, audit } = await oneRow<Tables>(
@@ -117,7 +132,9 @@ export async function grantServiceRole(em: SqlEntityManager, role: string): Prom
       throw new Error(`${problem}. As the schema's owner, run first: ${remedy}`);
     }
     await em.execute(`grant usage on schema ${schema} to ${role}`);
-    await em.execute(`grant select, insert, update, delete on all tables in schema ${schema} to ${role}`);
+    await em.execute(
+      `grant select, insert, update, delete on all tables in schema ${schema} to ${role}`,
+    );
     await em.execute(`revoke all on ${audit} from ${role}`);
     await em.execute(`grant select, insert on audit_events, audit_seals to ${role}`);
   });

@@ -26,7 +26,10 @@ export const Session = defineEntity({
 });
 export interface Session extends InferEntity<typeof Session> {}
 
-/** Whether session `s` is open at a time and, under impersonation, the administrator's own, which expires no sooner. */
+/**
+ * Whether session `s` is open at a time and, under impersonation, the administrator's own, which
+ * expires no sooner.
+ */
 const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
@@ -58,18 +61,30 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
      where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
 );
 
-/** Reads those of the sessions that are open, each with its user. One prepared statement. @returns them by session id. */
-export async function findOpenSessions(db: HotDb, ids: string[], now: Date): Promise<Map<string, FoundSession>> {
+/**
+ * Reads those of the sessions that are open, each with its user. One prepared statement.
+ * @returns them by session id.
+ */
+export async function findOpenSessions(
+  db: HotDb,
+  ids: string[],
+  now: Date,
+): Promise<Map<string, FoundSession>> {
   const rows = await findOpen(db, { ids, now });
-  const found = rows.map(({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
-    const { generation, successorUsed, lastActiveAt, ...user } = row;
-    const session = { id, generation, successorUsed, createdAt, lastActiveAt };
-    return [id, { user, session, usedSecondFactor, actorId: actorId ?? undefined }] as const;
-  });
+  const found = rows.map(
+    ({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
+      const { generation, successorUsed, lastActiveAt, ...user } = row;
+      const session = { id, generation, successorUsed, createdAt, lastActiveAt };
+      return [id, { user, session, usedSecondFactor, actorId: actorId ?? undefined }] as const;
+    },
+  );
   return new Map(found);
 }
 
-export type ListedSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"> & {
+export type ListedSession = Pick<
+  Session,
+  "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"
+> & {
   isImpersonation: boolean;
 };
 
@@ -82,14 +97,23 @@ export const listOpenSessions = ({ em }: Db, userId: string, now: Date): Promise
     { userId, now },
   );
 
-/** Whether a session of a user has not been revoked. It is not deleted until the transaction ends. */
+/**
+ * Whether a session of a user has not been revoked. It is not deleted until the transaction ends.
+ */
 export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boolean> =>
-  returnsRow(db, "select id from sessions where id = :id and user_id = :userId and revoked_at is null for key share", {
-    id,
-    userId,
-  });
+  returnsRow(
+    db,
+    "select id from sessions where id = :id and user_id = :userId and revoked_at is null for key share",
+    {
+      id,
+      userId,
+    },
+  );
 
-/** Revokes a session of a user if it is open; impersonations opened from it end with it. @returns whether it was open. */
+/**
+ * Revokes a session of a user if it is open; impersonations opened from it end with it.
+ * @returns whether it was open.
+ */
 export const revokeSession = (db: ClockedDb, id: string, userId: string): Promise<boolean> =>
   returnsRow(
     db,
@@ -104,9 +128,11 @@ export async function endImpersonations({ em, clock }: ClockedDb, userId: string
 }
 
 /**
- * Revokes a user's sessions but the excepted one. Joins the caller's transaction. The user is locked in an earlier
- * statement, so that this one sees the session of a sign-in that the lock waited for.
- * @returns how many were open; expired ones, and those that ended with their administrator's, are not counted.
+ * Revokes a user's sessions but the excepted one. Joins the caller's transaction. The user is
+ * locked in an earlier statement, so that this one sees the session of a sign-in that the lock
+ * waited for.
+ * @returns how many were open; expired ones, and those that ended with their administrator's, are
+ * not counted.
  */
 export async function revokeSessions(
   { em, clock }: ClockedDb,
@@ -124,8 +150,13 @@ export async function revokeSessions(
   return rows.filter((row) => row.was_open).length;
 }
 
-/** Writes when sessions were last active. Touches no index and skips rows that are locked by others. */
-export async function updateLastActive({ em }: Db, sessions: { id: string; at: Date }[]): Promise<void> {
+/**
+ * Writes when sessions were last active. Touches no index and skips rows that are locked by others.
+ */
+export async function updateLastActive(
+  { em }: Db,
+  sessions: { id: string; at: Date }[],
+): Promise<void> {
   await em.execute(
     `with due as (
        select s.id, v.at from jsonb_to_recordset(:sessions::jsonb) as v (id uuid, at timestamptz)
@@ -136,7 +167,10 @@ export async function updateLastActive({ em }: Db, sessions: { id: string; at: D
   );
 }
 
-/** Ends every session, one-time token and signing key, so that no token of the past is valid. @returns open sessions that ended */
+/**
+ * Ends every session, one-time token and signing key, so that no token of the past is valid.
+ * @returns open sessions that ended
+ */
 export async function endAllTokens(db: Db, now: Date): Promise<number> {
   const { ended } = await oneRow<{ ended: number }>(
     db,

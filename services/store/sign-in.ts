@@ -2,16 +2,30 @@ import type { SessionClaims } from "../platform/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
-import { type ClockedDb, type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
+import {
+  type ClockedDb,
+  type Db,
+  firstRow,
+  type HotDb,
+  prepared,
+  returnsRow,
+  toColumns,
+} from "./store.ts";
 import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */
 const MAX_SESSIONS = 100;
 
 /** The row of a session to be opened. */
-export type NewSession = Pick<Session, "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt">;
+export type NewSession = Pick<
+  Session,
+  "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt"
+>;
 
-/** The user as of the moment from which a revocation finds the session; `restored`: a requested deletion was cancelled. */
+/**
+ * The user as of the moment from which a revocation finds the session; `restored`: a requested
+ * deletion was cancelled.
+ */
 export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
 
 /** Whether user `u` is as when the password was checked. */
@@ -22,18 +36,21 @@ const unchangedValues = ({ id, passwordChangedAt, mfaSecret = null }: LoginUser,
   return { userId: id, passwordChangedAt, mfaSecret, now };
 };
 
-/** Sessions of a user beyond the limit once one more is opened: ended ones go first, then impersonations, then the oldest. */
+/**
+ * Sessions of a user beyond the limit once one more is opened: ended ones go first, then
+ * impersonations, then the oldest.
+ */
 const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= :now, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
 
 /**
- * A requested deletion as it stood when the statement began. Read without a lock: of two statements that lock a row and
- * then update it, each waits for the other while a third party shares that row.
+ * A requested deletion as it stood when the statement began. Read without a lock: of two statements
+ * that lock a row and then update it, each waits for the other while a third party shares that row.
  */
 const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
 
 /**
- * One statement, so one round trip and one commit: user, session, audit events and attempt counter, or nothing.
- * The user's row is locked first and the counter last, as everywhere.
+ * One statement, so one round trip and one commit: user, session, audit events and attempt counter,
+ * or nothing. The user's row is locked first and the counter last, as everywhere.
  */
 const SIGN_IN = `with signed as (
     update users as u set last_login_at = :now, deletion_at = null,
@@ -61,10 +78,11 @@ const SIGN_IN = `with signed as (
 const preparedSignIn = prepared<object, SignedInUser>("sign_in", SIGN_IN);
 
 /**
- * Opens a session, unless password or second factor have changed since the proofs were checked. Cancels a requested
- * deletion, drops the user's surplus sessions and records the audit events (`user.restored` only if it was).
- * @param attempt the password attempt that succeeded; undefined joins the transaction in which a second
- * factor was consumed.
+ * Opens a session, unless password or second factor have changed since the proofs were checked.
+ * Cancels a requested deletion, drops the user's surplus sessions and records the audit events
+ * (`user.restored` only if it was).
+ * @param attempt the password attempt that succeeded; undefined joins the transaction in which a
+ * second factor was consumed.
  * @returns undefined if the row has changed.
  */
 export async function signIn(
@@ -86,12 +104,25 @@ export async function signIn(
   return (await run()) ?? run(); // a parallel sign-in may have cancelled the deletion meanwhile
 }
 
-/** Locks a user whose password was checked against this row. @returns false if the row has changed. */
+/**
+ * Locks a user whose password was checked against this row.
+ * @returns false if the row has changed.
+ */
 export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boolean> =>
-  returnsRow(db, `select u.id from users as u where ${IS_UNCHANGED} for no key update`, unchangedValues(user, now));
+  returnsRow(
+    db,
+    `select u.id from users as u where ${IS_UNCHANGED} for no key update`,
+    unchangedValues(user, now),
+  );
 
-/** Makes room for one more impersonation of a user: ends one that is surplus then, never a session of the user's own. */
-export async function dropSurplusImpersonation({ em, clock }: ClockedDb, userId: string): Promise<void> {
+/**
+ * Makes room for one more impersonation of a user: ends one that is surplus then, never a session
+ * of the user's own.
+ */
+export async function dropSurplusImpersonation(
+  { em, clock }: ClockedDb,
+  userId: string,
+): Promise<void> {
   await em.execute(
     `delete from sessions where actor_id is not null and id in (
        select s.id from sessions s where s.user_id = :userId ${SURPLUS})`,
@@ -110,8 +141,9 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotate
   json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
 
 /**
- * The statement of the refresh rotation: increments the generation of an open session. Guarded by the generation in the
- * token: of several callers one rotates. Returns the session after it, unless it is not open or of another generation.
+ * The statement of the refresh rotation: increments the generation of an open session. Guarded by
+ * the generation in the token: of several callers one rotates. Returns the session after it, unless
+ * it is not open or of another generation.
  */
 export const rotateSession = prepared<
   SessionClaims & { now: Date; address: string; location: string | null; expiresAt: Date },
@@ -126,7 +158,10 @@ export const rotateSession = prepared<
    returning ${COLUMNS}`,
 );
 
-/** Reads a session as it stands, open or not. @returns undefined if that user has no such session. */
+/**
+ * Reads a session as it stands, open or not.
+ * @returns undefined if that user has no such session.
+ */
 export const findSessionForRefresh = (db: Db, { sessionId, userId }: SessionClaims) =>
   firstRow<RefreshedSession>(
     db,

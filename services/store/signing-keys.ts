@@ -16,8 +16,9 @@ export const SigningKey = defineEntity({
 export interface SigningKey extends InferEntity<typeof SigningKey> {}
 
 /**
- * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that start together from
- * each inserting one. The first key of all signs at once, each later one from `activeAt` on.
+ * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that
+ * start together from each inserting one. The first key of all signs at once, each later one from
+ * `activeAt` on.
  */
 export async function insertSigningKey(
   { em }: Db,

@@ -25,10 +25,15 @@ export const parseTime = (text: string) => new Date(text);
 /** Values of a statement by name: SQL has `:name` where the value belongs. */
 export type Values = Record<string, unknown>;
 
-/** SQL that each connection prepares once, under its name. PostgreSQL itself numbers its parameters. */
+/**
+ * SQL that each connection prepares once, under its name. PostgreSQL itself numbers its parameters.
+ */
 export type Statement = { name: string; text: string };
 
-/** A statement of a hot path, as a function of its values. @returns what resolves to its rows */
+/**
+ * A statement of a hot path, as a function of its values.
+ * @returns what resolves to its rows
+ */
 export function prepared<Input extends object, Row = unknown>(name: string, sql: string) {
   const parameters: string[] = [];
   const text = sql.replace(/(?<!:):([a-z]\w*)/gi, (_, parameter: string) => {
@@ -40,28 +45,47 @@ export function prepared<Input extends object, Row = unknown>(name: string, sql:
   return ({ query }: HotDb, input: Input) => query<Row>(statement, inOrder(input as Values));
 }
 
-/** Runs a statement that always returns a row. @returns the first one */
-export const oneRow = <Row extends object>({ em }: Db, sql: string, values: Values = {}): Promise<Row> =>
-  em.execute<Row>(sql, values, "get");
+/**
+ * Runs a statement that always returns a row.
+ * @returns the first one
+ */
+export const oneRow = <Row extends object>(
+  { em }: Db,
+  sql: string,
+  values: Values = {},
+): Promise<Row> => em.execute<Row>(sql, values, "get");
 
-/** Runs a statement. @returns its first row, if it returns any */
-export const firstRow = <Row extends object>(db: Db, sql: string, values?: Values): Promise<Row | undefined> =>
-  oneRow(db, sql, values);
+/**
+ * Runs a statement.
+ * @returns its first row, if it returns any
+ */
+export const firstRow = <Row extends object>(
+  db: Db,
+  sql: string,
+  values?: Values,
+): Promise<Row | undefined> => oneRow(db, sql, values);
 
-/** Runs a statement. @returns whether it returns a row */
+/**
+ * Runs a statement.
+ * @returns whether it returns a row
+ */
 export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<boolean> =>
   (await firstRow(db, sql, values)) !== undefined;
 
 /** A row by the names of its columns, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
-  const columnOf = (field: string) => field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const columnOf = (field: string) =>
+    field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
   return Object.fromEntries(Object.entries(row).map(([field, value]) => [columnOf(field), value]));
 }
 
 export type Store = Omit<Engine, "em" | "run"> & {
   /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
   fork(): SqlEntityManager;
-  /** Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as those of `execute`. */
+  /**
+   * Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as
+   * those of `execute`.
+   */
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
 };
 
@@ -79,7 +103,10 @@ export type Engine = {
   close(): Promise<void>;
 };
 
-/** The store of an engine. @param onStatement learns of prepared statements: the ORM reports its own */
+/**
+ * The store of an engine.
+ * @param onStatement learns of prepared statements: the ORM reports its own
+ */
 export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatement): Store {
   return {
     ...engine,
@@ -105,7 +132,9 @@ export const ID_BYTES = 16;
 /** Random bytes, fetched for many ids at once: one by one costs more than the rest of an id. */
 let pool = Buffer.alloc(0);
 
-/** Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it. */
+/**
+ * Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it.
+ */
 export function newId(now: Date): string {
   if (pool.length === 0) pool = randomBytes(256 * ID_BYTES);
   const random = pool.subarray(0, ID_BYTES);
@@ -117,7 +146,10 @@ export function newId(now: Date): string {
 export const lowestId = (at: Date): string =>
   v7({ msecs: Math.max(0, at.getTime()), random: new Uint8Array(ID_BYTES) });
 
-/** An id as PostgreSQL writes it: callers may spell it in capitals (RFC 9562 section 4), which no comparison would match. */
+/**
+ * An id as PostgreSQL writes it: callers may spell it in capitals (RFC 9562 section 4), which no
+ * comparison would match.
+ */
 export const canonicalId = (sent: string): string => sent.toLowerCase();
 
 /** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
@@ -142,7 +174,10 @@ type BatchOptions<Item> = {
   log: Pick<Logger, "warn">;
 };
 
-/** Collects items and writes them together. Logs the first of several failures in a row, keeps the items and retries. */
+/**
+ * Collects items and writes them together. Logs the first of several failures in a row, keeps the
+ * items and retries.
+ */
 export function createBatch<Item>(options: BatchOptions<Item>) {
   const { name, intervalMs, batchSize, write, log } = options;
   let waiting = new Map<string, Item>();
@@ -159,7 +194,11 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
         isFailing = false;
       }
     } catch (error) {
-      if (!isFailing) log.warn({ batch: name, reason: (error as Error).message }, "batch not written, will retry");
+      if (!isFailing)
+        log.warn(
+          { batch: name, reason: (error as Error).message },
+          "batch not written, will retry",
+        );
       isFailing = true;
       waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items replace older ones
       timer ??= setTimeout(flush, RETRY_MS).unref();
@@ -181,7 +220,10 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
       waiting.set(key, item);
       timer ??= setTimeout(flush, intervalMs);
     },
-    /** Writes what waits. Resolves when it is written, or the try has failed. Call it before closing what it writes to. */
+    /**
+     * Writes what waits. Resolves when it is written, or the try has failed. Call it before closing
+     * what it writes to.
+     */
     flush,
   };
 }

@@ -19,8 +19,8 @@ export type UsageRow = {
 };
 
 /**
- * The user may have been erased meanwhile; the usage stays. `for key share` waits for an erasure in progress before any row
- * is locked, because the erasure waits for the rows.
+ * The user may have been erased meanwhile; the usage stays. `for key share` waits for an erasure in
+ * progress before any row is locked, because the erasure waits for the rows.
  */
 const upsert = prepared<{ rows: string }>(
   "upsert_usage",
@@ -37,15 +37,22 @@ const upsert = prepared<{ rows: string }>(
 );
 
 /** Inserts rows, or brings them up to date. */
-export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) => upsert(db, { rows: JSON.stringify(rows) });
+export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) =>
+  upsert(db, { rows: JSON.stringify(rows) });
 
-/** The usage of one model by one user on one UTC day. Without a user the id is null, which a message leaves out. */
+/**
+ * The usage of one model by one user on one UTC day. Without a user the id is null, which a message
+ * leaves out.
+ */
 export type DailyUsage = Omit<UsageDay, keyof Message>;
 
 /** When the day of a time began in UTC. */
 export const startOfDay = (time: Date) => new Date(new Date(time).setUTCHours(0, 0, 0, 0));
 
-/** The first day in UTC whose usage is kept in detail. Older usage is kept as sums. @param retentionMs 0: all in detail */
+/**
+ * The first day in UTC whose usage is kept in detail. Older usage is kept as sums.
+ * @param retentionMs 0: all in detail
+ */
 export const firstDetailedDay = (now: Date, retentionMs: number) =>
   startOfDay(new Date(retentionMs && now.getTime() - retentionMs));
 
@@ -56,9 +63,10 @@ const CALLS = `
   from ai_usage`;
 
 /**
- * Sums up the usage of one user, or of all, newest day first. `from` inclusive, `to` exclusive. Of what is kept as sums,
- * days that begin between them. Days are read one after the other until the page is full: two million calls of 100 days
- * took 2.4 s at once, and the first page of them takes 60 ms.
+ * Sums up the usage of one user, or of all, newest day first. `from` inclusive, `to` exclusive. Of
+ * what is kept as sums, days that begin between them. Days are read one after the other until the
+ * page is full: two million calls of 100 days took 2.4 s at once, and the first page of them takes
+ * 60 ms.
  */
 export function sumUsageByDay(
   { em }: Db,
@@ -89,9 +97,9 @@ export function sumUsageByDay(
 }
 
 /**
- * Replaces up to twice `limit` of the oldest calls before a day by sums. Any number of processes may do it at once: a call
- * that somebody else has locked is left to the next time, as are those of a user who is being erased, because the erasure
- * waits for the rows.
+ * Replaces up to twice `limit` of the oldest calls before a day by sums. Any number of processes
+ * may do it at once: a call that somebody else has locked is left to the next time, as are those of
+ * a user who is being erased, because the erasure waits for the rows.
  * @returns how many sums have changed.
  */
 export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {
@@ -117,7 +125,10 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
   return affectedRows;
 }
 
-/** Removes a user from at most `limit` usage rows, which stay for the statistics. @returns how many. */
+/**
+ * Removes a user from at most `limit` usage rows, which stay for the statistics.
+ * @returns how many.
+ */
 export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
   const sql =
     "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)";

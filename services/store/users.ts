@@ -38,7 +38,10 @@ export class User extends table.class {
   get mfaEnabled(): boolean {
     return this.mfaSecret != null;
   }
-  /** Whether the date of a requested deletion has come. The account counts as gone, erased yet or not. */
+  /**
+   * Whether the date of a requested deletion has come. The account counts as gone, erased yet or
+   * not.
+   */
   isDeletionDue(now: Date): boolean {
     return this.deletionAt != null && this.deletionAt <= now;
   }
@@ -48,7 +51,15 @@ table.setClass(User);
 /** The part of an account that a login checks. */
 export type LoginUser = Pick<
   User,
-  "id" | "email" | "name" | "role" | "passwordHash" | "passwordChangedAt" | "emailVerified" | "mfaEnabled" | "mfaSecret"
+  | "id"
+  | "email"
+  | "name"
+  | "role"
+  | "passwordHash"
+  | "passwordChangedAt"
+  | "emailVerified"
+  | "mfaEnabled"
+  | "mfaSecret"
 >;
 
 /** Finds the account of a canonical address. One whose deletion is due counts as gone. */
@@ -62,7 +73,15 @@ export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
 /** What others and the user see of an account. */
 export type Profile = Pick<
   User,
-  "id" | "email" | "name" | "bio" | "role" | "emailVerified" | "mfaEnabled" | "createdAt" | "updatedAt"
+  | "id"
+  | "email"
+  | "name"
+  | "bio"
+  | "role"
+  | "emailVerified"
+  | "mfaEnabled"
+  | "createdAt"
+  | "updatedAt"
 >;
 
 /** The columns of a profile in `users t`. */
@@ -70,14 +89,18 @@ export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_ve
   t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
 
 /**
- * Locks a user's row until the transaction ends. A transaction that changes several rows of a user begins with it:
- * then no two transactions deadlock, and a sign-in either sees a new password or is seen by its revocation.
+ * Locks a user's row until the transaction ends. A transaction that changes several rows of a user
+ * begins with it: then no two transactions deadlock, and a sign-in either sees a new password or is
+ * seen by its revocation.
  * @returns false if there is no such user.
  */
 export const lockUser = (db: Db, id: string): Promise<boolean> =>
   returnsRow(db, "select id from users where id = :id for no key update", { id });
 
-/** Locks the rows of all administrators and of one more user, ordered by id so that two callers never deadlock. */
+/**
+ * Locks the rows of all administrators and of one more user, ordered by id so that two callers
+ * never deadlock.
+ */
 export const lockAdminsAnd = ({ em }: Db, userId: string) =>
   em.execute<{ id: string; isAdmin: boolean; isLeaving: boolean }[]>(
     `select id, role = 'admin' as "isAdmin", deletion_at is not null as "isLeaving" from users
@@ -85,8 +108,13 @@ export const lockAdminsAnd = ({ em }: Db, userId: string) =>
     { userId },
   );
 
-/** A user to be registered, the token and the e-mail that verify the address, and the audit event. */
-type Registration = Pick<User, "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt"> & {
+/**
+ * A user to be registered, the token and the e-mail that verify the address, and the audit event.
+ */
+type Registration = Pick<
+  User,
+  "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt"
+> & {
   tokenId: string;
   tokenExpiresAt: Date;
   mailId: string;
@@ -94,7 +122,9 @@ type Registration = Pick<User, "id" | "email" | "canonicalEmail" | "name" | "pas
   event: AuditEventRow;
 };
 
-/** One statement, so one round trip and one commit: user, token, e-mail and audit event, or nothing. */
+/**
+ * One statement, so one round trip and one commit: user, token, e-mail and audit event, or nothing.
+ */
 const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
   `with registered as (
@@ -116,31 +146,59 @@ const register = prepared<Omit<Registration, "event"> & { event: object }>(
   select id from registered`,
 );
 
-/** Registers a user. @returns false if the address is taken; an error would make PostgreSQL log the password hash. */
-export const insertRegistration = async (db: HotDb, { event, ...values }: Registration): Promise<boolean> =>
-  (await register(db, { ...values, event: toColumns(event) })).length > 0;
+/**
+ * Registers a user.
+ * @returns false if the address is taken; an error would make PostgreSQL log the password hash.
+ */
+export const insertRegistration = async (
+  db: HotDb,
+  { event, ...values }: Registration,
+): Promise<boolean> => (await register(db, { ...values, event: toColumns(event) })).length > 0;
 
 /**
- * Marks a TOTP step as used and the factor as confirmed, unless the secret has changed or this or a later step was
- * used before: of several callers with the same code one succeeds.
+ * Marks a TOTP step as used and the factor as confirmed, unless the secret has changed or this or a
+ * later step was used before: of several callers with the same code one succeeds.
  * @returns whether the step was unused.
  */
-export async function consumeTotpStep({ em }: Db, user: User, step: number, now: Date): Promise<boolean> {
+export async function consumeTotpStep(
+  { em }: Db,
+  user: User,
+  step: number,
+  now: Date,
+): Promise<boolean> {
   const { id, mfaSecret } = user;
   const isUnused = { $or: [{ mfaLastStep: null }, { mfaLastStep: { $lt: step } }] };
   const mfaConfirmedAt = raw("coalesce(mfa_confirmed_at, ?)", [now]);
-  return (await em.nativeUpdate(User, { id, mfaSecret, ...isUnused }, { mfaLastStep: step, mfaConfirmedAt })) > 0;
+  return (
+    (await em.nativeUpdate(
+      User,
+      { id, mfaSecret, ...isUnused },
+      { mfaLastStep: step, mfaConfirmedAt },
+    )) > 0
+  );
 }
 
 /** Replaces all backup codes of a user. Lock the user first. */
-export async function replaceBackupCodes({ em }: Db, userId: string, digests: string[]): Promise<void> {
+export async function replaceBackupCodes(
+  { em }: Db,
+  userId: string,
+  digests: string[],
+): Promise<void> {
   await em.execute("delete from backup_codes where user_id = :userId", { userId });
-  const sql = "insert into backup_codes (user_id, digest) select :userId, unnest(array[:digests]::text[])";
+  const sql =
+    "insert into backup_codes (user_id, digest) select :userId, unnest(array[:digests]::text[])";
   await em.execute(sql, { userId, digests });
 }
 
-/** Deletes one backup code. Of several callers one gets it. @returns how many are left; undefined if there is no such code. */
-export async function takeBackupCode(db: Db, userId: string, digests: readonly string[]): Promise<number | undefined> {
+/**
+ * Deletes one backup code. Of several callers one gets it.
+ * @returns how many are left; undefined if there is no such code.
+ */
+export async function takeBackupCode(
+  db: Db,
+  userId: string,
+  digests: readonly string[],
+): Promise<number | undefined> {
   const row = await firstRow<{ left: number }>(
     db,
     `with taken as (delete from backup_codes where user_id = :userId and digest in (:digests) returning digest)

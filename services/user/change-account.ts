@@ -21,7 +21,10 @@ import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /** Changes name and bio of the caller; undefined leaves a field as it is. */
-export async function updateProfile(call: SignedInCall, changes: Pick<UpdateProfileRequest, "name" | "bio">) {
+export async function updateProfile(
+  call: SignedInCall,
+  changes: Pick<UpdateProfileRequest, "name" | "bio">,
+) {
   const { id, name, bio } = call.caller.user;
   if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
   return call.em.transactional(async () => {
@@ -40,9 +43,14 @@ export async function updateProfile(call: SignedInCall, changes: Pick<UpdateProf
  * Sets a new password and ends every other session. Of parallel changes one succeeds.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
-export async function changePassword(call: SignedInCall, currentPassword: string, newPassword: string): Promise<void> {
+export async function changePassword(
+  call: SignedInCall,
+  currentPassword: string,
+  newPassword: string,
+): Promise<void> {
   const user = await confirmPassword(call, currentPassword);
-  if (newPassword === currentPassword) throw invalid("newPassword", "must differ from the current password");
+  if (newPassword === currentPassword)
+    throw invalid("newPassword", "must differ from the current password");
   assertNotGuessable(call, newPassword, user, "newPassword");
   const passwordHash = await call.passwords.hash(newPassword, call.client.address);
   await call.em.transactional(async () => {
@@ -64,14 +72,21 @@ const MAX_PER_HOUR = 3;
 const HOUR_MS = 3_600_000;
 
 /**
- * Mails a verification token to the new address and a notice to the old one. The change takes effect on verification. The
- * response does not reveal whether another account has the address: its owner gets a notice instead.
- * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED, UNAVAILABLE
+ * Mails a verification token to the new address and a notice to the old one. The change takes
+ * effect on verification. The response does not reveal whether another account has the address: its
+ * owner gets a notice instead.
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED,
+ * UNAVAILABLE
  */
-export async function changeEmail(call: SignedInCall, newEmail: string, password: string): Promise<void> {
+export async function changeEmail(
+  call: SignedInCall,
+  newEmail: string,
+  password: string,
+): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");
   const user = await confirmPassword(call, password);
-  if (address.canonical === user.canonicalEmail) throw invalid("newEmail", "must differ from the present address");
+  if (address.canonical === user.canonicalEmail)
+    throw invalid("newEmail", "must differ from the present address");
   await call.em.transactional(async () => {
     await lockCaller(call);
     await limitRequests(call);
@@ -93,7 +108,9 @@ async function limitRequests(call: SignedInCall): Promise<void> {
   const recent = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
   const first = recent.at(-MAX_PER_HOUR);
   if (!first) return;
-  const retryAfterSeconds = Math.ceil((first.createdAt.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000);
+  const retryAfterSeconds = Math.ceil(
+    (first.createdAt.getTime() + HOUR_MS - call.clock.now().getTime()) / 1000,
+  );
   const message = "Too many changes of the e-mail address were requested. Please try again later.";
   throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
 }
@@ -103,7 +120,10 @@ async function limitRequests(call: SignedInCall): Promise<void> {
  * @returns when the account will be erased.
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
-export async function deleteAccount(call: SignedInCall, password: string | undefined): Promise<Date> {
+export async function deleteAccount(
+  call: SignedInCall,
+  password: string | undefined,
+): Promise<Date> {
   const { user } = call.caller;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) {

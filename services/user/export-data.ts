@@ -4,11 +4,17 @@ import type { SignedInCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList } from "../store/export.ts";
 
 /** Rows of each list per page, so that a page stays well below the largest message. */
-const PAGE_SIZES = { sessions: 1_000, auditEvents: 4_000, emails: 1_000, usage: 4_000, usageDays: 1_000 };
+const PAGE_SIZES = {
+  sessions: 1_000,
+  auditEvents: 4_000,
+  emails: 1_000,
+  usage: 4_000,
+  usageDays: 1_000,
+};
 
 /**
- * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who else acted on the account
- * is named, but not from where or why.
+ * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who
+ * else acted on the account is named, but not from where or why.
  * @param page 1-based; if there is more, the result names the next page as `nextPage`.
  */
 export async function exportData(call: SignedInCall, page: number): Promise<JsonObject> {
@@ -19,7 +25,10 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
   const [profile = {}] = await readExportList(call, "profile", id, { limit: 1, offset: 0 });
   const data: JsonObject = { exportedAt: now.toISOString(), profile: toJsonRow(profile) };
   for (const [list, size] of Object.entries(PAGE_SIZES) as [ExportList, number][]) {
-    const rows = await readExportList(call, list, id, { limit: size + 1, offset: (page - 1) * size });
+    const rows = await readExportList(call, list, id, {
+      limit: size + 1,
+      offset: (page - 1) * size,
+    });
     data[list] = rows.slice(0, size).map((row) => failLost(toJsonRow(row), lostBefore));
     if (rows.length > size) data.nextPage = page + 1;
   }
@@ -29,7 +38,9 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
 
 /** An AI call that is still running after the longest time has lost its process. */
 const failLost = (row: JsonObject, lostBefore: string): JsonObject =>
-  row.outcome === "running" && String(row.createdAt) < lostBefore ? { ...row, outcome: "failed" } : row;
+  row.outcome === "running" && String(row.createdAt) < lostBefore
+    ? { ...row, outcome: "failed" }
+    : row;
 
 /** Maps column names to JSON names and times to ISO 8601. Null values are left out. */
 function toJsonRow(row: ExportRow): JsonObject {

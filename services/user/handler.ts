@@ -37,7 +37,9 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   },
   async revokeOtherSessions(_req, ctx) {
     const ended = await revokeOtherSessions(signedInCallOf(ctx));
-    return { message: ended === 1 ? "1 other session has ended." : `${ended} other sessions have ended.` };
+    return {
+      message: ended === 1 ? "1 other session has ended." : `${ended} other sessions have ended.`,
+    };
   },
   async deleteAccount(req, ctx) {
     const deletionAt = await deleteAccount(signedInCallOf(ctx), req.password);

@@ -4,30 +4,65 @@ import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
 /** A row as a message: times are timestamps, and what is null is absent. */
 type Message<Row> = {
-  [Column in keyof Row]?: NonNullable<Row[Column]> extends Date ? Timestamp : NonNullable<Row[Column]>;
+  [Column in keyof Row]?: NonNullable<Row[Column]> extends Date
+    ? Timestamp
+    : NonNullable<Row[Column]>;
 };
 
 /** Maps a row to a message whose fields have the same names. */
 export function toMessage<Row extends object>(row: Row): Message<Row> {
   const fields = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
-  const message = fields.map(([name, value]) => [name, value instanceof Date ? timestampFromDate(value) : value]);
+  const message = fields.map(([name, value]) => [
+    name,
+    value instanceof Date ? timestampFromDate(value) : value,
+  ]);
   return Object.fromEntries(message) as Message<Row>;
 }
 
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
   // An entity computes two of these: a copy of it would lack them.
-  const { id, email, name, bio, role, emailVerified, mfaEnabled, passwordChangedAt, createdAt, updatedAt } = user;
-  const passwordExpiresAt = passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
-  return toMessage({ id, email, name, bio, role, emailVerified, mfaEnabled, createdAt, updatedAt, passwordExpiresAt });
+  const {
+    id,
+    email,
+    name,
+    bio,
+    role,
+    emailVerified,
+    mfaEnabled,
+    passwordChangedAt,
+    createdAt,
+    updatedAt,
+  } = user;
+  const passwordExpiresAt =
+    passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
+  return toMessage({
+    id,
+    email,
+    name,
+    bio,
+    role,
+    emailVerified,
+    mfaEnabled,
+    createdAt,
+    updatedAt,
+    passwordExpiresAt,
+  });
 }
 
-/** Maps a session to its message. The caller's own is in use now, whatever has been written so far. */
+/**
+ * Maps a session to its message. The caller's own is in use now, whatever has been written so far.
+ */
 export function sessionMessage(
   { isImpersonation, lastActiveAt, ...session }: ListedSession,
   { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
 ) {
   const current = session.id === caller.session.id;
   const lastActive = current ? clock.now() : lastActiveAt;
-  return toMessage({ ...session, lastActive, current, impersonated: isImpersonation ? true : null });
+  return toMessage({
+    ...session,
+    lastActive,
+    current,
+    impersonated: isImpersonation ? true : null,
+  });
 }

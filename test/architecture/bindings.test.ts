@@ -1,4 +1,10 @@
-import { type DescField, type DescMethod, getOption, hasOption, ScalarType } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMethod,
+  getOption,
+  hasOption,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { expect, test } from "vitest";
@@ -14,16 +20,23 @@ const isText = (field: DescField | undefined) =>
   field?.fieldKind === "scalar" && field.scalar === STRING && !field.oneof;
 const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampSchema.typeName;
 
-/** Whether a request field is of a type that is read from JSON. 64-bit numbers are not: ProtoJSON writes them as strings. */
+/**
+ * Whether a request field is of a type that is read from JSON. 64-bit numbers are not: ProtoJSON
+ * writes them as strings.
+ */
 function isReadable(field: DescField): boolean {
   if (field.oneof || field.fieldKind === "map") return false;
   if (!field.message || isTimestamp(field)) {
     return !field.enum && [undefined, STRING, BOOL, DOUBLE, INT32, UINT32].includes(field.scalar);
   }
-  return !field.message.typeName.startsWith("google.protobuf.") && field.message.fields.every(isReadable);
+  return (
+    !field.message.typeName.startsWith("google.protobuf.") && field.message.fields.every(isReadable)
+  );
 }
 
-/** Whether a number has bounds of its own. The gateway reports those, and not the ones of its type. */
+/**
+ * Whether a number has bounds of its own. The gateway reports those, and not the ones of its type.
+ */
 function isBounded(field: DescField): boolean {
   if (field.scalar !== INT32 && field.scalar !== UINT32)
     return isTimestamp(field) || (field.message?.fields ?? []).every(isBounded);
@@ -51,16 +64,20 @@ function problemsOf(method: DescMethod): string[] {
     "a response_body that is no field": responseBody !== "" && !responseField,
     "a body of one field": !["", "*"].includes(body),
     "a body of GET or DELETE": body !== "" && ["GET", "DELETE"].includes(httpMethod),
-    "a cookie without a plain name or text": cookies.some((c) => !/^[\w-]+$/.test(c.cookie) || !isText(c.field)),
+    "a cookie without a plain name or text": cookies.some(
+      (c) => !/^[\w-]+$/.test(c.cookie) || !isText(c.field),
+    ),
     "a request field of such a type": !method.input.fields.every(isReadable),
     "a whole number without bounds": !method.input.fields.every(isBounded),
     "a message in a query": queryFields.some((field) => field.message && !isTimestamp(field)),
     "a success_status that is none": successStatus < 200 || successStatus > 299,
     "max_age_seconds of a response that is not the same for all callers":
-      policy.maxAgeSeconds > 0 && (policy.access !== Access.PUBLIC || method.input.fields.length > 0),
+      policy.maxAgeSeconds > 0 &&
+      (policy.access !== Access.PUBLIC || method.input.fields.length > 0),
     "clears_cookie without a cookie": clearsCookie && requestCookies.length === 0,
     "a stream with a status, a response_body or cookies":
-      isStream && (successStatus !== 200 || !!responseField || clearsCookie || responseCookies.length > 0),
+      isStream &&
+      (successStatus !== 200 || !!responseField || clearsCookie || responseCookies.length > 0),
   };
   const found = Object.keys(checks).filter((problem) => checks[problem]);
   return found.map((problem) => `${method.name}: ${problem}`);

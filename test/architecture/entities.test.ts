@@ -6,19 +6,27 @@ import { forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { openQuietStore } from "../support/stores.ts";
 
-/** Details of migrations only: keys, indexes and triggers, lengths of texts, precision of times, and defaults. */
+/**
+ * Details of migrations only: keys, indexes and triggers, lengths of texts, precision of times, and
+ * defaults.
+ */
 const MIGRATIONS_OWN =
   /^(drop (index|trigger|function) |alter table "\w+" (drop|add) constraint |alter table "\w+" alter column "\w+" (drop default|type (varchar\(255\)|timestamptz) ))/;
 
-test.skipIf(!process.env.TEST_SERVERS)("Entities: have the columns and types of the migrations", async () => {
-  const url = await createDatabase("entities");
-  const store = await openQuietStore(url);
-  await store.migrate();
-  await store.close();
-  const orm = await forTest(MikroORM.init({ clientUrl: url, entities }));
-  const differences = (await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })).split("\n");
-  expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
-});
+test.skipIf(!process.env.TEST_SERVERS)(
+  "Entities: have the columns and types of the migrations",
+  async () => {
+    const url = await createDatabase("entities");
+    const store = await openQuietStore(url);
+    await store.migrate();
+    await store.close();
+    const orm = await forTest(MikroORM.init({ clientUrl: url, entities }));
+    const differences = (
+      await orm.schema.getUpdateSchemaSQL({ wrap: false, dropTables: false })
+    ).split("\n");
+    expect(differences.filter((line) => line !== "" && !MIGRATIONS_OWN.test(line))).toEqual([]);
+  },
+);
 
 test("Advisory locks: every lock has a number of its own", () => {
   const numbers = Object.values(LOCKS);

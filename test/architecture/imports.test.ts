@@ -3,11 +3,16 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { sourcesIn } from "../support/sources.ts";
 
-const files = ["gen", "services", "gateway"].flatMap((folder) => sourcesIn(folder)).map(({ path }) => path);
+const files = ["gen", "services", "gateway"]
+  .flatMap((folder) => sourcesIn(folder))
+  .map(({ path }) => path);
 const read = (file: string) => readFileSync(file, "utf8");
 
 /** The own files that a file imports, also dynamically. Type imports do not exist at run time. */
-function importsOf(file: string, { types, later = true }: { types: boolean; later?: boolean }): string[] {
+function importsOf(
+  file: string,
+  { types, later = true }: { types: boolean; later?: boolean },
+): string[] {
   const text = read(file);
   const lines = text.matchAll(
     /^(?:import|export)\s+(type\s+)?[^;]*?\bfrom\s+"(\.[^"]+)"|^import\s+"(\.[^"]+)"|\bimport\("(\.[^"]+)"\)/gms,
@@ -20,7 +25,8 @@ function importsOf(file: string, { types, later = true }: { types: boolean; late
 /** Some files, and all that they import in turn. */
 function reachedFrom(entries: string[], later = true): string[] {
   const reached = new Set(entries);
-  for (const file of reached) for (const next of importsOf(file, { types: false, later })) reached.add(next);
+  for (const file of reached)
+    for (const next of importsOf(file, { types: false, later })) reached.add(next);
   return [...reached];
 }
 
@@ -35,7 +41,10 @@ const importsThat = (isWrong: (file: string, to: string) => boolean, types: bool
 const layer = (file: string) => file.split("/")[0] as string;
 const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[1] as string) : "");
 
-/** What each part of the services may import at run time, beside itself and gen. Files directly under services/ compose them. */
+/**
+ * What each part of the services may import at run time, beside itself and gen. Files directly
+ * under services/ compose them.
+ */
 const BASE = ["platform", "store", "jobs", "call.ts"];
 const DOMAIN = [...BASE, "accounts", "sessions", "mfa", "lockout", "crypto", "mail", "audit"];
 const ALLOWED: Record<string, string[]> = {
@@ -66,19 +75,25 @@ test("Imports: lead from generated code outwards; the gateway imports gen and se
 
 test("Imports: inside the services lead from handlers to operations to domains to store and platform", () => {
   const isWrong = (file: string, to: string) =>
-    layer(to) === "services" && part(to) !== part(file) && ALLOWED[part(file)]?.includes(part(to)) === false;
+    layer(to) === "services" &&
+    part(to) !== part(file) &&
+    ALLOWED[part(file)]?.includes(part(to)) === false;
   expect(importsThat(isWrong, false)).toEqual([]);
 });
 
 test("Imports: a gateway that runs alone loads no service", () => {
   const reached = reachedFrom(["gateway/main.ts", "gateway/server.ts"], false);
-  expect(reached.filter((file) => layer(file) === "services" && part(file) !== "platform")).toEqual([]);
+  expect(reached.filter((file) => layer(file) === "services" && part(file) !== "platform")).toEqual(
+    [],
+  );
 });
 
 test("Imports: no SQL is outside services/store", () => {
   const sql =
     /\bem\.execute\(|\bprepared\(|[`"](?:select [^`"]* from|insert into|delete from|update \w+ (?:as \w+ )?set)\s/;
-  const others = files.filter((file) => file.startsWith("services/") && !file.startsWith("services/store/"));
+  const others = files.filter(
+    (file) => file.startsWith("services/") && !file.startsWith("services/store/"),
+  );
   expect(others.filter((file) => sql.test(read(file)))).toEqual([]);
 });
 
@@ -89,9 +104,20 @@ test("Imports: no provider's SDK is loaded, only its types are used", () => {
 
 test("Imports: what operators run loads no development package (`npm ci --omit=dev`)", () => {
   const { dependencies, scripts } = JSON.parse(read("package.json"));
-  const ofOperators = ["prepare", "start", "start:services", "demo", "migrate", "admin", "audit:verify"];
-  const reached = reachedFrom(ofOperators.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string));
-  const packages = /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
+  const ofOperators = [
+    "prepare",
+    "start",
+    "start:services",
+    "demo",
+    "migrate",
+    "admin",
+    "audit:verify",
+  ];
+  const reached = reachedFrom(
+    ofOperators.map((name) => scripts[name].match(/\S+\.ts$/)[0] as string),
+  );
+  const packages =
+    /^(?:import|export)\s+(?!type\b)[^;]*?\bfrom\s+"(?!node:|\.)((?:@[^/"]+\/)?[^/"]+)/gms;
   const missing = reached.flatMap((file) =>
     [...read(file).matchAll(packages)]
       .filter(([, name]) => !((name as string) in dependencies))

@@ -21,13 +21,17 @@ test("OpenAPI: every field, parameter and header has a description and an exampl
       const isCode = at.includes(".allOf.") && name === "code"; // narrows that of Error
       if (!isCode && (!field.description || !hasExample(field))) faults.push(`${at}.${name}`);
     }
-    for (const [name, child] of Object.entries(value)) if (name !== "example") look(child, `${at}.${name}`);
+    for (const [name, child] of Object.entries(value))
+      if (name !== "example") look(child, `${at}.${name}`);
   };
   const { paths, components } = JSON.parse(openApiText());
   look(paths, "paths");
   look(components.schemas, "schemas");
   expect(faults).toEqual([]);
   for (const [name, header] of Object.entries(components.headers)) {
-    expect(header, name).toMatchObject({ description: expect.any(String), schema: { examples: [expect.anything()] } });
+    expect(header, name).toMatchObject({
+      description: expect.any(String),
+      schema: { examples: [expect.anything()] },
+    });
   }
 });

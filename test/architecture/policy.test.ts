@@ -10,7 +10,12 @@ import { type MethodOptions, MethodOptionsSchema } from "@bufbuild/protobuf/wkt"
 import { expect, test } from "vitest";
 import { readBinding } from "../../gateway/transcode/binding.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { Access, LimitKey, PolicySchema, policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import {
+  Access,
+  LimitKey,
+  PolicySchema,
+  policy,
+} from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { policyOf, services } from "../../services/platform/policy.ts";
 import { violationsOf } from "../../services/platform/validation.ts";
 

@@ -23,13 +23,17 @@ test("Web app: every code of the API and of its client has a sentence, and no ot
   const codes = reasons.map((reason) => (reason === "UNSPECIFIED" ? "INTERNAL" : reason));
   const sentences = Object.keys(messages).filter((key) => key.startsWith("errors."));
   expect(codes.length).toBeGreaterThan(30);
-  expect(sentences.sort()).toEqual([...codes, ...CLIENT_CODES].map((code) => `errors.${code}`).sort());
+  expect(sentences.sort()).toEqual(
+    [...codes, ...CLIENT_CODES].map((code) => `errors.${code}`).sort(),
+  );
 });
 
 test("Web app: every violation of a field that people fill in has a sentence", () => {
   const methods = [AdminService, AuthService, UserService].flatMap((service) => service.methods);
   const byRule = methods.flatMap(({ input }) => {
-    const typed = input.fields.filter((f) => f.scalar === ScalarType.STRING && !NOT_TYPED.includes(f.localName));
+    const typed = input.fields.filter(
+      (f) => f.scalar === ScalarType.STRING && !NOT_TYPED.includes(f.localName),
+    );
     return typed.flatMap(({ localName }) =>
       BAD.flatMap((value) => violationsOf(input, create(input, { [localName]: value } as never)))
         .filter(({ field }) => field === localName)
@@ -41,7 +45,9 @@ test("Web app: every violation of a field that people fill in has a sentence", (
       textsIn(`services/${folder}/${name}`, /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g),
     ),
   );
-  const possible = [...byRule, ...byOperation, TERMS].filter((message) => !message.startsWith("value is empty")); // ids
+  const possible = [...byRule, ...byOperation, TERMS].filter(
+    (message) => !message.startsWith("value is empty"),
+  ); // ids
   const sentences = Object.keys(messages).filter((key) => key.startsWith("violations."));
   expect(sentences.sort()).toEqual([...new Set(possible.map(violationKey))].sort());
 });

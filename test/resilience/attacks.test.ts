@@ -34,7 +34,10 @@ const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_00
 const manyMembers = Buffer.from(`{${times(150_000, (i) => `"k${i}":1`).join()}}`);
 const simulator = await startSuiteProvider();
 
-/** The smallest process, and in full runs the largest deployment. `npm run bench -- attacks` has two others as well. */
+/**
+ * The smallest process, and in full runs the largest deployment. `npm run bench -- attacks` has two
+ * others as well.
+ */
 const SETUPS: [number, string][] = [[256, "in one process"]];
 if (process.env.TEST_FULL) SETUPS.push([512, "apart"]);
 
@@ -50,7 +53,8 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
   const gateway = apart?.gateway ?? (await startProcess(env));
   const services = apart?.services ?? gateway;
   afterAll(async () => {
-    for (const process of new Set([gateway, services])) expect(await process.end("SIGTERM")).toBe(0);
+    for (const process of new Set([gateway, services]))
+      expect(await process.end("SIGTERM")).toBe(0);
   });
   const { url } = gateway;
   const grpcUrl = grpcUrlIn(services.output());
@@ -69,7 +73,10 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   }
 
-  /** Expects that others are served until an attack has its responses. @returns the HTTP statuses of the responses */
+  /**
+   * Expects that others are served until an attack has its responses.
+   * @returns the HTTP statuses of the responses
+   */
   async function during(answers: Promise<number>[]): Promise<number[]> {
     let isOver = false;
     const all = Promise.all(answers).finally(() => {
@@ -80,7 +87,12 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     return [...new Set(await all)].sort();
   }
 
-  const grpc = async (session: http2.ClientHttp2Session, path: string, body: Uint8Array, more = {}) =>
+  const grpc = async (
+    session: http2.ClientHttp2Session,
+    path: string,
+    body: Uint8Array,
+    more = {},
+  ) =>
     httpStatusOf(failureOf(await send(session, head(path, { ...ATTACKER, ...more }), body)).code);
   const rest = async (path: string, body: Uint8Array, more = {}) =>
     (await sendHttp(url, "POST", path, body, { ...ATTACKER, ...more })).status;
@@ -138,7 +150,9 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     const ask = () => sendHttp(url, "POST", "/auth/verify-email", { token: "x" }, ATTACKER);
     let callers = 1; // more each time, since earlier callers may hold permits
     const askMore = () => Promise.all(times(callers++, ask));
-    await until("the share to be used up", async () => (await askMore()).some(({ status }) => status === 429));
+    await until("the share to be used up", async () =>
+      (await askMore()).some(({ status }) => status === 429),
+    );
     await expectServed();
     for (const one of [...sockets, ...sessions]) one.destroy();
     await until("the share to be free", async () => (await ask()).body.code === "TOKEN_INVALID");
@@ -164,13 +178,16 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     const isComplete = () => process.platform !== "linux" || lowThreadsOf(services.pid) === threads;
     await withSession(grpcUrl, async (session) => {
       const guess = (i: number) =>
-        i % 2 ? rest("/auth/login", Buffer.from(JSON.stringify(wrong))) : grpc(session, LOGIN, message);
+        i % 2
+          ? rest("/auth/login", Buffer.from(JSON.stringify(wrong)))
+          : grpc(session, LOGIN, message);
       const flood = times(100, async (i) => {
         const statuses = [];
         for (const _ of times(10, String)) statuses.push(await guess(i));
         return statuses.find((status) => ![401, 423, 429, 503].includes(status)) ?? 401;
       });
-      const signIn = async () => (await createHttpClient(url).post("/auth/login", credentials)).status;
+      const signIn = async () =>
+        (await createHttpClient(url).post("/auth/login", credentials)).status;
       const isPrepared = until("the thread pool at low priority", isComplete);
       const [statuses, own] = await Promise.all([during(flood), signIn(), isPrepared]);
       expect(statuses).toEqual([401]);

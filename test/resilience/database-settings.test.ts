@@ -22,7 +22,10 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
   test("serves logins and profiles", async () => {
     const DATABASE_URL = await createDatabase();
     const name = new URL(DATABASE_URL).pathname.slice(1);
-    await runSql(DATABASE_URL, SETTINGS.map((setting) => `alter database ${name} set ${setting}`).join(";"));
+    await runSql(
+      DATABASE_URL,
+      SETTINGS.map((setting) => `alter database ${name} set ${setting}`).join(";"),
+    );
     const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL } }));
     const { user, get } = await app.signIn();
     const { body } = await get("/user/profile");
@@ -39,15 +42,25 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     const withOptions = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
     await (await openStore({ kind: "postgres", url: withOptions }, log)).close();
     expect(lines.map((line) => JSON.parse(line))).toEqual([
-      { level: 40, parameters: ["search_path"], msg: "DATABASE_URL has parameters that are ignored" },
-      { level: 40, msg: "synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes" },
+      {
+        level: 40,
+        parameters: ["search_path"],
+        msg: "DATABASE_URL has parameters that are ignored",
+      },
+      {
+        level: 40,
+        msg: "synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes",
+      },
     ]);
   });
 
   test("is refused if its encoding cannot hold every character", async () => {
     const url = new URL(await createDatabase());
     const name = `${url.pathname.slice(1)}_latin`;
-    await runSql(url.href, `create database ${name} encoding 'LATIN1' locale 'C' template template0`);
+    await runSql(
+      url.href,
+      `create database ${name} encoding 'LATIN1' locale 'C' template template0`,
+    );
     url.pathname = name;
     await expect(openQuietStore(url.href)).rejects.toThrow(
       "DATABASE_URL can't be used: the database has encoding LATIN1. Create one with encoding",

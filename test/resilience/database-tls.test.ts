@@ -38,7 +38,10 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
 
   test.each<[Record<string, string>, RegExp]>([
     [{ sslmode: "verify-full" }, /^DATABASE_URL can't be used: .*certificate/],
-    [{ sslmode: "verify-full", sslrootcert: certificate("others") }, /^DATABASE_URL can't be used: .*certificate/],
+    [
+      { sslmode: "verify-full", sslrootcert: certificate("others") },
+      /^DATABASE_URL can't be used: .*certificate/,
+    ],
     [{ sslmode: "verifyfull" }, /^DATABASE_URL can't be used: sslmode must be one of .*full$/],
     [{}, /^DATABASE_URL: the database is not reachable/],
   ])("is not used with %j", async (query, error) => {
@@ -47,7 +50,10 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
 
   test.each<[Record<string, string>, string | undefined]>([
     [{ sslmode: "require" }, undefined],
-    [{ sslmode: "require", sslcert: certificate("ours"), sslkey: key }, readFileSync(certificate("ours"), "utf8")],
+    [
+      { sslmode: "require", sslcert: certificate("ours"), sslkey: key },
+      readFileSync(certificate("ours"), "utf8"),
+    ],
   ])("receives the client certificate that the URL names: %j", async (query, received) => {
     encrypting.clients.length = 0;
     await ask(query);
@@ -55,7 +61,10 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
   });
 });
 
-/** A proxy before a PostgreSQL server that accepts TLS only, with a certificate for localhost and 127.0.0.1. */
+/**
+ * A proxy before a PostgreSQL server that accepts TLS only, with a certificate for localhost and
+ * 127.0.0.1.
+ */
 async function startEncrypting(databaseUrl: string) {
   const { host, port } = addressOf(databaseUrl);
   const sockets = new Set<Socket>();

@@ -1,11 +1,23 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { variableOf } from "../../services/platform/config-kinds.ts";
-import { commonVariables, gatewayVariables, servicesVariables } from "../../services/platform/variables.ts";
+import {
+  commonVariables,
+  gatewayVariables,
+  servicesVariables,
+} from "../../services/platform/variables.ts";
 import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
@@ -18,7 +30,9 @@ const dockerfile = read("Dockerfile").replaceAll("\\\n", "");
 
 test("Dockerfile: its files start the service, which writes no further file, and its health check passes", async () => {
   const image = temporaryFolder();
-  for (const [, from = "", to = ""] of dockerfile.matchAll(/^COPY --from=build \/app\/(\S+) (\S+)$/gm)) {
+  for (const [, from = "", to = ""] of dockerfile.matchAll(
+    /^COPY --from=build \/app\/(\S+) (\S+)$/gm,
+  )) {
     const target = join(image, to === "./" ? from : to);
     mkdirSync(dirname(target), { recursive: true });
     if (from === "node_modules") symlinkSync(resolve(from), target);
@@ -34,16 +48,25 @@ test("Dockerfile: its files start the service, which writes no further file, and
   const env = {
     ...Object.fromEntries(ENV.split(" ").map((pair) => pair.split("="))),
     ...(await freshStorage()),
-    ...{ PORT, GRPC_PORT, SECRET_KEY: randomBytes(32).toString("base64"), SMTP_URL: "smtp://127.0.0.1:1" },
+    ...{
+      PORT,
+      GRPC_PORT,
+      SECRET_KEY: randomBytes(32).toString("base64"),
+      SMTP_URL: "smtp://127.0.0.1:1",
+    },
   };
   const ready = /events on (http:\/\/[\d.]+:\d+)/;
-  const running = await forTest(startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready));
+  const running = await forTest(
+    startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready),
+  );
   const [, check = "[]"] =
     /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];
   const [, ...words] = JSON.parse(check) as string[];
   execFileSync(process.execPath, words, { env });
   expect(await (await fetch(running.url)).text()).toMatch(/<script [^>]*src="[^"]*assets\//);
-  expect(() => execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" })).toThrow();
+  expect(() =>
+    execFileSync(process.execPath, words, { env: { PORT: "1" }, stdio: "ignore" }),
+  ).toThrow();
   expect(files()).toEqual(before);
   expect(dockerfile).toMatch(/^USER 1000:1000$/m);
   expect(await running.end("SIGTERM")).toBe(0);
@@ -51,7 +74,9 @@ test("Dockerfile: its files start the service, which writes no further file, and
 
 test("npm pack: the package starts in node_modules, with its web app, and prints its version and its commands", async () => {
   const folder = temporaryFolder();
-  execFileSync("npm", ["pack", "--ignore-scripts", "--pack-destination", folder], { stdio: "pipe" }); // built already
+  execFileSync("npm", ["pack", "--ignore-scripts", "--pack-destination", folder], {
+    stdio: "pipe",
+  }); // built already
   const [archive = ""] = readdirSync(folder);
   const root = join(folder, "node_modules/gatehouse");
   mkdirSync(root, { recursive: true });
@@ -59,7 +84,8 @@ test("npm pack: the package starts in node_modules, with its web app, and prints
   symlinkSync(resolve("node_modules"), join(root, "node_modules"));
   const { bin, version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const command = join(root, bin.gatehouse);
-  const run = (...args: string[]) => execFileSync(process.execPath, [command, ...args], { stdio: "pipe" });
+  const run = (...args: string[]) =>
+    execFileSync(process.execPath, [command, ...args], { stdio: "pipe" });
   expect(run("--version").toString()).toBe(`${version}\n`);
   expect(() => run("begin")).toThrow(/start \| start:gateway/);
   const running = await startProcess(await freshStorage(), [command, "start"]);
@@ -70,11 +96,18 @@ test("npm pack: the package starts in node_modules, with its web app, and prints
 
 test("systemd and Compose: restart the service as long as PostgreSQL is absent", () => {
   const unit = read("systemd/gatehouse@.service");
-  for (const line of ["Restart=always", "StartLimitIntervalSec=0"]) expect(unit.split("\n")).toContain(line);
-  expect(readFileSync("docker-compose.yml", "utf8")).toMatch(/^ *restart: (always|unless-stopped|on-failure)$/m);
+  for (const line of ["Restart=always", "StartLimitIntervalSec=0"])
+    expect(unit.split("\n")).toContain(line);
+  expect(readFileSync("docker-compose.yml", "utf8")).toMatch(
+    /^ *restart: (always|unless-stopped|on-failure)$/m,
+  );
 });
 
-const variables = Object.keys({ ...commonVariables, ...gatewayVariables, ...servicesVariables }).map(variableOf);
+const variables = Object.keys({
+  ...commonVariables,
+  ...gatewayVariables,
+  ...servicesVariables,
+}).map(variableOf);
 
 test("Compose: requires every secret, runs the image, and mounts nothing of the folder", () => {
   const compose = parse(readFileSync("docker-compose.yml", "utf8"), { merge: true });
@@ -94,27 +127,39 @@ test("Compose: requires every secret, runs the image, and mounts nothing of the 
 });
 
 test("Kubernetes and systemd: their variables exist", () => {
-  const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(([, name]) => name);
+  const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(
+    ([, name]) => name,
+  );
   const [, environment = ""] = /^Environment=(.*)$/m.exec(read("systemd/gatehouse@.service")) ?? [];
   const unit = environment.match(/\b[A-Z_]+(?==)/g) ?? [];
   expect([literals.length, unit.length]).toEqual([5, 2]);
   expect([...literals, ...unit].filter((name) => !variables.includes(name as string))).toEqual([]);
 });
 
-test.skipIf(!has("kubectl"))("Kubernetes: kustomize builds every object, with one image and names that exist", () => {
-  const built = execFileSync("kubectl", ["kustomize", "deploy/kubernetes"]).toString();
-  const kinds = "ConfigMap Service Deployment PodDisruptionBudget HorizontalPodAutoscaler Job NetworkPolicy".split(" ");
-  for (const kind of kinds) expect(built).toMatch(new RegExp(`^kind: ${kind}$`, "m"));
-  expect(new Set(built.match(/image: .*/g)).size).toBe(1);
-  expect(/exec:\s+command:\s+- (\S+)/.exec(built)?.[1]).toBe("node"); // the image has no other program
-  for (const path of ["/health/ready", "/health/live"]) expect(built).toContain(`path: ${path}`);
-});
+test.skipIf(!has("kubectl"))(
+  "Kubernetes: kustomize builds every object, with one image and names that exist",
+  () => {
+    const built = execFileSync("kubectl", ["kustomize", "deploy/kubernetes"]).toString();
+    const kinds =
+      "ConfigMap Service Deployment PodDisruptionBudget HorizontalPodAutoscaler Job NetworkPolicy".split(
+        " ",
+      );
+    for (const kind of kinds) expect(built).toMatch(new RegExp(`^kind: ${kind}$`, "m"));
+    expect(new Set(built.match(/image: .*/g)).size).toBe(1);
+    expect(/exec:\s+command:\s+- (\S+)/.exec(built)?.[1]).toBe("node"); // the image has no other program
+    for (const path of ["/health/ready", "/health/live"]) expect(built).toContain(`path: ${path}`);
+  },
+);
 
 test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid and confined", () => {
   const unit = join(temporaryFolder(), "gatehouse@.service");
   const text = read("systemd/gatehouse@.service");
-  expect(existsSync(/\/opt\/gatehouse\/(\S+)/.exec(text.slice(text.indexOf("[Service]")))?.[1] ?? "")).toBe(true);
+  expect(
+    existsSync(/\/opt\/gatehouse\/(\S+)/.exec(text.slice(text.indexOf("[Service]")))?.[1] ?? ""),
+  ).toBe(true);
   writeFileSync(unit, text.replace("/usr/bin/node", process.execPath));
   expect(execFileSync("systemd-analyze", ["verify", unit], { stdio: "pipe" }).toString()).toBe("");
-  execFileSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", unit], { stdio: "pipe" });
+  execFileSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", unit], {
+    stdio: "pipe",
+  });
 });

@@ -22,7 +22,9 @@ describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
   const emailToken = async (email: string, subject: RegExp) =>
     (await all.smtp.emailTo(email, subject, 5_000).catch(() => undefined))?.token;
   const areReady = async () => {
-    const answers = await Promise.all(all.urls.map((url) => fetch(`${url}/health/ready`).catch(() => undefined)));
+    const answers = await Promise.all(
+      all.urls.map((url) => fetch(`${url}/health/ready`).catch(() => undefined)),
+    );
     return answers.every((answer) => answer?.ok);
   };
 
@@ -38,8 +40,14 @@ describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
           const before = history.entries.length;
           await fault();
           await until("both replicas to be ready", areReady, 60_000);
-          await until("clients to go on", () => history.entries.slice(before).some((e) => e.outcome === "ok"), 60_000);
-          const outcomes = JSON.stringify(tally(history.entries.slice(before), ({ outcome }) => outcome));
+          await until(
+            "clients to go on",
+            () => history.entries.slice(before).some((e) => e.outcome === "ok"),
+            60_000,
+          );
+          const outcomes = JSON.stringify(
+            tally(history.entries.slice(before), ({ outcome }) => outcome),
+          );
           process.stdout.write(`${name}: ${outcomes}\n`);
         }
       } while (performance.now() < endsAt);
@@ -56,7 +64,9 @@ describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
       const select = `select "to", last_error as error from emails where status = 'failed'`;
       const failed = await sql<{ to: string; error: string }>(select);
       const refused = failed.filter(({ error }) => /^55[04] /.test(error));
-      expect(failed.filter((mail) => !refused.includes(mail) && !mail.error.includes("its link"))).toEqual([]);
+      expect(
+        failed.filter((mail) => !refused.includes(mail) && !mail.error.includes("its link")),
+      ).toEqual([]);
       const mailed = new Set([...all.smtp.received, ...refused].map(({ to }) => to));
       const check = () => contradictions(history, urls[0] as string, sql, mailed);
       expect(await check()).toEqual([]);
@@ -66,7 +76,9 @@ describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
       // The checker finds a lost effect, and a session that works again.
       await sql("update users set name = 'Dora'");
       history.ended.push(await signInAt(urls[0] as string));
-      expect((await check()).join()).toMatch(/has a name that it should not have.*a revoked session works/s);
+      expect((await check()).join()).toMatch(
+        /has a name that it should not have.*a revoked session works/s,
+      );
     },
     (MINUTES + 10) * 60_000,
   );

@@ -25,7 +25,12 @@ describe("Start with ADMIN_EMAIL", () => {
     const session = await after.profileStatus(accessToken);
     const ownPassword = (await after.login(own.email, own.password)).status;
     const given = await after.login(own.email);
-    return { made, app: after, statuses: { session, ownPassword, newPassword: given.status }, admin: given.body };
+    return {
+      made,
+      app: after,
+      statuses: { session, ownPassword, newPassword: given.status },
+      admin: given.body,
+    };
   }
 
   test("promotes a verified account and changes nothing else", async () => {

@@ -2,7 +2,10 @@ import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterEach, expect, test } from "vitest";
-import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import {
+  Health,
+  HealthCheckResponse_ServingStatus as Status,
+} from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp, startSuiteApp } from "../support/app.ts";
 import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
@@ -42,8 +45,13 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
     const ok = { database: "ok", cache: "ok", mail: "ok" };
     await until(`${part} alone to be reported`, async () => {
       const { status, checks } = (await get("/health")).body;
-      const statuses = Object.fromEntries(Object.keys(checks).map((name) => [name, checks[name].status]));
-      return isDeepStrictEqual({ status, ...statuses }, { status: "degraded", ...ok, [part]: "down" });
+      const statuses = Object.fromEntries(
+        Object.keys(checks).map((name) => [name, checks[name].status]),
+      );
+      return isDeepStrictEqual(
+        { status, ...statuses },
+        { status: "degraded", ...ok, [part]: "down" },
+      );
     });
     expect(await get("/health/ready")).toMatchObject({ status: 200, body: { status: "degraded" } });
     expect(await statusOf(part)).toBe(Status.NOT_SERVING);
@@ -58,7 +66,8 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
       const watched: number[] = [];
       const leaving = new AbortController();
       const watching = (async () => {
-        for await (const { status } of grpc.watch({ service: "" }, { signal: leaving.signal })) watched.push(status);
+        for await (const { status } of grpc.watch({ service: "" }, { signal: leaving.signal }))
+          watched.push(status);
       })().catch(() => {});
       await until("the first status of the watch", () => watched.length === 1);
       proxies.database[how]();
@@ -84,12 +93,15 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
   );
 });
 
-test.runIf(process.env.TEST_SERVERS)("GET /health/ready: is 200 while calls wait for a connection", async () => {
-  const app = await forTest(startApp({ mode: "servers" }));
-  const get = () => app.httpClient().get("/health/ready");
-  expect((await get()).status).toBe(200);
-  const busy = Promise.all(times(20, () => app.sql("select pg_sleep(2)"))); // two for each connection
-  const answer = await Promise.race([get(), busy]);
-  expect(answer).toMatchObject({ status: 200, body: { checks: { database: { status: "ok" } } } });
-  await busy;
-});
+test.runIf(process.env.TEST_SERVERS)(
+  "GET /health/ready: is 200 while calls wait for a connection",
+  async () => {
+    const app = await forTest(startApp({ mode: "servers" }));
+    const get = () => app.httpClient().get("/health/ready");
+    expect((await get()).status).toBe(200);
+    const busy = Promise.all(times(20, () => app.sql("select pg_sleep(2)"))); // two for each connection
+    const answer = await Promise.race([get(), busy]);
+    expect(answer).toMatchObject({ status: 200, body: { checks: { database: { status: "ok" } } } });
+    await busy;
+  },
+);

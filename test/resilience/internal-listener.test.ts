@@ -84,14 +84,19 @@ test("SERVICES_URL: calls whose services work for longer than the idle timeout s
     for await (const { chunk } of message) chunks.push(chunk);
     return chunks;
   };
-  const [{ keys }, chunks] = await Promise.all([createClient(AuthService, transport).listKeys({}), read()]);
+  const [{ keys }, chunks] = await Promise.all([
+    createClient(AuthService, transport).listKeys({}),
+    read(),
+  ]);
   expect(keys).toEqual([]);
   expect(chunks).toEqual(["a", "b"]);
 });
 
 /** A transport to services that do nothing but what `onConnection` does. */
 async function connectToMute(onConnection: (services: net.Socket) => void = () => {}) {
-  const mute = await forTest(net.createServer((socket) => onConnection(socket.on("error", () => {}))));
+  const mute = await forTest(
+    net.createServer((socket) => onConnection(socket.on("error", () => {}))),
+  );
   const url = `tcp://127.0.0.1:${await listen(mute)}`;
   return forTest(createInternalTransport(url, SECRET, { silenceMs: 200 }));
 }

@@ -11,7 +11,9 @@ import { post } from "../support/raw-http.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { until } from "../support/until.ts";
 
-/** The kills right after a 201 of an ordinary run. A restart takes seconds; `KILLS=50` runs more. */
+/**
+ * The kills right after a 201 of an ordinary run. A restart takes seconds; `KILLS=50` runs more.
+ */
 const KILLS = Number(process.env.KILLS ?? 1);
 const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
 const provider = await startSuiteProvider();
@@ -36,10 +38,15 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
     };
     smtpServer.responses.data = () => "hang"; // the mail is received, and the response is missing
     let running = await start(env);
-    if (kind === "embedded") await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
+    if (kind === "embedded")
+      await expect(startProcess(env)).rejects.toThrow(/is in use by another Gatehouse process/);
     const { user, accessToken } = await accountsAt(running.url).signIn();
     await until("the mail", () => smtpServer.received.length === 1);
-    const response = await postJson(`${running.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken);
+    const response = await postJson(
+      `${running.url}/ai/stream`,
+      conversationOf("case: silent-midway"),
+      accessToken,
+    );
     const reader = response.body?.getReader();
     await reader?.read();
     await new Promise((resolve) => setTimeout(resolve, 500)); // usage rows are written some milliseconds later
@@ -50,15 +57,20 @@ describe.concurrent.each(kinds)("SIGKILL, on %s", (kind) => {
       running = await start(env);
       await accountsAt(running.url).signIn(another);
       const { token } = await smtpServer.emailTo(another.email); // at once, or after a lease
-      expect(await createHttpClient(running.url).post("/auth/verify-email", { token })).toMatchObject({ status: 200 });
+      expect(
+        await createHttpClient(running.url).post("/auth/verify-email", { token }),
+      ).toMatchObject({ status: 200 });
     }
     await reader?.cancel().catch(() => {});
     const again = await accountsAt(running.url).signIn(user);
     const { body } = await again.browser.get("/user/usage", again.accessToken);
-    expect(body).toMatchObject([{ provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 }]);
+    expect(body).toMatchObject([
+      { provider: "provider-a", model: "model-a-1", calls: 1, estimatedCalls: 1 },
+    ]);
     expect(body[0].inputTokens).toBeGreaterThan(0);
 
-    const copies = () => smtpServer.received.filter(({ to }) => to === user.email).map(({ messageId }) => messageId);
+    const copies = () =>
+      smtpServer.received.filter(({ to }) => to === user.email).map(({ messageId }) => messageId);
     await until("the mail again, after a lease", () => copies().length === 2);
     expect(copies()[0]).toMatch(/^<[0-9a-f-]{36}@/);
     expect(copies()[1]).toBe(copies()[0]);

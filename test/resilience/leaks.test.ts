@@ -33,7 +33,8 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
   /** Sends a request, and stores its response if it is a refusal. */
   async function send(...request: Parameters<ReturnType<typeof app.httpClient>["send"]>) {
     const answer = await app.httpClient().send(...request);
-    if (answer.status >= 400) refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
+    if (answer.status >= 400)
+      refused.push(JSON.stringify([...answer.headers]) + JSON.stringify(answer.body));
     return answer;
   }
 
@@ -42,15 +43,23 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
     const [password, newPassword] = [newSecret("password"), newSecret("new-password")];
     const email = `${randomUUID()}@example.com`;
     const credentials = { email, password };
-    const { body } = await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
+    const { body } = await send("POST", "/auth/register", {
+      ...credentials,
+      name: "Ann",
+      acceptTerms: true,
+    });
     const user = { id: body.userId, email, name: "Ann", password, credentials };
     secrets.verification = (await app.mail.emailTo(email, /Confirm/)).token as string;
     const account = await app.setUpFactor(user);
     Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
     secrets.totp = account.authenticator.secret;
-    for (const [i, code] of account.authenticator.backupCodes.entries()) secrets[`backup code ${i}`] = code;
+    for (const [i, code] of account.authenticator.backupCodes.entries())
+      secrets[`backup code ${i}`] = code;
     secrets.mfaToken = await app.mfaTokenFor(user);
-    await send("POST", "/auth/verify-mfa", { tempToken: secrets.mfaToken, backupCode: secrets["backup code 0"] });
+    await send("POST", "/auth/verify-mfa", {
+      tempToken: secrets.mfaToken,
+      backupCode: secrets["backup code 0"],
+    });
     const bearer = { authorization: `Bearer ${account.accessToken}` };
     const newEmail = `new-${email}`;
     await send("POST", "/user/change-email", { newEmail, password }, bearer);
@@ -58,18 +67,32 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
     await send("POST", "/auth/forgot-password", { email });
     secrets.reset = (await app.mail.emailTo(email, /Reset/)).token as string;
     const messages = [{ role: "user", content: newSecret("message") }];
-    for (const provider of ["provider-a", "unknown"]) await send("POST", "/ai/chat", { provider, messages }, bearer);
+    for (const provider of ["provider-a", "unknown"])
+      await send("POST", "/ai/chat", { provider, messages }, bearer);
     await send("POST", "/user/change-password", { currentPassword: password, newPassword }, bearer);
     await fail(credentials, bearer);
   }
 
-  async function fail({ email, password }: { email: string; password: string }, bearer: Record<string, string>) {
+  async function fail(
+    { email, password }: { email: string; password: string },
+    bearer: Record<string, string>,
+  ) {
     const guess = newSecret("guess");
     for (let i = 0; i < 6; i++) await send("POST", "/auth/login", { email, password: guess });
     for (const field of ["email", "password", "name", "acceptTerms"]) {
-      await send("POST", "/auth/register", { email, password, name: "x", acceptTerms: true, [field]: { guess } });
+      await send("POST", "/auth/register", {
+        email,
+        password,
+        name: "x",
+        acceptTerms: true,
+        [field]: { guess },
+      });
     }
-    for (const text of [`{"password":"${guess}"`, `"${guess}"`, `{"email":"a@b.cd","password":"${guess}\\u0000"}`]) {
+    for (const text of [
+      `{"password":"${guess}"`,
+      `"${guess}"`,
+      `{"email":"a@b.cd","password":"${guess}\\u0000"}`,
+    ]) {
       await send("POST", "/auth/login", text);
     }
     await send("POST", "/auth/login", { email: guess, password: guess });
@@ -78,7 +101,12 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
     await send("POST", "/auth/reset-password", { token: guess, password });
     await send("POST", "/auth/verify-mfa", { tempToken: guess, code: guess });
     await send("POST", "/user/delete-account", { password: guess }, bearer);
-    await send("POST", "/user/change-password", { currentPassword: guess, newPassword: guess }, bearer);
+    await send(
+      "POST",
+      "/user/change-password",
+      { currentPassword: guess, newPassword: guess },
+      bearer,
+    );
     await send("GET", "/user/profile", undefined, { authorization: `Bearer ${guess}` });
     await send("GET", "/user/profile", undefined, { authorization: guess });
     await send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${guess}` });
@@ -88,10 +116,19 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
     await send("POST", "/auth/refresh", undefined, { cookie: `refreshToken=${secrets.refresh}` });
   }
 
-  /** Texts that reveal a secret: the secret, the signature of a token, a backup code without its hyphen. */
-  const tracesOf = (secret: string) => [secret, secret.split(".")[2] ?? secret, secret.replaceAll("-", "")];
+  /**
+   * Texts that reveal a secret: the secret, the signature of a token, a backup code without its
+   * hyphen.
+   */
+  const tracesOf = (secret: string) => [
+    secret,
+    secret.split(".")[2] ?? secret,
+    secret.replaceAll("-", ""),
+  ];
   const found = (text: string) =>
-    Object.entries(secrets).flatMap(([name, secret]) => (tracesOf(secret).some((t) => text.includes(t)) ? [name] : []));
+    Object.entries(secrets).flatMap(([name, secret]) =>
+      tracesOf(secret).some((t) => text.includes(t)) ? [name] : [],
+    );
 
   test("are found by the search in a test text", () => {
     expect(Object.keys(secrets).length).toBe(24);
@@ -111,7 +148,9 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
   test("do not appear in Redis", async () => {
     const keys = await redis.keys("*");
     expect(keys.length).toBeGreaterThan(5);
-    const values = await Promise.all(keys.map(async (key) => (await redis.dumpBuffer(key))?.toString("latin1")));
+    const values = await Promise.all(
+      keys.map(async (key) => (await redis.dumpBuffer(key))?.toString("latin1")),
+    );
     expect(found([...keys, ...values].join("\n"))).toEqual([]);
   });
 
@@ -120,7 +159,8 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
       "select quote_ident(schemaname) || '.' || quote_ident(tablename) as name from pg_tables where schemaname = 'public'",
     );
     const rows = [];
-    for (const { name } of tables) rows.push(...(await app.sql(`select to_jsonb(t)::text as row from ${name} t`)));
+    for (const { name } of tables)
+      rows.push(...(await app.sql(`select to_jsonb(t)::text as row from ${name} t`)));
     expect(rows.length).toBeGreaterThan(30);
     expect(found(JSON.stringify(rows))).toEqual([]);
   });

@@ -13,7 +13,9 @@ test("Memory: a process with almost no heap left answers the largest requests, o
   expect((await httpClient.get("/user/export", accessToken)).status).toBe(200);
   const conversation = { provider: "provider-a", messages: [{ role: "user", content: "Hello" }] };
   const pad = "x".repeat(LONGEST - JSON.stringify({ ...conversation, pad: "" }).length);
-  expect((await httpClient.post("/ai/chat", { ...conversation, pad }, accessToken)).body).toMatchObject({
+  expect(
+    (await httpClient.post("/ai/chat", { ...conversation, pad }, accessToken)).body,
+  ).toMatchObject({
     code: "PROVIDER_NOT_CONFIGURED",
   });
   expect(await process.end("SIGTERM")).toBe(0);

@@ -15,21 +15,33 @@ function chatter(stdout: "pipe" | number, then: string): ChildProcess {
     for (let n = 0; n < ${LINES}; n++) log.info({ n, filler: "x".repeat(80) });
     process.stderr.write("written");
     ${then}`;
-  return spawn(process.execPath, ["--input-type=module", "--eval", script], { stdio: ["ignore", stdout, "pipe"] });
+  return spawn(process.execPath, ["--input-type=module", "--eval", script], {
+    stdio: ["ignore", stdout, "pipe"],
+  });
 }
 
 const ways: [string, "pipe" | "disk", (child: ChildProcess) => void][] = [
   ["is never read", "pipe", () => {}],
-  ["has readers that have closed", "pipe", ({ stdout, stderr }) => [stdout, stderr].map((stream) => stream?.destroy())],
+  [
+    "has readers that have closed",
+    "pipe",
+    ({ stdout, stderr }) => [stdout, stderr].map((stream) => stream?.destroy()),
+  ],
   ["is on a full disk", "disk", () => {}],
 ];
 const possible = ways.filter(([, to]) => to === "pipe" || existsSync("/dev/full"));
 
-test.each(possible)("Log without a reader: a process whose log %s continues and ends", async (_what, to, leave) => {
-  const child = chatter(to === "disk" ? openSync("/dev/full", "w") : to, "setTimeout(() => process.exit(0), 200);");
-  leave(child);
-  expect(await once(child, "exit")).toEqual([0, null]);
-});
+test.each(possible)(
+  "Log without a reader: a process whose log %s continues and ends",
+  async (_what, to, leave) => {
+    const child = chatter(
+      to === "disk" ? openSync("/dev/full", "w") : to,
+      "setTimeout(() => process.exit(0), 200);",
+    );
+    leave(child);
+    expect(await once(child, "exit")).toEqual([0, null]);
+  },
+);
 
 test("Log without a reader: buffers lines for a reader that returns, and counts the dropped ones", async () => {
   const child = chatter("pipe", 'setInterval(() => log.warn("again"), 20);');

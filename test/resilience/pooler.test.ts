@@ -21,8 +21,12 @@ describe.skipIf(!process.env.TEST_SERVERS || isMissing("pgbouncer"))("Connection
   test("prevents the start if it confuses prepared statements", async () => {
     const [, minor] = /1\.(\d+)/.exec(execFileSync(PGBOUNCER, ["--version"]).toString()) ?? [];
     const untracked = Number(minor) > 20 ? "max_prepared_statements = 0\n" : ""; // older ones track none, and have no such setting
-    const { url } = await forTest(startPgBouncer(await createDatabase(), `pool_mode = transaction\n${untracked}`));
-    await expect(open(url)).rejects.toThrow(/^DATABASE_URL can't be used: the connection pooler mixes up prepared/);
+    const { url } = await forTest(
+      startPgBouncer(await createDatabase(), `pool_mode = transaction\n${untracked}`),
+    );
+    await expect(open(url)).rejects.toThrow(
+      /^DATABASE_URL can't be used: the connection pooler mixes up prepared/,
+    );
   });
 });
 
@@ -31,9 +35,13 @@ test("Connection pooler: a warning names the settings that it must ignore", asyn
   const head = Buffer.from("E\0\0\0\0");
   head.writeInt32BE(message.length + 4, 1);
   const refusing = createServer((client) => {
-    client.on("error", () => {}).once("data", () => client.end(head.toString("latin1") + message, "latin1"));
+    client
+      .on("error", () => {})
+      .once("data", () => client.end(head.toString("latin1") + message, "latin1"));
   });
   await forTest(refusing);
   const opened = open(`postgres://gatehouse@127.0.0.1:${await listen(refusing)}/gatehouse`);
-  await expect(opened).rejects.toThrow(/refuses our settings: .* ignore the startup parameters statement_timeout and/);
+  await expect(opened).rejects.toThrow(
+    /refuses our settings: .* ignore the startup parameters statement_timeout and/,
+  );
 });

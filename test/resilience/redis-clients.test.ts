@@ -30,8 +30,12 @@ test("Redis: a proxy without a server behind it delays no start and is logged", 
   const cache = await openRedis([`redis://127.0.0.1:${await listen(proxy)}`], log);
   const limits = createRateLimiter(cache, clock);
   await expect(limits.check()).rejects.toThrow();
-  expect(await limits.consume([{ key: "k", max: 2, windowMs: 1_000 }])).toMatchObject({ remaining: 1 });
-  expect(lines).toEqual([expect.stringContaining("Redis unavailable, rate limits are counted per process")]);
+  expect(await limits.consume([{ key: "k", max: 2, windowMs: 1_000 }])).toMatchObject({
+    remaining: 1,
+  });
+  expect(lines).toEqual([
+    expect.stringContaining("Redis unavailable, rate limits are counted per process"),
+  ]);
   cache.close();
 });
 
@@ -39,7 +43,8 @@ onServers("Redis: uses only the commands and keys of docs/operations.md", async 
   const url = new URL(process.env.TEST_REDIS_URL as string);
   const admin = new Redis(url.href);
   const [user, password] = [`gatehouse_${randomUUID()}`, randomUUID()];
-  const rights = "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
+  const rights =
+    "~gatehouse:limit:* -@all +ping +info +eval +evalsha +hget +hset +hincrby +pexpire";
   await admin.call("acl", "setuser", user, "on", `>${password}`, ...rights.split(" "));
   const cache = await openRedis([Object.assign(url, { username: user, password }).href], silent);
   try {
@@ -78,19 +83,24 @@ onServers("Redis: a stalled process reads the reply that came meanwhile", async 
   expect(await reply).toBe(7);
 });
 
-onServers("POST /auth/login: two replicas evaluate five guesses, also when Redis stops replying", async () => {
-  const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
-  const SECRET_KEY = randomBytes(32).toString("base64");
-  const shared = { REDIS_URL: proxy.url, SECRET_KEY, DATABASE_URL: await createDatabase() };
-  const startReplica = () => forTest(startApp({ mode: "servers", env: shared }));
-  const replicas = [await startReplica(), await startReplica()] as const;
-  const users = await Promise.all(times(6, () => replicas[0].addUser()));
-  for (const [round, { email, credentials }] of users.entries()) {
-    const clients = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
-    const guesses = times(40, (i) => clients[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }));
-    if (round === 1) proxy.silence(); // no further command has a reply
-    const answers = (await Promise.all(guesses)) as HttpResponse[];
-    expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
-    expect((await clients[0]?.post("/auth/login", credentials))?.status).toBe(423);
-  }
-});
+onServers(
+  "POST /auth/login: two replicas evaluate five guesses, also when Redis stops replying",
+  async () => {
+    const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
+    const SECRET_KEY = randomBytes(32).toString("base64");
+    const shared = { REDIS_URL: proxy.url, SECRET_KEY, DATABASE_URL: await createDatabase() };
+    const startReplica = () => forTest(startApp({ mode: "servers", env: shared }));
+    const replicas = [await startReplica(), await startReplica()] as const;
+    const users = await Promise.all(times(6, () => replicas[0].addUser()));
+    for (const [round, { email, credentials }] of users.entries()) {
+      const clients = replicas.flatMap((replica) => [replica.httpClient(), replica.httpClient()]);
+      const guesses = times(40, (i) =>
+        clients[i % 4]?.post("/auth/login", { email, password: "Wrong-1-guess" }),
+      );
+      if (round === 1) proxy.silence(); // no further command has a reply
+      const answers = (await Promise.all(guesses)) as HttpResponse[];
+      expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
+      expect((await clients[0]?.post("/auth/login", credentials))?.status).toBe(423);
+    }
+  },
+);

@@ -9,15 +9,22 @@ import { times, until } from "../support/until.ts";
 describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
   const cluster = await forSuite(startRedisCluster("s3cret+"));
   const REDIS_URL = cluster.urls.slice(0, 2).join(); // the client finds the third node by these
-  const replicas = await Promise.all(times(2, () => startSuiteApp({ mode: "embedded", env: { REDIS_URL } })));
+  const replicas = await Promise.all(
+    times(2, () => startSuiteApp({ mode: "embedded", env: { REDIS_URL } })),
+  );
   const remaining = async (replica: (typeof replicas)[0], address: string) => {
-    const { headers } = await replica.httpClient(address).post("/auth/verify-email", { token: "none" });
+    const { headers } = await replica
+      .httpClient(address)
+      .post("/auth/verify-email", { token: "none" });
     return Number(headers.get("ratelimit-remaining"));
   };
 
   test("counts parallel requests for all replicas, on every node", async () => {
-    const isReady = async (replica: (typeof replicas)[0]) => (await replica.httpClient().get("/health")).status === 200;
-    await until("connections to every node", async () => (await Promise.all(replicas.map(isReady))).every(Boolean));
+    const isReady = async (replica: (typeof replicas)[0]) =>
+      (await replica.httpClient().get("/health")).status === 200;
+    await until("connections to every node", async () =>
+      (await Promise.all(replicas.map(isReady))).every(Boolean),
+    );
     for (const _ of times(3, String)) {
       const counts = await Promise.all(
         times(10, randomAddress).map((address) =>
@@ -32,7 +39,8 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     cluster.silence(1);
     const started = performance.now();
     for (const address of times(40, randomAddress)) {
-      for (const replica of replicas) expect(await remaining(replica, address)).toBeGreaterThanOrEqual(28);
+      for (const replica of replicas)
+        expect(await remaining(replica, address)).toBeGreaterThanOrEqual(28);
     }
     expect(performance.now() - started).toBeLessThan(3_000); // about 26 of the 80 requests use that node
   });

@@ -34,7 +34,9 @@ test.runIf(process.env.TEST_SERVERS)(
     });
     const { url: DATABASE_URL } = await forTest(proxy);
     const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL } }));
-    const answers = await Promise.all(times(5, () => app.httpClient().post("/auth/register", account)));
+    const answers = await Promise.all(
+      times(5, () => app.httpClient().post("/auth/register", account)),
+    );
     expect(tally(answers, ({ status }) => status)).toEqual({ 201: 1, 409: 4 });
     expect(replies).toContain("canonical_email"); // a column of every reply about accounts
     expect(replies).not.toContain("users_canonical_email_unique");
@@ -44,7 +46,10 @@ test.runIf(process.env.TEST_SERVERS)(
 
 /** More than the connections of a process. */
 const CALLS = 12;
-/** The limit of a wait for a lock, including the delays of a busy machine. It is below the statement timeout. */
+/**
+ * The limit of a wait for a lock, including the delays of a busy machine. It is below the statement
+ * timeout.
+ */
 const SOON_MS = 10_000;
 
 test.runIf(process.env.TEST_SERVERS)(
@@ -58,7 +63,9 @@ test.runIf(process.env.TEST_SERVERS)(
     const started = performance.now();
     const answers = await Promise.all(times(CALLS, register));
     expect(performance.now() - started).toBeLessThan(SOON_MS);
-    expect(tally(answers, (a) => `${a.status} ${a.headers.get("retry-after")}`)).toEqual({ "503 2": CALLS });
+    expect(tally(answers, (a) => `${a.status} ${a.headers.get("retry-after")}`)).toEqual({
+      "503 2": CALLS,
+    });
     expect((await browser.get("/user/profile", accessToken)).status).toBe(200);
     await other.commit();
     expect((await register()).status).toBe(201);
@@ -69,7 +76,8 @@ test.runIf(process.env.TEST_SERVERS)(
 test("GET /health: reports a read-only database, as after a failover, as unavailable, with one log line per change", async () => {
   const app = await forTest(startApp({ mode: "embedded" })); // one connection, which has the setting
   await app.sql("set default_transaction_read_only = on");
-  const logged = () => app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));
+  const logged = () =>
+    app.logs.map((line) => JSON.parse(line).msg).filter((msg) => /^database/.test(msg));
   for (const _ of times(4, Number)) {
     const answer = await app.httpClient().post("/auth/register", newAccount());
     expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
@@ -78,7 +86,10 @@ test("GET /health: reports a read-only database, as after a failover, as unavail
   expect((await app.httpClient().get("/health/ready")).status).toBe(503);
   expect(logged()).toEqual(["database unavailable"]);
   await app.sql("set default_transaction_read_only = off");
-  await until("readiness", async () => (await app.httpClient().get("/health/ready")).status === 200);
+  await until(
+    "readiness",
+    async () => (await app.httpClient().get("/health/ready")).status === 200,
+  );
   expect(await app.httpClient().post("/auth/register", account)).toMatchObject({ status: 201 });
   await until("the log line", () => logged().length > 1);
   expect(logged()).toEqual(["database unavailable", "database available again"]);
@@ -91,7 +102,9 @@ describe.skipIf(!disk)("PGlite on a full disk", () => {
 
   test("is not ready, and is ready again once there is space", async () => {
     const path = disk as string;
-    const app = await forTest(startApp({ mode: "embedded", env: { DATABASE_URL: "", DATA_DIR: join(path, "data") } }));
+    const app = await forTest(
+      startApp({ mode: "embedded", env: { DATABASE_URL: "", DATA_DIR: join(path, "data") } }),
+    );
     const readiness = async () => (await app.httpClient().get("/health/ready")).status;
     await until("readiness", async () => (await readiness()) === 200);
     const clear = fillDisk(path);

@@ -24,7 +24,10 @@ type Answer = { status: number; retryAfter: string | undefined; text: string };
 
 describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
   const simulator = await startSuiteProvider();
-  const ports: Upstreams = { rest: [await freePort(), await freePort()], grpc: [await freePort(), await freePort()] };
+  const ports: Upstreams = {
+    rest: [await freePort(), await freePort()],
+    grpc: [await freePort(), await freePort()],
+  };
   const env = {
     DATABASE_URL: await createDatabase(),
     ...sharedVariables(),
@@ -47,15 +50,32 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
     await send("POST", "/auth/register", { ...credentials, name: "Ann", acceptTerms: true });
     token = JSON.parse((await send("POST", "/auth/login", credentials)).text).accessToken;
 
-    /** Sends a request from its own address. @param onText gets the text so far */
-    function send(method: string, path: string, body?: unknown, onText = (_: string) => {}, signal?: AbortSignal) {
+    /**
+     * Sends a request from its own address.
+     * @param onText gets the text so far
+     */
+    function send(
+      method: string,
+      path: string,
+      body?: unknown,
+      onText = (_: string) => {},
+      signal?: AbortSignal,
+    ) {
       const headers = {
         "content-type": "application/json",
         "x-forwarded-for": "8.8.8.8",
         ...(token && { authorization: `Bearer ${token}` }),
       };
       return new Promise<Answer>((resolve, reject) => {
-        const options = { method, headers, signal, ca: CA, localAddress: CLIENT, family: 4, agent: false };
+        const options = {
+          method,
+          headers,
+          signal,
+          ca: CA,
+          localAddress: CLIENT,
+          family: 4,
+          agent: false,
+        };
         const sending = request(proxy.url + path, options, (response) => {
           let text = "";
           response.setEncoding("utf8").on("data", (part: string) => {
@@ -63,7 +83,9 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
             onText(text);
           });
           const { statusCode: status = 0, headers: received } = response;
-          response.on("end", () => resolve({ status, retryAfter: received["retry-after"], text })).on("error", reject);
+          response
+            .on("end", () => resolve({ status, retryAfter: received["retry-after"], text }))
+            .on("error", reject);
         });
         sending.on("error", reject).end(body && JSON.stringify(body));
       });
@@ -73,7 +95,9 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
         baseUrl: proxy.grpcUrl,
         nodeOptions: { ca: CA, localAddress: CLIENT, family: 4 } as object,
       });
-    const bearer = () => ({ headers: { authorization: `Bearer ${token}`, "x-forwarded-for": "8.8.8.8" } });
+    const bearer = () => ({
+      headers: { authorization: `Bearer ${token}`, "x-forwarded-for": "8.8.8.8" },
+    });
 
     test("forwards the client's address, and no address that the client has sent", async () => {
       const [session] = JSON.parse((await send("GET", "/user/sessions")).text);
@@ -95,15 +119,25 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       const rest = send("POST", "/ai/stream", QUESTION, (text) => (seen = text), browser.signal);
       await until("the first pieces", () => seen.includes("data: "));
       await until("both at the provider", () => simulator.requests.length === before + 2);
-      await until("the end of the gRPC stream", () => simulator.requests[before]?.closedAt !== undefined);
+      await until(
+        "the end of the gRPC stream",
+        () => simulator.requests[before]?.closedAt !== undefined,
+      );
       expect(simulator.requests[before + 1]?.closedAt).toBeUndefined();
       browser.abort();
       await expect(rest).rejects.toThrow();
-      await until("the end of the REST stream", () => simulator.requests[before + 1]?.closedAt !== undefined, 10_000);
+      await until(
+        "the end of the REST stream",
+        () => simulator.requests[before + 1]?.closedAt !== undefined,
+        10_000,
+      );
     });
 
     test("rejects a body above its own limit in the shape of the API", async () => {
-      const { status, text } = await send("POST", "/ai/chat", { ...QUESTION, padding: "a".repeat(4_000_000) });
+      const { status, text } = await send("POST", "/ai/chat", {
+        ...QUESTION,
+        padding: "a".repeat(4_000_000),
+      });
       expect([status, JSON.parse(text).code]).toEqual([413, "PAYLOAD_TOO_LARGE"]);
     });
 
@@ -114,20 +148,26 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       };
       expect(await codeOf("GET", `/${"a".repeat(20_000)}`)).toEqual([431, "MALFORMED_REQUEST"]);
       expect(await codeOf("TRACE", "/auth/login")).toEqual([405, "METHOD_NOT_ALLOWED"]);
-      if (kind !== "caddy") expect(await codeOf("GET", "/\u00e9%zz")).toEqual([400, "MALFORMED_REQUEST"]);
+      if (kind !== "caddy")
+        expect(await codeOf("GET", "/\u00e9%zz")).toEqual([400, "MALFORMED_REQUEST"]);
     });
 
     test("removes a draining replica: every request succeeds in the end, no stream ends before the grace period", async () => {
       const firsts = times(4, () => {
         const first = Promise.withResolvers<void>();
         const whole = send("POST", "/ai/stream", QUESTION, () => first.resolve());
-        return { first: first.promise, whole: whole.then((answer) => ({ ...answer, at: performance.now() })) };
+        return {
+          first: first.promise,
+          whole: whole.then((answer) => ({ ...answer, at: performance.now() })),
+        };
       });
       await Promise.all(firsts.map(({ first }) => first));
       const drainedAt = performance.now();
       const ended = replicas[1]?.end("SIGTERM");
       const asks = times(20, (i) =>
-        retrying(() => send(i % 2 ? "GET" : "PUT", "/user/profile", i % 2 ? undefined : { name: "Ann" })),
+        retrying(() =>
+          send(i % 2 ? "GET" : "PUT", "/user/profile", i % 2 ? undefined : { name: "Ann" }),
+        ),
       );
       expect(tally(await Promise.all(asks), ({ status }) => status)).toEqual({ 200: 20 });
       expect(await ended).toBe(0);

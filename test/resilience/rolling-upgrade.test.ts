@@ -59,12 +59,15 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
       const ends = await Promise.all(streams.map(({ ended }) => ended));
       expect(tally(await load.stop(), (f) => f)).toEqual({});
       expect(load.counts.requests).toBeGreaterThan(Math.min(USERS * 20, 2_000)); // what two cores serve meanwhile, by any number
-      process.stdout.write(`${JSON.stringify(load.counts)} in ${Math.round(performance.now() - begunAt)} ms\n`);
+      process.stdout.write(
+        `${JSON.stringify(load.counts)} in ${Math.round(performance.now() - begunAt)} ms\n`,
+      );
       for (const { at, text, error } of ends) {
         expect(at - begunAt).toBeGreaterThan(GRACE_MS - 50);
         expect([text, error]).toEqual([PREFIX, expect.stringMatching(/try again/)]);
       }
-      if (release === CURRENT && previous !== CURRENT) expect(await migrations()).toBeGreaterThan(before);
+      if (release === CURRENT && previous !== CURRENT)
+        expect(await migrations()).toBeGreaterThan(before);
       else expect(await migrations()).toBe(before);
     },
   );
@@ -78,7 +81,8 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
     const query = "select distinct split_part(private_key, '.', 1) as prefix from signing_keys";
     const prefixes = new Set<string | undefined>();
     for (const SECRET_KEY of [`${old},${next}`, `${next},${old}`, next]) {
-      for (const i of [0, 1] as const) expect(await all.replace(i, CURRENT, { SECRET_KEY })).toEqual([0, 0]);
+      for (const i of [0, 1] as const)
+        expect(await all.replace(i, CURRENT, { SECRET_KEY })).toEqual([0, 0]);
       if (SECRET_KEY === next) break;
       const isDone = async () => {
         const [first, other] = await all.sql<{ prefix: string }>(query);
@@ -88,7 +92,9 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
     }
     expect(tally(await load.stop(), (f) => f)).toEqual({});
     expect(load.counts.requests).toBeGreaterThan(USERS * 20);
-    const [, added] = await all.sql<{ kid: string }>("select kid from signing_keys order by active_at");
+    const [, added] = await all.sql<{ kid: string }>(
+      "select kid from signing_keys order by active_at",
+    );
     expect(decodeProtectedHeader((await all.signIn()).accessToken).kid).toBe(added?.kid);
   });
 });
@@ -99,9 +105,19 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
  */
 function unpackPreviousRelease(): string {
   const run = (command: string, args: string[], options = {}) =>
-    execFileSync(command, args, { maxBuffer: 2 ** 28, stdio: ["pipe", "pipe", "ignore"], ...options });
+    execFileSync(command, args, {
+      maxBuffer: 2 ** 28,
+      stdio: ["pipe", "pipe", "ignore"],
+      ...options,
+    });
   const newest = MIGRATIONS.at(-1)?.name;
-  const added = ["log", "--diff-filter=A", "--format=%H", "--", `services/store/migrations/${newest}.*`];
+  const added = [
+    "log",
+    "--diff-filter=A",
+    "--format=%H",
+    "--",
+    `services/store/migrations/${newest}.*`,
+  ];
   try {
     const first = run("git", added).toString().trim().split("\n").at(-1);
     const folder = temporaryFolder();

@@ -2,7 +2,10 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { expect, test } from "vitest";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { Health, HealthCheckResponse_ServingStatus as Status } from "../../gen/health/v1/health_pb.ts";
+import {
+  Health,
+  HealthCheckResponse_ServingStatus as Status,
+} from "../../gen/health/v1/health_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { signInAt } from "../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
@@ -28,11 +31,15 @@ test.each([
     const env = { ...(await freshStorage()), SHUTDOWN_TIMEOUT: "500ms", ...simulator.env };
     const { services, gateway } = await forTest(startApart(env));
     const { accessToken } = await signInAt(gateway.url);
-    const ask = (path: string, content: string) => postJson(gateway.url + path, conversationOf(content), accessToken);
+    const ask = (path: string, content: string) =>
+      postJson(gateway.url + path, conversationOf(content), accessToken);
     const before = simulator.requests.length;
     const chats = times(CALLS, () => ask("/ai/chat", "case: silent"));
     const streams = await Promise.all(times(CALLS, () => ask("/ai/stream", "case: silent-midway")));
-    await until("every call to be at the provider", () => simulator.requests.length === before + 2 * CALLS);
+    await until(
+      "every call to be at the provider",
+      () => simulator.requests.length === before + 2 * CALLS,
+    );
     const endedAt = performance.now();
     expect(await services.end(signal)).toBe(code);
     for (const answer of await Promise.all(chats)) {
@@ -40,7 +47,10 @@ test.each([
       expect(answer.headers.get("retry-after")).toBe("1");
     }
     for (const stream of streams) {
-      expect(eventsIn(await stream.text())).toEqual({ text: PREFIX, error: expect.stringMatching(/try again/) });
+      expect(eventsIn(await stream.text())).toEqual({
+        text: PREFIX,
+        error: expect.stringMatching(/try again/),
+      });
     }
     expect(performance.now() - endedAt).toBeLessThan(SOON_MS);
   },
@@ -49,11 +59,18 @@ test.each([
 test("gRPC health: Watch streams report a shutdown and do not delay it", async () => {
   const services = await startServices({ ...(await freshStorage()), SHUTDOWN_TIMEOUT: "50s" });
   const health = createClient(Health, createGrpcTransport({ baseUrl: `http://${services.url}` }));
-  const received: Record<string, Status[]> = { "": [], [AuthService.typeName]: [], cache: [], nothing: [] };
+  const received: Record<string, Status[]> = {
+    "": [],
+    [AuthService.typeName]: [],
+    cache: [],
+    nothing: [],
+  };
   const watches = Object.entries(received).map(async ([service, statuses]) => {
     for await (const { status } of health.watch({ service })) statuses.push(status);
   });
-  await until("the watches to begin", () => Object.values(received).every(({ length }) => length === 1));
+  await until("the watches to begin", () =>
+    Object.values(received).every(({ length }) => length === 1),
+  );
   const started = performance.now();
   expect(await services.end("SIGTERM")).toBe(0);
   expect(performance.now() - started).toBeLessThan(SOON_MS);

@@ -32,9 +32,15 @@ describe("Shutdown", () => {
       body: { statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" },
     });
     expect(refused.headers.get("connection")).toBe("close");
-    expect(await server.send("GET", "/health/ready")).toMatchObject({ status: 503, body: { status: "down" } });
+    expect(await server.send("GET", "/health/ready")).toMatchObject({
+      status: 503,
+      body: { status: "down" },
+    });
     expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
-    expect(await server.send("GET", "/health?by=probe")).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(await server.send("GET", "/health?by=probe")).toMatchObject({
+      status: 200,
+      body: { status: "ok" },
+    });
     gate.resolve({ user: { id: "1" } });
     expect(await answer).toMatchObject({ status: 200 });
     const answeredAt = performance.now();
@@ -52,9 +58,12 @@ describe("Shutdown", () => {
   test("disconnects a body that has not arrived within the grace period", async () => {
     const server = await forTest(start(() => {}, { env: { SHUTDOWN_TIMEOUT: "0" } }));
     const socket = net.connect(server.port, "127.0.0.1").on("error", () => {});
-    const head = "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    const head =
+      "PUT /user/profile HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     await new Promise<void>((resolve) => socket.write(`${head}{`, () => resolve()));
-    await until("the request", async () => /active_requests 1/.test(await server.gateway.metrics.metrics()));
+    await until("the request", async () =>
+      /active_requests 1/.test(await server.gateway.metrics.metrics()),
+    );
     await server.gateway.drain();
     await until("the end of the connection", () => socket.destroyed);
   });

@@ -16,13 +16,19 @@ const SLOW_READERS = 200;
 const READ_SECONDS = 20;
 const STREAMS = 10_000;
 const AT_ONCE = 60;
-/** Idle connections to the provider close within this time. Up to ten connections to the database stay. */
+/**
+ * Idle connections to the provider close within this time. Up to ten connections to the database
+ * stay.
+ */
 const REST_MS = 5_000;
 /** The difference between two measurements of an idle process, by connections that stay open. */
 const SLACK = 10;
 const LISTENERS_OF_A_CONNECTION = 30;
 const MIB = 1024 * 1024;
-/** The bytes a second that the provider may send to a reader of 1 KB a second, since the network sends packets. */
+/**
+ * The bytes a second that the provider may send to a reader of 1 KB a second, since the network
+ * sends packets.
+ */
 const PAUSED_BYTES = 64 * 1024;
 /** The largest buffers of the kernel for one connection, both ends together. */
 const KERNEL_BYTES = 12 * MIB;
@@ -53,7 +59,9 @@ async function runStreams(count: number): Promise<void> {
   const work = async () => {
     for (let mine = left--; mine > 0; mine = left--) {
       if (mine % 3 > 0) {
-        expect(await (await send("/ai/stream", "case: plain")).text()).toMatch(/data: \[DONE\]\n\n$/);
+        expect(await (await send("/ai/stream", "case: plain")).text()).toMatch(
+          /data: \[DONE\]\n\n$/,
+        );
         continue;
       }
       const client = new AbortController();
@@ -75,9 +83,12 @@ async function countListeners(): Promise<number> {
   return Number((await until("the count", () => counts()[length]))[1]);
 }
 
-const rss = async () => (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
+const rss = async () =>
+  (await readMetrics(metricsPort)).get("process_resident_memory_bytes") ?? Number.NaN;
 
-/** The bytes in heap and buffers, the resident bytes and other resources after a garbage collection. */
+/**
+ * The bytes in heap and buffers, the resident bytes and other resources after a garbage collection.
+ */
 async function measure() {
   const listeners = await countListeners();
   const seen = await readMetrics(metricsPort);
@@ -98,14 +109,22 @@ test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless repl
   const before = await measure();
   const first = simulator.requests.length;
   const readers = times(SLOW_READERS, () => readSlowly());
-  await until("all requests at the provider", () => simulator.requests.length >= first + SLOW_READERS);
-  const sent = () => simulator.requests.slice(first).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
+  await until(
+    "all requests at the provider",
+    () => simulator.requests.length >= first + SLOW_READERS,
+  );
+  const sent = () =>
+    simulator.requests.slice(first).reduce((sum, { sentBytes }) => sum + sentBytes, 0);
   const sentIn = async (ms: number) => {
     const already = sent();
     await wait(ms);
     return (sent() - already) / SLOW_READERS;
   };
-  await until("the provider to be paused", async () => (await sentIn(2_000)) < PAUSED_BYTES, 90_000);
+  await until(
+    "the provider to be paused",
+    async () => (await sentIn(2_000)) < PAUSED_BYTES,
+    90_000,
+  );
   const more = (await sentIn(READ_SECONDS * 1_000)) / READ_SECONDS;
   const sentBytes = sent();
   const after = await measure();
@@ -119,7 +138,9 @@ test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless repl
   expect(resident).toBeLessThan(MIB);
   expect(sentBytes / SLOW_READERS).toBeLessThan(KERNEL_BYTES);
   expect(more).toBeLessThan(PAUSED_BYTES);
-  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
+  await until("nothing open", () =>
+    simulator.requests.every(({ closedAt }) => closedAt !== undefined),
+  );
 }, 180_000);
 
 test.each(["large-reply 100000000", "endless-event"])(
@@ -131,9 +152,12 @@ test.each(["large-reply 100000000", "endless-event"])(
     const grown = (await rss()) - before;
     for (const answer of answers) {
       expect(answer.status).toBe(500);
-      expect(await answer.json()).toMatchObject({ message: expect.stringContaining("reply too large") });
+      expect(await answer.json()).toMatchObject({
+        message: expect.stringContaining("reply too large"),
+      });
     }
-    for (const { sentBytes } of simulator.requests.slice(first)) expect(sentBytes).toBeLessThan(100_000_000);
+    for (const { sentBytes } of simulator.requests.slice(first))
+      expect(sentBytes).toBeLessThan(100_000_000);
     process.stdout.write(`4 chat replies of ${name}: ${(grown / MIB).toFixed(0)} MiB in all\n`);
     expect(grown).toBeLessThan(4 * 100_000_000 * 0.8);
   },
@@ -144,10 +168,14 @@ test(`Leaks: ${STREAMS} streams, a third aborted, leave no memory, sockets, time
   await wait(REST_MS);
   const before = await measure();
   await runStreams(STREAMS);
-  await until("nothing open", () => simulator.requests.every(({ closedAt }) => closedAt !== undefined));
+  await until("nothing open", () =>
+    simulator.requests.every(({ closedAt }) => closedAt !== undefined),
+  );
   await wait(REST_MS);
   const after = await measure();
-  process.stdout.write(`${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`);
+  process.stdout.write(
+    `${STREAMS} streams: before ${JSON.stringify(before)}, after ${JSON.stringify(after)}\n`,
+  );
   for (const part of ["sockets", "files", "timers"] as const)
     expect(after[part], part).toBeLessThanOrEqual(before[part] + SLACK);
   expect(after.listeners).toBeLessThanOrEqual(before.listeners + SLACK * LISTENERS_OF_A_CONNECTION);

@@ -27,9 +27,14 @@ const server = await startSuiteGateway(
   { writeTimeoutMs: STALLED_MS },
 );
 
-/** Sends requests and reads no response. @returns the time until the disconnect, in ms */
+/**
+ * Sends requests and reads no response.
+ * @returns the time until the disconnect, in ms
+ */
 async function readNothing(request: string): Promise<number> {
-  const accepted = new Promise<net.Socket>((resolve) => server.gateway.app.server.once("connection", resolve));
+  const accepted = new Promise<net.Socket>((resolve) =>
+    server.gateway.app.server.once("connection", resolve),
+  );
   const client = net.connect(server.port, "127.0.0.1").pause();
   client.on("error", () => {}).write(request);
   const socket = await accepted;

@@ -14,25 +14,30 @@ const CERT = "test/support/tls/ours.pem";
 const SECRET = { INTERNAL_SECRET: "between-gateway-and-services" };
 const APART = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
 
-describe.skipIf(!process.env.TEST_SERVERS)("Start of several processes on an empty PostgreSQL", () => {
-  test("migrates once, agrees on the signing key, and creates one administrator", async () => {
-    const DATABASE_URL = await createDatabase("together");
-    const env = {
-      DATABASE_URL,
-      SECRET_KEY: Buffer.alloc(32, 7).toString("base64"),
-      ADMIN_EMAIL: "root@example.com",
-      ADMIN_PASSWORD: "Correct-horse-1",
-    };
-    const processes = await Promise.all(times(3, () => startProcess({ ...env, DATA_DIR: temporaryFolder() })));
-    const rows = await runSql(
-      DATABASE_URL,
-      "select (select count(*)::int from signing_keys) as keys, (select count(*)::int from users where role = 'admin') as admins",
-    );
-    const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
-    expect(rows).toEqual([{ keys: 1, admins: 1 }]);
-    expect(ends).toEqual([0, 0, 0]);
-  });
-});
+describe.skipIf(!process.env.TEST_SERVERS)(
+  "Start of several processes on an empty PostgreSQL",
+  () => {
+    test("migrates once, agrees on the signing key, and creates one administrator", async () => {
+      const DATABASE_URL = await createDatabase("together");
+      const env = {
+        DATABASE_URL,
+        SECRET_KEY: Buffer.alloc(32, 7).toString("base64"),
+        ADMIN_EMAIL: "root@example.com",
+        ADMIN_PASSWORD: "Correct-horse-1",
+      };
+      const processes = await Promise.all(
+        times(3, () => startProcess({ ...env, DATA_DIR: temporaryFolder() })),
+      );
+      const rows = await runSql(
+        DATABASE_URL,
+        "select (select count(*)::int from signing_keys) as keys, (select count(*)::int from users where role = 'admin') as admins",
+      );
+      const ends = await Promise.all(processes.map((process) => process.end("SIGTERM")));
+      expect(rows).toEqual([{ keys: 1, admins: 1 }]);
+      expect(ends).toEqual([0, 0, 0]);
+    });
+  },
+);
 
 describe("Start with wrong settings", () => {
   const refusal = (env: Record<string, string>, main?: string) =>
@@ -40,14 +45,25 @@ describe("Start with wrong settings", () => {
       () => "started",
       (error: Error) => error.message,
     );
-  async function expectRefusal(env: Record<string, string>, sentence: RegExp, main?: string): Promise<void> {
+  async function expectRefusal(
+    env: Record<string, string>,
+    sentence: RegExp,
+    main?: string,
+  ): Promise<void> {
     const lines = (await refusal(env, main)).trim().split("\n");
-    expect(lines).toEqual([expect.stringContaining("can't start:"), expect.stringMatching(sentence)]);
+    expect(lines).toEqual([
+      expect.stringContaining("can't start:"),
+      expect.stringMatching(sentence),
+    ]);
     expect(lines.join()).not.toContain("hidden");
   }
 
   test("fails with one line per variable on either side, without values", async () => {
-    const env = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: "hidden", SHUTDOWN_TIMEOUT: "hidden" };
+    const env = {
+      ADMIN_EMAIL: "root@example.com",
+      ADMIN_PASSWORD: "hidden",
+      SHUTDOWN_TIMEOUT: "hidden",
+    };
     const error = await refusal({ ...env, PUBLIC_URL: "hidden" });
     expect(error).toContain("ended with 1: Gatehouse can't start:\n");
     const lines = error.split("\n").slice(1, -1);
@@ -61,13 +77,31 @@ describe("Start with wrong settings", () => {
 
   test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
     const DATA_DIR = join(temporaryFolder(), "data");
-    const { problems: wrong } = readConfig({ LOG_LEVEL: "loud", DATA_DIR, GEOIP_DB: "package.json" });
+    const { problems: wrong } = readConfig({
+      LOG_LEVEL: "loud",
+      DATA_DIR,
+      GEOIP_DB: "package.json",
+    });
     expect(wrong).toEqual([expect.stringContaining("LOG_LEVEL")]);
-    const env = { DATABASE_URL: "", DATA_DIR, LOG_LEVEL: "loud", GEOIP_DB: "package.json", GRPC_TLS_CERT: CERT };
-    const problems = await refusal({ ...env, GRPC_TLS_KEY: "hide", OPENAI_API_KEY: "x", OPENAI_BASE_URL: "not-a-url" });
-    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"]) expect(problems).toContain(name);
+    const env = {
+      DATABASE_URL: "",
+      DATA_DIR,
+      LOG_LEVEL: "loud",
+      GEOIP_DB: "package.json",
+      GRPC_TLS_CERT: CERT,
+    };
+    const problems = await refusal({
+      ...env,
+      GRPC_TLS_KEY: "hide",
+      OPENAI_API_KEY: "x",
+      OPENAI_BASE_URL: "not-a-url",
+    });
+    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"])
+      expect(problems).toContain(name);
     expect(problems).not.toContain("hide"); // a key in the place of its path
-    expect(await refusal({ ...APART, GRPC_TLS_CA: "none", LOG_LEVEL: "loud" })).toMatch(/LOG_LEVEL.*GRPC_TLS_CA/s);
+    expect(await refusal({ ...APART, GRPC_TLS_CA: "none", LOG_LEVEL: "loud" })).toMatch(
+      /LOG_LEVEL.*GRPC_TLS_CA/s,
+    );
     const catalogue = await refusal({ ...env, AI_CATALOG: "package.json" });
     for (const name of ["LOG_LEVEL", "AI_CATALOG"]) expect(catalogue).toContain(name);
     expect(existsSync(DATA_DIR)).toBe(false);
@@ -76,13 +110,26 @@ describe("Start with wrong settings", () => {
   const file = join(temporaryFolder(), "no-socket");
   writeFileSync(file, "");
   const root = { ADMIN_EMAIL: "Root-1@example.com" };
-  const tls = { GRPC_TLS_CERT: CERT, GRPC_TLS_KEY: CERT.replace("pem", "key"), GRPC_TLS_CA: "package.json" };
+  const tls = {
+    GRPC_TLS_CERT: CERT,
+    GRPC_TLS_KEY: CERT.replace("pem", "key"),
+    GRPC_TLS_CA: "package.json",
+  };
 
   test.concurrent.each<[Record<string, string>, RegExp]>([
     [{ ...root, ADMIN_PASSWORD: "hidden" }, /ADMIN_PASSWORD must [^\n]+$/],
-    [{ ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" }, /ADMIN_PASSWORD is among the commonest/],
-    [{ ...root, ADMIN_PASSWORD: "root-1@Example.com" }, /ADMIN_PASSWORD must not be your e-mail address or name/],
-    [{ INTERNAL_URL: "unix:/nowhere/services.sock" }, /INTERNAL_URL is not for this user: .* a folder that it/],
+    [
+      { ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" },
+      /ADMIN_PASSWORD is among the commonest/,
+    ],
+    [
+      { ...root, ADMIN_PASSWORD: "root-1@Example.com" },
+      /ADMIN_PASSWORD must not be your e-mail address or name/,
+    ],
+    [
+      { INTERNAL_URL: "unix:/nowhere/services.sock" },
+      /INTERNAL_URL is not for this user: .* a folder that it/,
+    ],
     [{ INTERNAL_URL: `unix:${file}` }, /INTERNAL_URL is taken/],
   ])("names the variable of services without a gateway: %j", async (env, sentence) => {
     await expectRefusal({ ...SECRET, ...env }, sentence, "services/main.ts");
@@ -91,7 +138,10 @@ describe("Start with wrong settings", () => {
 
   test.concurrent.each<[Record<string, string>, RegExp]>([
     [tls, /GRPC_TLS_CA can't be used: .*$/],
-    [{ ...APART, HOST: "not_a_host" }, /HOST must be an address of this machine or a name of one: .*$/],
+    [
+      { ...APART, HOST: "not_a_host" },
+      /HOST must be an address of this machine or a name of one: .*$/,
+    ],
     [
       { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
       /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
@@ -112,7 +162,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
     const ownerUrl = url.href;
     url.username = `crowded_${process.env.TEST_RUN}`;
     url.password = "crowded"; // for servers that require one
-    await runSql(ownerUrl, `create role ${url.username} login password 'crowded' connection limit 0`);
+    await runSql(
+      ownerUrl,
+      `create role ${url.username} login password 'crowded' connection limit 0`,
+    );
     try {
       const started = startProcess({ DATABASE_URL: url.href });
       await expect(started).rejects.toThrow(
@@ -127,7 +180,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
 test("Start: prints the public address of the documentation", async () => {
   const readOn = async (env: Record<string, string>) => {
     const { url, output, end } = await startProcess({ ...(await freshStorage()), ...env });
-    const docsUrl = await until("the address of the documentation", () => /Read on: (\S+)\n/.exec(output())?.[1]);
+    const docsUrl = await until(
+      "the address of the documentation",
+      () => /Read on: (\S+)\n/.exec(output())?.[1],
+    );
     expect(await end("SIGTERM")).toBe(0);
     return { url, docsUrl };
   };

@@ -16,23 +16,36 @@ const wrong = "Wrong-1-guess";
 const [ROUNDS, KILLS] = [100, 3];
 /** Limit of a guess, in ms. Guesses wait for those of a killed process. */
 const GUESS_MS = 2_000;
-const WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+const WAITING =
+  "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
 describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
   const secrets = { SECRET_KEY: randomBytes(32).toString("base64"), RATE_LIMITS: "off" };
   const DATABASE_URL = await createDatabase();
   const proxy = await forSuite(startProxy(DATABASE_URL));
-  const app = await startSuiteApp({ mode: "servers", env: { ...secrets, DATABASE_URL: proxy.url } });
-  const start = () => forTest(startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" }));
+  const app = await startSuiteApp({
+    mode: "servers",
+    env: { ...secrets, DATABASE_URL: proxy.url },
+  });
+  const start = () =>
+    forTest(startProcess({ ...secrets, DATABASE_URL, PUBLIC_URL: "http://gatehouse.test" }));
 
-  /** Signs in. @returns the status; 0 without a response */
+  /**
+   * Signs in.
+   * @returns the status; 0 without a response
+   */
   const login = (url: string, body: object) =>
     postJson(`${url}/auth/login`, body, undefined, AbortSignal.timeout(GUESS_MS)).then(
       ({ status }) => status,
       () => 0,
     );
   const events = async (id: string) =>
-    (await runSql(DATABASE_URL, `select from audit_events where user_id = '${id}' and outcome = 'failure'`)).length;
+    (
+      await runSql(
+        DATABASE_URL,
+        `select from audit_events where user_id = '${id}' and outcome = 'failure'`,
+      )
+    ).length;
 
   /** Blocks correct logins after the check of their passwords, until `interrupt` has ended them. */
   async function interruptLogins(
@@ -41,9 +54,14 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
     count: number,
     interrupt: () => void,
   ) {
-    const holder = await begin(DATABASE_URL, "select from users where id = $1 for update", [user.id]);
+    const holder = await begin(DATABASE_URL, "select from users where id = $1 for update", [
+      user.id,
+    ]);
     const answers = Promise.all(times(count, () => login(url, user.credentials)));
-    await until("the logins to wait", async () => (await runSql(DATABASE_URL, `select ${WAITING}`)).length === count);
+    await until(
+      "the logins to wait",
+      async () => (await runSql(DATABASE_URL, `select ${WAITING}`)).length === count,
+    );
     interrupt();
     await runSql(DATABASE_URL, `select pg_terminate_backend(pid) ${WAITING}`);
     await holder.commit();
@@ -55,7 +73,10 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
     expect(await interruptLogins(app.url, user, 5, proxy.cut)).toEqual(times(5, () => 503));
     await wait(500);
     proxy.restore();
-    await until("PostgreSQL to be used again", async () => (await fetch(`${app.url}/health/ready`)).ok);
+    await until(
+      "PostgreSQL to be used again",
+      async () => (await fetch(`${app.url}/health/ready`)).ok,
+    );
     expect((await app.httpClient().post("/auth/login", user.credentials)).status).toBe(200);
     expect(await events(user.id)).toBe(0);
   });
@@ -63,7 +84,9 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
   test("locks no account after correct passwords if a process is killed, even during other logins", async () => {
     const user = await app.addUser();
     const other = await start();
-    expect(await interruptLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual([0, 0, 0, 0]);
+    expect(await interruptLogins(other.url, user, 4, () => other.end("SIGKILL"))).toEqual([
+      0, 0, 0, 0,
+    ]);
     const post = async (password = user.password) =>
       (await app.httpClient().post("/auth/login", { ...user.credentials, password })).status;
     for (const _ of times(2, Number)) {
@@ -81,9 +104,14 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
     const play = async () => {
       for (; rounds < ROUNDS || kills < KILLS; rounds++) {
         const email = `${randomUUID()}@example.com`;
-        const guesses = times(10, (i) => login((servers[i % 2] as Process).url, { email, password: wrong }));
+        const guesses = times(10, (i) =>
+          login((servers[i % 2] as Process).url, { email, password: wrong }),
+        );
         const evaluated = (await Promise.all(guesses)).filter((status) => status === 401).length;
-        const [row] = await runSql(DATABASE_URL, `select failed from attempts where subject = '${email}'`);
+        const [row] = await runSql(
+          DATABASE_URL,
+          `select failed from attempts where subject = '${email}'`,
+        );
         expect(row?.failed ?? 0).toBeGreaterThanOrEqual(evaluated);
         expect(row?.failed ?? 0).toBeLessThanOrEqual(5);
       }

@@ -37,15 +37,22 @@ export function createActions(app: App) {
   const guess = (email: string, from = app.httpClient()) =>
     from.post("/auth/login", { email, password: WRONG_PASSWORD });
 
-  /** Requests a reset of the password. @returns the mailed token */
+  /**
+   * Requests a reset of the password.
+   * @returns the mailed token
+   */
   async function resetTokenFor(email: string): Promise<string> {
     await app.httpClient().post("/auth/forgot-password", { email });
     return (await app.mail.emailTo(email, /Reset/)).token as string;
   }
 
   function authenticatorOf(setup: Omit<Authenticator, "code">): Authenticator {
-    const epoch = (steps: number) => Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
-    return { ...setup, code: (steps = 0) => generate({ secret: setup.secret, epoch: epoch(steps) }) };
+    const epoch = (steps: number) =>
+      Math.floor((app.clock.now().getTime() + steps * STEP_MS) / 1000);
+    return {
+      ...setup,
+      code: (steps = 0) => generate({ secret: setup.secret, epoch: epoch(steps) }),
+    };
   }
 
   /** Sets up a second factor for a user. Later logins need a code. */
@@ -56,10 +63,14 @@ export function createActions(app: App) {
     return { ...account, authenticator: authenticatorOf(body) };
   }
 
-  /** Signs in by password. @returns the MFA token */
+  /**
+   * Signs in by password.
+   * @returns the MFA token
+   */
   async function mfaTokenFor(user: TestUser): Promise<string> {
     const { status, body } = await app.httpClient().post("/auth/login", user.credentials);
-    if (status !== 200 || !body.requiresMfa) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
+    if (status !== 200 || !body.requiresMfa)
+      throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
     return body.tempToken;
   }
 
@@ -68,7 +79,8 @@ export function createActions(app: App) {
     app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
 
   /** Signs in by password and a code or a backup code. */
-  const signInBy = async (user: TestUser, factor: object) => verifyMfa(await mfaTokenFor(user), factor);
+  const signInBy = async (user: TestUser, factor: object) =>
+    verifyMfa(await mfaTokenFor(user), factor);
 
   return {
     login,
@@ -79,7 +91,8 @@ export function createActions(app: App) {
     mfaTokenFor,
     verifyMfa,
     signInBy,
-    signInAdmin: async (given?: TestUser) => app.signIn(given ?? (await app.addUser({ role: "admin" }))),
+    signInAdmin: async (given?: TestUser) =>
+      app.signIn(given ?? (await app.addUser({ role: "admin" }))),
     /** Locks an account by five wrong passwords. */
     async lock(email: string): Promise<void> {
       for (let i = 0; i < 5; i++) await guess(email);
@@ -102,16 +115,28 @@ export function createActions(app: App) {
         ...headers,
       }),
     /** The status of GET /user/profile: 200 while the session of the token is open. */
-    profileStatus: async (token: string) => (await app.httpClient().get("/user/profile", token)).status,
-    /** Marks the only e-mail to a user as failed once it is sent. @returns its id */
+    profileStatus: async (token: string) =>
+      (await app.httpClient().get("/user/profile", token)).status,
+    /**
+     * Marks the only e-mail to a user as failed once it is sent.
+     * @returns its id
+     */
     async failEmailOf({ id }: Pick<TestUser, "id">): Promise<string> {
       const fail = `update emails set status = 'failed', next_attempt_at = null, last_error = '550 no such mailbox'
         where user_id = ? and status = 'sent' returning id`;
-      return until("the e-mail to be sent", async () => (await app.sql<{ id: string }>(fail, [id]))[0]?.id);
+      return until(
+        "the e-mail to be sent",
+        async () => (await app.sql<{ id: string }>(fail, [id]))[0]?.id,
+      );
     },
     /** Audit events about a user, newest first. */
     auditOf: (userId: string, event: string) =>
-      app.sql<{ actor_id: string | null; outcome: string; details: Record<string, unknown>; ip: string }>(
+      app.sql<{
+        actor_id: string | null;
+        outcome: string;
+        details: Record<string, unknown>;
+        ip: string;
+      }>(
         "select actor_id, outcome, details, ip from audit_events where user_id = ? and event = ? order by id desc",
         [userId, event],
       ),

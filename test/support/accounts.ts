@@ -27,14 +27,22 @@ export function createAccounts({
   makeAdmin?: (userId: string) => Promise<unknown>;
 }) {
   /** Registers a new account. */
-  async function addUser(changes: { email?: string; name?: string; role?: "admin" } = {}): Promise<TestUser> {
+  async function addUser(
+    changes: { email?: string; name?: string; role?: "admin" } = {},
+  ): Promise<TestUser> {
     const email = changes.email ?? `${randomUUID()}@example.com`;
     const name = changes.name ?? "Ann Example";
     const account = { email, password: PASSWORD, name, acceptTerms: true };
     const { status, body } = await httpClient().post("/auth/register", account);
     if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
     if (changes.role) await makeAdmin?.(body.userId);
-    return { id: body.userId, email, name, password: PASSWORD, credentials: { email, password: PASSWORD } };
+    return {
+      id: body.userId,
+      email,
+      name,
+      password: PASSWORD,
+      credentials: { email, password: PASSWORD },
+    };
   }
   /** Registers a new account and confirms its address by the mailed token. */
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
@@ -51,13 +59,19 @@ export function createAccounts({
     const browser = httpClient();
     const { status, body } = await browser.post("/auth/login", user.credentials);
     if (status !== 200) throw new Error(`login answered ${status} ${JSON.stringify(body)}`);
-    return { user, browser, refreshToken: body.refreshToken as string, ...withToken(browser, body.accessToken) };
+    return {
+      user,
+      browser,
+      refreshToken: body.refreshToken as string,
+      ...withToken(browser, body.accessToken),
+    };
   }
   return { addUser, addVerifiedUser, signIn };
 }
 
 /** Functions that make accounts at a process. */
-export const accountsAt = (url: string) => createAccounts({ httpClient: () => createHttpClient(url) });
+export const accountsAt = (url: string) =>
+  createAccounts({ httpClient: () => createHttpClient(url) });
 
 /** Signs in a new account at a process. */
 export const signInAt = (url: string) => accountsAt(url).signIn();

@@ -1,5 +1,8 @@
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type SimulatedDialect, startProviderSimulator } from "../../scripts/simulators/simulator.ts";
+import {
+  type SimulatedDialect,
+  startProviderSimulator,
+} from "../../scripts/simulators/simulator.ts";
 import type { TestApp } from "./app.ts";
 import { forSuite } from "./closing.ts";
 import { bearer, postJson } from "./http-client.ts";
@@ -7,7 +10,10 @@ import { bearer, postJson } from "./http-client.ts";
 /** The providers of the shipped catalogue. Each has a simulator in the test app. */
 export const PROVIDERS = ["provider-a", "provider-b", "provider-c", "provider-d"] as const;
 
-/** A conversation of one message. The provider simulator answers the case of a message such as `case: plain`. */
+/**
+ * A conversation of one message. The provider simulator answers the case of a message such as
+ * `case: plain`.
+ */
 export const conversationOf = (content: string, provider = "provider-a") => ({
   provider,
   messages: [{ role: "user", content }],
@@ -31,9 +37,12 @@ export function aiCallsOf(app: TestApp): Record<string, AiCall> {
     "POST /ai/stream": rest("/ai/stream"),
     "POST /ai/chat": rest("/ai/chat"),
     StreamChat: async (content, token, signal) => {
-      const stream = app.grpc(AIService).streamChat(conversationOf(content), optionsOf(token, signal));
+      const stream = app
+        .grpc(AIService)
+        .streamChat(conversationOf(content), optionsOf(token, signal));
       for await (const _ of stream);
     },
-    Chat: (content, token, signal) => app.grpc(AIService).chat(conversationOf(content), optionsOf(token, signal)),
+    Chat: (content, token, signal) =>
+      app.grpc(AIService).chat(conversationOf(content), optionsOf(token, signal)),
   };
 }

@@ -20,7 +20,10 @@ import { captureLog } from "./log.ts";
 import { folderMailbox, smtpMailbox } from "./mailbox.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/** Embedded parts; PostgreSQL and Redis; gateway and services apart on these; two such pairs on `startInfrastructure`. */
+/**
+ * Embedded parts; PostgreSQL and Redis; gateway and services apart on these; two such pairs on
+ * `startInfrastructure`.
+ */
 export type Mode = "embedded" | "servers" | "apart" | "replicas";
 
 /** The running product, as a test sees it. */
@@ -53,7 +56,9 @@ export async function startApp({
   const dataDir = temporaryFolder();
   const { lines: logs, log } = captureLog({ level: "debug" });
   const smtp = mode === "embedded" ? undefined : await smtpMailbox();
-  const providers = await Promise.all(SIMULATED_DIALECTS.map((dialect) => startProviderSimulator({ dialect })));
+  const providers = await Promise.all(
+    SIMULATED_DIALECTS.map((dialect) => startProviderSimulator({ dialect })),
+  );
   const settings: Record<string, string | undefined> = {
     PORT: "0",
     DATA_DIR: dataDir,
@@ -69,14 +74,22 @@ export async function startApp({
     ...Object.assign({}, ...providers.map((provider) => provider.env)),
     ...env,
   };
-  const infrastructure = mode === "replicas" ? await startInfrastructure(settings.DATABASE_URL as string) : undefined;
+  const infrastructure =
+    mode === "replicas" ? await startInfrastructure(settings.DATABASE_URL as string) : undefined;
   const hashCost = realHashes ? undefined : CHEAP;
   const startReplica = async (ports: object = {}) => {
     const config = requireConfig({ ...settings, ...infrastructure?.env, ...ports });
-    const app = await openApp(config, { log, clock, internalSecret: config.internalSecret, hashCost, admission });
+    const app = await openApp(config, {
+      log,
+      clock,
+      internalSecret: config.internalSecret,
+      hashCost,
+      admission,
+    });
     const grpc = await listenGrpc(app, config, timeouts);
     const internal = mode === "apart" || infrastructure ? await startInternal(app) : undefined;
-    const standalone = internal && (await openStandaloneGate(config, internal.transport, { log, clock }));
+    const standalone =
+      internal && (await openStandaloneGate(config, internal.transport, { log, clock }));
     const gateway = createGateway({
       config,
       transport: internal?.transport ?? createInProcessTransport(app.routes, app.interceptors),
@@ -129,4 +142,5 @@ export async function startApp({
 }
 
 /** Starts the product for one suite, and closes it after the suite. */
-export const startSuiteApp = (options?: Parameters<typeof startApp>[0]) => forSuite(startApp(options));
+export const startSuiteApp = (options?: Parameters<typeof startApp>[0]) =>
+  forSuite(startApp(options));

@@ -40,7 +40,10 @@ export async function openAuditFixture(engine: string) {
     });
   }
 
-  /** Records an event. @param em the transaction to join */
+  /**
+   * Records an event.
+   * @param em the transaction to join
+   */
   async function record(n: number, at: { now(): Date } = clock, em = store.fork()): Promise<void> {
     const client = { address: "10.0.0.1", agent: "test" };
     const call = { ...systemCall({ clock: at } as AppContext, store, `request-${n}`), em, client };
@@ -59,14 +62,20 @@ export async function openAuditFixture(engine: string) {
     );
   }
 
-  /** Replaces the log by sealed events. @param counts the events of each seal @returns their ids in order */
+  /**
+   * Replaces the log by sealed events.
+   * @param counts the events of each seal
+   * @returns their ids in order
+   */
   async function sealedLog(counts = [3, 4, 5]): Promise<string[]> {
     await tamper("delete from audit_seals; delete from audit_events; delete from audit_unsealed");
     for (const count of counts) {
       for (const i of times(count, (i) => i)) await record(i);
       await seal();
     }
-    const rows = await sql<{ id: string }>("select unnest(ids) as id from audit_seals order by position");
+    const rows = await sql<{ id: string }>(
+      "select unnest(ids) as id from audit_seals order by position",
+    );
     return rows.map(({ id }) => id);
   }
 
@@ -79,5 +88,18 @@ export async function openAuditFixture(engine: string) {
     startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log });
   const head = () => headOf(sealDeps());
   const time = { clock, inDays };
-  return { store, sql, ...time, tamper, record, recordMany, seal, sealDeps, head, sealedLog, verify, startWorker };
+  return {
+    store,
+    sql,
+    ...time,
+    tamper,
+    record,
+    recordMany,
+    seal,
+    sealDeps,
+    head,
+    sealedLog,
+    verify,
+    startWorker,
+  };
 }

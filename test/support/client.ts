@@ -3,7 +3,12 @@ import type { TestApp } from "./app.ts";
 import { createHttpClient, randomAddress } from "./http-client.ts";
 
 /** A request that a client has sent. */
-export type Sent = { method: string; path: string; headers: Record<string, string>; credentials: string | undefined };
+export type Sent = {
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  credentials: string | undefined;
+};
 
 /** A client with its own address. It records its requests. */
 export function clientAt(url: string, options: ClientOptions = {}) {
@@ -44,7 +49,10 @@ export function browserAt(url: string) {
     const { cookie: _, ...others } = headers as Record<string, string>; // a page may not set it
     const cookie = [...browser.cookies].map(([name, value]) => `${name}=${value}`).join("; ");
     await departure;
-    const response = await fetch(target, { ...init, headers: { ...others, ...(cookie && { cookie }) } });
+    const response = await fetch(target, {
+      ...init,
+      headers: { ...others, ...(cookie && { cookie }) },
+    });
     for (const line of response.headers.getSetCookie()) browser.keep(line);
     return response;
   }

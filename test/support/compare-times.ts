@@ -18,7 +18,10 @@ export async function compareTimes(
   const others: number[] = [];
   for (let repetition = 1; ; repetition++) {
     for (let turn = 0; turn < turns; turn++) {
-      const both = [async () => ones.push(await spent(one)), async () => others.push(await spent(other))];
+      const both = [
+        async () => ones.push(await spent(one)),
+        async () => others.push(await spent(other)),
+      ];
       for (const measure of turn % 2 ? both.reverse() : both) await measure(); // neither is always second
     }
     const [oneMs, otherMs] = [Math.min(...ones), Math.min(...others)];

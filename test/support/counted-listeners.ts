@@ -1,8 +1,14 @@
-/** Loaded before a process, which at SIGUSR2 collects its garbage and logs how many listeners the remaining objects have. */
+/**
+ * Loaded before a process, which at SIGUSR2 collects its garbage and logs how many listeners the
+ * remaining objects have.
+ */
 import { Session } from "node:inspector/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 
-const PROTOTYPES = ["process.getBuiltinModule('node:events').EventEmitter.prototype", "AbortSignal.prototype"];
+const PROTOTYPES = [
+  "process.getBuiltinModule('node:events').EventEmitter.prototype",
+  "AbortSignal.prototype",
+];
 /** Counts the listeners of emitters, or those of abort signals. */
 const COUNT = `function () {
   const { getEventListeners } = process.getBuiltinModule("node:events");
@@ -34,7 +40,8 @@ async function listenersOf(expression: string): Promise<number> {
 process.on("SIGUSR2", async () => {
   session.connect();
   // objects of weak references and finalizers are collected some rounds later
-  for (let round = 0; round < 5; round++) await session.post("HeapProfiler.collectGarbage").then(() => nextTurn());
+  for (let round = 0; round < 5; round++)
+    await session.post("HeapProfiler.collectGarbage").then(() => nextTurn());
   let listeners = 0;
   for (const prototype of PROTOTYPES) listeners += await listenersOf(prototype);
   session.disconnect();

@@ -7,7 +7,10 @@ const LONGEST_START_MS = 110_000;
 /** A server program that a test runs and ends. */
 export type Daemon = Awaited<ReturnType<typeof startDaemon>>;
 
-/** Runs a program, and waits until it serves. @param look what shows that, by the output so far; undefined or false before */
+/**
+ * Runs a program, and waits until it serves.
+ * @param look what shows that, by the output so far; undefined or false before
+ */
 export async function startProgram<T>(
   program: string,
   args: string[],
@@ -16,7 +19,8 @@ export async function startProgram<T>(
 ) {
   const child = spawn(program, args, { env, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (part: Buffer) => (output += part));
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (part: Buffer) => (output += part));
   let end: number | string | undefined;
   const ended = new Promise<number | string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
@@ -45,7 +49,10 @@ export async function startProgram<T>(
   };
 }
 
-/** Runs a server program until `close`, on Linux at most as long as the thread that starts it. @param isReady whether it serves */
+/**
+ * Runs a server program until `close`, on Linux at most as long as the thread that starts it.
+ * @param isReady whether it serves
+ */
 export async function startDaemon(
   program: string,
   args: string[],

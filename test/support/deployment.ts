@@ -26,10 +26,24 @@ export async function startProcess(
   main: string | string[] = MAIN,
   ready = /events on (https?:\/\/127\.0\.0\.1:\d+)/,
 ) {
-  const variables = { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", NODE_COMPILE_CACHE: COMPILED, ...env };
+  const variables = {
+    PATH: process.env.PATH,
+    PORT: "0",
+    GRPC_PORT: "0",
+    NODE_COMPILE_CACHE: COMPILED,
+    ...env,
+  };
   const look = (output: string) => ready.exec(output)?.[1];
-  const started = await startProgram(process.execPath, [SHORT_LIVED, ...[main].flat()], variables, look);
-  /** Ends it by a signal. @returns its exit code, or the signal that ended it */
+  const started = await startProgram(
+    process.execPath,
+    [SHORT_LIVED, ...[main].flat()],
+    variables,
+    look,
+  );
+  /**
+   * Ends it by a signal.
+   * @returns its exit code, or the signal that ended it
+   */
   const end = (signal: NodeJS.Signals) => {
     started.kill(signal);
     return started.ended;
@@ -45,14 +59,22 @@ export const sharedVariables = () => ({
   TRUST_PROXY: "127.0.0.1",
 });
 
-/** Starts the services, and a gateway that calls them. @param gatewayEnv further variables of the gateway */
+/**
+ * Starts the services, and a gateway that calls them.
+ * @param gatewayEnv further variables of the gateway
+ */
 export async function startApart(
   env: Record<string, string>,
   gatewayEnv: Record<string, string> = {},
   root = process.cwd(),
 ) {
   const services = await startServices(env, root);
-  const settings = { INTERNAL_SECRET, SERVICES_URL: `http://${services.url}`, ...env, ...gatewayEnv };
+  const settings = {
+    INTERNAL_SECRET,
+    SERVICES_URL: `http://${services.url}`,
+    ...env,
+    ...gatewayEnv,
+  };
   const gateway = await startProcess(settings, join(root, MAIN));
   return { services, gateway, close: () => Promise.all([services.close(), gateway.close()]) };
 }
@@ -66,7 +88,12 @@ export const startServices = (env: Record<string, string>, root = process.cwd())
   );
 
 /** Runs a script as npm does. */
-export function runScript(script: string, args: string[], env: Record<string, string>, cwd = process.cwd()) {
+export function runScript(
+  script: string,
+  args: string[],
+  env: Record<string, string>,
+  cwd = process.cwd(),
+) {
   return new Promise<{ code: number; out: string }>((resolve) => {
     execFile(
       process.execPath,

@@ -3,11 +3,16 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/** A small disk of its own; undefined where none may be made. @param size as mount takes it */
+/**
+ * A small disk of its own; undefined where none may be made.
+ * @param size as mount takes it
+ */
 export function mountDisk(size: string): string | undefined {
   const path = temporaryFolder();
   try {
-    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", path], { stdio: "ignore" });
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", path], {
+      stdio: "ignore",
+    });
     return path;
   } catch {
     return undefined;
@@ -16,7 +21,10 @@ export function mountDisk(size: string): string | undefined {
 
 export const unmountDisk = (path: string) => void execFileSync("umount", ["--lazy", path]);
 
-/** Writes until there is no space left. @returns what makes space again */
+/**
+ * Writes until there is no space left.
+ * @returns what makes space again
+ */
 export function fillDisk(path: string): () => void {
   spawnSync("dd", ["if=/dev/zero", `of=${join(path, "fill")}`, "bs=1M"]); // others may write meanwhile
   return () => rmSync(join(path, "fill"));

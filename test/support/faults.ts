@@ -31,9 +31,14 @@ const NONSENSE: SmtpResponse[] = [
  */
 export async function startFaultyDeployment(freezeMs = FAULT_MS) {
   const disk = mountDisk("400m");
-  const startPostgres = (folder = postgresFolder(disk)) => startPostgresServer({ max_wal_size: "64MB" }, folder);
+  const startPostgres = (folder = postgresFolder(disk)) =>
+    startPostgresServer({ max_wal_size: "64MB" }, folder);
   const tls = { cert: readFileSync(`${TLS}.pem`), key: readFileSync(`${TLS}.key`) };
-  let [postgres, redis, smtp] = await Promise.all([startPostgres(), startRedis(await freePort()), smtpMailbox(0, tls)]);
+  let [postgres, redis, smtp] = await Promise.all([
+    startPostgres(),
+    startRedis(await freePort()),
+    smtpMailbox(0, tls),
+  ]);
   const links = {
     PostgreSQL: await startProxy(postgres.url),
     Redis: await startProxy(`redis://127.0.0.1:${redis.port}`),
@@ -49,7 +54,8 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     LOCKOUT_THRESHOLD: "1000",
     NODE_OPTIONS: `--import=${resolve("test/support/moved-clock.ts")}`,
   };
-  const sql = <T>(text: string, values?: unknown[]) => runSql<T>(links.PostgreSQL.url, text, values);
+  const sql = <T>(text: string, values?: unknown[]) =>
+    runSql<T>(links.PostgreSQL.url, text, values);
   const ports = [await freePort(), await freePort()];
   const replicas: Process[] = [];
   const startReplica = async (i: number, changes: Record<string, string> = {}) => {
@@ -103,7 +109,9 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
       const former = redis;
       redis = await startRedis(await freePort());
       await redis.ask("replicaof", "127.0.0.1", former.port);
-      await until("the replica to follow", async () => (await redis.ask("role")).includes("connected"));
+      await until("the replica to follow", async () =>
+        (await redis.ask("role")).includes("connected"),
+      );
       await former.close();
       await redis.ask("replicaof", "no", "one");
       links.Redis.moveTo(Number(redis.port));
@@ -112,9 +120,11 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     "SMTP puts recipients off": () => smtpAnswers("rcpt", { code: 450, text: "later" }),
     "SMTP puts letters off": () => smtpAnswers("data", { code: 451, text: "later" }),
     "SMTP refuses recipients": () => smtpAnswers("rcpt", { code: 550, text: "No such user" }),
-    "SMTP refuses letters": () => smtpAnswers("data", { code: 554, text: ["Looks like", "advertising"] }),
+    "SMTP refuses letters": () =>
+      smtpAnswers("data", { code: 554, text: ["Looks like", "advertising"] }),
     "SMTP never answers a letter": () => smtpAnswers("data", "hang"),
-    "SMTP answers nonsense": () => smtpAnswers(PARTS[randomInt(3)] as Part, NONSENSE[randomInt(3)] as SmtpResponse),
+    "SMTP answers nonsense": () =>
+      smtpAnswers(PARTS[randomInt(3)] as Part, NONSENSE[randomInt(3)] as SmtpResponse),
     "SMTP ends TLS in the middle": () => during(links.SMTP.truncate, links.SMTP.restore),
     async "a replica is killed"() {
       const i = randomInt(2);
@@ -151,7 +161,9 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     urls: ports.map((port) => `http://127.0.0.1:${port}`),
     async close() {
       await Promise.all(replicas.map((each) => each.end("SIGKILL")));
-      await Promise.all([...Object.values(links), redis, postgres, smtp].map((each) => each.close()));
+      await Promise.all(
+        [...Object.values(links), redis, postgres, smtp].map((each) => each.close()),
+      );
       if (disk) unmountDisk(disk);
     },
   };

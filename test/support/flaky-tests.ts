@@ -4,8 +4,9 @@ import type { Reporter, TestCase } from "vitest/node";
 const TOLERATED = 5;
 
 /**
- * Lists the tests that passed at their second attempt only. CI makes a second attempt, so that a race in one test does not
- * block an unrelated change. Such tests must be repaired: more than five fail the run.
+ * Lists the tests that passed at their second attempt only. CI makes a second attempt, so that a
+ * race in one test does not block an unrelated change. Such tests must be repaired: more than five
+ * fail the run.
  */
 export class FlakyTests implements Reporter {
   readonly #found: string[] = [];

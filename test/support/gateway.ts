@@ -23,8 +23,14 @@ export type TransportKind = (typeof transportKinds)[number];
 export const SECRET = "shared-by-gateway-and-services";
 export type Routes = (router: ConnectRouter) => unknown;
 
-/** Serves routes by the internal listener. @param options of the transport to it */
-export async function startInternal(app: Parameters<typeof listenInternal>[0], options: { silenceMs?: number } = {}) {
+/**
+ * Serves routes by the internal listener.
+ * @param options of the transport to it
+ */
+export async function startInternal(
+  app: Parameters<typeof listenInternal>[0],
+  options: { silenceMs?: number } = {},
+) {
   const server = await listenInternal(app, { url: "tcp://127.0.0.1:0", secret: SECRET, tls: {} });
   const transport = createInternalTransport(`tcp://127.0.0.1:${server.port}`, SECRET, options);
   const close = async (graceMs = 0) => {
@@ -34,7 +40,11 @@ export async function startInternal(app: Parameters<typeof listenInternal>[0], o
   return { transport, close };
 }
 
-/** Starts stub services. @param routes their handlers @param options of the transport to the internal listener */
+/**
+ * Starts stub services.
+ * @param routes their handlers
+ * @param options of the transport to the internal listener
+ */
 export async function startStubServices(
   transportKind: TransportKind,
   routes: Routes,
@@ -42,9 +52,13 @@ export async function startStubServices(
   options: { silenceMs?: number } = {},
 ): Promise<{ transport: Transport; close: () => Promise<void> }> {
   if (transportKind === "in process") {
-    return { transport: createInProcessTransport(routes, interceptors), close: () => Promise.resolve() };
+    return {
+      transport: createInProcessTransport(routes, interceptors),
+      close: () => Promise.resolve(),
+    };
   }
-  if (transportKind === "over the internal listener") return startInternal({ routes, interceptors }, options);
+  if (transportKind === "over the internal listener")
+    return startInternal({ routes, interceptors }, options);
   const sessions = new Set<http2.Http2Session>();
   const answer = connectNodeAdapter({ routes: (r) => void routes(r), interceptors });
   const server = http2.createServer(answer);
@@ -66,13 +80,19 @@ export type Settings = Partial<Omit<GatewayOptions, "config" | "transport" | "ch
   env?: Record<string, string>;
 };
 
-/** Starts a gateway that shuts down at once. @param transport to its services */
+/**
+ * Starts a gateway that shuts down at once.
+ * @param transport to its services
+ */
 export async function startGateway(
   transport: Transport,
   { env, ...options }: Omit<Settings, "transportKind" | "interceptors"> = {},
 ) {
   const logs: Record<string, unknown>[] = [];
-  const log = pino({ level: "debug" }, { write: (line: string) => void logs.push(JSON.parse(line)) });
+  const log = pino(
+    { level: "debug" },
+    { write: (line: string) => void logs.push(JSON.parse(line)) },
+  );
   const config = requireConfig({ SHUTDOWN_TIMEOUT: "0ms", ...env });
   const gateway = createGateway({ config, transport, log, ...options });
   const url = await gateway.listen({ host: "127.0.0.1", port: 0 });
@@ -89,8 +109,14 @@ export async function startGateway(
   };
 }
 
-/** Starts a gateway with stub services. @param routes the handlers of the services */
-export async function start(routes: Routes, { transportKind = "in process", interceptors, ...options }: Settings = {}) {
+/**
+ * Starts a gateway with stub services.
+ * @param routes the handlers of the services
+ */
+export async function start(
+  routes: Routes,
+  { transportKind = "in process", interceptors, ...options }: Settings = {},
+) {
   const stub = await startStubServices(transportKind, routes, interceptors);
   const gateway = await startGateway(stub.transport, options);
   const close = async () => {
@@ -102,7 +128,8 @@ export async function start(routes: Routes, { transportKind = "in process", inte
 }
 
 /** Starts a gateway for one suite, and closes it after the suite. */
-export const startSuiteGateway = (routes: Routes, settings?: Settings) => forSuite(start(routes, settings));
+export const startSuiteGateway = (routes: Routes, settings?: Settings) =>
+  forSuite(start(routes, settings));
 
 /** Headers of every response of the API, also of responses to unreadable requests. */
 export const commonHeaders = {
@@ -124,5 +151,7 @@ export function failWith(
   facts: { violations?: { field: string; message: string }[]; retryAfterSeconds?: number } = {},
   metadata?: Record<string, string>,
 ): ConnectError {
-  return new ConnectError(message, code, metadata, [{ desc: FailureSchema, value: { reason, ...facts } }]);
+  return new ConnectError(message, code, metadata, [
+    { desc: FailureSchema, value: { reason, ...facts } },
+  ]);
 }

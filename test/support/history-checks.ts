@@ -14,7 +14,12 @@ const EVENTS: Partial<Record<Operation, string>> = {
 };
 
 type Sql = <T>(text: string, values?: unknown[]) => Promise<T[]>;
-type Account = { id: string; name: string; verified: boolean; events: Record<string, number> | null };
+type Account = {
+  id: string;
+  name: string;
+  verified: boolean;
+  events: Record<string, number> | null;
+};
 
 /**
  * Compares the responses of clients with database, mail and audit log.
@@ -41,26 +46,34 @@ export async function contradictions(
       if (own.some(isOk("register"))) found.push(`${email}: registered, and there is no account`);
       continue;
     }
-    const complain = (what: string) => found.push(`${email}: ${what}: ${JSON.stringify({ own, account })}`);
+    const complain = (what: string) =>
+      found.push(`${email}: ${what}: ${JSON.stringify({ own, account })}`);
     for (const [operation, event] of Object.entries(EVENTS)) {
       const outcomes = tally(
         own.filter((entry) => entry.operation === operation),
         (entry) => entry.outcome,
       );
-      const [ok, unknown, recorded] = [outcomes.ok ?? 0, outcomes.unknown ?? 0, account.events?.[event] ?? 0];
+      const [ok, unknown, recorded] = [
+        outcomes.ok ?? 0,
+        outcomes.unknown ?? 0,
+        account.events?.[event] ?? 0,
+      ];
       const most = operation === "verify" || operation === "reset" ? 1 : ok + unknown; // each account gets one such token
       if (recorded < ok || recorded > most)
         complain(`${operation}: ${ok} ok, ${unknown} unknown, ${recorded} recorded`);
     }
     if (own.some(isOk("verify")) && !account.verified) complain("verified, and is not");
-    if (!possible(own, "rename", "Ann").includes(account.name)) complain("has a name that it should not have");
+    if (!possible(own, "rename", "Ann").includes(account.name))
+      complain("has a name that it should not have");
     if (own.some(isOk("register")) && !mailed.has(email)) complain("has got no e-mail");
     for (const [token, uses] of Map.groupBy(
       own.filter(({ value, operation }) => value && /verify|reset/.test(operation)),
       ({ value }) => value,
     ))
-      if (uses.filter(({ outcome }) => outcome === "ok").length > 1) complain(`used ${token} twice`);
-    if (own.some((entry) => isOk("use after logout")(entry))) complain("used a session after its logout");
+      if (uses.filter(({ outcome }) => outcome === "ok").length > 1)
+        complain(`used ${token} twice`);
+    if (own.some((entry) => isOk("use after logout")(entry)))
+      complain("used a session after its logout");
     const passwords = await working(url, email);
     const expected = own.some(isOk("reset"))
       ? PASSWORDS.slice(2)
@@ -69,8 +82,12 @@ export async function contradictions(
       complain(`has the passwords ${passwords}, not one of ${expected}`);
   }
   for (const { accessToken, refreshToken } of ended) {
-    const profile = await sendHttp(url, "GET", "/user/profile", undefined, { authorization: `Bearer ${accessToken}` });
-    const refresh = await sendHttp(url, "POST", "/auth/refresh", undefined, { cookie: `refreshToken=${refreshToken}` });
+    const profile = await sendHttp(url, "GET", "/user/profile", undefined, {
+      authorization: `Bearer ${accessToken}`,
+    });
+    const refresh = await sendHttp(url, "POST", "/auth/refresh", undefined, {
+      cookie: `refreshToken=${refreshToken}`,
+    });
     if (profile.status !== 401 || refresh.status !== 401)
       found.push(`a revoked session works: ${profile.status} ${refresh.status}`);
   }
@@ -79,12 +96,18 @@ export async function contradictions(
   return found;
 }
 
-const isOk = (operation: Operation) => (entry: Entry) => entry.operation === operation && entry.outcome === "ok";
+const isOk = (operation: Operation) => (entry: Entry) =>
+  entry.operation === operation && entry.outcome === "ok";
 
-/** The values that an operation may have stored: the last acknowledged one, or a later one without a response. */
+/**
+ * The values that an operation may have stored: the last acknowledged one, or a later one without a
+ * response.
+ */
 function possible(own: Entry[], operation: Operation, ...before: string[]): string[] {
   let values = before;
-  for (const entry of own.filter((each) => each.operation === operation && each.outcome !== "failed")) {
+  for (const entry of own.filter(
+    (each) => each.operation === operation && each.outcome !== "failed",
+  )) {
     const value = operation === "reset" ? PASSWORDS[2] : (entry.value as string);
     values = entry.outcome === "ok" ? [value] : [...values, value];
   }
@@ -94,7 +117,8 @@ function possible(own: Entry[], operation: Operation, ...before: string[]): stri
 /** The passwords that sign in. */
 async function working(url: string, email: string): Promise<string[]> {
   const tries = PASSWORDS.map(
-    async (password) => (await sendHttp(url, "POST", "/auth/login", { email, password })).status === 200,
+    async (password) =>
+      (await sendHttp(url, "POST", "/auth/login", { email, password })).status === 200,
   );
   const works = await Promise.all(tries);
   return PASSWORDS.filter((_, i) => works[i]);

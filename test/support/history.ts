@@ -18,7 +18,10 @@ const ROUTES = {
   reset: "POST /auth/reset-password",
 };
 export type Operation = keyof typeof ROUTES;
-/** A request and what its client knows: done, not done, or unknown. `value` is the new value, or the one-time token. */
+/**
+ * A request and what its client knows: done, not done, or unknown. `value` is the new value, or the
+ * one-time token.
+ */
 export type Entry = {
   email: string;
   operation: Operation;
@@ -35,18 +38,30 @@ export const createHistory = () => ({
   isOver: false,
 });
 
-type Settings = { urls: string[]; emailToken: (email: string, subject: RegExp) => Promise<string | undefined> };
+type Settings = {
+  urls: string[];
+  emailToken: (email: string, subject: RegExp) => Promise<string | undefined>;
+};
 type Request = { body?: object; token?: string; cookie?: string; value?: string };
 
-/** Longest wait for a response, in ms. Every fault is shorter: what a frozen replica does later would count as done before. */
+/**
+ * Longest wait for a response, in ms. Every fault is shorter: what a frozen replica does later
+ * would count as done before.
+ */
 const TIMEOUT_MS = 40_000;
 
-/** Runs clients one by one. Each registers an account, uses every operation on it, and records the outcomes. */
+/**
+ * Runs clients one by one. Each registers an account, uses every operation on it, and records the
+ * outcomes.
+ */
 export async function runClients(history: History, settings: Settings): Promise<void> {
   while (!history.isOver) await useAccount(history, settings);
 }
 
-async function useAccount({ entries, ended }: History, { urls, emailToken }: Settings): Promise<void> {
+async function useAccount(
+  { entries, ended }: History,
+  { urls, emailToken }: Settings,
+): Promise<void> {
   const email = freshEmail();
   const address = randomAddress();
   let turn = Math.floor(Math.random() * urls.length);
@@ -63,7 +78,8 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
       wait(TIMEOUT_MS, undefined, { ref: false }),
     ]);
     const status = answer?.status ?? 0;
-    const outcome = status >= 200 && status < 300 ? "ok" : status >= 400 && status < 500 ? "failed" : "unknown";
+    const outcome =
+      status >= 200 && status < 300 ? "ok" : status >= 400 && status < 500 ? "failed" : "unknown";
     entries.push({ email, operation, outcome, status, value });
     if (outcome === "unknown") await wait(100);
     return outcome === "ok" ? answer?.body : undefined;
@@ -90,7 +106,8 @@ async function useAccount({ entries, ended }: History, { urls, emailToken }: Set
   if (proof) await useTwice("verify", proof);
   let session = await login();
   if (!session) return;
-  for (const name of ["Bea", "Cleo"]) await ask("rename", { body: { name }, token: session.accessToken, value: name });
+  for (const name of ["Bea", "Cleo"])
+    await ask("rename", { body: { name }, token: session.accessToken, value: name });
   session = (await insist("refresh", { cookie: session.refreshToken })) ?? session;
   const body = { currentPassword: password, newPassword: next };
   const isChanged = await ask("change password", { body, token: session.accessToken, value: next });

@@ -21,17 +21,26 @@ export const GZIP = { "grpc-encoding": "gzip" };
 export const elements = Buffer.alloc(2_000_000).fill(Buffer.from([0x12, 0]));
 export const bomb = framed(gzipSync(elements), { flags: 1 });
 
-const messageRequest = { case: "fileContainingSymbol", value: "gatehouse.ai.v1.AIService" } as const;
-const question = toBinary(ServerReflectionRequestSchema, create(ServerReflectionRequestSchema, { messageRequest }));
+const messageRequest = {
+  case: "fileContainingSymbol",
+  value: "gatehouse.ai.v1.AIService",
+} as const;
+const question = toBinary(
+  ServerReflectionRequestSchema,
+  create(ServerReflectionRequestSchema, { messageRequest }),
+);
 /** Requests about a service, for a reflection stream. */
 export const questions = (count: number) => Buffer.concat(times(count, () => framed(question)));
 
 /** The body of Chat or StreamChat: a conversation of one message. */
 export const chatFrame = (content: string) =>
-  framed(toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, conversationOf(content))));
+  framed(
+    toBinary(StreamChatRequestSchema, create(StreamChatRequestSchema, conversationOf(content))),
+  );
 
 /** The address of the gRPC port in the output of a process. */
-export const grpcUrlIn = (output: string) => `http://${/(?:gRPC|Connect) on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
+export const grpcUrlIn = (output: string) =>
+  `http://${/(?:gRPC|Connect) on (127\.0\.0\.1:\d+)/.exec(output)?.[1]}`;
 
 /** The headers of a gRPC call. */
 export const head = (path: string, more = {}) => ({
@@ -42,19 +51,41 @@ export const head = (path: string, more = {}) => ({
 });
 
 /** Runs requests on a gRPC connection, and closes it. */
-export async function withSession<T>(url: string, run: (session: http2.ClientHttp2Session) => Promise<T>): Promise<T> {
+export async function withSession<T>(
+  url: string,
+  run: (session: http2.ClientHttp2Session) => Promise<T>,
+): Promise<T> {
   const session = http2.connect(url, { maxSessionMemory: 200 }).on("error", () => {}); // in MB
   return run(session).finally(() => session.destroy());
 }
 
-const { Unauthenticated, InvalidArgument, OutOfRange, ResourceExhausted, Unavailable, FailedPrecondition } = Code;
-const CODES = [0, InvalidArgument, Unauthenticated, OutOfRange, FailedPrecondition, ResourceExhausted, Unavailable];
+const {
+  Unauthenticated,
+  InvalidArgument,
+  OutOfRange,
+  ResourceExhausted,
+  Unavailable,
+  FailedPrecondition,
+} = Code;
+const CODES = [
+  0,
+  InvalidArgument,
+  Unauthenticated,
+  OutOfRange,
+  FailedPrecondition,
+  ResourceExhausted,
+  Unavailable,
+];
 /** The HTTP status that REST has for a status of gRPC. */
-export const httpStatusOf = (code: number) => [200, 400, 401, 413, 423, 429, 503][CODES.indexOf(code)] ?? code;
+export const httpStatusOf = (code: number) =>
+  [200, 400, 401, 413, 423, 429, 503][CODES.indexOf(code)] ?? code;
 
 /** The threads of Node's pool that run at low priority. */
 export function lowThreadsOf(pid: number): number {
   const folder = `/proc/${pid}/task`;
-  const isPools = (thread: string) => readFileSync(`${folder}/${thread}/comm`, "utf8").trim() === "libuv-worker";
-  return readdirSync(folder).filter((thread) => isPools(thread) && getPriority(Number(thread)) === 10).length;
+  const isPools = (thread: string) =>
+    readFileSync(`${folder}/${thread}/comm`, "utf8").trim() === "libuv-worker";
+  return readdirSync(folder).filter(
+    (thread) => isPools(thread) && getPriority(Number(thread)) === 10,
+  ).length;
 }

@@ -5,10 +5,16 @@ import { assertMatchesOpenApi } from "./openapi-assertions.ts";
 // biome-ignore lint/suspicious/noExplicitAny: tests read bodies of every shape
 export type HttpResponse = { status: number; headers: Headers; text: string; body: any };
 
-/** A client with its own address and cookies. It rejects a response that /openapi.json does not describe. */
+/**
+ * A client with its own address and cookies. It rejects a response that /openapi.json does not
+ * describe.
+ */
 export type HttpClient = ReturnType<typeof createHttpClient>;
 
-/** Sends a request. A `body` is JSON, or text or bytes as they are; its type is JSON unless `headers` have another. */
+/**
+ * Sends a request. A `body` is JSON, or text or bytes as they are; its type is JSON unless
+ * `headers` have another.
+ */
 export async function sendHttp(
   url: string,
   method: string,
@@ -24,13 +30,20 @@ export async function sendHttp(
     ...(body !== undefined && { body: (isRaw ? body : JSON.stringify(body)) as string }),
   });
   const text = await response.text();
-  const isJson = text !== "" && response.headers.get("content-type")?.startsWith("application/json");
-  return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : text };
+  const isJson =
+    text !== "" && response.headers.get("content-type")?.startsWith("application/json");
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: isJson ? JSON.parse(text) : text,
+  };
 }
 
 /**
  * Creates a client. Its address is random unless one is given.
- * @param isDescribed whether responses must match /openapi.json; replicas of two releases have different documents
+ * @param isDescribed whether responses must match /openapi.json; replicas of two releases have
+ * different documents
  */
 export function createHttpClient(url: string, address = randomAddress(), isDescribed = true) {
   const cookies = new Map<string, string>();
@@ -42,7 +55,9 @@ export function createHttpClient(url: string, address = randomAddress(), isDescr
   ): Promise<HttpResponse> {
     const response = await sendHttp(url, method, path, body, {
       "x-forwarded-for": address,
-      ...(cookies.size > 0 && { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; ") }),
+      ...(cookies.size > 0 && {
+        cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; "),
+      }),
       ...headers,
     });
     for (const line of response.headers.getSetCookie()) keep(line);
@@ -81,11 +96,18 @@ export const withToken = (client: HttpClient, accessToken: string) => ({
   profileStatus: async () => (await client.get("/user/profile", accessToken)).status,
 });
 
-/** Posts JSON, from a random address. @returns the response once its headers have arrived */
+/**
+ * Posts JSON, from a random address.
+ * @returns the response once its headers have arrived
+ */
 export const postJson = (url: string, body: object, token?: string, signal?: AbortSignal) =>
   fetch(url, {
     method: "POST",
-    headers: { ...bearer(token), "content-type": "application/json", "x-forwarded-for": randomAddress() },
+    headers: {
+      ...bearer(token),
+      "content-type": "application/json",
+      "x-forwarded-for": randomAddress(),
+    },
     body: JSON.stringify(body),
     signal: signal ?? null,
   });

@@ -8,12 +8,16 @@ import { times } from "./until.ts";
 
 /** Attempts of a request that gets 503. Together they last longer than a replica drains. */
 const TRIES = 8;
-/** Pause of a user after each round of requests, in ms: the load is to meet each moment, not to fill the cores. */
+/**
+ * Pause of a user after each round of requests, in ms: the load is to meet each moment, not to fill
+ * the cores.
+ */
 const PAUSE_MS = 100;
 
 /**
  * Lets users sign in, refresh, read, chat and stream in rounds.
- * @param pause seconds before a repetition if a response has no Retry-After, as in the first releases
+ * @param pause seconds before a repetition if a response has no Retry-After, as in the first
+ * releases
  */
 export function startLoad(all: Deployment, users: SignedIn[], pause?: string) {
   const failures: string[] = [];
@@ -22,7 +26,9 @@ export function startLoad(all: Deployment, users: SignedIn[], pause?: string) {
   /** Sends a request, and repeats it after 503 when the response says so. */
   async function send(what: string, ask: () => Promise<HttpResponse>): Promise<HttpResponse> {
     for (let tries = 1; ; tries++) {
-      const answer = await ask().catch((error) => ({ status: 0, text: String(error.cause ?? error) }) as HttpResponse);
+      const answer = await ask().catch(
+        (error) => ({ status: 0, text: String(error.cause ?? error) }) as HttpResponse,
+      );
       counts.requests++;
       if (answer.status === 200) return answer;
       const retryAfter = answer.headers?.get("retry-after") ?? pause;
@@ -54,7 +60,10 @@ export function startLoad(all: Deployment, users: SignedIn[], pause?: string) {
   const work = Promise.all(users.map(use)).then(() => failures);
   return {
     counts,
-    /** Ends the load. @returns the failures */
+    /**
+     * Ends the load.
+     * @returns the failures
+     */
     async stop() {
       isOver = true;
       return work;
@@ -62,11 +71,18 @@ export function startLoad(all: Deployment, users: SignedIn[], pause?: string) {
   };
 }
 
-/** Opens streams that their provider never ends. @returns promises of their ends */
+/**
+ * Opens streams that their provider never ends.
+ * @returns promises of their ends
+ */
 export async function openStreams(all: Deployment, { accessToken }: SignedIn, count: number) {
   return Promise.all(
     times(count, async () => {
-      const response = await postJson(`${all.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken);
+      const response = await postJson(
+        `${all.url}/ai/stream`,
+        conversationOf("case: silent-midway"),
+        accessToken,
+      );
       const ended = response.text().then((text) => ({ at: performance.now(), ...eventsIn(text) }));
       ended.catch(() => {}); // the test awaits it later
       return { ended };

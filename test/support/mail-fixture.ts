@@ -19,14 +19,22 @@ export type Row = {
   next_attempt_at: string | null;
 };
 
-/** Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test changes its responses. */
+/**
+ * Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test
+ * changes its responses.
+ */
 export async function openMailFixture(mode: Mode) {
   const smtpServer = await startSmtpServer();
   const { port, url } = smtpServer;
   const usual = { ...smtpServer.responses };
   const lastingLinks = { VERIFY_TOKEN_TTL: "7d" }; // longer than any outage of a test
   const MAIL_FROM = "Acme: Größe <no-reply@bücher.example>";
-  const env = { SMTP_URL: url, MAIL_FROM, MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`, ...lastingLinks };
+  const env = {
+    SMTP_URL: url,
+    MAIL_FROM,
+    MAIL_RETRY_BASE: `${BASE_MS / 60_000}m`,
+    ...lastingLinks,
+  };
   const app = await startApp({ mode, env });
   afterEach(() => void Object.assign(smtpServer.responses, usual));
   afterAll(async () => {
@@ -46,8 +54,12 @@ export async function openMailFixture(mode: Mode) {
     accept() {
       smtpServer.responses.rcpt = usual.rcpt;
     },
-    /** Registers an account, which queues an e-mail. @returns its address */
-    register: async (kind: string) => (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email,
+    /**
+     * Registers an account, which queues an e-mail.
+     * @returns its address
+     */
+    register: async (kind: string) =>
+      (await app.addUser({ email: `${kind}.${randomUUID()}@example.com` })).email,
     /** Waits until the e-mail to an address meets a condition. */
     rowOf: (email: string, is: (row: Row) => boolean) =>
       until(`the e-mail to ${email}`, async () => {

@@ -29,8 +29,11 @@ export function folderMailbox(dataDir: string) {
   const emails = new Map<string, Promise<MailboxEmail>>();
   async function emailsTo(address: string): Promise<MailboxEmail[]> {
     for (const name of readdirSync(folder))
-      if (name.endsWith(".eml") && !emails.has(name)) emails.set(name, parse(readFileSync(join(folder, name))));
-    const all = await Promise.all([...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email));
+      if (name.endsWith(".eml") && !emails.has(name))
+        emails.set(name, parse(readFileSync(join(folder, name))));
+    const all = await Promise.all(
+      [...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email),
+    );
     return all.filter(({ to }) => to?.some((one) => "address" in one && one.address === address));
   }
   return { ...mailboxOf(emailsTo), close: async () => {} };

@@ -1,4 +1,7 @@
-/** Loaded before a process, whose clock each SIGUSR2 then puts forward by an hour, back by one, and right, in turn. */
+/**
+ * Loaded before a process, whose clock each SIGUSR2 then puts forward by an hour, back by one, and
+ * right, in turn.
+ */
 const HOUR_MS = 3_600_000;
 const MOVES = [HOUR_MS, -HOUR_MS, 0];
 const Real = Date;

@@ -9,7 +9,8 @@ import { addressOf, throughPort } from "./sockets.ts";
 export const PGBOUNCER = process.platform === "linux" ? "/usr/sbin/pgbouncer" : "pgbouncer";
 
 /**
- * Starts PgBouncer before a database with the files of deploy. Only addresses and the file of passwords are replaced.
+ * Starts PgBouncer before a database with the files of deploy. Only addresses and the file of
+ * passwords are replaced.
  * @param settings further lines
  */
 export async function startPgBouncer(databaseUrl: string, settings = "") {
@@ -27,7 +28,9 @@ export async function startPgBouncer(databaseUrl: string, settings = "") {
   const file = join(folder, "pgbouncer.ini");
   writeFileSync(join(folder, "userlist.txt"), `"${username}" "${password}"`, { mode: 0o644 });
   writeFileSync(file, text, { mode: 0o644 });
-  const { href: url } = Object.assign(new URL(throughPort(databaseUrl, Number(port))), { password });
+  const { href: url } = Object.assign(new URL(throughPort(databaseUrl, Number(port))), {
+    password,
+  });
   const serves = async () => (await runSql(url, "select 1")).length === 1;
   const daemon = await startDaemon(...asPostgres(PGBOUNCER, [file]), serves);
   return { url, close: daemon.close };

@@ -17,7 +17,17 @@ export const POSTGRES_BIN = globSync("/usr/lib/postgresql/*/bin/initdb")
 /** The command that runs a program as PostgreSQL's user: some refuse to run as root. */
 export const asPostgres = (program: string, args: string[]): [string, string[]] =>
   process.getuid?.() === 0
-    ? ["setpriv", ["--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig=TERM", program, ...args]]
+    ? [
+        "setpriv",
+        [
+          "--reuid=postgres",
+          "--regid=postgres",
+          "--init-groups",
+          "--pdeathsig=TERM",
+          program,
+          ...args,
+        ],
+      ]
     : [program, args];
 
 /** An empty folder that PostgreSQL may write to. */
@@ -36,7 +46,10 @@ export function postgresFolder(parent = tmpdir()): string {
  * @param settings of the server, by name
  * @param folder of a base backup that becomes the data, or an empty one
  */
-export async function startPostgresServer(settings: Record<string, string> = {}, folder = postgresFolder()) {
+export async function startPostgresServer(
+  settings: Record<string, string> = {},
+  folder = postgresFolder(),
+) {
   const bin = POSTGRES_BIN as string;
   const run = (program: string, args: string[]) => {
     const [command, words] = asPostgres(join(bin, program), args);
@@ -48,7 +61,9 @@ export async function startPostgresServer(settings: Record<string, string> = {},
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const serves = async () => {
-    const [{ recovers }] = (await runSql(url, "select pg_is_in_recovery() as recovers")) as [{ recovers: boolean }];
+    const [{ recovers }] = (await runSql(url, "select pg_is_in_recovery() as recovers")) as [
+      { recovers: boolean },
+    ];
     return !recovers || existsSync(join(folder, "standby.signal"));
   };
   const all = {
@@ -59,7 +74,8 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     ...settings,
   };
   const options = Object.entries(all).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
-  const open = () => startDaemon(...asPostgres(join(bin, "postgres"), ["-D", folder, ...options]), serves);
+  const open = () =>
+    startDaemon(...asPostgres(join(bin, "postgres"), ["-D", folder, ...options]), serves);
   let daemon: Daemon = await open();
   /** Signals the server and its children. Each connection is a process. */
   const signalAll = (signal: NodeJS.Signals) => {
@@ -85,7 +101,9 @@ export async function startPostgresServer(settings: Record<string, string> = {},
     async kill() {
       const pids = signalAll("SIGKILL");
       await daemon.close();
-      await until("every process to be gone", () => pids.every((pid) => !existsSync(`/proc/${pid}`)));
+      await until("every process to be gone", () =>
+        pids.every((pid) => !existsSync(`/proc/${pid}`)),
+      );
       daemon = await open();
     },
     /** Runs a program of PostgreSQL, such as pg_dump. */

@@ -26,8 +26,10 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
         });
       socket.on("data", (part) => {
         if (socket === far) onData(part);
-        if (state === "uncommitted" && socket === far && part.includes("COMMIT\0")) return near.destroy();
-        if (state === "truncated" && socket === far) return near.end(part.subarray(0, randomInt(part.length)));
+        if (state === "uncommitted" && socket === far && part.includes("COMMIT\0"))
+          return near.destroy();
+        if (state === "truncated" && socket === far)
+          return near.end(part.subarray(0, randomInt(part.length)));
         if (state !== "silent") other.write(part);
       });
     }

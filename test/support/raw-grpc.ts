@@ -37,7 +37,10 @@ export function answerTo(stream: http2.ClientHttp2Stream): Promise<RawAnswer> {
 }
 
 /** A message in the frame of gRPC, and of streams in Connect. */
-export function framed(message: Uint8Array, { flags = 0, length = message.length } = {}): Uint8Array {
+export function framed(
+  message: Uint8Array,
+  { flags = 0, length = message.length } = {},
+): Uint8Array {
   const head = Buffer.alloc(5);
   head.writeUInt8(flags);
   head.writeUInt32BE(length, 1);
@@ -45,7 +48,10 @@ export function framed(message: Uint8Array, { flags = 0, length = message.length
 }
 
 /** The failure in a response of gRPC, gRPC-Web or Connect. */
-export function failureOf({ head, text, trailers }: RawAnswer): { code: Code; reason: Reason | undefined } {
+export function failureOf({ head, text, trailers }: RawAnswer): {
+  code: Code;
+  reason: Reason | undefined;
+} {
   const error = errorIn(text) ?? findTrailerError(statusIn(text, { ...head, ...trailers }));
   if (!error) throw new Error("the response is no failure");
   return { code: error.code, reason: error.findDetails(FailureSchema)[0]?.reason };
@@ -60,7 +66,10 @@ function errorIn(text: string): ConnectError | undefined {
 
 /** The status of gRPC: in headers or trailers, or in the last frame of gRPC-Web's body. */
 function statusIn(text: string, headers: http2.IncomingHttpHeaders): Headers {
-  const lines = [...text.matchAll(/(grpc-[a-z-]+): (.*)\r\n/g)].map(([, name = "", value = ""]) => [name, value]);
+  const lines = [...text.matchAll(/(grpc-[a-z-]+): (.*)\r\n/g)].map(([, name = "", value = ""]) => [
+    name,
+    value,
+  ]);
   const status = Object.entries(headers).filter(([name]) => name.startsWith("grpc-"));
   return new Headers(Object.fromEntries([...status, ...lines]));
 }

@@ -1,14 +1,20 @@
 import net from "node:net";
 import { text } from "node:stream/consumers";
 
-/** Collects what a socket receives. @returns a function that returns the text so far */
+/**
+ * Collects what a socket receives.
+ * @returns a function that returns the text so far
+ */
 export function textOf(socket: net.Socket): () => string {
   let received = "";
   socket.setEncoding("utf8").on("data", (part) => (received += part));
   return () => received;
 }
 
-/** Writes bytes to the gateway. @returns all bytes that it sends until the connection ends */
+/**
+ * Writes bytes to the gateway.
+ * @returns all bytes that it sends until the connection ends
+ */
 export function sendRawHttp(port: number, request: string | Uint8Array): Promise<string> {
   const socket = net.connect(port, "127.0.0.1");
   socket.write(request);

@@ -8,12 +8,27 @@ import { times, until } from "./until.ts";
 const NODES = 3;
 const SLOTS = 16_384;
 
-/** Starts a Redis server that stores nothing. @param login options of redis-cli, by which `ask` sends commands */
+/**
+ * Starts a Redis server that stores nothing.
+ * @param login options of redis-cli, by which `ask` sends commands
+ */
 export async function startRedis(port: string, options: string[] = [], login: string[] = []) {
   const ask = async (...command: string[]) =>
     (await promisify(execFile)("redis-cli", ["-p", port, ...login, ...command])).stdout;
-  const all = ["--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", temporaryFolder(), ...options];
-  const daemon = await startDaemon("redis-server", all, async () => (await ask("ping")).startsWith("PONG"));
+  const all = [
+    "--port",
+    port,
+    "--bind",
+    "127.0.0.1",
+    "--save",
+    "",
+    "--dir",
+    temporaryFolder(),
+    ...options,
+  ];
+  const daemon = await startDaemon("redis-server", all, async () =>
+    (await ask("ping")).startsWith("PONG"),
+  );
   return { ...daemon, port, ask };
 }
 
@@ -27,9 +42,13 @@ export async function startRedisCluster(password: string) {
   };
   const nodes = await Promise.all(times(NODES, startNode));
   for (const [i, { ask }] of nodes.entries()) {
-    const [from, below] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / NODES)) as [number, number];
+    const [from, below] = [i, i + 1].map((part) => Math.floor((part * SLOTS) / NODES)) as [
+      number,
+      number,
+    ];
     await ask("cluster", "addslotsrange", `${from}`, `${below - 1}`);
-    if (i > 0) await ask("cluster", "meet", "127.0.0.1", nodes[0]?.port as string, nodes[0]?.bus as string);
+    if (i > 0)
+      await ask("cluster", "meet", "127.0.0.1", nodes[0]?.port as string, nodes[0]?.bus as string);
   }
   const isWhole = async ({ ask }: (typeof nodes)[0]) =>
     /cluster_state:ok[\s\S]*known_nodes:3/.test(await ask("cluster", "info"));

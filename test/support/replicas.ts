@@ -31,7 +31,9 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
   const start = async (changes?: Record<string, string>) =>
     void (await Promise.all([0, 1].map((i) => startOne(i, changes))));
   const stop = async (signal: NodeJS.Signals) =>
-    void (await Promise.all(pairs.flatMap(({ gateway, services }) => [gateway.end(signal), services.end(signal)])));
+    void (await Promise.all(
+      pairs.flatMap(({ gateway, services }) => [gateway.end(signal), services.end(signal)]),
+    ));
   await start();
   const httpClient = () => createHttpClient(infrastructure.url, undefined, root === process.cwd());
   return {
@@ -56,9 +58,16 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
       await stop("SIGKILL");
       await start(changes);
     },
-    /** Replaces a gateway and its services by those of a release, as an upgrade does, with other settings. @returns the exit codes */
+    /**
+     * Replaces a gateway and its services by those of a release, as an upgrade does, with other
+     * settings.
+     * @returns the exit codes
+     */
     async replace(i: 0 | 1, release: string, changes: Record<string, string> = {}) {
-      const codes = [await pairs[i]?.gateway.end("SIGTERM"), await pairs[i]?.services.end("SIGTERM")];
+      const codes = [
+        await pairs[i]?.gateway.end("SIGTERM"),
+        await pairs[i]?.services.end("SIGTERM"),
+      ];
       await startOne(i, changes, release);
       return codes;
     },

@@ -13,10 +13,16 @@ const MAIN = process.getuid?.() === 0 ? "user root;\n" : "";
 /** Ports of two replicas. */
 export type Upstreams = { rest: [string, string]; grpc: [string, string] };
 
-/** How a configuration of deploy/proxy is used on free ports: replacements in its text, and the command. */
+/**
+ * How a configuration of deploy/proxy is used on free ports: replacements in its text, and the
+ * command.
+ */
 type Rendering = {
   file: string;
-  replace: (ports: Record<"rest" | "grpc" | "plain" | "plainGrpc", string>, folder: string) => [string, string][];
+  replace: (
+    ports: Record<"rest" | "grpc" | "plain" | "plainGrpc", string>,
+    folder: string,
+  ) => [string, string][];
   command: (file: string, folder: string) => [string, string[]];
 };
 
@@ -30,11 +36,17 @@ const KINDS = {
         "worker_processes auto;",
         `${MAIN}daemon off;\nworker_processes auto;\npid ${folder}/pid;\nerror_log ${folder}/error.log;`,
       ],
-      ["http {", `http {\n access_log off;\n client_body_temp_path ${folder}/body;\n proxy_temp_path ${folder}/proxy;`],
+      [
+        "http {",
+        `http {\n access_log off;\n client_body_temp_path ${folder}/body;\n proxy_temp_path ${folder}/proxy;`,
+      ],
       ["/etc/nginx/", `${folder}/`],
       // Plain ports for clients with an address in X-Forwarded-For, as behind a load balancer.
       ["listen 443 ssl http2;", `listen ${rest} ssl http2;\nlisten ${plain};\n${BEHIND_BALANCER}`],
-      ["listen 8443 ssl http2;", `listen ${grpc} ssl http2;\nlisten ${plainGrpc} http2;\n${BEHIND_BALANCER}`],
+      [
+        "listen 8443 ssl http2;",
+        `listen ${grpc} ssl http2;\nlisten ${plainGrpc} http2;\n${BEHIND_BALANCER}`,
+      ],
     ],
     command: (file, folder) => ["nginx", ["-p", folder, "-c", file]],
   },
@@ -85,7 +97,10 @@ export async function startReverseProxy(kind: keyof typeof KINDS, { rest, grpc }
       const socket = connect(Number(a), "127.0.0.1");
       socket.on("connect", () => socket.destroy() && answer(true)).on("error", () => answer(false));
     });
-  const daemon = await startDaemon(...rendering.command(file, folder), serves, { XDG_DATA_HOME: folder, HOME: folder });
+  const daemon = await startDaemon(...rendering.command(file, folder), serves, {
+    XDG_DATA_HOME: folder,
+    HOME: folder,
+  });
   return {
     /** REST with TLS, and gRPC with TLS. */
     url: `https://localhost:${a}`,

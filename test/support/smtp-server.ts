@@ -4,10 +4,16 @@ import { SMTPServer } from "smtp-server";
 /** A mail that has arrived. */
 export type ReceivedMail = { to: string; messageId: string; raw: string };
 
-/** The response to a recipient or a mail: acceptance, no response, or a refusal with a code, of any number, and one or more lines. */
+/**
+ * The response to a recipient or a mail: acceptance, no response, or a refusal with a code, of any
+ * number, and one or more lines.
+ */
 export type SmtpResponse = "accept" | "hang" | { code: number; text: string | string[] };
 
-/** An SMTP server that accepts everything, over TLS if it gets a certificate; tests replace its `responses`. */
+/**
+ * An SMTP server that accepts everything, over TLS if it gets a certificate; tests replace its
+ * `responses`.
+ */
 export async function startSmtpServer(port = 0, tls?: { cert: Buffer; key: Buffer }) {
   const received: ReceivedMail[] = [];
   const tries: string[] = [];

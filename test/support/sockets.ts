@@ -1,8 +1,15 @@
 import type { AddressInfo, Server } from "node:net";
 
-const DEFAULT_PORTS: Record<string, number> = { "postgres:": 5432, "postgresql:": 5432, "redis:": 6379 };
+const DEFAULT_PORTS: Record<string, number> = {
+  "postgres:": 5432,
+  "postgresql:": 5432,
+  "redis:": 6379,
+};
 
-/** Lets a server listen on a free port of 127.0.0.1. @returns the port */
+/**
+ * Lets a server listen on a free port of 127.0.0.1.
+ * @returns the port
+ */
 export async function listen(server: Server): Promise<number> {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return (server.address() as AddressInfo).port;

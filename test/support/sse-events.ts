@@ -1,6 +1,9 @@
 import { expect } from "vitest";
 
-/** Reads an event stream strictly: chunks that are not empty, at most one error, and one [DONE] at the end. */
+/**
+ * Reads an event stream strictly: chunks that are not empty, at most one error, and one [DONE] at
+ * the end.
+ */
 export function eventsIn(body: string): { text: string; error: string | undefined } {
   expect(body.endsWith("data: [DONE]\n\n")).toBe(true);
   const events = body

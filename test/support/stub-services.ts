@@ -6,7 +6,13 @@ import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper, onComplete } from "../../services/interceptors/observe.ts";
 import { validate } from "../../services/platform/validation.ts";
 import { forTest } from "./closing.ts";
-import { type Routes, type Settings, start, startSuiteGateway, type TransportKind } from "./gateway.ts";
+import {
+  type Routes,
+  type Settings,
+  start,
+  startSuiteGateway,
+  type TransportKind,
+} from "./gateway.ts";
 import { silent } from "./log.ts";
 
 /** Metadata in which a gateway reports unreadable parts of a request. */
@@ -14,7 +20,8 @@ const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
 
 /** The interceptors that refuse a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
-const mapErrors: Interceptor = (next) => (req) => onComplete(next, req, (error) => error && mapError(error, req));
+const mapErrors: Interceptor = (next) => (req) =>
+  onComplete(next, req, (error) => error && mapError(error, req));
 const validateTypes: Interceptor = (next) => {
   const validated = validate()(next);
   return (req) => (CHECKED.some((name) => req.header.has(name)) ? validated(req) : next(req));
@@ -22,7 +29,10 @@ const validateTypes: Interceptor = (next) => {
 const interceptors = [mapErrors, validateTypes];
 
 /** Starts a gateway for one suite. Its services answer every valid request by an empty message. */
-export async function startRecordingServices(transportKind: TransportKind, settings: Settings = {}) {
+export async function startRecordingServices(
+  transportKind: TransportKind,
+  settings: Settings = {},
+) {
   let last: object | undefined;
   const record = (message: object) => {
     last = message;
@@ -31,11 +41,15 @@ export async function startRecordingServices(transportKind: TransportKind, setti
   const routes: Routes = (router) => {
     for (const service of [AuthService, UserService, AdminService, AIService]) {
       const unary = service.methods.filter(({ methodKind }) => methodKind === "unary");
-      router.service(service, Object.fromEntries(unary.map(({ localName }) => [localName, record])));
+      router.service(
+        service,
+        Object.fromEntries(unary.map(({ localName }) => [localName, record])),
+      );
     }
   };
   const server = await startSuiteGateway(routes, { transportKind, interceptors, ...settings });
-  const login = (body: unknown, headers?: Record<string, string>) => server.send("POST", "/auth/login", body, headers);
+  const login = (body: unknown, headers?: Record<string, string>) =>
+    server.send("POST", "/auth/login", body, headers);
   /** `last` is the last request message that reached the services. */
   return { ...server, last: () => last, login };
 }
@@ -46,13 +60,17 @@ export const blamed = (answer: { body: { violations?: { field: string }[] } }) =
 
 export const CONVERSATION = { provider: "p", messages: [{ role: "user", content: "Hi" }] };
 
-/** Starts a gateway with a stub of the AI service for one test. @param chat yields the chunks of a stream */
+/**
+ * Starts a gateway with a stub of the AI service for one test.
+ * @param chat yields the chunks of a stream
+ */
 export async function startChatServices(
   transportKind: TransportKind,
   chat: (context: HandlerContext) => AsyncIterable<{ chunk: string }>,
   settings: Settings = {},
 ) {
-  const routes: Routes = (router) => router.service(AIService, { streamChat: (_request, context) => chat(context) });
+  const routes: Routes = (router) =>
+    router.service(AIService, { streamChat: (_request, context) => chat(context) });
   const server = await forTest(start(routes, { transportKind, ...settings }));
   const ask = (signal?: AbortSignal) =>
     fetch(`${server.url}/ai/stream`, {

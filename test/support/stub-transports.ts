@@ -6,12 +6,19 @@ import { forTest } from "./closing.ts";
 import { startStubServices } from "./gateway.ts";
 
 /** Opens a transport to stub services for one test. */
-export const openTransport = async (...stub: Parameters<typeof startStubServices>): Promise<Transport> =>
-  (await forTest(startStubServices(...stub))).transport;
+export const openTransport = async (
+  ...stub: Parameters<typeof startStubServices>
+): Promise<Transport> => (await forTest(startStubServices(...stub))).transport;
 
 /** A streaming call. */
 export const chat = (transport: Transport, signal?: AbortSignal) =>
-  transport.stream(AIService.method.streamChat, signal, undefined, undefined, createAsyncIterable([{ provider: "p" }]));
+  transport.stream(
+    AIService.method.streamChat,
+    signal,
+    undefined,
+    undefined,
+    createAsyncIterable([{ provider: "p" }]),
+  );
 
 /** The error of a call that must fail. */
 export const errorOf = (promise: Promise<unknown>): Promise<ConnectError> =>

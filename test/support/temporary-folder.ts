@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** Makes an empty folder, which is removed after the run. */
-export const temporaryFolder = (parent = tmpdir()): string => mkdtempSync(join(parent, "gatehouse-"));
+export const temporaryFolder = (parent = tmpdir()): string =>
+  mkdtempSync(join(parent, "gatehouse-"));
 
 /** Makes the folder of all temporary folders before a run, and removes it after the run. */
 export function setup(): () => void {

@@ -27,7 +27,8 @@ export async function begin(url: string, statement: string, values: unknown[]) {
 }
 
 /**
- * Sends a request that waits for a transaction. The transaction runs further statements then, and commits.
+ * Sends a request that waits for a transaction. The transaction runs further statements then, and
+ * commits.
  * @returns the response
  */
 export async function commitMeanwhile<T>(

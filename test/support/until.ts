@@ -3,13 +3,21 @@ import { setTimeout as wait } from "node:timers/promises";
 /** A count that does not change for this time is still, also on a busy machine. */
 const STILL_MS = 150;
 
-/** Waits for a value that is neither undefined nor false. @returns it @throws Error with its name after the limit */
+/**
+ * Waits for a value that is neither undefined nor false.
+ * @returns it
+ * @throws Error with its name after the limit
+ */
 export async function until<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
   withinMs = 45_000,
 ): Promise<T> {
-  for (const deadline = performance.now() + withinMs; performance.now() < deadline; await wait(10)) {
+  for (
+    const deadline = performance.now() + withinMs;
+    performance.now() < deadline;
+    await wait(10)
+  ) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
   }
@@ -30,20 +38,31 @@ export function times<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
 }
 
-/** The numbers of parallel guesses that were evaluated and refused: by a lock, a limit or a full queue. */
-export function tallyGuesses(answers: readonly { status: number }[]): { evaluated: number; refused: number } {
+/**
+ * The numbers of parallel guesses that were evaluated and refused: by a lock, a limit or a full
+ * queue.
+ */
+export function tallyGuesses(answers: readonly { status: number }[]): {
+  evaluated: number;
+  refused: number;
+} {
   const refused = answers.filter(({ status }) => [423, 429, 503].includes(status)).length;
   const evaluated = answers.filter(({ status }) => status === 400 || status === 401).length;
   return { evaluated, refused };
 }
 
 /** The number of items of each kind. */
-export function tally<T>(items: readonly T[], kind: (item: T) => string | number): Record<string, number> {
+export function tally<T>(
+  items: readonly T[],
+  kind: (item: T) => string | number,
+): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const item of items) counts[kind(item)] = (counts[kind(item)] ?? 0) + 1;
   return counts;
 }
 
 /** The number of responses of each status to parallel requests. */
-export const statusesOf = async (count: number, request: (index: number) => Promise<{ status: number }>) =>
-  tally(await Promise.all(times(count, request)), ({ status }) => status);
+export const statusesOf = async (
+  count: number,
+  request: (index: number) => Promise<{ status: number }>,
+) => tally(await Promise.all(times(count, request)), ({ status }) => status);

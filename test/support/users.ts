@@ -3,8 +3,15 @@ import type { Store } from "../../services/store/store.ts";
 import { User } from "../../services/store/users.ts";
 import { times } from "./until.ts";
 
-/** Inserts users who cannot sign in. @returns their ids */
-export async function insertUsers(store: Pick<Store, "fork">, count: number, given: Partial<User> = {}) {
+/**
+ * Inserts users who cannot sign in.
+ * @returns their ids
+ */
+export async function insertUsers(
+  store: Pick<Store, "fork">,
+  count: number,
+  given: Partial<User> = {},
+) {
   const now = new Date();
   const dates = { passwordChangedAt: now, termsAcceptedAt: now, createdAt: now, updatedAt: now };
   const common = { name: "Ann", role: "user", passwordHash: "-", ...dates, ...given };

@@ -4,23 +4,36 @@ import type { Locator, Page } from "playwright-core";
 export const see = (on: Page | Locator, text: string | RegExp) => on.getByText(text).waitFor();
 
 /** Waits for a heading. */
-export const seeHeading = (page: Page, name: string) => page.getByRole("heading", { name }).waitFor();
+export const seeHeading = (page: Page, name: string) =>
+  page.getByRole("heading", { name }).waitFor();
 
 /** Waits for an alert with a text. */
-export const seeAlert = (page: Page, hasText: string) => page.getByRole("alert").filter({ hasText }).waitFor();
+export const seeAlert = (page: Page, hasText: string) =>
+  page.getByRole("alert").filter({ hasText }).waitFor();
 
-/** Presses a button. @param then a text that follows */
-export async function press(on: Page | Locator, name: string, then?: string | RegExp): Promise<void> {
+/**
+ * Presses a button.
+ * @param then a text that follows
+ */
+export async function press(
+  on: Page | Locator,
+  name: string,
+  then?: string | RegExp,
+): Promise<void> {
   await on.getByRole("button", { name }).click();
   if (then !== undefined) await see(on, then);
 }
 
 /** Fills in fields by their labels. */
 export async function fillIn(on: Page | Locator, values: Record<string, string>): Promise<void> {
-  for (const [label, value] of Object.entries(values)) await on.getByLabel(label, { exact: true }).fill(value);
+  for (const [label, value] of Object.entries(values))
+    await on.getByLabel(label, { exact: true }).fill(value);
 }
 
-/** Fills in a form and presses its button. @param then a text that follows */
+/**
+ * Fills in a form and presses its button.
+ * @param then a text that follows
+ */
 export async function submit(
   on: Page | Locator,
   values: Record<string, string>,

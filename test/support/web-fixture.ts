@@ -17,17 +17,24 @@ const ONE_PROCESS = {
   "dom.ipc.processPrelaunch.enabled": false,
 };
 /**
- * The browsers of Debian: Chromium without the parts that draw a window, which takes half of its time. The channel drives an
- * unchanged Firefox, by WebDriver BiDi.
+ * The browsers of Debian: Chromium without the parts that draw a window, which takes half of its
+ * time. The channel drives an unchanged Firefox, by WebDriver BiDi.
  */
 const BROWSERS = {
   Chromium: {
     kind: chromium,
-    launch: { executablePath: "/usr/bin/chromium-headless-shell", args: ["--no-sandbox", ...PLAIN_HTTP] },
+    launch: {
+      executablePath: "/usr/bin/chromium-headless-shell",
+      args: ["--no-sandbox", ...PLAIN_HTTP],
+    },
   },
   Firefox: {
     kind: firefox,
-    launch: { executablePath: "/usr/bin/firefox", channel: "moz-firefox", firefoxUserPrefs: ONE_PROCESS },
+    launch: {
+      executablePath: "/usr/bin/firefox",
+      channel: "moz-firefox",
+      firefoxUserPrefs: ONE_PROCESS,
+    },
   },
 };
 type BrowserName = keyof typeof BROWSERS;
@@ -45,13 +52,17 @@ const REPORT_VIOLATIONS = `addEventListener("securitypolicyviolation", ({ violat
 /** A page of the app with the errors of its browser. After each test there must be none. */
 export type Tab = { page: Page; problems: string[] };
 
-const isAbsent = (browser: BrowserName) => !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
+const isAbsent = (browser: BrowserName) =>
+  !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
 
 /** A visited page, the errors of the browser and the URLs of the requests. */
 type Visit = { page: Page; errors: string[]; requests: string[] };
 type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => Promise<Visit>;
 
-/** A suite that visits pages in Chromium. It is skipped where Chromium is not installed, except in CI. */
+/**
+ * A suite that visits pages in Chromium. It is skipped where Chromium is not installed, except in
+ * CI.
+ */
 export function describeChromium(name: string, tests: (visit: Visitor) => void): void {
   describeIf(!isAbsent("Chromium"), name, async () => {
     const browser = await forSuite(chromium.launch(BROWSERS.Chromium.launch));
@@ -67,14 +78,23 @@ export function describeChromium(name: string, tests: (visit: Visitor) => void):
   });
 }
 
-/** The settings of a suite: its browsers, by default Chromium, and with TEST_FULL Firefox, and variables of the product. */
+/**
+ * The settings of a suite: its browsers, by default Chromium, and with TEST_FULL Firefox, and
+ * variables of the product.
+ */
 type WebSettings = { browsers?: BrowserName[]; env?: Record<string, string> };
 
 /** A suite that drives the web app. It is skipped if a browser is missing, except in CI. */
-export function describeWeb(name: string, settings: WebSettings, tests: (web: WebFixture) => void): void {
+export function describeWeb(
+  name: string,
+  settings: WebSettings,
+  tests: (web: WebFixture) => void,
+): void {
   const { browsers = process.env.TEST_FULL ? BOTH : CHROMIUM, env = {} } = settings;
   for (const browser of browsers) {
-    describeIf(!isAbsent(browser), `${name}, in ${browser}`, async () => tests(await openWeb(browser, env)));
+    describeIf(!isAbsent(browser), `${name}, in ${browser}`, async () =>
+      tests(await openWeb(browser, env)),
+    );
   }
 }
 
@@ -90,7 +110,9 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
   afterEach(() => expect(tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]));
 
   /** A browser with its own storage, cookies and address. */
-  async function newBrowser(options: Parameters<Browser["newContext"]>[0] = {}): Promise<BrowserContext> {
+  async function newBrowser(
+    options: Parameters<Browser["newContext"]>[0] = {},
+  ): Promise<BrowserContext> {
     const { address } = app.httpClient();
     const context = await browser.newContext({
       extraHTTPHeaders: { "x-forwarded-for": address },
@@ -102,14 +124,17 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
     return context;
   }
   const urlOf = (path: string) =>
-    path.startsWith("http") ? path.replace("http://gatehouse.test", app.url) : `${app.url}/#${path}`;
+    path.startsWith("http")
+      ? path.replace("http://gatehouse.test", app.url)
+      : `${app.url}/#${path}`;
 
   /** Opens a page of the app, or a link of an e-mail. */
   async function open(path: string, context?: BrowserContext): Promise<Tab> {
     const page = await (context ?? (await newBrowser())).newPage();
     const problems: string[] = [];
     page.on("console", (message) => {
-      if (message.type() === "error" && !EXPECTED.test(message.text())) problems.push(message.text());
+      if (message.type() === "error" && !EXPECTED.test(message.text()))
+        problems.push(message.text());
     });
     page.on("pageerror", (error) => problems.push(error.message));
     tabs.push({ page, problems });
@@ -117,7 +142,10 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
     return { page, problems };
   }
   /** Opens the app and signs in. */
-  async function signIn(user: Pick<TestUser, "email" | "password">, context?: BrowserContext): Promise<Tab> {
+  async function signIn(
+    user: Pick<TestUser, "email" | "password">,
+    context?: BrowserContext,
+  ): Promise<Tab> {
     const tab = await open("/sign-in", context);
     await enter(tab.page, user);
     await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
@@ -126,23 +154,32 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
   /** Opens the app and signs in a new user. */
   const signInUser = async () => signIn(await app.addUser());
   /** Opens the app and signs in the first administrator. */
-  const signInAdmin = (context?: BrowserContext) => signIn({ email: "root@example.com", password: PASSWORD }, context);
+  const signInAdmin = (context?: BrowserContext) =>
+    signIn({ email: "root@example.com", password: PASSWORD }, context);
   return { name, app, newBrowser, open, signIn, signInUser, signInAdmin };
 }
 
-/** Expects no serious or critical violation of the accessibility rules of axe, and no page wider than the window. */
+/**
+ * Expects no serious or critical violation of the accessibility rules of axe, and no page wider
+ * than the window.
+ */
 export async function expectAccessible({ page }: Tab): Promise<void> {
   await page.evaluate(AXE); // the content security policy refuses scripts of elements only
   const found = await page.evaluate(
     "axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => [impact, id, nodes[0].html]))",
   );
-  const serious = (found as string[][]).filter(([impact]) => impact === "serious" || impact === "critical");
+  const serious = (found as string[][]).filter(
+    ([impact]) => impact === "serious" || impact === "critical",
+  );
   expect(serious, page.url()).toEqual([]);
   const width = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
   expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
 }
 
-/** Saves a picture in docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test -- test/contract/web`. */
+/**
+ * Saves a picture in docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test --
+ * test/contract/web`.
+ */
 export async function screenshot({ page }: Tab, name: string): Promise<void> {
   const isChromium = page.context().browser()?.browserType() === chromium;
   if (!process.env.SCREENSHOTS || !isChromium) return;

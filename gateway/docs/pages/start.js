@@ -1,7 +1,10 @@
-// Starts the API reference. All settings but the first three keep it on this origin and free of other services.
+// Starts the API reference. All settings but the first three keep it on this origin and free of
+// other services.
 const here = new URL(".", location.href).href.replace(/\/$/, "");
 
-/** The access token of a browser that is signed in. Tabs take turns: the refresh token is used once. */
+/**
+ * The access token of a browser that is signed in. Tabs take turns: the refresh token is used once.
+ */
 async function accessToken() {
   const refresh = () => fetch(`${here}/auth/refresh`, { method: "POST" });
   const response = await (navigator.locks?.request("gatehouse-refresh", refresh) ?? refresh());

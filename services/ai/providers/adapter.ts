@@ -8,8 +8,8 @@ export type Adapter = {
   headers(key: string, prompt: FittedPrompt): Record<string, string>;
   body(prompt: FittedPrompt): object;
   /**
-   * Parses an event of a stream or a complete reply. Nothing is certain of it but that it is an object. May throw over what
-   * it cannot read.
+   * Parses an event of a stream or a complete reply. Nothing is certain of it but that it is an
+   * object. May throw over what it cannot read.
    */
   parse(document: object): ParsedEvent;
   /** `[DONE]`, or the end of a complete reply, may take the place of the finish marker. */
@@ -18,7 +18,10 @@ export type Adapter = {
 
 /** Token counts as the provider reports them. Input that its caches held may be counted apart. */
 export type UsageCounts = {
-  [count in "inputTokens" | "cacheWriteTokens" | "cacheReadTokens" | "outputTokens"]?: number | null | undefined;
+  [count in "inputTokens" | "cacheWriteTokens" | "cacheReadTokens" | "outputTokens"]?:
+    | number
+    | null
+    | undefined;
 };
 
 /** What one event of a stream, or a complete reply, says. */
@@ -39,16 +42,30 @@ export type ParsedEvent = {
 /** Sent where a provider requires a message of the user. */
 const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 
-/** A prompt as far as its model takes it: fields are undefined that it refuses, or that the request does not have. */
+/**
+ * A prompt as far as its model takes it: fields are undefined that it refuses, or that the request
+ * does not have.
+ */
 export type FittedPrompt = ReturnType<typeof fitPrompt>;
 
-/** Fits a prompt to its model. Messages are split into system text and the rest, without empty ones. */
-export function fitPrompt({ model, isStream, systemPrompt = "", messages, maxTokens, temperature }: Prompt) {
+/**
+ * Fits a prompt to its model. Messages are split into system text and the rest, without empty ones.
+ */
+export function fitPrompt({
+  model,
+  isStream,
+  systemPrompt = "",
+  messages,
+  maxTokens,
+  temperature,
+}: Prompt) {
   const contents = messages.filter(({ role }) => role === "system").map(({ content }) => content);
   return {
     model,
     isStream,
-    /** All system text in one: some providers have a field for it, others refuse it after a reply. */
+    /**
+     * All system text in one: some providers have a field for it, others refuse it after a reply.
+     */
     system: [systemPrompt, ...contents].filter((text) => text !== "").join("\n\n") || undefined,
     turns: messages.filter(({ role, content }) => role !== "system" && content !== ""),
     outputTokens: maxTokens && Math.min(maxTokens, model.outputTokens),
@@ -59,7 +76,10 @@ export function fitPrompt({ model, isStream, systemPrompt = "", messages, maxTok
   };
 }
 
-/** The turns with a short user message before and after them, where they begin or end with the assistant. */
+/**
+ * The turns with a short user message before and after them, where they begin or end with the
+ * assistant.
+ */
 export function userTurnsOf({ turns }: FittedPrompt) {
   const isAssistant = (turn: PromptMessage | undefined) => turn?.role === "assistant";
   const before = isAssistant(turns[0]) ? [CONTINUE] : [];
@@ -68,7 +88,9 @@ export function userTurnsOf({ turns }: FittedPrompt) {
 }
 
 /** Joins adjacent messages of one role, which some providers refuse. */
-export function mergeAdjacent<Role extends string>(messages: readonly { role: Role; content: string }[]) {
+export function mergeAdjacent<Role extends string>(
+  messages: readonly { role: Role; content: string }[],
+) {
   const merged: { role: Role; content: string }[] = [];
   for (const { role, content } of messages) {
     const last = merged.at(-1);
@@ -78,11 +100,17 @@ export function mergeAdjacent<Role extends string>(messages: readonly { role: Ro
   return merged;
 }
 
-/** The finish reason that a dialect names so, or any of those that mean the maximum number of tokens. */
+/**
+ * The finish reason that a dialect names so, or any of those that mean the maximum number of
+ * tokens.
+ */
 export const finishReasonOf = (reason: string | null | undefined, atMaximum: readonly string[]) =>
   reason ? (atMaximum.includes(reason) ? "length" : "stop") : undefined;
 
-/** Text that may be absent. @throws TypeError for any other type */
+/**
+ * Text that may be absent.
+ * @throws TypeError for any other type
+ */
 export function requireText(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value !== "string") throw new TypeError("Text is a string.");

@@ -3,7 +3,9 @@ import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
 import { classifyError, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import type { FinishReason, Usage } from "./provider.ts";
 
-/** OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all. */
+/**
+ * OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all.
+ */
 const DONE = "[DONE]";
 
 /** Largest event of a stream. Bytes. */
@@ -16,7 +18,10 @@ export class ReplyDecoder {
   isClosed = false;
   /** The latest bytes had content, shown or not. */
   hadContent = false;
-  /** Text followed the finish marker: some servers put one on every piece. Then only the end of the body is the end. */
+  /**
+   * Text followed the finish marker: some servers put one on every piece. Then only the end of the
+   * body is the end.
+   */
   #hasGoneOn = false;
   #text = "";
   #hasSpoken = false;
@@ -42,13 +47,22 @@ export class ReplyDecoder {
     return this.finishReason !== undefined && !this.#hasGoneOn;
   }
 
-  /** Undefined unless the provider has reported all of it. Input that caches held counts as input. */
+  /**
+   * Undefined unless the provider has reported all of it. Input that caches held counts as input.
+   */
   get usage(): Usage | undefined {
-    const { inputTokens: fresh, cacheWriteTokens = 0, cacheReadTokens = 0, outputTokens } = this.#counts;
+    const {
+      inputTokens: fresh,
+      cacheWriteTokens = 0,
+      cacheReadTokens = 0,
+      outputTokens,
+    } = this.#counts;
     const inputs = [fresh, cacheWriteTokens, cacheReadTokens];
     if (!inputs.every(isCount)) return undefined;
     const inputTokens = inputs.reduce((sum, count) => sum + count, 0);
-    return isCount(inputTokens) && isCount(outputTokens) ? { inputTokens, outputTokens } : undefined;
+    return isCount(inputTokens) && isCount(outputTokens)
+      ? { inputTokens, outputTokens }
+      : undefined;
   }
 
   /** What is wrong with the reply, as far as it has come. */
@@ -58,7 +72,10 @@ export class ReplyDecoder {
     return failure && new ProviderError(failure);
   }
 
-  /** Decodes what has arrived of a stream. @returns the text in it */
+  /**
+   * Decodes what has arrived of a stream.
+   * @returns the text in it
+   */
   push(bytes: Buffer): string {
     this.hadContent = false;
     try {
@@ -84,7 +101,10 @@ export class ReplyDecoder {
     return this.#take();
   }
 
-  /** Decodes a reply that comes as one JSON document. @returns its text */
+  /**
+   * Decodes a reply that comes as one JSON document.
+   * @returns its text
+   */
   readDocument(bytes: Buffer): string {
     try {
       this.#apply(parseDocument(this.#decoder.decode(bytes), this.#adapter));
@@ -113,7 +133,11 @@ export class ReplyDecoder {
     const trimmed = data.trim();
     if (trimmed === "") return;
     if (trimmed !== DONE) this.#apply(parseDocument(data, this.#adapter, isError));
-    else this.#apply({ finished: this.#adapter.finishesWithDone && this.#hasSpoken ? "stop" : undefined, over: true });
+    else
+      this.#apply({
+        finished: this.#adapter.finishesWithDone && this.#hasSpoken ? "stop" : undefined,
+        over: true,
+      });
   }
 
   #apply({ text, usage, active, finished, over, failed, callsTool }: ParsedEvent): void {
@@ -133,10 +157,15 @@ export class ReplyDecoder {
     if (!finished) this.isClosed = true; // otherwise the usage may still follow
   }
 
-  /** Later counts replace earlier ones, unless they are absent or null. Output that was counted stays so. */
+  /**
+   * Later counts replace earlier ones, unless they are absent or null. Output that was counted
+   * stays so.
+   */
   #count(usage: UsageCounts): void {
     const { outputTokens: before } = this.#counts;
-    const reported = Object.entries(usage).filter(([, count]) => count !== undefined && count !== null);
+    const reported = Object.entries(usage).filter(
+      ([, count]) => count !== undefined && count !== null,
+    );
     Object.assign(this.#counts, Object.fromEntries(reported));
     if (Number(this.#counts.outputTokens) < Number(before)) this.#counts.outputTokens = before;
   }
@@ -148,8 +177,8 @@ const isCount = (value: unknown): value is number =>
 const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
 
 /**
- * Parses one JSON document. Errors look alike in all dialects and may come instead of any document, with HTTP status 200
- * too. Google may wrap them in an array. Never throws.
+ * Parses one JSON document. Errors look alike in all dialects and may come instead of any document,
+ * with HTTP status 200 too. Google may wrap them in an array. Never throws.
  */
 function parseDocument(json: string, { parse }: Adapter, isError = false): ParsedEvent {
   let document: unknown;
@@ -161,7 +190,8 @@ function parseDocument(json: string, { parse }: Adapter, isError = false): Parse
   }
   if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
-  if (error || isError || type === "error" || object === "error") return { failed: classifyError(error || document) };
+  if (error || isError || type === "error" || object === "error")
+    return { failed: classifyError(error || document) };
   try {
     return parse(document);
   } catch {

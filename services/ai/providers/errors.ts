@@ -35,13 +35,19 @@ export class ProviderError extends Error {
 }
 
 /** The ProviderError that was thrown. Any other error becomes one of the given kind. */
-export function toProviderError(thrown: unknown, otherwise: "unreachable" | "broke off"): ProviderError {
+export function toProviderError(
+  thrown: unknown,
+  otherwise: "unreachable" | "broke off",
+): ProviderError {
   if (thrown instanceof ProviderError) return thrown;
   const { code: detail } = thrown as NodeJS.ErrnoException;
   return new ProviderError(otherwise, { retryable: otherwise === "unreachable", detail });
 }
 
-/** What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Texts are ignored. */
+/**
+ * What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Texts
+ * are ignored.
+ */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
     /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
@@ -73,7 +79,8 @@ type ErrorBody = Partial<Record<"type" | "code" | "status" | "status_code", unkn
 };
 
 /**
- * Names the failure that an error object describes, wherever it came: a body, or a frame after HTTP said 200.
+ * Names the failure that an error object describes, wherever it came: a body, or a frame after HTTP
+ * said 200.
  * @param error the innermost error object, as received
  * @param status the HTTP status, unless that was 200
  */
@@ -81,12 +88,19 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
   const body: ErrorBody = typeof error === "object" && error ? error : {};
   const { type, code, status: named, status_code, metadata, details } = body;
   // Some say the status as text; other numbers are words of their own.
-  const httpStatus = status ?? [code, status_code].map(Number).find((number) => number >= 400 && number < 600);
+  const httpStatus =
+    status ?? [code, status_code].map(Number).find((number) => number >= 400 && number < 600);
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
     ...listOf(detail?.violations).map((violation) => violation?.quotaId),
   ]);
-  const words = [type, code, named, metadata?.flagged_input !== undefined && "moderation", ...detailWords]
+  const words = [
+    type,
+    code,
+    named,
+    metadata?.flagged_input !== undefined && "moderation",
+    ...detailWords,
+  ]
     .filter((word) => typeof word === "string")
     .concat(`http ${httpStatus}`)
     .join(" ")
@@ -97,7 +111,9 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
 /** Google names the delay inside the error ("17s"). Milliseconds. */
 export function retryDelayOf(error: unknown): number | undefined {
   const details = listOf((error as ErrorBody | null)?.details);
-  const delay = details.map((detail) => detail?.retryDelay).find((value) => typeof value === "string");
+  const delay = details
+    .map((detail) => detail?.retryDelay)
+    .find((value) => typeof value === "string");
   const seconds = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;
 }

@@ -5,7 +5,9 @@ import type { ProviderErrorKind } from "./errors.ts";
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
 
-/** Gemini. Every event of a stream is a complete response object. The end of the body is the end. */
+/**
+ * Gemini. Every event of a stream is a complete response object. The end of the body is the end.
+ */
 export const googleAdapter: Adapter = {
   path: ({ model, isStream }) =>
     `v1beta/models/${encodeURIComponent(model.upstream)}:${isStream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
@@ -25,13 +27,18 @@ export const googleAdapter: Adapter = {
     };
   },
   parse(document) {
-    const { candidates, promptFeedback, usageMetadata: usage } = document as GenerateContentResponse;
+    const {
+      candidates,
+      promptFeedback,
+      usageMetadata: usage,
+    } = document as GenerateContentResponse;
     const parts = candidates?.[0]?.content?.parts ?? [];
     const reason = candidates?.[0]?.finishReason;
     const blockReason = promptFeedback?.blockReason;
     return {
       text: parts.map((part) => (part.thought ? "" : requireText(part.text))).join(""),
-      // Counts are cumulative. An event may leave out those that are zero so far, and the last one any.
+      // Counts are cumulative. An event may leave out those that are zero so far, and the last one
+      // any.
       usage: usage && {
         inputTokens: usage.promptTokenCount,
         outputTokens: (usage.candidatesTokenCount ?? 0) + (usage.thoughtsTokenCount ?? 0),
@@ -46,7 +53,14 @@ export const googleAdapter: Adapter = {
 
 /** Finish reasons of a good reply, and of the filters. Any other is a failure. */
 const COMPLETE = new Set(["STOP", "MAX_TOKENS"]);
-const BLOCKED = new Set(["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"]);
+const BLOCKED = new Set([
+  "SAFETY",
+  "RECITATION",
+  "LANGUAGE",
+  "BLOCKLIST",
+  "PROHIBITED_CONTENT",
+  "SPII",
+]);
 
 function failureOf(reason: string | null | undefined): ProviderErrorKind | undefined {
   if (!reason || COMPLETE.has(reason)) return undefined;

@@ -1,7 +1,12 @@
 import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import { pipeline, type Readable } from "node:stream";
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
+import {
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createZstdDecompress,
+} from "node:zlib";
 import { ProviderError } from "./errors.ts";
 
 /** Base URL and API key of a provider, and the client to reach it. */
@@ -10,13 +15,16 @@ export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof c
 /** The proxy for https, and the hosts that are reached without it. */
 export type ProxyEnv = { HTTPS_PROXY?: string | undefined; NO_PROXY?: string | undefined };
 
-/** Idle connections are closed sooner than most servers do, which could reset a request just written. Milliseconds. */
+/**
+ * Idle connections are closed sooner than most servers do, which could reset a request just
+ * written. Milliseconds.
+ */
 const IDLE_CONNECTION_MS = 4_000;
 
 /**
- * Creates an HTTP client that posts JSON over a pool of connections. It uses `node:http` instead of the built-in fetch or an
- * SDK. That costs a third of the processor time or less (`bench/sdk-cost.ts`), never follows a redirect, and closes the
- * socket at the moment of an abort.
+ * Creates an HTTP client that posts JSON over a pool of connections. It uses `node:http` instead of
+ * the built-in fetch or an SDK. That costs a third of the processor time or less
+ * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
  * @param connectMs limit of connecting, TLS handshake included
  * @param proxyEnv the proxy for https, which Node's agents use (`CONNECT`, RFC 9110 section 9.3.6)
  */
@@ -24,8 +32,16 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const options = { keepAlive: true, timeout: IDLE_CONNECTION_MS, proxyEnv };
   const pools = { "http:": new http.Agent(options), "https:": new https.Agent(options) };
   return {
-    /** Posts a JSON document. Resolves when the status line of the response has arrived, whatever the status. */
-    post(target: RequestOptions, headers: Record<string, string>, document: object, signal: AbortSignal) {
+    /**
+     * Posts a JSON document. Resolves when the status line of the response has arrived, whatever
+     * the status.
+     */
+    post(
+      target: RequestOptions,
+      headers: Record<string, string>,
+      document: object,
+      signal: AbortSignal,
+    ) {
       const isPlain = target.protocol === "http:";
       const sending = (isPlain ? http : https).request({
         ...target,
@@ -35,14 +51,16 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
         headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
       });
       const answer = new Promise<IncomingMessage>((resolve, reject) => {
-        // Rejects too: until a proxy has opened its tunnel there is no socket, and `destroy` emits nothing.
+        // Rejects too: until a proxy has opened its tunnel there is no socket, and `destroy` emits
+        // nothing.
         const end = (reason: unknown) => {
           stop();
           sending.destroy();
           reject(reason);
         };
         // Not "timed out", which counts as read: nothing has been sent.
-        const onLate = () => end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
+        const onLate = () =>
+          end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
         const connectTimer = setTimeout(onLate, connectMs);
         const stop = () => clearTimeout(connectTimer);
         sending.on("response", resolve).on("error", reject).on("close", stop);
@@ -51,8 +69,8 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
           if (!socket.connecting) return stop();
           socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
         });
-        // Not the option `signal`: with that Node destroys the socket with an error. Once the body has arrived but has not
-        // been read, that error has no listener and ends the process.
+        // Not the option `signal`: with that Node destroys the socket with an error. Once the body
+        // has arrived but has not been read, that error has no listener and ends the process.
         if (signal.aborted) end(signal.reason);
         else signal.addEventListener("abort", () => end(signal.reason), { once: true });
       });
@@ -78,7 +96,10 @@ export function decompressed(message: IncomingMessage): Readable {
   return pipeline(message, create(), () => {}) as unknown as Readable; // an error of either stream reaches its reader
 }
 
-/** Reads a body to its end. @throws ProviderError if it is larger than `maxBytes` or breaks off */
+/**
+ * Reads a body to its end.
+ * @throws ProviderError if it is larger than `maxBytes` or breaks off
+ */
 export async function readAll(body: Readable, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;

@@ -1,7 +1,10 @@
 import type { ChatRequest } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
-/** One turn of the conversation, in the public vocabulary; each dialect finds its own place for system text. */
+/**
+ * One turn of the conversation, in the public vocabulary; each dialect finds its own place for
+ * system text.
+ */
 export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
 
 /** What is sent to a model. Only the catalogue decides where it goes. */
@@ -12,7 +15,9 @@ export type Prompt = Pick<ChatRequest, "systemPrompt" | "maxTokens" | "temperatu
   messages: readonly PromptMessage[];
 };
 
-/** Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included). */
+/**
+ * Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included).
+ */
 export type Usage = { inputTokens: number; outputTokens: number };
 
 /** Why a reply ended: by itself, or at the maximum number of tokens. */
@@ -31,25 +36,38 @@ export type CallReport = {
 };
 
 /**
- * Sends a prompt to a chat model host, and reads the reply: pieces of text that are never empty, of whole characters. Text
- * that has arrived since the last pull is one piece, as is a reply that is not streamed.
- * Ends without an error only if the provider has finished the reply. Throws ProviderError for whatever goes wrong on the
- * provider's side, and the signal's own reason when that fires. At its end, or when the loop is left, the upstream
- * connection is free.
+ * Sends a prompt to a chat model host, and reads the reply: pieces of text that are never empty, of
+ * whole characters. Text that has arrived since the last pull is one piece, as is a reply that is
+ * not streamed. Ends without an error only if the provider has finished the reply. Throws
+ * ProviderError for whatever goes wrong on the provider's side, and the signal's own reason when
+ * that fires. At its end, or when the loop is left, the upstream connection is free.
  */
-export type Provider = (prompt: Prompt, signal: AbortSignal, report: CallReport) => AsyncGenerator<string, void>;
+export type Provider = (
+  prompt: Prompt,
+  signal: AbortSignal,
+  report: CallReport,
+) => AsyncGenerator<string, void>;
 
 /** Bounds of one call: durations in milliseconds. */
 export const DEFAULT_BOUNDS = {
   /** Connecting, TLS handshake included. */
   connectMs: 10_000,
-  /** From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After` of a stream. */
+  /**
+   * From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After`
+   * of a stream.
+   */
   firstByteMs: 60_000,
-  /** Silence between two pieces of content of a stream (pings, comments and empty deltas are silence), or one document. */
+  /**
+   * Silence between two pieces of content of a stream (pings, comments and empty deltas are
+   * silence), or one document.
+   */
   idleMs: 60_000,
   /** The whole call, attempts and waits included. */
   totalMs: 600_000,
-  /** What may still come after the finish marker (usage, the closing frame), or after the status of an error. */
+  /**
+   * What may still come after the finish marker (usage, the closing frame), or after the status of
+   * an error.
+   */
   afterOutcomeMs: 2_000,
   /** Further attempts, before the first byte only. */
   retries: 2,

@@ -14,9 +14,12 @@ const ADAPTERS = {
 };
 
 /**
- * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before the first call.
- * @param variables the values of the variables that the catalogue names (keys and base URLs); empty is absent
- * @returns the providers by public id, and a function that closes idle connections; calls end by their own signals
+ * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
+ * the first call.
+ * @param variables the values of the variables that the catalogue names (keys and base URLs); empty
+ * is absent
+ * @returns the providers by public id, and a function that closes idle connections; calls end by
+ * their own signals
  * @throws Error one message that lists every variable with an unusable value, and never the value
  */
 export function openProviders(
@@ -31,10 +34,12 @@ export function openProviders(
   for (const { id, dialect, keyVariable, baseUrlVariable, ...defaults } of catalogue.providers) {
     const key = variables[keyVariable] ?? "";
     const baseUrl = variables[baseUrlVariable] || defaults.baseUrl;
-    if (!/^[\x21-\x7e]*$/.test(key)) problems.push(`${keyVariable} must be printable ASCII, without spaces`);
+    if (!/^[\x21-\x7e]*$/.test(key))
+      problems.push(`${keyVariable} must be printable ASCII, without spaces`);
     if (!isBaseUrl(baseUrl)) problems.push(`${baseUrlVariable} ${BASE_URL}`);
     else if (key) byId.set(id, createProvider(ADAPTERS[dialect], { baseUrl, key, http }, bounds));
   }
-  if (problems.length > 0) throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
+  if (problems.length > 0)
+    throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
   return { byId, close: http.close };
 }

@@ -7,16 +7,23 @@ import { decompressed, type Endpoint, readAll } from "./http-client.ts";
 import type { Provider, ProviderBounds } from "./provider.ts";
 import { UpstreamRequest } from "./send.ts";
 
-/** How long the body of a complete reply may take to end, so that its connection can be used again. Milliseconds. */
+/**
+ * How long the body of a complete reply may take to end, so that its connection can be used again.
+ * Milliseconds.
+ */
 const DRAIN_MS = 100;
 /** Largest reply that comes as one document. Bytes. */
 const DOCUMENT_BYTES = 16 * 1024 * 1024;
 
 /**
- * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker and clean-up are the same
- * for all dialects, and for replies that are streamed or not.
+ * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker
+ * and clean-up are the same for all dialects, and for replies that are streamed or not.
  */
-export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoint, bounds: ProviderBounds): Provider {
+export function createProvider(
+  adapter: Adapter,
+  { baseUrl, key, http }: Endpoint,
+  bounds: ProviderBounds,
+): Provider {
   const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
   const base = path?.replace(/\/$/, "");
   return async function* reply(prompt, client, report) {
@@ -26,14 +33,19 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
     let body: Readable | undefined;
     try {
       const target = { protocol, hostname, port, path: `${base}/${adapter.path(fitted)}` };
-      const post = () => http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
+      const post = () =>
+        http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
       const message = await request.send(post, prompt.isStream, report);
       const content = decompressed(message);
       body = content;
-      // Some servers answer a request for a stream by one document. Errors come so too, even with status 200.
-      const type = message.headers["content-type"] || (prompt.isStream ? "text/event-stream" : "application/json");
+      // Some servers answer a request for a stream by one document. Errors come so too, even with
+      // status 200.
+      const type =
+        message.headers["content-type"] ||
+        (prompt.isStream ? "text/event-stream" : "application/json");
       const isDocument = /^[^;]*json *(;|$)/i.test(type);
-      if (!isDocument && !/^text\/event-stream *(;|$)/i.test(type)) throw new ProviderError("unreadable reply");
+      if (!isDocument && !/^text\/event-stream *(;|$)/i.test(type))
+        throw new ProviderError("unreadable reply");
       const read = isDocument ? () => readAll(content, DOCUMENT_BYTES) : readerOf(content);
       let received = 0;
       if (prompt.isStream) request.resetIdleTimer(bounds.idleMs);
@@ -49,12 +61,14 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
             yield text;
           }
           if (decoder.isClosed) break;
-          if (decoder.hadContent) request.resetIdleTimer(decoder.isComplete ? bounds.afterOutcomeMs : bounds.idleMs);
+          if (decoder.hadContent)
+            request.resetIdleTimer(decoder.isComplete ? bounds.afterOutcomeMs : bounds.idleMs);
         }
         const rest = decoder.end();
         if (rest !== "") yield rest;
       } catch (thrown) {
-        // After the finish marker any end counts as the end: a reset, silence, half a closing frame.
+        // After the finish marker any end counts as the end: a reset, silence, half a closing
+        // frame.
         if (!decoder.error && !decoder.isComplete) throw thrown;
       }
       client.throwIfAborted(); // even if the reply is complete: its text may not have been read
@@ -63,7 +77,9 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
       if (decoder.error) throw decoder.error;
     } catch (thrown) {
       // The client's own reason if the client has gone; otherwise the timeout or the failure.
-      throw client.aborted ? client.reason : toProviderError(request.signal.reason ?? thrown, "broke off");
+      throw client.aborted
+        ? client.reason
+        : toProviderError(request.signal.reason ?? thrown, "broke off");
     } finally {
       const isDone = decoder.isClosed && !request.signal.aborted;
       request.end(isDone);
@@ -72,7 +88,10 @@ export function createProvider(adapter: Adapter, { baseUrl, key, http }: Endpoin
   };
 }
 
-/** Lets the body end so that its connection returns to the pool. A body that does not end is destroyed. */
+/**
+ * Lets the body end so that its connection returns to the pool. A body that does not end is
+ * destroyed.
+ */
 function drain(body: Readable): void {
   if (body.readableEnded) return;
   setTimeout(() => body.destroy(), DRAIN_MS).unref();
@@ -80,11 +99,12 @@ function drain(body: Readable): void {
 }
 
 /**
- * Makes a function that resolves with the bytes that have arrived since its last call, or with undefined at the end. A body
- * whose bytes wait is paused at its high-water mark, so a slow reader slows the provider.
+ * Makes a function that resolves with the bytes that have arrived since its last call, or with
+ * undefined at the end. A body whose bytes wait is paused at its high-water mark, so a slow reader
+ * slows the provider.
  *
- * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per piece. The body is left open,
- * so that its connection can be used again.
+ * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per
+ * piece. The body is left open, so that its connection can be used again.
  */
 function readerOf(body: Readable): () => Promise<Buffer | undefined> {
   let chunks: Buffer[] = [];

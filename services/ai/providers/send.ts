@@ -10,8 +10,8 @@ import type { CallReport, ProviderBounds } from "./provider.ts";
 const ERROR_BYTES = 64 * 1024;
 
 /**
- * One prompt and its reply, from the first attempt to the last byte: the abort signal of its HTTP requests, a timeout for
- * the whole and an idle timeout.
+ * One prompt and its reply, from the first attempt to the last byte: the abort signal of its HTTP
+ * requests, a timeout for the whole and an idle timeout.
  */
 export class UpstreamRequest {
   readonly #controller = new AbortController();
@@ -35,12 +35,17 @@ export class UpstreamRequest {
   }
 
   /**
-   * Sends until a successful response begins to arrive. Retries what may pass until the first byte. Waits as long as the
-   * provider asks for, if there is time for it, and otherwise with exponential backoff and jitter.
+   * Sends until a successful response begins to arrive. Retries what may pass until the first byte.
+   * Waits as long as the provider asks for, if there is time for it, and otherwise with exponential
+   * backoff and jitter.
    * @param post sends the request once and resolves when the status line has arrived
    * @throws ProviderError
    */
-  async send(post: () => Promise<IncomingMessage>, isStream: boolean, report: CallReport): Promise<IncomingMessage> {
+  async send(
+    post: () => Promise<IncomingMessage>,
+    isStream: boolean,
+    report: CallReport,
+  ): Promise<IncomingMessage> {
     const { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs } = this.#bounds;
     // A model may write for minutes before a reply that is not streamed begins.
     const attemptMs = isStream ? firstByteMs : totalMs;
@@ -59,7 +64,8 @@ export class UpstreamRequest {
         const error = toProviderError(thrown, "unreachable");
         const { retryable, retryAfterMs = 0 } = error.facts;
         const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
-        const isInTime = retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
+        const isInTime =
+          retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
         if (!retryable || attempt === retries || !isInTime) throw error;
         this.pauseIdleTimer();
         await sleep(waitMs, undefined, { signal: this.signal });
@@ -81,7 +87,10 @@ export class UpstreamRequest {
     this.#isIdlePaused = true;
   }
 
-  /** Stops both timers and the listener on the client's signal. Closes what is still open upstream, unless all is done. */
+  /**
+   * Stops both timers and the listener on the client's signal. Closes what is still open upstream,
+   * unless all is done.
+   */
   end(isDone: boolean): void {
     clearTimeout(this.#total);
     clearTimeout(this.#idle);
@@ -93,7 +102,10 @@ export class UpstreamRequest {
   readonly #onClientGone = () => this.#controller.abort(this.#client.reason);
 }
 
-/** Waits for the first byte of a success. Any other status is an error, which is retryable for 408, 429 and 5xx. */
+/**
+ * Waits for the first byte of a success. Any other status is an error, which is retryable for 408,
+ * 429 and 5xx.
+ */
 async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
   if (status === 200) {
@@ -102,7 +114,8 @@ async function checkStatus(message: IncomingMessage, errorMs: number): Promise<v
   }
   const error = await errorIn(message, errorMs);
   const kind = classifyError(error, status);
-  const retryable = (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
+  const retryable =
+    (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
   throw new ProviderError(kind, {
     retryable,
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
@@ -110,7 +123,10 @@ async function checkStatus(message: IncomingMessage, errorMs: number): Promise<v
   });
 }
 
-/** The error object in the body of an error response. undefined if there is none in time, or an error page of a proxy. */
+/**
+ * The error object in the body of an error response. undefined if there is none in time, or an
+ * error page of a proxy.
+ */
 async function errorIn(message: IncomingMessage, limitMs: number): Promise<unknown> {
   const content = addAbortSignal(AbortSignal.timeout(limitMs), decompressed(message));
   try {
@@ -122,7 +138,10 @@ async function errorIn(message: IncomingMessage, limitMs: number): Promise<unkno
   }
 }
 
-/** OpenAI's `retry-after-ms` or the `Retry-After` of RFC 9110 (seconds or a date). Milliseconds from now. */
+/**
+ * OpenAI's `retry-after-ms` or the `Retry-After` of RFC 9110 (seconds or a date). Milliseconds from
+ * now.
+ */
 function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
   const after = headers["retry-after"] ?? "";
   const date = WEEKDAY.test(after) ? Date.parse(after) : Number.NaN;

@@ -2,7 +2,13 @@ import { decodeJwt } from "jose";
 import type { Authenticator } from "../../support/account-actions.ts";
 import { PASSWORD, type SignedIn, type TestUser } from "../../support/accounts.ts";
 import type { TestApp } from "../../support/app.ts";
-import { freshEmail, NEW_PASSWORD, newAccount, WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
+import {
+  freshEmail,
+  NEW_PASSWORD,
+  newAccount,
+  WRONG_CODE,
+  WRONG_PASSWORD,
+} from "../../support/credentials.ts";
 import { TEXT } from "../../support/shapes.ts";
 
 /** A request, ready to be sent, and the events that it records. */
@@ -34,44 +40,75 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       return { events, token, user, actor: user, ...(await prepare(account)) };
     };
   /** A request without a token about a new account, which becomes the actor unless it fails. */
-  const open = (events: Events, prepare: (user: TestUser) => Prepared) => async (): Promise<AuditCase> => {
-    const user = await app.addUser();
-    return { events, user: user.id, actor: user.id, ...(await prepare(user)) };
-  };
+  const open =
+    (events: Events, prepare: (user: TestUser) => Prepared) => async (): Promise<AuditCase> => {
+      const user = await app.addUser();
+      return { events, user: user.id, actor: user.id, ...(await prepare(user)) };
+    };
   /** A request with an MFA token. */
-  const verifyMfa = (events: Events, prepare: (factor: Authenticator) => object | Promise<object>, guesses = 0) =>
+  const verifyMfa = (
+    events: Events,
+    prepare: (factor: Authenticator) => object | Promise<object>,
+    guesses = 0,
+  ) =>
     open(events, async (user) => {
       const factor = await prepare((await app.setUpFactor(user)).authenticator);
       const tempToken = await app.mfaTokenFor(user);
       for (let i = 0; i < guesses; i++) await app.verifyMfa(tempToken, factor);
-      return { body: { tempToken, ...factor }, ...("auth.mfa_failed" in events && { actor: null }) };
+      return {
+        body: { tempToken, ...factor },
+        ...("auth.mfa_failed" in events && { actor: null }),
+      };
     });
   /** A request of an administrator about a new user. */
   const admin =
     (events: Events, body?: object, idOf = async (user: TestUser) => user.id) =>
     async (): Promise<AuditCase> => {
-      const [{ user: actor, accessToken: token }, { user }] = [await app.signInAdmin(), await app.signIn()];
+      const [{ user: actor, accessToken: token }, { user }] = [
+        await app.signInAdmin(),
+        await app.signIn(),
+      ];
       return { id: await idOf(user), events, body, token, user: user.id, actor: actor.id };
     };
-  const guessOf = ({ email }: TestUser) => ({ body: { email, password: WRONG_PASSWORD }, actor: null });
+  const guessOf = ({ email }: TestUser) => ({
+    body: { email, password: WRONG_PASSWORD },
+    actor: null,
+  });
 
   return {
-    "Register, a new account": async () => ({ events: { "auth.register": {} }, body: newAccount(), actor: TEXT }),
+    "Register, a new account": async () => ({
+      events: { "auth.register": {} },
+      body: newAccount(),
+      actor: TEXT,
+    }),
     "Login, a right password": open({ "auth.login": {} }, (user) => ({ body: user.credentials })),
     "Login, a wrong password": open({ "auth.login_failed": {} }, guessOf),
-    "Login, the fifth wrong password": open({ "auth.locked": {}, "auth.login_failed": {} }, async (user) => {
-      for (let i = 0; i < 4; i++) await app.guess(user.email);
-      return guessOf(user);
-    }),
-    "Login, an account about to be deleted": open({ "auth.login": {}, "user.restored": {} }, async (user) => {
-      await (await app.signIn(user)).post("/user/delete-account", {});
-      return { body: user.credentials };
-    }),
-    "VerifyMfa, a code": verifyMfa({ "auth.login": {}, "auth.mfa_verified": { method: "totp" } }, async (factor) => ({
-      code: await factor.code(),
-    })),
+    "Login, the fifth wrong password": open(
+      { "auth.locked": {}, "auth.login_failed": {} },
+      async (user) => {
+        for (let i = 0; i < 4; i++) await app.guess(user.email);
+        return guessOf(user);
+      },
+    ),
+    "Login, an account about to be deleted": open(
+      { "auth.login": {}, "user.restored": {} },
+      async (user) => {
+        await (await app.signIn(user)).post("/user/delete-account", {});
+        return { body: user.credentials };
+      },
+    ),
+    "VerifyMfa, a code": verifyMfa(
+      { "auth.login": {}, "auth.mfa_verified": { method: "totp" } },
+      async (factor) => ({
+        code: await factor.code(),
+      }),
+    ),
     "VerifyMfa, a backup code": verifyMfa(
-      { "auth.backup_code_used": { left: 9 }, "auth.login": {}, "auth.mfa_verified": { method: "backup-code" } },
+      {
+        "auth.backup_code_used": { left: 9 },
+        "auth.login": {},
+        "auth.mfa_verified": { method: "backup-code" },
+      },
       ({ backupCodes }) => ({ backupCode: backupCodes[0] }),
     ),
     "VerifyMfa, a wrong code": verifyMfa({ "auth.mfa_failed": {} }, () => WRONG_CODE),
@@ -100,10 +137,16 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       return { body: { token: (await app.mail.emailTo(newEmail)).token } };
     }),
     ResendVerification: open({}, ({ email }) => ({ body: { email } })),
-    ForgotPassword: open({ "auth.password_reset_requested": {} }, ({ email }) => ({ body: { email } })),
+    ForgotPassword: open({ "auth.password_reset_requested": {} }, ({ email }) => ({
+      body: { email },
+    })),
     ResetPassword: open({ "auth.password_reset": {} }, async () => {
       const { id: user, email } = await app.addVerifiedUser();
-      return { body: { token: await app.resetTokenFor(email), password: NEW_PASSWORD }, user, actor: user };
+      return {
+        body: { token: await app.resetTokenFor(email), password: NEW_PASSWORD },
+        user,
+        actor: user,
+      };
     }),
     SetupTotp: own({ "auth.mfa_setup": {} }),
     DisableTotp: own({ "auth.mfa_disabled": {} }, async ({ user }) => ({
@@ -139,7 +182,10 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     DeleteUser: admin({ "admin.user_deleted": {}, "user.erased": {} }),
     RevokeUserSessions: admin({ "admin.sessions_revoked": { sessions: 1 } }),
     RetryEmail: admin({ "admin.email_retried": { emailId: TEXT } }, undefined, app.failEmailOf),
-    Impersonate: admin({ "admin.impersonated": { sessionId: TEXT, reason: "Ticket 7" } }, { reason: "Ticket 7" }),
+    Impersonate: admin(
+      { "admin.impersonated": { sessionId: TEXT, reason: "Ticket 7" } },
+      { reason: "Ticket 7" },
+    ),
     "Impersonate, an administrator": admin(
       { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },
       {},

@@ -10,7 +10,15 @@ const inventory = auditCases(app);
 
 /** Methods that only read, and AI calls, which have usage rows instead. */
 const unaudited = [
-  ...["ListKeys", "GetProfile", "ListSessions", "ListUsers", "GetUser", "ListUserSessions", "ListAuditLogs"],
+  ...[
+    "ListKeys",
+    "GetProfile",
+    "ListSessions",
+    "ListUsers",
+    "GetUser",
+    "ListUserSessions",
+    "ListAuditLogs",
+  ],
   ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
 ];
 
@@ -49,16 +57,25 @@ describe("Audit log", () => {
     const { address, status } = await send(name, audited, requestId);
     expect(status).toBeLessThan(500);
     const rows = await eventsOf(requestId);
-    expect(rows.map(({ event, details }) => [event, details])).toEqual(Object.entries(audited.events));
+    expect(rows.map(({ event, details }) => [event, details])).toEqual(
+      Object.entries(audited.events),
+    );
     const { user: user_id = expect.any(String), actor: actor_id = null } = audited;
     for (const row of rows) {
       const outcome = /failed|locked|reused|denied/.test(row.event) ? "failure" : "success";
-      expect(row).toMatchObject({ outcome, ip: address, user_agent: "inventory", user_id, actor_id });
+      expect(row).toMatchObject({
+        outcome,
+        ip: address,
+        user_agent: "inventory",
+        user_id,
+        actor_id,
+      });
     }
   });
 
   const TABLES = {
-    users: "id, email, name, bio, role, password_hash, email_verified_at, mfa_secret, deletion_at, updated_at",
+    users:
+      "id, email, name, bio, role, password_hash, email_verified_at, mfa_secret, deletion_at, updated_at",
     sessions: "id, generation, revoked_at",
     one_time_tokens: "id",
     backup_codes: "user_id, digest",

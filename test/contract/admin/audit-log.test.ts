@@ -16,18 +16,27 @@ test("GET /admin/audit-logs: answers the documented fields, newest first", async
   expect(body.items[1].event).toBe("auth.register");
 });
 
-test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async ({ admin }) => {
+test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async ({
+  admin,
+}) => {
   const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
-  await expect.poll(chain).toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });
+  await expect
+    .poll(chain)
+    .toMatchObject({ head: expect.stringMatching(/^\d+:[0-9a-f]{64}$/), unsealed: 0 });
   const before = await chain();
   await app.addUser();
-  await expect.poll(chain).toMatchObject({ head: expect.not.stringMatching(before.head), unsealed: 0 });
-  const heads = "select position || ':' || encode(head, 'hex') as head from audit_seals order by position desc";
+  await expect
+    .poll(chain)
+    .toMatchObject({ head: expect.not.stringMatching(before.head), unsealed: 0 });
+  const heads =
+    "select position || ':' || encode(head, 'hex') as head from audit_seals order by position desc";
   const [seal] = await app.sql<object>(heads);
   expect(await chain()).toEqual({ ...seal, sealedAt: TEXT, unsealed: 0 });
 });
 
-test("GET /admin/audit-logs: filters by user, actor, event and time, and pages by cursor", async ({ admin }) => {
+test("GET /admin/audit-logs: filters by user, actor, event and time, and pages by cursor", async ({
+  admin,
+}) => {
   const user = await app.addUser();
   const find = async (query: string) => {
     const { body } = await admin.get(`/admin/audit-logs?${query}`);
@@ -46,7 +55,9 @@ test("GET /admin/audit-logs: filters by user, actor, event and time, and pages b
   expect(await find(`userId=${user.id}&event=auth.login`)).toEqual([]);
   expect(await find(`userId=${uuid()}`)).toEqual([]);
   const first = (await admin.get(`/admin/audit-logs?userId=${user.id}&limit=3`)).body;
-  const second = (await admin.get(`/admin/audit-logs?userId=${user.id}&limit=3&cursor=${first.nextCursor}`)).body;
+  const second = (
+    await admin.get(`/admin/audit-logs?userId=${user.id}&limit=3&cursor=${first.nextCursor}`)
+  ).body;
   expect(second).toMatchObject({ total: 4, items: [{ event: "auth.register" }] });
   expect(second.nextCursor).toBeUndefined();
 });

@@ -33,7 +33,9 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
     const admin = await app.signInAdmin();
     const ofMail = "id = (select token_id from emails where id = ?)";
-    await app.sql(`update one_time_tokens set expires_at = created_at where ${ofMail}`, [failed.id]);
+    await app.sql(`update one_time_tokens set expires_at = created_at where ${ofMail}`, [
+      failed.id,
+    ]);
     const answer = await admin.post(`/admin/email-logs/${failed.id}/retry`);
     expect(answer).toMatchObject(refusal(409, "CONFLICT"));
   });
@@ -41,43 +43,66 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   test.each([
     ["one line", (quote: string) => `5.7.1 Looks like spam: ${quote}`],
     ["many lines", (quote: string) => ["5.7.1 Looks like spam:", ...quote.split("\r\n")]],
-  ])("GET /admin/email-logs: a quoted mail in %s is stored without its token", async (_form, answer) => {
-    let token = "";
-    mail.smtpServer.responses.data = ({ to, raw }) => {
-      if (!to.startsWith("cut")) return "accept";
-      const [quote = ""] = /#token=3D(?:[\w-]|=\r\n){43,}/.exec(raw) ?? [];
-      expect(quote).toContain("=\r\n");
-      token = quote.replace("#token=3D", "").replaceAll("=\r\n", "");
-      return { code: 554, text: answer(quote) };
-    };
-    const { last_error } = await rowOf(await register("cut"), ({ status }) => status === "failed");
-    expect(token).toHaveLength(43);
-    const stored = [last_error, ...app.logs].join("\n");
-    expect(times(36, (i) => token.slice(i, i + 8)).filter((piece) => stored.includes(piece))).toEqual([]);
-    expect(last_error).toMatch(/^554 .*Looks like spam:/);
-  });
+  ])(
+    "GET /admin/email-logs: a quoted mail in %s is stored without its token",
+    async (_form, answer) => {
+      let token = "";
+      mail.smtpServer.responses.data = ({ to, raw }) => {
+        if (!to.startsWith("cut")) return "accept";
+        const [quote = ""] = /#token=3D(?:[\w-]|=\r\n){43,}/.exec(raw) ?? [];
+        expect(quote).toContain("=\r\n");
+        token = quote.replace("#token=3D", "").replaceAll("=\r\n", "");
+        return { code: 554, text: answer(quote) };
+      };
+      const { last_error } = await rowOf(
+        await register("cut"),
+        ({ status }) => status === "failed",
+      );
+      expect(token).toHaveLength(43);
+      const stored = [last_error, ...app.logs].join("\n");
+      expect(
+        times(36, (i) => token.slice(i, i + 8)).filter((piece) => stored.includes(piece)),
+      ).toEqual([]);
+      expect(last_error).toMatch(/^554 .*Looks like spam:/);
+    },
+  );
 
   test("GET /admin/email-logs: lists every mail and its attempts, by each filter, without token and text", async () => {
     mail.smtpServer.responses.data = ({ to, raw }) =>
       to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });
     const row = await rowOf(user.email, ({ status }) => status === "failed");
-    for (const kind of ["one", "two"]) await rowOf(await register(kind), ({ status }) => status === "sent");
+    for (const kind of ["one", "two"])
+      await rowOf(await register(kind), ({ status }) => status === "sent");
     const admin = await app.signInAdmin();
     const { status, body } = await admin.get(`/admin/email-logs?userId=${user.id}`);
-    const mailed = { id: row.id, userId: user.id, to: user.email, template: "verify-email", createdAt: TIME };
+    const mailed = {
+      id: row.id,
+      userId: user.id,
+      to: user.email,
+      template: "verify-email",
+      createdAt: TIME,
+    };
     const failure = { status: "failed", attempts: 1, lastError: expect.stringContaining("Spam") };
-    expect({ status, body }).toEqual({ status: 200, body: { items: [{ ...mailed, ...failure }], total: 1 } });
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: { items: [{ ...mailed, ...failure }], total: 1 },
+    });
     expect(JSON.stringify(body)).not.toMatch(/[\w-]{40,}/);
     const find = async (query: string) => (await admin.get(`/admin/email-logs?${query}`)).body;
     expect((await find(`to=${user.email.toUpperCase()}`)).total).toBe(1);
     expect((await find(`to=${user.email}&status=failed&template=verify-email`)).total).toBe(1);
     for (const none of ["status=sent", "template=reset-password"])
       expect((await find(`to=${user.email}&${none}`)).total).toBe(0);
-    const sent = (await find("status=sent&limit=1")) as { items: Record<string, unknown>[]; nextCursor: string };
+    const sent = (await find("status=sent&limit=1")) as {
+      items: Record<string, unknown>[];
+      nextCursor: string;
+    };
     expect(sent.items[0]).toMatchObject({ status: "sent", sentAt: TIME });
     expect(sent.items[0]).not.toHaveProperty("nextAttemptAt");
-    expect((await find(`status=sent&limit=1&cursor=${sent.nextCursor}`)).items[0].id).not.toBe(sent.items[0]?.id);
+    expect((await find(`status=sent&limit=1&cursor=${sent.nextCursor}`)).items[0].id).not.toBe(
+      sent.items[0]?.id,
+    );
     expect((await admin.get("/admin/email-logs?status=lost")).status).toBe(400);
   });
 });

@@ -15,65 +15,89 @@ test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes with
   const admin = await app.signInAdmin();
   const own = await app.signIn(await app.addVerifiedUser());
   const { user } = own;
-  const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Ticket 7" });
+  const { status, body, headers } = await admin.post(`/admin/impersonate/${user.id}`, {
+    reason: "Ticket 7",
+  });
   expect([status, headers.get("set-cookie")]).toEqual([200, null]);
   expect(Object.keys(body).sort()).toEqual(["accessToken", "expiresAt", "user"]);
   const claims = decodeJwt(body.accessToken);
   expect(claims).toMatchObject({ sub: user.id, act: { sub: admin.user.id }, type: "access" });
-  expect(body.user).toMatchObject({ id: user.id, emailVerified: true, passwordExpiresAt: expect.any(String) });
+  expect(body.user).toMatchObject({
+    id: user.id,
+    emailVerified: true,
+    passwordExpiresAt: expect.any(String),
+  });
   const impersonated = withToken(app.httpClient(), body.accessToken);
   expect((await impersonated.get("/user/profile")).body).toEqual(body.user);
   const { body: sessions } = await admin.get(`/admin/users/${user.id}/sessions`);
-  expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([true, undefined]);
+  expect(sessions.map(({ impersonated }: { impersonated?: true }) => impersonated)).toEqual([
+    true,
+    undefined,
+  ]);
   expect(await own.profileStatus()).toBe(200);
   app.clock.advance("15m");
   expect(await impersonated.profileStatus()).toBe(401);
 });
 
 const ENDS = ["logout", "revocation", "demotion", "deletion"];
-test.for(ENDS)("POST /admin/impersonate/:userId: ends with the administrator's %s", async (end, { admin, user }) => {
-  const chief = await app.signInAdmin();
-  const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
-  expect(await app.profileStatus(body.accessToken)).toBe(200);
-  if (end === "logout") await admin.post("/auth/logout");
-  if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
-  if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
-  if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
-  expect(await app.profileStatus(body.accessToken)).toBe(401);
-  expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
-});
+test.for(ENDS)(
+  "POST /admin/impersonate/:userId: ends with the administrator's %s",
+  async (end, { admin, user }) => {
+    const chief = await app.signInAdmin();
+    const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
+    expect(await app.profileStatus(body.accessToken)).toBe(200);
+    if (end === "logout") await admin.post("/auth/logout");
+    if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
+    if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
+    if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
+    expect(await app.profileStatus(body.accessToken)).toBe(401);
+    expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
+  },
+);
 
-test("POST /admin/impersonate/:userId: ends no later than the administrator's session", async ({ admin, user }) => {
+test("POST /admin/impersonate/:userId: ends no later than the administrator's session", async ({
+  admin,
+  user,
+}) => {
   const end = new Date(app.clock.now().getTime() + 60_000);
   await app.sql("update sessions set expires_at = ? where user_id = ?", [end, admin.user.id]);
   const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
   expect(body.expiresAt).toBe(end.toISOString());
 });
 
-test("POST /admin/impersonate/:userId: finds no user who is about to be erased", async ({ admin, user }) => {
+test("POST /admin/impersonate/:userId: finds no user who is about to be erased", async ({
+  admin,
+  user,
+}) => {
   await app.sql("update users set deletion_at = ? where id = ?", [app.clock.now(), user.id]); // erased within a minute
   expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(404);
 });
 
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
-raced("POST /admin/impersonate/:userId: refuses a user who is being promoted", async ({ admin, user }) => {
-  const promotion = "update users set role = 'admin' where id = $1";
-  const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
-  const response = await commitMeanwhile(url, promotion, [user.id], impersonate);
-  expect(response).toMatchObject(refusal(409, "CONFLICT"));
-});
+raced(
+  "POST /admin/impersonate/:userId: refuses a user who is being promoted",
+  async ({ admin, user }) => {
+    const promotion = "update users set role = 'admin' where id = $1";
+    const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
+    const response = await commitMeanwhile(url, promotion, [user.id], impersonate);
+    expect(response).toMatchObject(refusal(409, "CONFLICT"));
+  },
+);
 
 /** Ends of an administrator's session before the commit. */
 const RACERS = ["update sessions set revoked_at = now()", "delete from sessions"];
-raced.for(RACERS)("POST /admin/impersonate/:userId: refuses after a racing %s", async (racer, { admin, user }) => {
-  const lock = "select 1 from users where id = $1 for update";
-  const end: [string, unknown[]] = [`${racer} where user_id = $1`, [admin.user.id]];
-  const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
-  const response = await commitMeanwhile(url, lock, [user.id], impersonate, [end]);
-  expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
-  expect(await app.auditOf(user.id, "admin.impersonated")).toEqual([]);
-});
+raced.for(RACERS)(
+  "POST /admin/impersonate/:userId: refuses after a racing %s",
+  async (racer, { admin, user }) => {
+    const lock = "select 1 from users where id = $1 for update";
+    const end: [string, unknown[]] = [`${racer} where user_id = $1`, [admin.user.id]];
+    const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
+    const response = await commitMeanwhile(url, lock, [user.id], impersonate, [end]);
+    expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
+    expect(await app.auditOf(user.id, "admin.impersonated")).toEqual([]);
+  },
+);
 
 test("POST /admin/impersonate/:userId: never displaces the user's own sessions, and the user's logins displace it", async () => {
   const admin = await app.signInAdmin();
@@ -86,7 +110,9 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   );
   const kinds = async () => {
     const { body } = await admin.get(`/admin/users/${user.id}/sessions`);
-    return tally(body as { impersonated?: true }[], ({ impersonated }) => (impersonated ? "impersonated" : "own"));
+    return tally(body as { impersonated?: true }[], ({ impersonated }) =>
+      impersonated ? "impersonated" : "own",
+    );
   };
   expect(await kinds()).toEqual({ own: 1, impersonated: 99 });
   expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
@@ -96,7 +122,10 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await own.profileStatus()).toBe(200);
 });
 
-test("POST /admin/impersonate/:userId: forbids account changes, and records each try", async ({ admin, user }) => {
+test("POST /admin/impersonate/:userId: forbids account changes, and records each try", async ({
+  admin,
+  user,
+}) => {
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {});
   const { password } = user;
   const tries: [route: string, body?: object][] = [

@@ -4,10 +4,12 @@ import { testApp } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 
 const app = await testApp();
-const remaining = (ids: string[]) => app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
+const remaining = (ids: string[]) =>
+  app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
 
 const actions = {
-  demote: ({ put }: SignedIn, { user }: SignedIn) => put(`/admin/users/${user.id}`, { role: "user" }),
+  demote: ({ put }: SignedIn, { user }: SignedIn) =>
+    put(`/admin/users/${user.id}`, { role: "user" }),
   delete: ({ delete: remove }: SignedIn, { user }: SignedIn) => remove(`/admin/users/${user.id}`),
 };
 
@@ -16,23 +18,28 @@ test.each([
   ["delete", "delete"],
   ["demote", "delete"],
   ["delete", "demote"],
-] as const)("Last administrator: if two %s and %s each other at once, one remains", async (first, second) => {
-  for (let round = 0; round < 8; round++) {
-    const [one, two] = [await app.signInAdmin(), await app.signInAdmin()];
-    const answers = await Promise.all([actions[first](one, two), actions[second](two, one)]);
-    const statuses = answers.map(({ status }) => status).sort();
-    expect(statuses[0]).toBe(200);
-    expect([401, 403, 404]).toContain(statuses[1]); // the role or the session has ended
-    expect(await remaining([one.user.id, two.user.id])).toHaveLength(1);
-  }
-});
+] as const)(
+  "Last administrator: if two %s and %s each other at once, one remains",
+  async (first, second) => {
+    for (let round = 0; round < 8; round++) {
+      const [one, two] = [await app.signInAdmin(), await app.signInAdmin()];
+      const answers = await Promise.all([actions[first](one, two), actions[second](two, one)]);
+      const statuses = answers.map(({ status }) => status).sort();
+      expect(statuses[0]).toBe(200);
+      expect([401, 403, 404]).toContain(statuses[1]); // the role or the session has ended
+      expect(await remaining([one.user.id, two.user.id])).toHaveLength(1);
+    }
+  },
+);
 
 test("Last administrator: if six demote each other at once, at least one remains", async () => {
   const admins = await Promise.all(times(6, () => app.signInAdmin()));
   const ids = admins.map(({ user }) => user.id);
   const answers = await Promise.all(
     admins.flatMap((admin) =>
-      ids.filter((id) => id !== admin.user.id).map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
+      ids
+        .filter((id) => id !== admin.user.id)
+        .map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
     ),
   );
   for (const { status } of answers) expect([200, 401, 403]).toContain(status);

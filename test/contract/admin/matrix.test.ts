@@ -25,7 +25,8 @@ const addAdmin = () => app.addUser({ role: "admin" });
 type Holders = Record<string, () => Promise<string | undefined>>;
 const unauthenticated: Holders = {
   "an anonymous caller": async () => undefined,
-  "the holder of an MFA token": async () => app.mfaTokenFor((await app.setUpFactor(await addAdmin())).user),
+  "the holder of an MFA token": async () =>
+    app.mfaTokenFor((await app.setUpFactor(await addAdmin())).user),
   "the holder of a refresh token": async () => (await app.signInAdmin()).refreshToken,
   "an administrator impersonated before the promotion": async () => {
     const { admin, user, token } = await impersonation();
@@ -60,12 +61,17 @@ const refusedBy = (status: number, code: Code, holders: Holders) =>
 
 async function askRest({ verb, path }: Route, id: string, token: string | undefined) {
   const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;
-  const answer = await app.httpClient().send(verb, path.replace(/\{\w+\}/, id), body, bearer(token));
+  const answer = await app
+    .httpClient()
+    .send(verb, path.replace(/\{\w+\}/, id), body, bearer(token));
   return { status: answer.status, code: answer.body.code, message: answer.body.message };
 }
 
 async function askGrpc({ service, localName }: Route, id: string, token: string | undefined) {
-  const client = app.grpc(service) as unknown as Record<string, (req: unknown, options: unknown) => Promise<unknown>>;
+  const client = app.grpc(service) as unknown as Record<
+    string,
+    (req: unknown, options: unknown) => Promise<unknown>
+  >;
   const request = { id, userId: id, ...(localName === "updateUser" && { role: "admin" }) };
   const answer = client[localName]?.(request, { headers: bearer(token) });
   return answer?.then(
@@ -81,14 +87,22 @@ describe.each([
   test("are refused over REST and gRPC, whether or not the object exists", async () => {
     const held = await token();
     for (const route of adminRoutes) {
-      const rest = [await askRest(route, ids.existing, held), await askRest(route, ids.absent, held)];
-      const grpc = [await askGrpc(route, ids.existing, held), await askGrpc(route, ids.absent, held)];
+      const rest = [
+        await askRest(route, ids.existing, held),
+        await askRest(route, ids.absent, held),
+      ];
+      const grpc = [
+        await askGrpc(route, ids.existing, held),
+        await askGrpc(route, ids.absent, held),
+      ];
       expect(rest[0]?.status, route.name).toBe(status);
       expect(grpc[0]?.code, route.name).toBe(code);
       expect(rest[1]).toEqual(rest[0]);
       expect(grpc[1]).toEqual(grpc[0]);
     }
-    const [row] = await app.sql("select email, role, deletion_at from users where id = ?", [target.id]);
+    const [row] = await app.sql("select email, role, deletion_at from users where id = ?", [
+      target.id,
+    ]);
     expect(row).toEqual({ email: target.email, role: "user", deletion_at: null });
   });
 });
@@ -98,14 +112,19 @@ test("Administrator routes as an administrator: are open; unknown objects are 40
   const [bystander, absent] = [await app.addUser(), uuid()];
   for (const route of adminRoutes) {
     const named = route.path.includes("{");
-    const [rest, grpc] = [await askRest(route, absent, accessToken), await askGrpc(route, absent, accessToken)];
+    const [rest, grpc] = [
+      await askRest(route, absent, accessToken),
+      await askGrpc(route, absent, accessToken),
+    ];
     expect(rest.status, route.name).toBe(named ? 404 : 200);
     expect(grpc?.code).toBe(named ? Code.NotFound : undefined);
     if (!named) continue;
     expect((await askRest(route, "not-an-id", accessToken)).status).toBe(400);
     expect((await askGrpc(route, "not-an-id", accessToken))?.code).toBe(Code.InvalidArgument);
     if (route.name !== "DeleteUser" && route.name !== "RetryEmail")
-      expect((await askRest(route, bystander.id, accessToken)).status).toBe(route.name === "Impersonate" ? 409 : 200);
+      expect((await askRest(route, bystander.id, accessToken)).status).toBe(
+        route.name === "Impersonate" ? 409 : 200,
+      );
   }
 });
 
@@ -113,9 +132,12 @@ test("Administrator routes as a user: the audit log has the caller, the user and
   const { user, accessToken } = await app.signIn();
   for (const route of adminRoutes) await askRest(route, ids.existing, accessToken);
   const denied = await app.denialsOf(user.id);
-  for (const each of denied) expect(each).toMatchObject({ outcome: "failure", reason: "FORBIDDEN" });
+  for (const each of denied)
+    expect(each).toMatchObject({ outcome: "failure", reason: "FORBIDDEN" });
   expect(denied.map(({ rpc }) => rpc).sort()).toEqual(adminRoutes.map(({ name }) => name).sort());
-  const aimed = adminRoutes.filter(({ path }) => path.includes("{") && !path.includes("email-logs"));
+  const aimed = adminRoutes.filter(
+    ({ path }) => path.includes("{") && !path.includes("email-logs"),
+  );
   expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
   const [retry] = denied.filter(({ rpc }) => rpc === "RetryEmail");
   expect(retry).toMatchObject({ user_id: null, emailId: target.id });

@@ -17,14 +17,23 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
   const { user: admin, put, post } = await signInLongAgo(shared);
   const target = await shared.addUser();
   const required = refusal(403, "REAUTHENTICATION_REQUIRED");
-  const changes = [{ role: "admin" }, { email: "x@example.com" }, { emailVerified: true }, { mfaEnabled: false }];
+  const changes = [
+    { role: "admin" },
+    { email: "x@example.com" },
+    { emailVerified: true },
+    { mfaEnabled: false },
+  ];
   for (const id of [target.id, admin.id, "00000000-0000-7000-8000-000000000000"]) {
-    for (const change of changes) expect(await put(`/admin/users/${id}`, change)).toMatchObject(required);
+    for (const change of changes)
+      expect(await put(`/admin/users/${id}`, change)).toMatchObject(required);
     expect(await post(`/admin/impersonate/${id}`, {})).toMatchObject(required);
   }
   const denied = await shared.auditOf(target.id, "admin.denied");
   expect(denied).toHaveLength(5);
-  expect(denied[0]).toMatchObject({ actor_id: admin.id, details: { reason: "REAUTHENTICATION_REQUIRED" } });
+  expect(denied[0]).toMatchObject({
+    actor_id: admin.id,
+    details: { reason: "REAUTHENTICATION_REQUIRED" },
+  });
   expect((await put(`/admin/users/${target.id}`, { name: "Bea", locked: false })).status).toBe(200);
   const again = await shared.signIn(admin);
   expect((await again.put(`/admin/users/${target.id}`, { role: "admin" })).status).toBe(200);

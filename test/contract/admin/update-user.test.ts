@@ -10,9 +10,15 @@ const test = base.extend("admin", () => app.signInAdmin());
 
 test("PUT /admin/users/:id: changes the given fields and returns the user", async ({ admin }) => {
   const user = await app.addUser();
-  const { status, body } = await admin.put(`/admin/users/${user.id}`, { name: " Bea ", emailVerified: true });
+  const { status, body } = await admin.put(`/admin/users/${user.id}`, {
+    name: " Bea ",
+    emailVerified: true,
+  });
   const shape = { ...userShape({ ...user, name: "Bea" }), emailVerified: true };
-  expect({ status, body }).toEqual({ status: 200, body: { message: expect.any(String), user: shape } });
+  expect({ status, body }).toEqual({
+    status: 200,
+    body: { message: expect.any(String), user: shape },
+  });
   const changed = await admin.put(`/admin/users/${user.id}`, { emailVerified: false });
   expect(changed.body.user.emailVerified).toBe(false);
   app.clock.advance("1m");
@@ -20,7 +26,9 @@ test("PUT /admin/users/:id: changes the given fields and returns the user", asyn
   expect(await app.auditOf(user.id, "admin.user_updated")).toHaveLength(2);
 });
 
-test("PUT /admin/users/:id: moves an account to an unverified address, and notifies the old one", async ({ admin }) => {
+test("PUT /admin/users/:id: moves an account to an unverified address, and notifies the old one", async ({
+  admin,
+}) => {
   const account = await app.signIn(await app.addVerifiedUser());
   const { user } = account;
   const elsewhere = `elsewhere-${user.email}`;
@@ -32,16 +40,24 @@ test("PUT /admin/users/:id: moves an account to an unverified address, and notif
   expect(await account.profileStatus()).toBe(401);
   expect((await app.mail.emailTo(user.email, /was changed/)).text).toContain(email);
   expect((await app.verifyEmail(token)).status).toBe(400);
-  expect([(await app.login(user.email)).status, (await app.login(email)).status]).toEqual([401, 200]);
-  const taken = await admin.put(`/admin/users/${user.id}`, { email: admin.user.email.toUpperCase() });
+  expect([(await app.login(user.email)).status, (await app.login(email)).status]).toEqual([
+    401, 200,
+  ]);
+  const taken = await admin.put(`/admin/users/${user.id}`, {
+    email: admin.user.email.toUpperCase(),
+  });
   expect(taken).toMatchObject(refusal(409, "EMAIL_TAKEN"));
 });
 
-test("PUT /admin/users/:id: mailed links stay good if only the spelling of an address changes", async ({ admin }) => {
+test("PUT /admin/users/:id: mailed links stay good if only the spelling of an address changes", async ({
+  admin,
+}) => {
   const user = await app.addUser();
   const { token } = await app.mail.emailTo(user.email);
   const reset = await app.resetTokenFor(user.email);
-  expect((await admin.put(`/admin/users/${user.id}`, { email: user.email.toUpperCase() })).status).toBe(200);
+  expect(
+    (await admin.put(`/admin/users/${user.id}`, { email: user.email.toUpperCase() })).status,
+  ).toBe(200);
   expect((await app.verifyEmail(token)).status).toBe(200);
   expect((await app.resetPassword(reset)).status).toBe(200);
 });
@@ -49,20 +65,26 @@ test("PUT /admin/users/:id: mailed links stay good if only the spelling of an ad
 test("PUT /admin/users/:id: shows and clears the lock of the second factor", async ({ admin }) => {
   const { user, authenticator } = await app.setUpFactor();
   const search = `search=${encodeURIComponent(user.email)}`;
-  const found = async (query = "") => (await admin.get(`/admin/users?${search}${query}`)).body.items;
-  const verify = async () => (await app.signInBy(user, { code: await authenticator.code() })).status;
+  const found = async (query = "") =>
+    (await admin.get(`/admin/users?${search}${query}`)).body.items;
+  const verify = async () =>
+    (await app.signInBy(user, { code: await authenticator.code() })).status;
   expect(await found("&locked=false")).toMatchObject([{ id: user.id, locked: false }]);
   for (let i = 0; i < 5; i++) await app.signInBy(user, WRONG_CODE);
   expect(await verify()).toBe(423);
   expect(await found()).toMatchObject([{ id: user.id, locked: true }]);
   expect(await found("&locked=true")).toHaveLength(1);
   expect(await found("&locked=false")).toEqual([]);
-  expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(false);
+  expect((await admin.put(`/admin/users/${user.id}`, { locked: false })).body.user.locked).toBe(
+    false,
+  );
   expect(await found("&locked=true")).toEqual([]);
   expect(await verify()).toBe(200);
 });
 
-test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async ({ admin }) => {
+test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async ({
+  admin,
+}) => {
   const user = await app.addUser();
   const email = `moved-${user.email}`;
   await Promise.all([app.lock(user.email), app.lock(email)]);
@@ -72,18 +94,24 @@ test("PUT /admin/users/:id: unlocks the new address and leaves the old address l
   expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
 });
 
-test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async ({ admin }) => {
+test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async ({
+  admin,
+}) => {
   const account = await app.signIn();
   const { id, email } = account.user;
   expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).status).toBe(200);
   expect(await account.profileStatus()).toBe(200); // there was none
   await app.sql("update users set mfa_secret = 'x', mfa_confirmed_at = now() where id = ?", [id]);
-  expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(false);
+  expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(
+    false,
+  );
   await app.mail.emailTo(email, /Two-factor sign-in is off/);
   expect(await account.profileStatus()).toBe(401);
 });
 
-test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async ({ admin }) => {
+test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async ({
+  admin,
+}) => {
   const { user } = await app.setUpFactor();
   for (let i = 0; i < 5; i++) await app.signInBy(user, WRONG_CODE);
   expect((await app.signInBy(user, WRONG_CODE)).status).toBe(423);
@@ -91,7 +119,9 @@ test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock 
   await app.setUpConfirmedFactor(user);
 });
 
-test("PUT /admin/users/:id: a promotion counts at once, and a demotion ends the sessions", async ({ admin }) => {
+test("PUT /admin/users/:id: a promotion counts at once, and a demotion ends the sessions", async ({
+  admin,
+}) => {
   const account = await app.signIn();
   const path = `/admin/users/${account.user.id}`;
   await admin.put(path, { role: "admin" });
@@ -112,7 +142,9 @@ test.each([
   expect(await admin.put(`/admin/users/${admin.user.id}`, body)).toMatchObject(invalid(field));
 });
 
-test("/admin: refuses to demote, delete or impersonate the caller, and records each attempt", async ({ admin }) => {
+test("/admin: refuses to demote, delete or impersonate the caller, and records each attempt", async ({
+  admin,
+}) => {
   const refused = refusal(409, "SELF_TARGETED");
   for (const id of [admin.user.id.toUpperCase(), admin.user.id]) {
     expect(await admin.put(`/admin/users/${id}`, { role: "user" })).toMatchObject(refused);

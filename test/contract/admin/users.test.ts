@@ -13,13 +13,16 @@ const test = base.extend("admin", () => app.signInAdmin());
 async function group(count: number) {
   const word = randomUUID().slice(0, 13);
   const users = [];
-  for (let i = 0; i < count; i++) users.push(await app.addUser({ email: `n${i}.${word}@example.com` }));
+  for (let i = 0; i < count; i++)
+    users.push(await app.addUser({ email: `n${i}.${word}@example.com` }));
   return { word, users, newest: users.map(({ id }) => id).reverse() };
 }
 
 const idsOf = (items: { id: string }[]) => items.map(({ id }) => id);
 
-test("GET /admin/users: answers the documented fields, newest first, and the same over gRPC", async ({ admin }) => {
+test("GET /admin/users: answers the documented fields, newest first, and the same over gRPC", async ({
+  admin,
+}) => {
   const { word, users, newest } = await group(3);
   const { status, body } = await admin.get(`/admin/users?search=${word}`);
   expect({ status, body }).toEqual({ status: 200, body: { items: expect.any(Array), total: 3 } });
@@ -29,7 +32,9 @@ test("GET /admin/users: answers the documented fields, newest first, and the sam
   expect(body.items[2]).toEqual(userShape(users[0] as TestUser));
 });
 
-test("GET /admin/users/:id: returns the user as in the list, with the last login", async ({ admin }) => {
+test("GET /admin/users/:id: returns the user as in the list, with the last login", async ({
+  admin,
+}) => {
   const { user } = await app.signIn();
   app.clock.advance("10m");
   await app.signIn(user);
@@ -58,9 +63,14 @@ test("GET /admin/users: pages by cursor and by number, with the total", async ({
   expect(third.body.nextCursor).toBeUndefined();
 });
 
-test("GET /admin/users: finds a part of the address or name in any case, and escapes wildcards", async ({ admin }) => {
+test("GET /admin/users: finds a part of the address or name in any case, and escapes wildcards", async ({
+  admin,
+}) => {
   const word = randomUUID().slice(0, 8);
-  const user = await app.addUser({ name: `Zoë 100%_${word} Ärger`, email: `MiXed.${word}@Example.com` });
+  const user = await app.addUser({
+    name: `Zoë 100%_${word} Ärger`,
+    email: `MiXed.${word}@Example.com`,
+  });
   const find = async (search: string) =>
     idsOf((await admin.get(`/admin/users?search=${encodeURIComponent(search)}`)).body.items);
   for (const search of [`mixed.${word}`, `XED.${word}@EXAM`, `zoë 100%_${word}`, `_${word} är`])
@@ -72,7 +82,9 @@ test("GET /admin/users: finds a part of the address or name in any case, and esc
   expect(await find(word.slice(0, 2))).toContain(user.id);
 });
 
-test("GET /admin/users: filters by role, verified address and lock, alone and combined", async ({ admin }) => {
+test("GET /admin/users: filters by role, verified address and lock, alone and combined", async ({
+  admin,
+}) => {
   const { word, users, newest } = await group(4);
   const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
   await admin.put(`/admin/users/${a}`, { role: "admin" });
@@ -93,7 +105,9 @@ test("GET /admin/users: filters by role, verified address and lock, alone and co
   expect(await find("role=admin&locked=true")).toEqual([]);
   app.clock.advance("15m");
   const later = await app.signInAdmin(admin.user);
-  expect(idsOf((await later.get(`/admin/users?search=${word}&locked=false`)).body.items)).toEqual(newest);
+  expect(idsOf((await later.get(`/admin/users?search=${word}&locked=false`)).body.items)).toEqual(
+    newest,
+  );
 });
 
 test.each([
@@ -115,15 +129,22 @@ test.each([
   expect(fieldsIn(answer)).toEqual([field]);
 });
 
-test("GET /admin/users: refuses a cursor with a page, and a wrong one with all other violations", async ({ admin }) => {
+test("GET /admin/users: refuses a cursor with a page, and a wrong one with all other violations", async ({
+  admin,
+}) => {
   const { body } = await admin.get("/admin/users?limit=1");
   const combined = { field: "page", message: "can't be combined with cursor" };
   const refused = await admin.get(`/admin/users?cursor=${body.nextCursor}&page=2`);
   expect(refused).toMatchObject({ status: 400, body: { violations: [combined] } });
-  expect(fieldsIn(await admin.get("/admin/users?cursor=nonsense&limit=0"))).toEqual(["cursor", "limit"]);
+  expect(fieldsIn(await admin.get("/admin/users?cursor=nonsense&limit=0"))).toEqual([
+    "cursor",
+    "limit",
+  ]);
 });
 
-test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array, and end all", async ({ admin }) => {
+test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array, and end all", async ({
+  admin,
+}) => {
   const { user, ...mine } = await app.signIn();
   const list = async (id: string) => (await admin.get(`/admin/users/${id}/sessions`)).body;
   expect(await list(user.id)).toEqual([sessionShape({ current: false })]);
@@ -135,7 +156,9 @@ test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array,
   expect(await list(user.id)).toEqual([]);
 });
 
-test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async ({ admin }) => {
+test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async ({
+  admin,
+}) => {
   const { user, ...mine } = await app.signIn();
   await app.mail.emailTo(user.email);
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
@@ -144,7 +167,9 @@ test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a ps
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(404);
   const { body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
   const events = body.items.map(({ event }: { event: string }) => event);
-  expect(events).toEqual(expect.arrayContaining(["user.erased", "admin.user_deleted", "auth.login", "auth.register"]));
+  expect(events).toEqual(
+    expect.arrayContaining(["user.erased", "admin.user_deleted", "auth.login", "auth.register"]),
+  );
   expect(JSON.stringify(body)).not.toContain(user.email);
   expect((await admin.get(`/admin/email-logs?to=${user.email}`)).body.total).toBe(0);
   expect((await app.addUser({ email: user.email })).id).not.toBe(user.id);

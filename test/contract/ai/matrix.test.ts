@@ -10,16 +10,26 @@ import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectat
 
 /** All cases but those that only a timeout ends. The tests of timeouts and retries run these. */
 const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name));
-/** Every case with one provider, by turns. Over REST, embedded, every case runs with all providers. */
-const IN_TURN = CASES.map((name, index) => [PROVIDERS[index % PROVIDERS.length] as string, name] as const);
+/**
+ * Every case with one provider, by turns. Over REST, embedded, every case runs with all providers.
+ */
+const IN_TURN = CASES.map(
+  (name, index) => [PROVIDERS[index % PROVIDERS.length] as string, name] as const,
+);
 const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
 
 const app = await startApp({ env: { RATE_LIMITS: "off" } });
 const { post, headers } = await app.signIn();
 afterAll(async () => {
   // neither echoes, URLs nor keys of providers are logged
-  const secrets = ["sk-echo-of-a-key", "internal.host", "simulated-key", ...app.providers.map(({ url }) => url)];
-  for (const secret of secrets) expect(app.logs.filter((line) => line.includes(secret))).toEqual([]);
+  const secrets = [
+    "sk-echo-of-a-key",
+    "internal.host",
+    "simulated-key",
+    ...app.providers.map(({ url }) => url),
+  ];
+  for (const secret of secrets)
+    expect(app.logs.filter((line) => line.includes(secret))).toEqual([]);
   await app.close();
 });
 
@@ -37,7 +47,11 @@ const rest = {
   async "POST /ai/chat"(conversation: Conversation) {
     const { status, body } = await post("/ai/chat", conversation);
     if (status === 200) return { text: body.content };
-    expect(body).toMatchObject({ statusCode: 500, code: "PROVIDER_ERROR", error: "Internal Server Error" });
+    expect(body).toMatchObject({
+      statusCode: 500,
+      code: "PROVIDER_ERROR",
+      error: "Internal Server Error",
+    });
     return { text: "", failure: kindIn(body.message, conversation.provider) };
   },
 };
@@ -47,14 +61,18 @@ const overGrpc =
   (call: (conversation: Conversation, add: (text: string) => void) => Promise<unknown>) =>
   async (conversation: Conversation) => {
     let text = "";
-    const failure = await call(conversation, (piece) => (text += piece)).then(() => undefined, ConnectError.from);
+    const failure = await call(conversation, (piece) => (text += piece)).then(
+      () => undefined,
+      ConnectError.from,
+    );
     if (!failure) return { text };
     expect(failure.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
     return { text, failure: kindIn(failure.rawMessage, conversation.provider) };
   };
 const grpc = {
   StreamChat: overGrpc(async (conversation, add) => {
-    for await (const { chunk } of app.grpc(AIService).streamChat(conversation, { headers })) add(chunk);
+    for await (const { chunk } of app.grpc(AIService).streamChat(conversation, { headers }))
+      add(chunk);
   }),
   Chat: overGrpc(async (conversation, add) => {
     add((await app.grpc(AIService).chat(conversation, { headers })).content);
@@ -62,18 +80,24 @@ const grpc = {
 };
 
 type Cases = readonly (readonly [provider: string, name: string])[];
-const testCases = (cases: Cases, calls: Record<string, (conversation: Conversation) => Promise<{ text: string }>>) =>
+const testCases = (
+  cases: Cases,
+  calls: Record<string, (conversation: Conversation) => Promise<{ text: string }>>,
+) =>
   describe.concurrent.each(cases)("AI provider %s, case %s", (provider, name) => {
     const expected = expectedOf(name);
     test.concurrent.each(Object.entries(calls))("%s", async (call, ask) => {
       const outcome = await ask(conversationOf(`case: ${name} (${call})`, provider));
-      expect(summary(outcome)).toEqual(summary(/stream/i.test(call) ? expected.stream : expected.chat));
+      expect(summary(outcome)).toEqual(
+        summary(/stream/i.test(call) ? expected.stream : expected.chat),
+      );
     });
   });
 testCases(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN, rest);
 testCases(IN_TURN, grpc);
 
-test("AI: the provider simulators have at least 40 cases", () => expect(CASES.length).toBeGreaterThan(40));
+test("AI: the provider simulators have at least 40 cases", () =>
+  expect(CASES.length).toBeGreaterThan(40));
 
 test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, whole or streamed", async () => {
   const impatient = await forTest(startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } }));

@@ -12,7 +12,10 @@ import { until } from "../../support/until.ts";
 const app = await testApp();
 const test = base.extend("account", () => app.signIn());
 const limits = { MISTRAL_API_KEY: "", AI_STREAMS_PER_USER: "1" }; // of streams in one process
-const limited = await startSuiteApp({ mode: app.mode === "replicas" ? "servers" : app.mode, env: limits });
+const limited = await startSuiteApp({
+  mode: app.mode === "replicas" ? "servers" : app.mode,
+  env: limits,
+});
 const modelOf = (provider: string) => `model-${provider.at(-1)}-1`;
 /** The provider connection must close within this time after the client has disconnected. */
 const CLOSED_WITHIN_MS = 50;
@@ -21,30 +24,44 @@ const SILENT = ["silent", "silent-after-headers", "silent-midway", "retry-after 
 
 test("GET /ai/providers: lists all providers and their models", async ({ account: { get } }) => {
   const { status, body } = await get("/ai/providers");
-  const listed = PROVIDERS.map((provider) => ({ provider, defaultModel: modelOf(provider), configured: true }));
+  const listed = PROVIDERS.map((provider) => ({
+    provider,
+    defaultModel: modelOf(provider),
+    configured: true,
+  }));
   expect({ status, body }).toMatchObject({ status: 200, body: listed });
   const ignored = { "model-a-1": ["temperature"], "model-a-2": ["temperature"], "model-a-3": [] };
-  expect(body[0].models).toEqual(Object.entries(ignored).map(([model, names]) => ({ model, ignored: names })));
+  expect(body[0].models).toEqual(
+    Object.entries(ignored).map(([model, names]) => ({ model, ignored: names })),
+  );
 });
 
-test.each(PROVIDERS)("POST /ai/chat: returns the reply of %s, and no usage that was not reported", async (provider) => {
-  const { post } = await app.signIn();
-  const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
-  const reply = { content: REPLY, model: modelOf(provider), provider, finishReason: "stop" };
-  const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
-  expect({ status, body }).toEqual({ status: 200, body: { ...reply, usage } });
-  expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(reply);
-});
+test.each(PROVIDERS)(
+  "POST /ai/chat: returns the reply of %s, and no usage that was not reported",
+  async (provider) => {
+    const { post } = await app.signIn();
+    const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
+    const reply = { content: REPLY, model: modelOf(provider), provider, finishReason: "stop" };
+    const usage = { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) };
+    expect({ status, body }).toEqual({ status: 200, body: { ...reply, usage } });
+    expect((await post("/ai/chat", conversationOf("case: no-usage", provider))).body).toEqual(
+      reply,
+    );
+  },
+);
 
-test.each(PROVIDERS)("POST /ai/chat, Chat: %s reports the end at the maximum of tokens", async (provider) => {
-  const account = await app.signIn();
-  for (const [name, content] of Object.entries({ "at-maximum": REPLY, "empty-at-maximum": "" })) {
-    const conversation = conversationOf(`case: ${name}`, provider);
-    const ended = { content, finishReason: "length" };
-    expect((await account.post("/ai/chat", conversation)).body).toMatchObject(ended);
-    expect(await app.grpc(AIService).chat(conversation, account)).toMatchObject(ended);
-  }
-});
+test.each(PROVIDERS)(
+  "POST /ai/chat, Chat: %s reports the end at the maximum of tokens",
+  async (provider) => {
+    const account = await app.signIn();
+    for (const [name, content] of Object.entries({ "at-maximum": REPLY, "empty-at-maximum": "" })) {
+      const conversation = conversationOf(`case: ${name}`, provider);
+      const ended = { content, finishReason: "length" };
+      expect((await account.post("/ai/chat", conversation)).body).toMatchObject(ended);
+      expect(await app.grpc(AIService).chat(conversation, account)).toMatchObject(ended);
+    }
+  },
+);
 
 test("POST /ai/chat, /ai/stream, Chat, StreamChat: a temperature that the model ignores is named in a header", async ({
   account: { post, headers },
@@ -57,7 +74,8 @@ test("POST /ai/chat, /ai/stream, Chat, StreamChat: a temperature that the model 
     const conversation = { ...conversationOf("case: plain"), ...given };
     const found: (string | null)[] = [];
     const onHeader = (header: Headers) => void found.push(header.get("x-ai-ignored"));
-    for (const path of ["/ai/chat", "/ai/stream"]) onHeader((await post(path, conversation)).headers);
+    for (const path of ["/ai/chat", "/ai/stream"])
+      onHeader((await post(path, conversation)).headers);
     await app.grpc(AIService).chat(conversation, { headers, onHeader });
     for await (const _ of app.grpc(AIService).streamChat(conversation, { headers, onHeader }))
       expect(found.length).toBe(4);
@@ -70,37 +88,50 @@ test("POST /ai/chat: returns a reply of 10 MB complete", async ({ account: { pos
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
 
-test.each(["/ai/chat", "/ai/stream"])("POST %s: lists all violations before any stream header", async (path) => {
-  const { browser, post } = await app.signIn();
-  const good = conversationOf("case: plain");
-  const unasked = [{ role: "assistant", content: "Hello." }];
-  const robot = { role: "robot", content: 1 };
-  const all = "messages[0].content,maxTokens,messages[0].role,temperature,model,messages";
-  for (const [wrong, fields, message] of [
-    [{ provider: "provider-z" }, "provider"],
-    [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
-    [{ messages: [] }, "messages", "must not be empty"],
-    [{ messages: [{ role: "robot", content: "Hi." }] }, "messages[0].role", "must be one of user, assistant, system"],
-    [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
-    [{ messages: [...good.messages, { role: "assistant", content: null }] }, "messages[1].content"],
-    [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
-    [{ messages: [{ role: "user", content: "" }] }, "messages"],
-    [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
-    [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
-    [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
-    [{ maxTokens: 2 ** 31 }, "maxTokens", "must be from 1 to 1000000"],
-    [{ model: "model-z", messages: unasked }, "model,messages"],
-    [{ temperature: 3, provider: "provider-z", messages: unasked }, "temperature,provider,messages"],
-    [{ maxTokens: "1", temperature: 3, model: "model-z", messages: [robot] }, all],
-  ] as const) {
-    const { status, body, headers } = await post(path, { ...good, ...wrong });
-    expect(status, fields).toBe(400);
-    expect(headers.get("content-type")).toMatch(/^application\/json/);
-    expect(body.violations.map(({ field }: { field: string }) => field).join()).toBe(fields);
-    if (message) expect(body.violations[0].message).toBe(message);
-  }
-  expect((await browser.post(path, good)).status).toBe(401);
-});
+test.each(["/ai/chat", "/ai/stream"])(
+  "POST %s: lists all violations before any stream header",
+  async (path) => {
+    const { browser, post } = await app.signIn();
+    const good = conversationOf("case: plain");
+    const unasked = [{ role: "assistant", content: "Hello." }];
+    const robot = { role: "robot", content: 1 };
+    const all = "messages[0].content,maxTokens,messages[0].role,temperature,model,messages";
+    for (const [wrong, fields, message] of [
+      [{ provider: "provider-z" }, "provider"],
+      [{ model: "model-b-1" }, "model", "must be one of model-a-1, model-a-2, model-a-3"],
+      [{ messages: [] }, "messages", "must not be empty"],
+      [
+        { messages: [{ role: "robot", content: "Hi." }] },
+        "messages[0].role",
+        "must be one of user, assistant, system",
+      ],
+      [{ messages: [...good.messages, { role: "assistant" }] }, "messages[1].content"],
+      [
+        { messages: [...good.messages, { role: "assistant", content: null }] },
+        "messages[1].content",
+      ],
+      [{ messages: [{ role: "system", content: "Hello." }] }, "messages"],
+      [{ messages: [{ role: "user", content: "" }] }, "messages"],
+      [{ messages: [{ role: "user", content: "x".repeat(262_145) }] }, "messages"],
+      [{ temperature: 2.1 }, "temperature", "must be from 0 to 2"],
+      [{ maxTokens: 0 }, "maxTokens", "must be from 1 to 1000000"],
+      [{ maxTokens: 2 ** 31 }, "maxTokens", "must be from 1 to 1000000"],
+      [{ model: "model-z", messages: unasked }, "model,messages"],
+      [
+        { temperature: 3, provider: "provider-z", messages: unasked },
+        "temperature,provider,messages",
+      ],
+      [{ maxTokens: "1", temperature: 3, model: "model-z", messages: [robot] }, all],
+    ] as const) {
+      const { status, body, headers } = await post(path, { ...good, ...wrong });
+      expect(status, fields).toBe(400);
+      expect(headers.get("content-type")).toMatch(/^application\/json/);
+      expect(body.violations.map(({ field }: { field: string }) => field).join()).toBe(fields);
+      if (message) expect(body.violations[0].message).toBe(message);
+    }
+    expect((await browser.post(path, good)).status).toBe(401);
+  },
+);
 
 test("Chat, StreamChat: one error has all violations, and metadata of type errors that is malformed is refused", async ({
   account,
@@ -110,7 +141,9 @@ test("Chat, StreamChat: one error has all violations, and metadata of type error
     const options = { headers: { ...account.headers, ...headers } };
     const { chat, streamChat } = app.grpc(AIService);
     const calls = [chat(wrong, options), streamChat(wrong, options)[Symbol.asyncIterator]().next()];
-    return (await Promise.all(calls.map(errorOf))).map((error) => error.findDetails(FailureSchema)[0]);
+    return (await Promise.all(calls.map(errorOf))).map(
+      (error) => error.findDetails(FailureSchema)[0],
+    );
   };
   for (const failure of await ask({}))
     expect(failure?.violations.map(({ field }) => field)).toEqual(["temperature", "provider"]);
@@ -142,31 +175,49 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
 test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-After and the rate limit", async () => {
   const { post, accessToken } = await limited.signIn();
   const client = new AbortController();
-  await postJson(`${limited.url}/ai/stream`, conversationOf("case: silent-midway"), accessToken, client.signal);
+  await postJson(
+    `${limited.url}/ai/stream`,
+    conversationOf("case: silent-midway"),
+    accessToken,
+    client.signal,
+  );
   const { status, body, headers } = await post("/ai/stream", conversationOf("Hello."));
-  expect([status, body.code, headers.get("retry-after")]).toEqual([429, "TOO_MANY_CONCURRENT", "1"]);
-  expect([headers.get("ratelimit-limit"), headers.get("ratelimit-remaining")]).toEqual(["100", "98"]);
+  expect([status, body.code, headers.get("retry-after")]).toEqual([
+    429,
+    "TOO_MANY_CONCURRENT",
+    "1",
+  ]);
+  expect([headers.get("ratelimit-limit"), headers.get("ratelimit-remaining")]).toEqual([
+    "100",
+    "98",
+  ]);
   client.abort();
 });
 
-describe.each(SILENT)("AI: a client that disconnects during %s frees the provider connection", (name) => {
-  const [simulator] = app.providers;
+describe.each(SILENT)(
+  "AI: a client that disconnects during %s frees the provider connection",
+  (name) => {
+    const [simulator] = app.providers;
 
-  test.each(Object.entries(aiCallsOf(app)))("%s", async (_name, call) => {
-    const { accessToken } = await app.signIn();
-    const content = `case: ${name} ${crypto.randomUUID()}`;
-    const client = new AbortController();
-    const calling = call(content, accessToken, client.signal).catch(() => {});
-    const request = await until("the request at the provider", () =>
-      simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
-    );
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    const leftAt = performance.now();
-    const before = performance.eventLoopUtilization();
-    client.abort();
-    const closedAt = await until("the end of the request at the provider", () => request.closedAt);
-    const { active: busyMs } = performance.eventLoopUtilization(before);
-    await calling;
-    expect(closedAt - leftAt - busyMs).toBeLessThan(CLOSED_WITHIN_MS);
-  });
-});
+    test.each(Object.entries(aiCallsOf(app)))("%s", async (_name, call) => {
+      const { accessToken } = await app.signIn();
+      const content = `case: ${name} ${crypto.randomUUID()}`;
+      const client = new AbortController();
+      const calling = call(content, accessToken, client.signal).catch(() => {});
+      const request = await until("the request at the provider", () =>
+        simulator?.requests.find(({ body }) => JSON.stringify(body).includes(content)),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      const leftAt = performance.now();
+      const before = performance.eventLoopUtilization();
+      client.abort();
+      const closedAt = await until(
+        "the end of the request at the provider",
+        () => request.closedAt,
+      );
+      const { active: busyMs } = performance.eventLoopUtilization(before);
+      await calling;
+      expect(closedAt - leftAt - busyMs).toBeLessThan(CLOSED_WITHIN_MS);
+    });
+  },
+);

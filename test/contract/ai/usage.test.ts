@@ -21,12 +21,37 @@ async function callModels() {
   await post("/ai/stream", { ...conversationOf("case: plain"), model: "model-a-2" });
   await post("/ai/stream", { ...conversationOf("case: no-usage"), model: "model-a-3" });
   await post("/ai/chat", conversationOf("case: bad-key", "provider-b"));
-  const line = (provider: string, model: string, calls: number) => ({ day, userId: user.id, provider, model, calls });
-  const [read, guessed, written] = [tokensIn("case: plain"), tokensIn("case: no-usage"), tokensIn(REPLY)];
+  const line = (provider: string, model: string, calls: number) => ({
+    day,
+    userId: user.id,
+    provider,
+    model,
+    calls,
+  });
+  const [read, guessed, written] = [
+    tokensIn("case: plain"),
+    tokensIn("case: no-usage"),
+    tokensIn(REPLY),
+  ];
   const lines = [
-    { ...line("provider-a", "model-a-1", 2), inputTokens: 2 * read, outputTokens: 2 * written, estimatedCalls: 0 },
-    { ...line("provider-a", "model-a-2", 1), inputTokens: read, outputTokens: written, estimatedCalls: 0 },
-    { ...line("provider-a", "model-a-3", 1), inputTokens: guessed, outputTokens: written, estimatedCalls: 1 },
+    {
+      ...line("provider-a", "model-a-1", 2),
+      inputTokens: 2 * read,
+      outputTokens: 2 * written,
+      estimatedCalls: 0,
+    },
+    {
+      ...line("provider-a", "model-a-2", 1),
+      inputTokens: read,
+      outputTokens: written,
+      estimatedCalls: 0,
+    },
+    {
+      ...line("provider-a", "model-a-3", 1),
+      inputTokens: guessed,
+      outputTokens: written,
+      estimatedCalls: 1,
+    },
     { ...line("provider-b", "model-b-1", 1), inputTokens: 0, outputTokens: 0, estimatedCalls: 1 }, // the key was refused
   ].map((each) => expect.objectContaining(each));
   await expect.poll(async () => (await get("/user/usage")).body).toEqual(lines);
@@ -40,34 +65,46 @@ test("GET /user/usage: shows the caller's usage by day, provider and model, as L
   expect((await app.httpClient().get("/user/usage")).status).toBe(401);
 });
 
-test.each(PATHS)("POST %s: usage of an impersonation belongs to the administrator", async (path) => {
-  const [admin, { user, get }] = await Promise.all([app.signInAdmin(), app.signIn()]);
-  const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
-  await app.httpClient().post(path, conversationOf("case: plain"), impersonated.accessToken);
-  const usage = async () => (await admin.get("/user/usage")).body;
-  await expect.poll(usage).toMatchObject([{ userId: admin.user.id, provider: "provider-a", calls: 1 }]);
-  expect((await get("/user/usage")).body).toEqual([]);
-});
+test.each(PATHS)(
+  "POST %s: usage of an impersonation belongs to the administrator",
+  async (path) => {
+    const [admin, { user, get }] = await Promise.all([app.signInAdmin(), app.signIn()]);
+    const { body: impersonated } = await admin.post(`/admin/impersonate/${user.id}`, {});
+    await app.httpClient().post(path, conversationOf("case: plain"), impersonated.accessToken);
+    const usage = async () => (await admin.get("/user/usage")).body;
+    await expect
+      .poll(usage)
+      .toMatchObject([{ userId: admin.user.id, provider: "provider-a", calls: 1 }]);
+    expect((await get("/user/usage")).body).toEqual([]);
+  },
+);
 
 test.each([
   ["blocked", "blocked the content"],
   ["tool-call", "unreadable reply"],
-])("POST /ai/chat, /ai/stream: a %s fails, with the usage that its provider reports", async (name, outcome) => {
-  const { get, post } = await app.signIn();
-  const expected = [];
-  for (const path of PATHS) {
-    for (const provider of PROVIDERS) {
-      await post(path, conversationOf(`case: ${name}`, provider));
-      expected.unshift({ provider, outcome, estimated: false });
+])(
+  "POST /ai/chat, /ai/stream: a %s fails, with the usage that its provider reports",
+  async (name, outcome) => {
+    const { get, post } = await app.signIn();
+    const expected = [];
+    for (const path of PATHS) {
+      for (const provider of PROVIDERS) {
+        await post(path, conversationOf(`case: ${name}`, provider));
+        expected.unshift({ provider, outcome, estimated: false });
+      }
     }
-  }
-  await expect.poll(async () => (await get("/user/export")).body.usage).toMatchObject(expected);
-});
+    await expect.poll(async () => (await get("/user/export")).body.usage).toMatchObject(expected);
+  },
+);
 
 test("POST /ai/chat: a failed call has its kind, and its cause in the log only; an estimate counts the system prompt", async () => {
   const logged = app.logs.length;
   const { get, post } = await app.signIn();
-  for (const [name, more] of [["bad-key"], ["reset"], ["no-usage", { systemPrompt: "Be brief." }]] as const)
+  for (const [name, more] of [
+    ["bad-key"],
+    ["reset"],
+    ["no-usage", { systemPrompt: "Be brief." }],
+  ] as const)
     await post("/ai/chat", { ...conversationOf(`case: ${name}`), ...more });
   const usage = await until("the usage of all calls, also those of other replicas", async () => {
     const { body } = await get("/user/export");
@@ -80,21 +117,32 @@ test("POST /ai/chat: a failed call has its kind, and its cause in the log only; 
   ]);
   const causes = app.logs.slice(logged).map((line) => JSON.parse(line));
   expect(causes.filter(({ detail }) => detail)).toMatchObject([
-    { requestId: expect.any(String), detail: "HTTP 401", msg: "The AI provider provider-a failed: refused the key." },
+    {
+      requestId: expect.any(String),
+      detail: "HTTP 401",
+      msg: "The AI provider provider-a failed: refused the key.",
+    },
     { requestId: expect.any(String), detail: "ECONNRESET" },
   ]);
 });
 
 // another replica sees it once the batch of the replica that answered is written, some 20 ms later
-test.skipIf(app.mode === "replicas")("GET /user/export: shows the outcome of a call once it is answered", async () => {
-  const { get, post } = await app.signIn();
-  for (let calls = 1; calls <= 5; calls++) {
-    await post("/ai/chat", conversationOf("case: plain"));
-    const { body } = await get("/user/export");
-    expect(body.usage).toHaveLength(calls);
-    expect(body.usage[0]).toMatchObject({ outcome: "completed", outputTokens: tokensIn(REPLY), estimated: false });
-  }
-});
+test.skipIf(app.mode === "replicas")(
+  "GET /user/export: shows the outcome of a call once it is answered",
+  async () => {
+    const { get, post } = await app.signIn();
+    for (let calls = 1; calls <= 5; calls++) {
+      await post("/ai/chat", conversationOf("case: plain"));
+      const { body } = await get("/user/export");
+      expect(body.usage).toHaveLength(calls);
+      expect(body.usage[0]).toMatchObject({
+        outcome: "completed",
+        outputTokens: tokensIn(REPLY),
+        estimated: false,
+      });
+    }
+  },
+);
 
 /** Stores a call of some days ago. */
 const storeCall = (userId: string, model: string, outcome: string, daysAgo: number) =>
@@ -106,9 +154,13 @@ const storeCall = (userId: string, model: string, outcome: string, daysAgo: numb
 
 test("GET /user/export: shows calls of a process that has died as failed", async () => {
   const { user, get } = await app.signIn();
-  for (const minutes of [9, 11]) await storeCall(user.id, "model-a-1", "running", (minutes * 60_000) / DAY_MS);
+  for (const minutes of [9, 11])
+    await storeCall(user.id, "model-a-1", "running", (minutes * 60_000) / DAY_MS);
   const { body } = await get("/user/export");
-  expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["running", "failed"]);
+  expect(body.usage.map(({ outcome }: { outcome: string }) => outcome)).toEqual([
+    "running",
+    "failed",
+  ]);
 });
 
 test("GET /admin/usage: shows the usage of all users to administrators only, as ListAllUsage does", async () => {
@@ -123,24 +175,35 @@ test("GET /admin/usage: shows the usage of all users to administrators only, as 
   await expect(listAllUsage({}, ann)).rejects.toMatchObject({ code: Code.PermissionDenied });
 });
 
-test.each(["/user/usage", "/admin/usage"])("GET %s: shows the last 31 days, or from and to", async (path) => {
-  const { user, get } = await app.signInAdmin();
-  const daysAgo = (days: number) => new Date(app.clock.now().getTime() - days * DAY_MS).toISOString();
-  const models = { new: 1, older: 30, old: 32, ancient: 400 };
-  for (const [model, days] of Object.entries(models)) await storeCall(user.id, model, "completed", days);
-  const modelsIn = async (query: string) => {
-    const { status, body } = await get(`${path}?userId=${user.id}&${query}`);
-    return status === 200 ? body.map(({ model }: { model: string }) => model) : body;
-  };
-  expect(await modelsIn("")).toEqual(["new", "older"]);
-  expect(await modelsIn(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
-  expect(await modelsIn(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
-  expect(await modelsIn(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
-  expect(await modelsIn(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
-  expect(await modelsIn(`from=${daysAgo(401)}`)).toMatchObject({ statusCode: 400, violations: [{ field: "from" }] });
-  for (const never of ["tomorrow", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"])
-    expect(await modelsIn(`to=${never}`)).toMatchObject({ statusCode: 400, violations: [{ field: "to" }] });
-});
+test.each(["/user/usage", "/admin/usage"])(
+  "GET %s: shows the last 31 days, or from and to",
+  async (path) => {
+    const { user, get } = await app.signInAdmin();
+    const daysAgo = (days: number) =>
+      new Date(app.clock.now().getTime() - days * DAY_MS).toISOString();
+    const models = { new: 1, older: 30, old: 32, ancient: 400 };
+    for (const [model, days] of Object.entries(models))
+      await storeCall(user.id, model, "completed", days);
+    const modelsIn = async (query: string) => {
+      const { status, body } = await get(`${path}?userId=${user.id}&${query}`);
+      return status === 200 ? body.map(({ model }: { model: string }) => model) : body;
+    };
+    expect(await modelsIn("")).toEqual(["new", "older"]);
+    expect(await modelsIn(`from=${daysAgo(33)}`)).toEqual(["new", "older", "old"]);
+    expect(await modelsIn(`to=${daysAgo(2)}`)).toEqual(["older", "old"]);
+    expect(await modelsIn(`from=${daysAgo(31)}&to=${daysAgo(29)}`)).toEqual(["older"]);
+    expect(await modelsIn(`from=${daysAgo(401)}&to=${daysAgo(399)}`)).toEqual(["ancient"]);
+    expect(await modelsIn(`from=${daysAgo(401)}`)).toMatchObject({
+      statusCode: 400,
+      violations: [{ field: "from" }],
+    });
+    for (const never of ["tomorrow", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"])
+      expect(await modelsIn(`to=${never}`)).toMatchObject({
+        statusCode: 400,
+        violations: [{ field: "to" }],
+      });
+  },
+);
 
 test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", async (path) => {
   const { user, get } = await app.signInAdmin();
@@ -150,10 +213,17 @@ test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", as
     [user.id, app.clock.now()],
   );
   type Line = { model: string; inputTokens: number };
-  const read = async (page: number): Promise<Line[]> => (await get(`${path}?userId=${user.id}&page=${page}`)).body;
-  const pages = [(await get(`${path}?userId=${user.id}`)).body as Line[], await read(2), await read(3)];
+  const read = async (page: number): Promise<Line[]> =>
+    (await get(`${path}?userId=${user.id}&page=${page}`)).body;
+  const pages = [
+    (await get(`${path}?userId=${user.id}`)).body as Line[],
+    await read(2),
+    await read(3),
+  ];
   expect(pages.map(({ length }) => length)).toEqual([5_000, 1, 0]);
   expect(new Set(pages.flat().map(({ model }) => model)).size).toBe(5_001);
-  expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe((5_001 * 5_002) / 2);
+  expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe(
+    (5_001 * 5_002) / 2,
+  );
   expect(await read(0)).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
 });

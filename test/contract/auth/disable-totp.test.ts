@@ -9,14 +9,20 @@ type Account = Awaited<ReturnType<typeof app.setUpFactor>>;
 
 const disable = ({ post, user }: Account, body = {}) =>
   post("/auth/disable-totp", { password: user.password, ...body });
-const renew = ({ post, user }: Account, body = {}) => post("/auth/backup-codes", { password: user.password, ...body });
+const renew = ({ post, user }: Account, body = {}) =>
+  post("/auth/backup-codes", { password: user.password, ...body });
 
 test("POST /auth/disable-totp: needs only the password until a code has been accepted, and voids MFA tokens", async () => {
   const account = await app.setUpFactor();
   const { email } = account.user;
   const tempToken = await app.mfaTokenFor(account.user);
-  expect(await disable(account, { password: WRONG_PASSWORD })).toMatchObject(refusal(400, "INVALID_CURRENT_PASSWORD"));
-  expect(await disable(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect(await disable(account, { password: WRONG_PASSWORD })).toMatchObject(
+    refusal(400, "INVALID_CURRENT_PASSWORD"),
+  );
+  expect(await disable(account)).toMatchObject({
+    status: 200,
+    body: { message: expect.any(String) },
+  });
   const code = await account.authenticator.code();
   expect(await app.verifyMfa(tempToken, { code })).toMatchObject(refusal(401, "TICKET_INVALID"));
   expect((await app.login(email)).body.requiresMfa).toBe(false);
@@ -30,8 +36,12 @@ test("POST /auth/disable-totp: needs a code or a backup code afterwards", async 
   expect(await disable(account, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));
   expect((await disable(account, { code: await account.authenticator.code() })).status).toBe(200);
   const other = await app.setUpConfirmedFactor();
-  expect((await disable(other, { backupCode: other.authenticator.backupCodes[3] })).status).toBe(200);
-  expect(await app.sql("select digest from backup_codes where user_id = ?", [other.user.id])).toEqual([]);
+  expect((await disable(other, { backupCode: other.authenticator.backupCodes[3] })).status).toBe(
+    200,
+  );
+  expect(
+    await app.sql("select digest from backup_codes where user_id = ?", [other.user.id]),
+  ).toEqual([]);
 });
 
 test("POST /auth/backup-codes: makes a new set, voids the old one, and notifies by mail", async () => {

@@ -15,14 +15,20 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   test("answers known and unknown addresses by the same status, body and header names, over gRPC too", async () => {
     const user = await app.addUser();
     const answers = [];
-    for (const email of [user.email, freshEmail()]) answers.push(await app.httpClient().post(path, { email }));
-    const [known, absent] = answers.map(({ status, body, headers }) => ({ status, body, names: [...headers.keys()] }));
+    for (const email of [user.email, freshEmail()])
+      answers.push(await app.httpClient().post(path, { email }));
+    const [known, absent] = answers.map(({ status, body, headers }) => ({
+      status,
+      body,
+      names: [...headers.keys()],
+    }));
     expect(known).toMatchObject({ status: 200, body: { message: expect.any(String) } });
     expect(absent).toEqual(known);
     const client = app.grpc(AuthService);
     const ask = path.endsWith("password") ? client.forgotPassword : client.resendVerification;
     const { message } = known?.body ?? {};
-    for (const email of [user.email, freshEmail()]) expect(await ask({ email })).toMatchObject({ message });
+    for (const email of [user.email, freshEmail()])
+      expect(await ask({ email })).toMatchObject({ message });
     expect((await app.mail.emailTo(user.email, subject)).token).toHaveLength(43);
   });
 
@@ -62,7 +68,9 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 });
 
-test("POST /auth/resend-verification: voids the older token; a verified address gets no mail", async ({ user }) => {
+test("POST /auth/resend-verification: voids the older token; a verified address gets no mail", async ({
+  user,
+}) => {
   const first = await app.mail.emailTo(user.email);
   await app.httpClient().post("/auth/resend-verification", { email: user.email });
   await expect.poll(async () => (await app.mail.emailsTo(user.email)).length).toBe(2);
@@ -74,18 +82,23 @@ test("POST /auth/resend-verification: voids the older token; a verified address 
   expect(await emailsOf(user.id)).toHaveLength(2);
 });
 
-test("POST /auth/resend-verification: five e-mails an hour from anywhere; the last link is good", async ({ user }) => {
+test("POST /auth/resend-verification: five e-mails an hour from anywhere; the last link is good", async ({
+  user,
+}) => {
   const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });
   expect(await statusesOf(10, ask)).toEqual({ 200: 10 });
   expect(await emailsOf(user.id)).toHaveLength(5);
-  const queued = () => app.sql("select id from emails where user_id = ? and next_attempt_at is not null", [user.id]);
+  const queued = () =>
+    app.sql("select id from emails where user_id = ? and next_attempt_at is not null", [user.id]);
   await expect.poll(queued).toEqual([]); // sent, or given up because a newer link replaced theirs
   const tokens = (await app.mail.emailsTo(user.email)).map(({ token }) => token);
   const verified = await Promise.all(tokens.map((token) => app.verifyEmail(token)));
   expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
 });
 
-test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async ({ user }) => {
+test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async ({
+  user,
+}) => {
   const ask = () => app.httpClient().post("/auth/forgot-password", { email: user.email });
   const tokens = async (n: number) => {
     const resets = async () =>

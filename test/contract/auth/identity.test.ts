@@ -25,43 +25,64 @@ const SAME = [
 
 /** Texts that look like an address and are none. */
 const NOT = [
-  ["letters of other scripts", "ID.\u212Aate@example.com", "ID.ａnn@example.com", "ID.\u0131da@example.com"],
+  [
+    "letters of other scripts",
+    "ID.\u212Aate@example.com",
+    "ID.ａnn@example.com",
+    "ID.\u0131da@example.com",
+  ],
   ["spaces", "ID ann@example.com", "ID@ example.com"],
   ["spaces without width", "ID\u200b@example.com", "ID@\u200b.com"],
   ["dots at an edge", "ID..ann@example.com", "ID.@example.com", "ID@example.com.", "ID@b..com"],
   ["line breaks", "ID@example.com\r\nBcc: evil@example.com", "ID@exam\nple.com"],
-  ["further syntax of mails", "ID@example.com,evil@example.com", '"Ann" <ID@example.com>', '"ID ann"@example.com'],
+  [
+    "further syntax of mails",
+    "ID@example.com,evil@example.com",
+    '"Ann" <ID@example.com>',
+    '"ID ann"@example.com',
+  ],
   ["a number as domain", "ID@[127.0.0.1]", "ID@10.20"],
   ["percent signs", "ID@ex%61mple.org", "ID@%2e.com"],
   ["hyphens at an edge", "ID@-x.com", "ID@x-.com"],
-  ["impossible domains", "ID@localhost", "ID@xn--.com", `ID@${`${"日本語".repeat(4)}.`.repeat(9)}example`], // the last is too long in punycode
+  [
+    "impossible domains",
+    "ID@localhost",
+    "ID@xn--.com",
+    `ID@${`${"日本語".repeat(4)}.`.repeat(9)}example`,
+  ], // the last is too long in punycode
 ];
 
-test.each(SAME)("E-mail identity: %s: the same account, with mails to the stored address", async (_what, spelling) => {
-  const id = randomUUID();
-  const stored = `${id}.ann@bücher.example`;
-  expect((await register(stored)).status).toBe(201);
-  const variant = spelling.replace("ID", id);
-  expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
-  expect((await app.login(variant)).status).toBe(200);
-  for (const path of MAILING) await app.httpClient().post(path, { email: variant });
-  const to = await app.sql<{ to: string }>(
-    `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
-    [stored],
-  );
-  expect(to.map((row) => row.to)).toEqual([stored, stored, stored]);
-  await app.mail.emailTo(`${id}.ann@xn--bcher-kva.example`, /Reset/);
-});
+test.each(SAME)(
+  "E-mail identity: %s: the same account, with mails to the stored address",
+  async (_what, spelling) => {
+    const id = randomUUID();
+    const stored = `${id}.ann@bücher.example`;
+    expect((await register(stored)).status).toBe(201);
+    const variant = spelling.replace("ID", id);
+    expect(await register(variant)).toMatchObject({ status: 409, body: { code: "EMAIL_TAKEN" } });
+    expect((await app.login(variant)).status).toBe(200);
+    for (const path of MAILING) await app.httpClient().post(path, { email: variant });
+    const to = await app.sql<{ to: string }>(
+      `select "to" from emails e join users u on u.id = e.user_id where u.email = ? order by e.id`,
+      [stored],
+    );
+    expect(to.map((row) => row.to)).toEqual([stored, stored, stored]);
+    await app.mail.emailTo(`${id}.ann@xn--bcher-kva.example`, /Reset/);
+  },
+);
 
-test.each(NOT)("E-mail identity: addresses with %s are refused everywhere", async (_what, ...spellings) => {
-  for (const spelling of spellings) {
-    const email = spelling.replace("ID", randomUUID());
-    expect(await register(email), email).toMatchObject(invalid("email"));
-    for (const path of MAILING)
-      expect(await app.httpClient().post(path, { email }), email).toMatchObject(invalid("email"));
-    expect((await app.login(email)).status, email).toBe(400);
-  }
-});
+test.each(NOT)(
+  "E-mail identity: addresses with %s are refused everywhere",
+  async (_what, ...spellings) => {
+    for (const spelling of spellings) {
+      const email = spelling.replace("ID", randomUUID());
+      expect(await register(email), email).toMatchObject(invalid("email"));
+      for (const path of MAILING)
+        expect(await app.httpClient().post(path, { email }), email).toMatchObject(invalid("email"));
+      expect((await app.login(email)).status, email).toBe(400);
+    }
+  },
+);
 
 test("E-mail identity: plus signs and dots of the local part make different accounts", async () => {
   const id = randomUUID();
@@ -70,7 +91,12 @@ test("E-mail identity: plus signs and dots of the local part make different acco
 });
 
 test("Line breaks: never reach a header of a mail", async () => {
-  for (const name of ["Ann\r\nBcc: evil@example.com", "Ann\nX: y", "Ann\u2028Bcc: x", "Ann\u0085Bcc: x"]) {
+  for (const name of [
+    "Ann\r\nBcc: evil@example.com",
+    "Ann\nX: y",
+    "Ann\u2028Bcc: x",
+    "Ann\u0085Bcc: x",
+  ]) {
     const email = freshEmail();
     const { status } = await register(email, { name });
     if (status === 400) continue;
@@ -92,7 +118,8 @@ describe("Mass assignment", () => {
     ["POST", "/auth/logout", {}],
   ])("%s %s ignores fields that it does not name", async (method, path, body) => {
     const { user, browser, headers } = await app.signIn();
-    const columns = "select id, email, role, email_verified_at, mfa_confirmed_at, deletion_at from users where id = ?";
+    const columns =
+      "select id, email, role, email_verified_at, mfa_confirmed_at, deletion_at from users where id = ?";
     const before = await app.sql(columns, [user.id]);
     expect((await browser.send(method, path, { ...body, ...extra }, headers)).status).toBe(200);
     expect(await app.sql(columns, [user.id])).toEqual(before);
@@ -103,11 +130,15 @@ describe("Mass assignment", () => {
     const { body: made } = await register(email, { ...extra, email });
     expect(made.userId).not.toBe(extra.id);
     const row = "select role, email_verified_at, mfa_secret from users where id = ?";
-    expect(await app.sql(row, [made.userId])).toEqual([{ role: "user", email_verified_at: null, mfa_secret: null }]);
+    expect(await app.sql(row, [made.userId])).toEqual([
+      { role: "user", email_verified_at: null, mfa_secret: null },
+    ]);
     const token = await app.resetTokenFor(email);
     const reset = { token, password: NEW_PASSWORD, ...extra, userId: randomUUID() };
     expect((await app.httpClient().post("/auth/reset-password", reset)).status).toBe(200);
-    const { body } = await app.httpClient().post("/auth/login", { ...extra, email, password: NEW_PASSWORD });
+    const { body } = await app
+      .httpClient()
+      .post("/auth/login", { ...extra, email, password: NEW_PASSWORD });
     expect(body.user).toEqual({ id: made.userId, email, name: "Ann", role: "user" });
   });
 });

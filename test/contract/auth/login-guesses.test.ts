@@ -8,7 +8,10 @@ import { statusesOf, tally, tallyGuesses, times } from "../../support/until.ts";
 
 const app = await testApp();
 const test = base.extend("user", () => app.addUser()).extend("email", ({ user }) => user.email);
-/** Guesses in order. @returns the statuses */
+/**
+ * Guesses in order.
+ * @returns the statuses
+ */
 async function guesses(email: string, count: number, from?: HttpClient): Promise<number[]> {
   const statuses = [];
   for (let i = 0; i < count; i++) statuses.push((await app.guess(email, from)).status);
@@ -25,7 +28,9 @@ const storeUnfinished = (email: string, guesses: number, agoMs: number) => {
   );
 };
 
-test("POST /auth/login: evaluates at most five guesses of 40 at once", async ({ user: { id, email } }) => {
+test("POST /auth/login: evaluates at most five guesses of 40 at once", async ({
+  user: { id, email },
+}) => {
   const httpClient = app.httpClient();
   const answers = await Promise.all(times(40, () => app.guess(email, httpClient)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
@@ -45,7 +50,9 @@ test("POST /auth/login: evaluates at most five guesses from 40 addresses, also f
 });
 
 test("POST /auth/login: answers the sixth wrong login by 423 and the sixth correct one by 429", async () => {
-  expect(await guesses((await app.addUser()).email, 6, app.httpClient())).toEqual([401, 401, 401, 401, 401, 423]);
+  expect(await guesses((await app.addUser()).email, 6, app.httpClient())).toEqual([
+    401, 401, 401, 401, 401, 423,
+  ]);
   const { user, browser } = await app.signIn();
   const good = [];
   for (let i = 2; i <= 6; i++) good.push(await browser.post("/auth/login", user.credentials));
@@ -56,14 +63,23 @@ test("POST /auth/login: answers the sixth wrong login by 423 and the sixth corre
 test("POST /auth/login: an address has twenty times the limit of one account, and no counters beyond it", async () => {
   const office = app.httpClient();
   const users = await Promise.all(times(8, () => app.addUser()));
-  const answers = await Promise.all(users.map((user) => office.post("/auth/login", user.credentials)));
+  const answers = await Promise.all(
+    users.map((user) => office.post("/auth/login", user.credentials)),
+  );
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 8 });
   const domain = `${randomUUID()}.example.com`;
-  expect(await statusesOf(112, (i) => app.guess(`ann${i}@${domain}`, office))).toEqual({ 401: 92, 429: 20 });
-  expect(await app.sql("select 1 from attempts where subject like ?", [`%@${domain}`])).toHaveLength(92);
+  expect(await statusesOf(112, (i) => app.guess(`ann${i}@${domain}`, office))).toEqual({
+    401: 92,
+    429: 20,
+  });
+  expect(
+    await app.sql("select 1 from attempts where subject like ?", [`%@${domain}`]),
+  ).toHaveLength(92);
 });
 
-test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async ({ email }) => {
+test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async ({
+  email,
+}) => {
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
   expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
@@ -82,14 +98,18 @@ test("POST /auth/login: attempts during a lock do not extend it", async ({ email
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async ({ email }) => {
+test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async ({
+  email,
+}) => {
   await storeUnfinished(email, 4, 60_000);
   expect((await app.login(email)).status).toBe(200);
   expect(await guesses(email, 2)).toEqual([401, 401]);
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async ({ email }) => {
+test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async ({
+  email,
+}) => {
   await storeUnfinished(email, 5, 31_000);
   expect((await app.login(email)).status).toBe(200);
   await storeUnfinished(email, 5, 31_000);
@@ -97,22 +117,27 @@ test("POST /auth/login: does not count unfinished attempts of a killed process a
   expect((await app.login(email)).status).toBe(423);
 });
 
-test("POST /auth/login: ten callers at most wait until attempts in progress expire", async ({ email }) => {
+test("POST /auth/login: ten callers at most wait until attempts in progress expire", async ({
+  email,
+}) => {
   await storeUnfinished(email, 5, 28_000);
   expect(await statusesOf(11, () => app.login(email))).toEqual({ 200: 10, 503: 1 });
 });
 
-test.each(["reset", "unlock"])("POST /auth/login: a %s restarts the limit of an address and account", async (by) => {
-  const { id, email, password: old } = await app.addVerifiedUser();
-  const owner = app.httpClient();
-  await guesses(email, 5, owner);
-  expect((await owner.post("/auth/login", { email, password: old })).status).toBe(423);
-  if (by === "reset") await app.resetPassword(await app.resetTokenFor(email));
-  else await (await app.signInAdmin()).put(`/admin/users/${id}`, { locked: false });
-  const password = by === "reset" ? NEW_PASSWORD : old;
-  for (const status of [200, 200, 200, 200, 200, 429])
-    expect((await owner.post("/auth/login", { email, password })).status).toBe(status);
-});
+test.each(["reset", "unlock"])(
+  "POST /auth/login: a %s restarts the limit of an address and account",
+  async (by) => {
+    const { id, email, password: old } = await app.addVerifiedUser();
+    const owner = app.httpClient();
+    await guesses(email, 5, owner);
+    expect((await owner.post("/auth/login", { email, password: old })).status).toBe(423);
+    if (by === "reset") await app.resetPassword(await app.resetTokenFor(email));
+    else await (await app.signInAdmin()).put(`/admin/users/${id}`, { locked: false });
+    const password = by === "reset" ? NEW_PASSWORD : old;
+    for (const status of [200, 200, 200, 200, 200, 429])
+      expect((await owner.post("/auth/login", { email, password })).status).toBe(status);
+  },
+);
 
 test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, and notify the owner once a day", async () => {
   const { id, email } = await app.addVerifiedUser();
@@ -120,19 +145,29 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
     expect(await guesses(email, 5)).toEqual([401, 401, 401, 401, 401]);
     app.clock.advance("15m");
   }
-  await app.sql("update attempts set consecutive = 98 where subject = ? and consecutive = 10", [email]);
+  await app.sql("update attempts set consecutive = 98 where subject = ? and consecutive = 10", [
+    email,
+  ]);
   expect(await guesses(email, 2)).toEqual([401, 401]);
   app.clock.advance("20h");
   const locked = await app.login(email);
-  expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("reset your password") } });
+  expect(locked).toMatchObject({
+    status: 423,
+    body: { message: expect.stringContaining("reset your password") },
+  });
   expect(locked.headers.get("retry-after")).toBeNull();
-  const notices = await app.sql("select id from emails where user_id = ? and template = 'account-locked'", [id]);
+  const notices = await app.sql(
+    "select id from emails where user_id = ? and template = 'account-locked'",
+    [id],
+  );
   expect(notices).toHaveLength(1);
   expect((await app.resetPassword(await app.resetTokenFor(email))).status).toBe(200);
   expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async ({ email }) => {
+test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async ({
+  email,
+}) => {
   await app.guess(email);
   await app.sql("update attempts set consecutive = 98, failed = 0 where subject = ?", [email]);
   const answers = await Promise.all(times(5, () => app.guess(email)));
@@ -143,6 +178,7 @@ test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in 
 
 test("POST /auth/login: a site with an IPv6 /48 has ten times the limit of a /64", async () => {
   const site = Math.floor(Math.random() * 0xffff).toString(16);
-  const register = (i: number) => app.httpClient(`2001:db8:${site}:${i.toString(16)}::1`).post("/auth/register", {});
+  const register = (i: number) =>
+    app.httpClient(`2001:db8:${site}:${i.toString(16)}::1`).post("/auth/register", {});
   expect(await statusesOf(120, register)).toEqual({ 400: 100, 429: 20 });
 });

@@ -38,7 +38,10 @@ test("POST /auth/login: answers a wrong password and an unknown address alike", 
     answers.push({ status, body, names: [...headers.keys()] });
   }
   const [known, unknown] = answers;
-  expect(known).toMatchObject({ status: 401, body: { code: "INVALID_CREDENTIALS", error: "Unauthorized" } });
+  expect(known).toMatchObject({
+    status: 401,
+    body: { code: "INVALID_CREDENTIALS", error: "Unauthorized" },
+  });
   expect(unknown).toEqual(known);
 });
 
@@ -48,22 +51,31 @@ raced.each([
   ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
   ["a second factor is set up", "mfa_secret = 'sealed'"],
   ["the deletion date of the account passes", "deletion_at = '2000-01-01'"],
-  ["the password is changed beside a second factor", "password_changed_at = now()", "mfa_secret = 'sealed'"],
-])("POST /auth/login: fails and records it if %s before the commit", async (_, changes, before = "") => {
-  const { id, email } = await app.addUser();
-  if (before) await app.sql(`update users set ${before} where id = ?`, [id]);
-  const change = `update users set ${changes} where id = $1`;
-  const response = await commitMeanwhile(url, change, [id], () => app.login(email));
-  expect(response).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
-  expect(await app.auditOf(id, "auth.login_failed")).toMatchObject([{ outcome: "failure" }]);
-  expect(await app.auditOf(id, "auth.login")).toEqual([]);
-});
+  [
+    "the password is changed beside a second factor",
+    "password_changed_at = now()",
+    "mfa_secret = 'sealed'",
+  ],
+])(
+  "POST /auth/login: fails and records it if %s before the commit",
+  async (_, changes, before = "") => {
+    const { id, email } = await app.addUser();
+    if (before) await app.sql(`update users set ${before} where id = ?`, [id]);
+    const change = `update users set ${changes} where id = $1`;
+    const response = await commitMeanwhile(url, change, [id], () => app.login(email));
+    expect(response).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
+    expect(await app.auditOf(id, "auth.login_failed")).toMatchObject([{ outcome: "failure" }]);
+    expect(await app.auditOf(id, "auth.login")).toEqual([]);
+  },
+);
 
 raced("POST /auth/login: returns role and address as of the moment the session opens", async () => {
   const user = await app.addUser({ role: "admin" });
   const email = freshEmail();
   const change = "update users set role = 'user', email = $2, canonical_email = $2 where id = $1";
-  const { body } = await commitMeanwhile(url, change, [user.id, email], () => app.login(user.email));
+  const { body } = await commitMeanwhile(url, change, [user.id, email], () =>
+    app.login(user.email),
+  );
   expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
   expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
 });
@@ -77,7 +89,8 @@ test("POST /auth/login: accepts as many correct passwords at once as requests ma
   };
   const recorders = app.mode === "embedded" ? [] : times(3, record);
   const answers = [];
-  for (let round = 0; round < 4; round++) answers.push(...(await Promise.all(times(15, () => app.login(email)))));
+  for (let round = 0; round < 4; round++)
+    answers.push(...(await Promise.all(times(15, () => app.login(email)))));
   isOver = true;
   await Promise.all(recorders);
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
@@ -86,20 +99,30 @@ test("POST /auth/login: accepts as many correct passwords at once as requests ma
 test("POST /auth/login: reports an old password, and still signs in", async () => {
   const { email } = await app.addUser();
   app.clock.advance("90d");
-  expect((await app.login(email)).body).toMatchObject({ passwordExpired: true, requiresMfa: false });
+  expect((await app.login(email)).body).toMatchObject({
+    passwordExpired: true,
+    requiresMfa: false,
+  });
 });
 
 /** A user whose hash has old parameters. */
 async function addOutdatedUser() {
   const user = await app.addUser();
-  const outdated = await hash(user.password, { memoryCost: CHEAP.memoryCost / 2, timeCost: 1, parallelism: 1 });
+  const outdated = await hash(user.password, {
+    memoryCost: CHEAP.memoryCost / 2,
+    timeCost: 1,
+    parallelism: 1,
+  });
   await app.sql("update users set password_hash = ? where id = ?", [outdated, user.id]);
   return user;
 }
 
 const hashOf = async (userId: string) =>
-  (await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [userId]))[0]
-    ?.password_hash;
+  (
+    await app.sql<{ password_hash: string }>("select password_hash from users where id = ?", [
+      userId,
+    ])
+  )[0]?.password_hash;
 
 test("POST /auth/login: rehashes an old hash with the current parameters, also under parallel logins", async () => {
   const { id, email } = await addOutdatedUser();
@@ -108,9 +131,13 @@ test("POST /auth/login: rehashes an old hash with the current parameters, also u
   expect((await app.login(email)).status).toBe(200);
 });
 
-raced("POST /auth/login: a rehash never overwrites a password that changes before the commit", async () => {
-  const { id, email } = await addOutdatedUser();
-  const change = "update users set password_hash = 'new', password_changed_at = now() where id = $1";
-  expect((await commitMeanwhile(url, change, [id], () => app.login(email))).status).toBe(401);
-  expect(await hashOf(id)).toBe("new");
-});
+raced(
+  "POST /auth/login: a rehash never overwrites a password that changes before the commit",
+  async () => {
+    const { id, email } = await addOutdatedUser();
+    const change =
+      "update users set password_hash = 'new', password_changed_at = now() where id = $1";
+    expect((await commitMeanwhile(url, change, [id], () => app.login(email))).status).toBe(401);
+    expect(await hashOf(id)).toBe("new");
+  },
+);

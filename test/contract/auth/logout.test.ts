@@ -18,17 +18,23 @@ test("POST /auth/logout: also ends the session of the cookie, if it is another o
   const { user, browser, accessToken, post } = await app.signIn();
   const { body } = await browser.post("/auth/login", user.credentials);
   expect((await post("/auth/logout")).status).toBe(200);
-  for (const token of [accessToken, body.accessToken]) expect(await app.profileStatus(token)).toBe(401);
+  for (const token of [accessToken, body.accessToken])
+    expect(await app.profileStatus(token)).toBe(401);
   const [other, { headers }] = [await app.signIn(), await app.signIn()];
   const foreign = { cookie: `refreshToken=${other.refreshToken}`, ...headers };
-  expect((await app.httpClient().send("POST", "/auth/logout", undefined, foreign)).status).toBe(200);
+  expect((await app.httpClient().send("POST", "/auth/logout", undefined, foreign)).status).toBe(
+    200,
+  );
   expect(await other.profileStatus()).toBe(200);
 });
 
 test("POST /auth/logout: keeps the administrator's cookie when an impersonation ends", async () => {
   const { id } = await app.addUser();
   const { browser, post } = await app.signIn(await app.addUser({ role: "admin" }));
-  const impersonated = withToken(browser, (await post(`/admin/impersonate/${id}`, {})).body.accessToken);
+  const impersonated = withToken(
+    browser,
+    (await post(`/admin/impersonate/${id}`, {})).body.accessToken,
+  );
   const answer = await impersonated.post("/auth/logout");
   expect([answer.status, answer.headers.get("set-cookie")]).toEqual([200, null]);
   expect(await impersonated.profileStatus()).toBe(401);

@@ -16,7 +16,8 @@ test("POST /auth/verify-email: 50 parallel uses of a token have one success, whi
   }
 });
 
-const update = (changes: string) => (id: string) => app.sql(`update users set ${changes} where id = ?`, [id]);
+const update = (changes: string) => (id: string) =>
+  app.sql(`update users set ${changes} where id = ?`, [id]);
 const leave = update("email = 'new-' || email, canonical_email = 'new-' || canonical_email");
 
 test.each([
@@ -24,7 +25,11 @@ test.each([
   ["verify-email", "of an address that the account has left", leave],
   ["reset-password", "after an hour", () => app.clock.advance("1h")],
   ["reset-password", "of an address that the account has left", leave],
-  ["reset-password", "of an account whose deletion date has passed", update("deletion_at = '2000-01-01'")],
+  [
+    "reset-password",
+    "of an account whose deletion date has passed",
+    update("deletion_at = '2000-01-01'"),
+  ],
 ])("POST /auth/%s: refuses a token %s", async (route, _, end: (id: string) => unknown) => {
   const { id, email } = await app.addUser();
   const [token, use] =

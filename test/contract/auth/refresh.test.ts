@@ -29,7 +29,9 @@ test("POST /auth/refresh: 32 parallel callers rotate once and get the same succe
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 32 });
   expect(new Set(answers.map((a) => a.body.refreshToken)).size).toBe(1);
   expect(new Set(answers.map((a) => a.body.accessToken)).size).toBe(1);
-  const rows = await app.sql("select generation, revoked_at from sessions where user_id = ?", [user.id]);
+  const rows = await app.sql("select generation, revoked_at from sessions where user_id = ?", [
+    user.id,
+  ]);
   expect(rows).toEqual([{ generation: 1, revoked_at: null }]);
 });
 
@@ -44,7 +46,11 @@ test("POST /auth/refresh: repeats a lost response within the grace period, also 
 });
 
 /** The ends of the grace period. */
-const ENDS = ["the first use of the next access token", "the first use of the next refresh token", "eleven seconds"];
+const ENDS = [
+  "the first use of the next access token",
+  "the first use of the next refresh token",
+  "eleven seconds",
+];
 
 test.each(ENDS)("POST /auth/refresh: an old token ends the session after %s", async (end) => {
   const { user, refreshToken, accessToken } = await app.signIn();
@@ -60,26 +66,36 @@ test.each(ENDS)("POST /auth/refresh: an old token ends the session after %s", as
   expect(mail.text).toContain("We have ended that session");
 });
 
-onServers("POST /auth/refresh: a request whose caller has disconnected does not end the session", async () => {
-  const { user, refreshToken } = await app.signIn();
-  const { body: next } = await refresh(refreshToken);
-  expect(await profile(next.accessToken)).toBe(200);
-  const url = app.settings.DATABASE_URL as string;
-  const others = await begin(url, "select 1 from users where id = $1 for no key update", [user.id]);
-  const client = new AbortController();
-  const requestId = randomUUID();
-  const headers = { cookie: `refreshToken=${refreshToken}`, "x-request-id": requestId };
-  const late = fetch(`${app.url}/auth/refresh`, { method: "POST", headers, signal: client.signal });
-  late.catch(() => {});
-  const isLogged = (what: string) => until(what, () => app.logs.some((l) => l.includes(requestId) && l.includes(what)));
-  await others.toBeWaitedFor();
-  client.abort();
-  await isLogged('"status":499');
-  expect(await profile(next.accessToken)).toBe(200); // on the same connection, after the disconnect is known
-  await others.commit();
-  await isLogged('"rpc"');
-  expect(await profile(next.accessToken)).toBe(200);
-});
+onServers(
+  "POST /auth/refresh: a request whose caller has disconnected does not end the session",
+  async () => {
+    const { user, refreshToken } = await app.signIn();
+    const { body: next } = await refresh(refreshToken);
+    expect(await profile(next.accessToken)).toBe(200);
+    const url = app.settings.DATABASE_URL as string;
+    const others = await begin(url, "select 1 from users where id = $1 for no key update", [
+      user.id,
+    ]);
+    const client = new AbortController();
+    const requestId = randomUUID();
+    const headers = { cookie: `refreshToken=${refreshToken}`, "x-request-id": requestId };
+    const late = fetch(`${app.url}/auth/refresh`, {
+      method: "POST",
+      headers,
+      signal: client.signal,
+    });
+    late.catch(() => {});
+    const isLogged = (what: string) =>
+      until(what, () => app.logs.some((l) => l.includes(requestId) && l.includes(what)));
+    await others.toBeWaitedFor();
+    client.abort();
+    await isLogged('"status":499');
+    expect(await profile(next.accessToken)).toBe(200); // on the same connection, after the disconnect is known
+    await others.commit();
+    await isLogged('"rpc"');
+    expect(await profile(next.accessToken)).toBe(200);
+  },
+);
 
 test("POST /auth/refresh: the session ends 7 days after the last refresh, and 30 days after its start at the latest", async () => {
   const idle = await app.signIn();
@@ -97,22 +113,29 @@ test.each([
   ["POST /auth/logout", "its own session"],
   ["POST /user/delete-account", "its own session"],
   ["DELETE /user/sessions", "another session"],
-  ["POST /user/change-password", "another session", { currentPassword: PASSWORD, newPassword: NEW_PASSWORD }],
+  [
+    "POST /user/change-password",
+    "another session",
+    { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
+  ],
   ["POST /auth/reset-password", "its own session", { password: NEW_PASSWORD }],
-])("POST /auth/refresh: never succeeds once %s has ended %s", async (route, whose, change?: object) => {
-  const [method = "", path = ""] = route.split(" ");
-  for (let round = 0; round < 10; round++) {
-    const { user, refreshToken, headers } = await app.signIn();
-    const caller = whose === "another session" ? (await app.signIn(user)).headers : headers;
-    const token = path.includes("reset") ? await app.resetTokenFor(user.email) : undefined;
-    const [end, ...racers] = await Promise.all([
-      app.httpClient().send(method, path, change && { ...change, token }, caller),
-      ...times(4, () => refresh(refreshToken)),
-    ]);
-    expect(end?.status).toBe(200);
-    const successors = racers.filter((a) => a.status === 200).map((a) => a.body);
-    for (const token of [refreshToken, ...successors.map((body) => body.refreshToken)])
-      expect((await refresh(token)).status).toBe(401);
-    for (const body of successors) expect(await profile(body.accessToken)).toBe(401);
-  }
-});
+])(
+  "POST /auth/refresh: never succeeds once %s has ended %s",
+  async (route, whose, change?: object) => {
+    const [method = "", path = ""] = route.split(" ");
+    for (let round = 0; round < 10; round++) {
+      const { user, refreshToken, headers } = await app.signIn();
+      const caller = whose === "another session" ? (await app.signIn(user)).headers : headers;
+      const token = path.includes("reset") ? await app.resetTokenFor(user.email) : undefined;
+      const [end, ...racers] = await Promise.all([
+        app.httpClient().send(method, path, change && { ...change, token }, caller),
+        ...times(4, () => refresh(refreshToken)),
+      ]);
+      expect(end?.status).toBe(200);
+      const successors = racers.filter((a) => a.status === 200).map((a) => a.body);
+      for (const token of [refreshToken, ...successors.map((body) => body.refreshToken)])
+        expect((await refresh(token)).status).toBe(401);
+      for (const body of successors) expect(await profile(body.accessToken)).toBe(401);
+    }
+  },
+);

@@ -6,13 +6,16 @@ import { fieldsIn, invalid } from "../../support/failures.ts";
 import { statusesOf, tally } from "../../support/until.ts";
 
 const app = await testApp();
-const register = (account: object, httpClient = app.httpClient()) => httpClient.post("/auth/register", account);
+const register = (account: object, httpClient = app.httpClient()) =>
+  httpClient.post("/auth/register", account);
 
 test("POST /auth/register: creates an account and mails the verification link in text and HTML", async () => {
   const wanted = newAccount({ name: "Sign in at evil.example" });
   const answer = await register(wanted);
   expect(answer).toMatchObject({ status: 201, body: { message: expect.any(String) } });
-  expect(answer.body.userId).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(answer.body.userId).toMatch(
+    /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
+  );
   const mail = await app.mail.emailTo(wanted.email);
   expect(mail.subject).toBe("Confirm your e-mail address");
   expect(mail.link).toBe(`http://gatehouse.test/verify-email#token=${mail.token}`);
@@ -33,13 +36,18 @@ test.each([
 ])("POST /auth/register: refuses the password %s", async (password, rule) => {
   const answer = await register(newAccount({ password }));
   expect(answer.status).toBe(400);
-  expect(answer.body.violations).toEqual([{ field: "password", message: expect.stringContaining(rule) }]);
+  expect(answer.body.violations).toEqual([
+    { field: "password", message: expect.stringContaining(rule) },
+  ]);
   expect(JSON.stringify(answer.body)).not.toContain(password);
 });
 
-test.each([false, "true", 1, null])("POST /auth/register: acceptTerms must be true, not %j", async (acceptTerms) => {
-  expect(await register(newAccount({ acceptTerms }))).toMatchObject(invalid("acceptTerms"));
-});
+test.each([false, "true", 1, null])(
+  "POST /auth/register: acceptTerms must be true, not %j",
+  async (acceptTerms) => {
+    expect(await register(newAccount({ acceptTerms }))).toMatchObject(invalid("acceptTerms"));
+  },
+);
 
 test("POST /auth/register: keeps the given spelling of the address, trimmed", async () => {
   const name = randomUUID();
@@ -59,7 +67,11 @@ test("POST /auth/register: allows ten accounts in 15 minutes per address", async
   for (let i = 0; i < 11; i++) answers.push(await register(newAccount(), httpClient));
   expect(tally(answers, (a) => a.status)).toEqual({ 201: 10, 429: 1 });
   expect(answers[0]?.headers.get("ratelimit-remaining")).toBe("9");
-  expect(answers[10]?.body).toMatchObject({ statusCode: 429, error: "Too Many Requests", code: "RATE_LIMITED" });
+  expect(answers[10]?.body).toMatchObject({
+    statusCode: 429,
+    error: "Too Many Requests",
+    code: "RATE_LIMITED",
+  });
   expect(answers[10]?.headers.get("ratelimit-remaining")).toBe("0");
   expect(Number(answers[10]?.headers.get("retry-after"))).toBeGreaterThan(890);
   app.clock.advance("15m");
@@ -78,13 +90,16 @@ test("POST /auth/register: counts an IPv6 address by its /64", async () => {
 test.each([
   ["address", (email: string) => [`  ${email}`, "Ann"]],
   ["name", () => ["ann exAmple-1", " Ann Example-1"]],
-])("POST /auth/register: refuses the user's %s as password, with all other violations", async (_what, make) => {
-  const email = `Ann1${randomUUID()}@example.com`;
-  const [password = "", name] = make(email);
-  const answer = await register(newAccount({ email, password, name, acceptTerms: false }));
-  expect(answer.body.violations).toHaveLength(2);
-  expect(fieldsIn(answer)).toEqual(["acceptTerms", "password"]);
-});
+])(
+  "POST /auth/register: refuses the user's %s as password, with all other violations",
+  async (_what, make) => {
+    const email = `Ann1${randomUUID()}@example.com`;
+    const [password = "", name] = make(email);
+    const answer = await register(newAccount({ email, password, name, acceptTerms: false }));
+    expect(answer.body.violations).toHaveLength(2);
+    expect(fieldsIn(answer)).toEqual(["acceptTerms", "password"]);
+  },
+);
 
 test("POST /user/change-password, /auth/reset-password: refuse the user's address and name", async () => {
   const { user, post } = await app.signIn(await app.addVerifiedUser({ name: "Ann-Example-1" }));
@@ -101,9 +116,13 @@ test("POST /auth/register: accepts a common password by default", async () => {
 
 test("POST /auth/register: trims the name before the checks, and requires a visible character", async () => {
   const { body } = await register(newAccount({ name: "\n Ann\r\n\t" }));
-  expect(await app.sql("select name from users where id = ?", [body.userId])).toEqual([{ name: "Ann" }]);
+  expect(await app.sql("select name from users where id = ?", [body.userId])).toEqual([
+    { name: "Ann" },
+  ]);
   for (const name of ["A\nnn", "\u0001Ann", "", "  ", "x".repeat(101)])
     expect(await register(newAccount({ name }))).toMatchObject(invalid("name"));
   const invisible = await register(newAccount({ name: "\u200b\u3164\u2800" }));
-  expect(invisible.body.violations).toEqual([{ field: "name", message: "must contain a visible character" }]);
+  expect(invisible.body.violations).toEqual([
+    { field: "name", message: "must contain a visible character" },
+  ]);
 });

@@ -30,7 +30,10 @@ test("POST /auth/reset-password: clears the lock of the second factor, and keeps
   const code = await authenticator.code();
   expect((await app.signInBy(user, { code })).status).toBe(423);
   expect((await resetOf(user)).status).toBe(200);
-  const afterwards = await app.mfaTokenFor({ ...user, credentials: { email: user.email, password: NEW } });
+  const afterwards = await app.mfaTokenFor({
+    ...user,
+    credentials: { email: user.email, password: NEW },
+  });
   expect((await app.verifyMfa(afterwards, WRONG_CODE)).status).toBe(401);
   expect((await app.verifyMfa(afterwards, { code })).status).toBe(200);
 });
@@ -42,7 +45,9 @@ test("POST /auth/reset-password: a weak password leaves the token valid; a succe
     expect(await reset(token, weak)).toMatchObject(refusal(400, "VALIDATION_FAILED"));
   expect((await reset(token)).status).toBe(200);
   const { body } = await login(email, NEW);
-  expect((await app.httpClient().get("/user/profile", body.accessToken)).body.emailVerified).toBe(true);
+  expect((await app.httpClient().get("/user/profile", body.accessToken)).body.emailVerified).toBe(
+    true,
+  );
 });
 
 test("POST /auth/reset-password: keeps a confirmed factor of a verified account, and drops any other", async () => {
@@ -54,7 +59,9 @@ test("POST /auth/reset-password: keeps a confirmed factor of a verified account,
     await (confirms ? app.setUpConfirmedFactor : app.setUpFactor)(user);
     expect((await resetOf(user)).status).toBe(200);
     expect((await login(user.email, NEW)).body.requiresMfa).toBe(kept);
-    expect(await app.sql("select 1 from backup_codes where user_id = ?", [user.id])).toHaveLength(kept ? 10 : 0);
+    expect(await app.sql("select 1 from backup_codes where user_id = ?", [user.id])).toHaveLength(
+      kept ? 10 : 0,
+    );
     expect(await app.auditOf(user.id, "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
     expect(await app.auditOf(user.id, "auth.email_verified")).toHaveLength(1);
     if (!kept) await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
@@ -64,15 +71,18 @@ test("POST /auth/reset-password: keeps a confirmed factor of a verified account,
 test.each([
   ["an administrator marked it as unverified", () => ({ emailVerified: false })],
   ["an administrator changed its address", (user: TestUser) => ({ email: `moved-${user.email}` })],
-])("POST /auth/reset-password: keeps the factor of an account that was verified before %s", async (_, changes) => {
-  const [admin, user] = [await app.signInAdmin(), await app.addVerifiedUser()];
-  await app.setUpConfirmedFactor(user);
-  const changed = await admin.put(`/admin/users/${user.id}`, changes(user));
-  expect(changed).toMatchObject({ status: 200, body: { user: { emailVerified: false } } });
-  const { email } = changed.body.user;
-  expect((await resetOf({ email })).status).toBe(200);
-  expect((await login(email, NEW)).body.requiresMfa).toBe(true);
-});
+])(
+  "POST /auth/reset-password: keeps the factor of an account that was verified before %s",
+  async (_, changes) => {
+    const [admin, user] = [await app.signInAdmin(), await app.addVerifiedUser()];
+    await app.setUpConfirmedFactor(user);
+    const changed = await admin.put(`/admin/users/${user.id}`, changes(user));
+    expect(changed).toMatchObject({ status: 200, body: { user: { emailVerified: false } } });
+    const { email } = changed.body.user;
+    expect((await resetOf({ email })).status).toBe(200);
+    expect((await login(email, NEW)).body.requiresMfa).toBe(true);
+  },
+);
 
 test("POST /auth/reset-password: voids pending links to another address", async () => {
   const { user, post } = await app.signIn(await app.addVerifiedUser());

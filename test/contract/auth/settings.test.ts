@@ -6,13 +6,17 @@ import { NEW_PASSWORD, newAccount } from "../../support/credentials.ts";
 import { invalid, refusal } from "../../support/failures.ts";
 import { until } from "../../support/until.ts";
 
-/** A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden, without a city. */
+/**
+ * A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden,
+ * without a city.
+ */
 const PLACES = "test/support/places.mmdb";
 const COMMON = ["P@ssw0rd", "Password1!", "Summer2024!", "!Qw3rty99", "W3lc0me-1"];
 
 /** Advances the clock, and waits until the cleanup job has deleted expired counters. */
 async function clearing(app: TestApp, advance: "61m" | "25m" | "23h"): Promise<void> {
-  const old = "insert into attempts (kind, subject, reserved_at) values ('password', 'old', '2000-01-01')";
+  const old =
+    "insert into attempts (kind, subject, reserved_at) values ('password', 'old', '2000-01-01')";
   await app.sql(`${old} on conflict do nothing`);
   app.clock.advance(advance); // after the insertion: the job may run at once, and then not for an hour
   const left = () => app.sql("select 1 from attempts where subject = 'old'");
@@ -20,7 +24,11 @@ async function clearing(app: TestApp, advance: "61m" | "25m" | "23h"): Promise<v
 }
 
 describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PASSWORD_BLOCKLIST", async () => {
-  const strict = { PASSWORD_EXPIRY: "refuse", REQUIRE_VERIFIED_EMAIL: "true", PASSWORD_BLOCKLIST: "on" };
+  const strict = {
+    PASSWORD_EXPIRY: "refuse",
+    REQUIRE_VERIFIED_EMAIL: "true",
+    PASSWORD_BLOCKLIST: "on",
+  };
   const app = await startSuiteApp({ env: { ...strict, GEOIP_DB: PLACES } });
 
   test.each(COMMON)("PASSWORD_BLOCKLIST=on: refuses the common password %s", async (password) => {
@@ -40,12 +48,19 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     const user = await app.addVerifiedUser();
     const london = app.httpClient("81.2.69.142");
     const { body } = await london.post("/auth/login", user.credentials);
-    const list = async (token: string) => (await app.httpClient().get("/user/sessions", token)).body[0];
-    expect(await list(body.accessToken)).toMatchObject({ ip: "81.2.69.142", location: "London, United Kingdom" });
+    const list = async (token: string) =>
+      (await app.httpClient().get("/user/sessions", token)).body[0];
+    expect(await list(body.accessToken)).toMatchObject({
+      ip: "81.2.69.142",
+      location: "London, United Kingdom",
+    });
     const moved = async (token: string, address: string) =>
       (await app.refresh(token, { "x-forwarded-for": address })).body;
     const sweden = await moved(body.refreshToken, "89.160.20.112");
-    expect(await list(sweden.accessToken)).toMatchObject({ ip: "89.160.20.112", location: "Sweden" });
+    expect(await list(sweden.accessToken)).toMatchObject({
+      ip: "89.160.20.112",
+      location: "Sweden",
+    });
     const nowhere = await moved(sweden.refreshToken, "2001:db8::1");
     const session = await list(nowhere.accessToken);
     expect(session.ip).toBe("2001:db8::1");
@@ -67,7 +82,11 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
   });
 
   test("the cleanup job removes ended sessions, tokens and counters", async () => {
-    const [idle, out, open] = [await app.addVerifiedUser(), await app.addVerifiedUser(), await app.addVerifiedUser()];
+    const [idle, out, open] = [
+      await app.addVerifiedUser(),
+      await app.addVerifiedUser(),
+      await app.addVerifiedUser(),
+    ];
     await app.signIn(idle);
     app.clock.advance("6d");
     await (await app.signIn(out)).post("/auth/logout");
@@ -101,8 +120,15 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
 });
 
 describe("Settings of lifetimes", async () => {
-  const ofTokens = { SESSION_MAX_AGE: "1h", REFRESH_TOKEN_TTL: "40m", ACCESS_TOKEN_TTL: "30m", REFRESH_GRACE: "0" };
-  const app = await startSuiteApp({ env: { ...ofTokens, LOCKOUT_DURATION: "1d", PASSWORD_MAX_AGE: "0" } });
+  const ofTokens = {
+    SESSION_MAX_AGE: "1h",
+    REFRESH_TOKEN_TTL: "40m",
+    ACCESS_TOKEN_TTL: "30m",
+    REFRESH_GRACE: "0",
+  };
+  const app = await startSuiteApp({
+    env: { ...ofTokens, LOCKOUT_DURATION: "1d", PASSWORD_MAX_AGE: "0" },
+  });
 
   test("POST /auth/refresh: without a grace period, no token is accepted twice", async () => {
     const { browser } = await app.signIn();
@@ -117,7 +143,9 @@ describe("Settings of lifetimes", async () => {
 
   test("SESSION_MAX_AGE: a session and its tokens end at this age", async () => {
     const user = await app.addUser();
-    const { browser, accessToken, refreshToken } = await app.signIn(await app.addUser({ role: "admin" }));
+    const { browser, accessToken, refreshToken } = await app.signIn(
+      await app.addUser({ role: "admin" }),
+    );
     const { iat: start = 0 } = decodeJwt(refreshToken);
     const end = (token: string) => (decodeJwt(token).exp ?? 0) - start;
     const impersonate = async (token: string) =>

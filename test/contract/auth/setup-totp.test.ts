@@ -22,22 +22,32 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
   expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
 });
 
-test.skipIf(isMissing("oathtool"))("POST /auth/setup-totp: a code of oathtool, by SHA-1, signs in", async () => {
-  const { user, authenticator } = await app.setUpFactor();
-  const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
-  const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now]).toString().trim();
-  expect((await app.signInBy(user, { code })).status).toBe(200);
-});
+test.skipIf(isMissing("oathtool"))(
+  "POST /auth/setup-totp: a code of oathtool, by SHA-1, signs in",
+  async () => {
+    const { user, authenticator } = await app.setUpFactor();
+    const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
+    const code = execFileSync("oathtool", ["--totp=sha1", "-b", authenticator.secret, "--now", now])
+      .toString()
+      .trim();
+    expect((await app.signInBy(user, { code })).status).toBe(200);
+  },
+);
 
 test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR code", async () => {
   const { user, authenticator } = await app.setUpFactor();
   const file = join(temporaryFolder(), "qr.png");
   writeFileSync(file, Buffer.from(authenticator.qrCode.split(",")[1] as string, "base64"));
-  const read = execFileSync("zbarimg", ["-q", "--raw", file], { stdio: ["ignore", "pipe", "ignore"] });
+  const read = execFileSync("zbarimg", ["-q", "--raw", file], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   const uri = new URL(read.toString().trim());
   expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
   expect(decodeURIComponent(uri.pathname)).toBe(`/Gatehouse:${user.email}`);
-  expect(Object.fromEntries(uri.searchParams)).toMatchObject({ secret: authenticator.secret, issuer: "Gatehouse" });
+  expect(Object.fromEntries(uri.searchParams)).toMatchObject({
+    secret: authenticator.secret,
+    issuer: "Gatehouse",
+  });
 });
 
 // a backup code does not prove that the authenticator works, so it does not count as the first code
@@ -52,14 +62,17 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
   expect(await verify({ backupCode: first.authenticator.backupCodes[0] })).toBe(401);
   expect(await verify({ backupCode: second.backupCodes[0] })).toBe(200);
   const { body: third } = await post("/auth/setup-totp");
-  expect((await app.signInBy(user, { code: await app.authenticatorOf(third).code() })).status).toBe(200);
+  expect((await app.signInBy(user, { code: await app.authenticatorOf(third).code() })).status).toBe(
+    200,
+  );
   expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
 
 test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
   const { user, post } = await app.setUpFactor();
   expect(await statusesOf(9, () => post("/auth/setup-totp"))).toEqual({ 200: 9 });
-  const count = "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";
+  const count =
+    "select count(*)::int as n from emails where user_id = ? and template = 'mfa-enabled'";
   expect(await app.sql(count, [user.id])).toEqual([{ n: 5 }]);
 });
 
@@ -72,6 +85,8 @@ test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes o
   app.clock.advance("2m");
   for (const body of [undefined, {}])
     expect(await setUp(body)).toMatchObject(refusal(403, "REAUTHENTICATION_REQUIRED"));
-  expect(await setUp({ password: WRONG_PASSWORD })).toMatchObject(refusal(400, "INVALID_CURRENT_PASSWORD"));
+  expect(await setUp({ password: WRONG_PASSWORD })).toMatchObject(
+    refusal(400, "INVALID_CURRENT_PASSWORD"),
+  );
   expect((await setUp({ password: user.password })).body.backupCodes).toHaveLength(10);
 });

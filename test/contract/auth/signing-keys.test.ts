@@ -7,7 +7,8 @@ import { until } from "../../support/until.ts";
 
 const app = await startSuiteApp(); // its clock moves by months
 
-const jwks = async () => (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
+const jwks = async () =>
+  (await app.httpClient().get("/.well-known/jwks.json")).body as { keys: { kid: string }[] };
 const kids = async () => (await jwks()).keys.map(({ kid }) => kid);
 /** Waits until every replica publishes so many keys: consecutive requests reach different ones. */
 const untilKeys = (count: number) =>
@@ -68,6 +69,7 @@ test("Signing keys: the files of the secret and of the mails are readable by the
   const folder = app.settings.DATA_DIR as string;
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
   expect(names).toContain("secret-key");
-  const modeOf = (name: string) => statSync(join(folder, name), { throwIfNoEntry: false })?.mode ?? 0;
+  const modeOf = (name: string) =>
+    statSync(join(folder, name), { throwIfNoEntry: false })?.mode ?? 0;
   expect(names.filter((name) => (modeOf(name) & 0o77) !== 0)).toEqual([]);
 });

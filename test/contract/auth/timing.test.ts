@@ -29,25 +29,37 @@ describe("POST /auth/login", () => {
     const isFaster = ({ one, other }: Times) => one < other / 2;
     const hashed = () => attempt(freshEmail())();
     expect(await compareTimes(9, tooLong, hashed, isFaster)).toSatisfy(isFaster);
-    expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual([]);
+    expect(await app.sql("select failed from attempts where subject = ?", [user.email])).toEqual(
+      [],
+    );
   });
 
   // With an embedded database the queue never fills: it is slower than the hashes.
-  test.skipIf(app.mode !== "apart")("is 503 with Retry-After beyond the queue, and others are served", async () => {
-    const account = await app.signIn();
-    let isOver = false;
-    const storm = Promise.all(times(STORM, () => app.guess(freshEmail()))).finally(() => {
-      isOver = true;
-    });
-    for (let reads = 0; reads < 6; reads++) expect([await account.profileStatus(), isOver]).toEqual([200, false]);
-    const answers = await storm;
-    const statuses = tally(answers, (a) => a.status);
-    expect((statuses[401] ?? 0) + (statuses[503] ?? 0)).toBe(STORM);
-    expect(statuses[503]).toBeGreaterThan(0);
-    expect(statuses[401]).toBeGreaterThan(256);
-    const refused = answers.find((a) => a.status === 503);
-    expect(refused?.body).toMatchObject({ statusCode: 503, code: "UNAVAILABLE", error: "Service Unavailable" });
-    expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
-    expect(await app.sql("select subject from attempts where cardinality(reservations) > 0")).toEqual([]);
-  });
+  test.skipIf(app.mode !== "apart")(
+    "is 503 with Retry-After beyond the queue, and others are served",
+    async () => {
+      const account = await app.signIn();
+      let isOver = false;
+      const storm = Promise.all(times(STORM, () => app.guess(freshEmail()))).finally(() => {
+        isOver = true;
+      });
+      for (let reads = 0; reads < 6; reads++)
+        expect([await account.profileStatus(), isOver]).toEqual([200, false]);
+      const answers = await storm;
+      const statuses = tally(answers, (a) => a.status);
+      expect((statuses[401] ?? 0) + (statuses[503] ?? 0)).toBe(STORM);
+      expect(statuses[503]).toBeGreaterThan(0);
+      expect(statuses[401]).toBeGreaterThan(256);
+      const refused = answers.find((a) => a.status === 503);
+      expect(refused?.body).toMatchObject({
+        statusCode: 503,
+        code: "UNAVAILABLE",
+        error: "Service Unavailable",
+      });
+      expect(Number(refused?.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+      expect(
+        await app.sql("select subject from attempts where cardinality(reservations) > 0"),
+      ).toEqual([]);
+    },
+  );
 });

@@ -1,4 +1,10 @@
-import { createHmac, createPrivateKey, generateKeyPairSync, type KeyObject, sign as signBytes } from "node:crypto";
+import {
+  createHmac,
+  createPrivateKey,
+  generateKeyPairSync,
+  type KeyObject,
+  sign as signBytes,
+} from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt, decodeProtectedHeader, type JWTPayload, SignJWT } from "jose";
@@ -15,17 +21,36 @@ const signed = ["access", "refresh", "mfaToken"] as const;
 const CLEARED = /^refreshToken=; Max-Age=0; Path=\/auth/;
 const oneTime = ["verification", "reset"] as const;
 
-const verifyMfa = async (tempToken: string) => app.verifyMfa(tempToken, { code: await made.code() });
-/** The places that accept tokens, the accepted kinds, and the status of a refusal. The code beside an MFA token is correct. */
+const verifyMfa = async (tempToken: string) =>
+  app.verifyMfa(tempToken, { code: await made.code() });
+/**
+ * The places that accept tokens, the accepted kinds, and the status of a refusal. The code beside
+ * an MFA token is correct.
+ */
 type Entry = { takes: Kind[]; refused: number; send: (token: string) => Promise<HttpResponse> };
 const entries: Record<string, Entry> = {
-  "Authorization: Bearer": { takes: ["access"], refused: 401, send: (t) => app.httpClient().get("/user/profile", t) },
+  "Authorization: Bearer": {
+    takes: ["access"],
+    refused: 401,
+    send: (t) => app.httpClient().get("/user/profile", t),
+  },
   "POST /auth/refresh": { takes: ["refresh"], refused: 401, send: (token) => app.refresh(token) },
   "POST /auth/verify-mfa": { takes: ["mfaToken"], refused: 401, send: verifyMfa },
-  "POST /auth/verify-email": { takes: ["verification", "change"], refused: 400, send: app.verifyEmail },
-  "POST /auth/reset-password": { takes: ["reset"], refused: 400, send: (token) => app.resetPassword(token) },
+  "POST /auth/verify-email": {
+    takes: ["verification", "change"],
+    refused: 400,
+    send: app.verifyEmail,
+  },
+  "POST /auth/reset-password": {
+    takes: ["reset"],
+    refused: 400,
+    send: (token) => app.resetPassword(token),
+  },
 };
-/** Sends a token to the entry of a kind. @returns the response and the status of a refusal there */
+/**
+ * Sends a token to the entry of a kind.
+ * @returns the response and the status of a refusal there
+ */
 async function sendAs(kind: Kind, token: string) {
   const entry = Object.values(entries).find(({ takes }) => takes.includes(kind)) as Entry;
   return { ...(await entry.send(token)), refused: entry.refused };
@@ -42,17 +67,33 @@ async function makeTokens(): Promise<typeof made> {
   const { token: change = "" } = await app.mail.emailTo(newEmail);
   const reset = await app.resetTokenFor(user.email);
   const mfaToken = await app.mfaTokenFor(user);
-  const tokens = { access: accessToken, refresh: refreshToken, mfaToken, verification, reset, change };
+  const tokens = {
+    access: accessToken,
+    refresh: refreshToken,
+    mfaToken,
+    verification,
+    reset,
+    change,
+  };
   return { tokens, code: () => authenticator.code() };
 }
 
 /** The signing key of the product, for forged claims. */
 async function signer(): Promise<{ kid: string; key: KeyObject; publicKey: string }> {
-  const [row] = await app.sql<{ kid: string; public_key: string; private_key: string }>("select * from signing_keys");
+  const [row] = await app.sql<{ kid: string; public_key: string; private_key: string }>(
+    "select * from signing_keys",
+  );
   if (!row) throw new Error("no signing key");
-  const secret = Buffer.from(readFileSync(join(app.settings.DATA_DIR as string, "secret-key"), "utf8"), "base64");
+  const secret = Buffer.from(
+    readFileSync(join(app.settings.DATA_DIR as string, "secret-key"), "utf8"),
+    "base64",
+  );
   const jwk = JSON.parse(createCipher(secret).decrypt(row.private_key, row.kid));
-  return { kid: row.kid, key: createPrivateKey({ key: jwk, format: "jwk" }), publicKey: row.public_key };
+  return {
+    kid: row.kid,
+    key: createPrivateKey({ key: jwk, format: "jwk" }),
+    publicKey: row.public_key,
+  };
 }
 
 const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
@@ -61,7 +102,9 @@ const byHand = (header: object, claims: JWTPayload, signatureOf: (text: Buffer) 
   return `${text}.${signatureOf(Buffer.from(text)).toString("base64url")}`;
 };
 const hs256 = (header: object, claims: JWTPayload, key: string | Buffer) =>
-  byHand({ alg: "HS256", ...header }, claims, (text) => createHmac("sha256", key).update(text).digest());
+  byHand({ alg: "HS256", ...header }, claims, (text) =>
+    createHmac("sha256", key).update(text).digest(),
+  );
 const sign = (claims: JWTPayload, header: object, key: KeyObject) =>
   new SignJWT(claims).setProtectedHeader({ alg: "EdDSA", ...header }).sign(key);
 
@@ -106,7 +149,10 @@ async function forgeries(token: string): Promise<[string, string][]> {
     ["of another type", await sign({ ...claims, type: "other" }, { kid }, key)],
     ["not yet valid", await sign({ ...claims, nbf: now + 600 }, { kid }, key)],
     ["for an unknown user", await sign({ ...claims, sub: unknown }, { kid }, key)],
-    ["for a malformed id", await sign({ ...claims, sub: "' or 1=1", sid: "x", jti: "x" }, { kid }, key)],
+    [
+      "for a malformed id",
+      await sign({ ...claims, sub: "' or 1=1", sid: "x", jti: "x" }, { kid }, key),
+    ],
     ["with other kinds of values", await sign({ ...claims, ...others }, { kid }, key)],
     ["empty", ""],
     ["three dots", "..."],
@@ -119,28 +165,50 @@ beforeAll(async () => {
   made = await makeTokens();
 });
 
-test.each(Object.entries(entries))("Token kinds: %s accepts its own kind and refuses every other", async (_, entry) => {
-  for (const kind of kinds.filter((each) => !entry.takes.includes(each)))
-    expect([kind, (await entry.send(made.tokens[kind])).status]).toEqual([kind, entry.refused]);
-});
+test.each(Object.entries(entries))(
+  "Token kinds: %s accepts its own kind and refuses every other",
+  async (_, entry) => {
+    for (const kind of kinds.filter((each) => !entry.takes.includes(each)))
+      expect([kind, (await entry.send(made.tokens[kind])).status]).toEqual([kind, entry.refused]);
+  },
+);
 
-test.each(signed)("Token kinds: an almost valid token of kind %s is refused at its own entry", async (kind) => {
-  for (const [what, token] of await forgeries(made.tokens[kind])) {
-    const answer = await sendAs(kind, token).catch(() => undefined);
-    if (what === "no token" && !answer) continue; // not sendable
-    expect([what, answer?.status]).toEqual([what, token === "" && kind === "mfaToken" ? 400 : answer?.refused]);
-    expect(answer?.headers.get("set-cookie") ?? "", what).toMatch(kind === "refresh" ? CLEARED : /^$/);
-  }
-});
+test.each(signed)(
+  "Token kinds: an almost valid token of kind %s is refused at its own entry",
+  async (kind) => {
+    for (const [what, token] of await forgeries(made.tokens[kind])) {
+      const answer = await sendAs(kind, token).catch(() => undefined);
+      if (what === "no token" && !answer) continue; // not sendable
+      expect([what, answer?.status]).toEqual([
+        what,
+        token === "" && kind === "mfaToken" ? 400 : answer?.refused,
+      ]);
+      expect(answer?.headers.get("set-cookie") ?? "", what).toMatch(
+        kind === "refresh" ? CLEARED : /^$/,
+      );
+    }
+  },
+);
 
-test.each(oneTime)("Token kinds: an altered token of kind %s is refused at its own entry", async (kind) => {
-  const token = made.tokens[kind];
-  const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
-  const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, without a UUID
-  for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "é", "a".repeat(4096)])
-    expect(await sendAs(kind, wrong)).toMatchObject(refusal(400, "TOKEN_INVALID"));
-  expect(await sendAs(kind, "")).toMatchObject(invalid("token"));
-});
+test.each(oneTime)(
+  "Token kinds: an altered token of kind %s is refused at its own entry",
+  async (kind) => {
+    const token = made.tokens[kind];
+    const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
+    const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, without a UUID
+    for (const wrong of [
+      altered,
+      token.slice(1),
+      `${token}A`,
+      ...madeUp,
+      "x",
+      "é",
+      "a".repeat(4096),
+    ])
+      expect(await sendAs(kind, wrong)).toMatchObject(refusal(400, "TOKEN_INVALID"));
+    expect(await sendAs(kind, "")).toMatchObject(invalid("token"));
+  },
+);
 
 test("Token kinds: the valid tokens still work afterwards, each at its own entry", async () => {
   for (const kind of ["access", "mfaToken", "refresh", "verification", "reset"] as const)

@@ -17,29 +17,46 @@ const test = base
   .extend("authenticator", ({ account }) => account.authenticator)
   .extend("tempToken", ({ user }) => app.mfaTokenFor(user));
 
-test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async ({ user }) => {
+test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async ({
+  user,
+}) => {
   const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
   expect({ status, body }).toEqual({ status: 200, body: { requiresMfa: true, tempToken: TEXT } });
   expect(headers.get("set-cookie")).toBeNull();
-  const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [user.id]);
+  const open = await app.sql("select id from sessions where user_id = ? and revoked_at is null", [
+    user.id,
+  ]);
   expect(open).toHaveLength(1);
 });
 
-test("POST /auth/verify-mfa: signs in with a code, once", async ({ user, authenticator, tempToken }) => {
+test("POST /auth/verify-mfa: signs in with a code, once", async ({
+  user,
+  authenticator,
+  tempToken,
+}) => {
   const code = await authenticator.code();
   const answer = await verify(tempToken, { code });
-  const wanted = { accessToken: TEXT, refreshToken: TEXT, user: { id: user.id, email: user.email } };
+  const wanted = {
+    accessToken: TEXT,
+    refreshToken: TEXT,
+    user: { id: user.id, email: user.email },
+  };
   expect(answer.body).toEqual(wanted);
   expect(answer.headers.get("set-cookie")).toContain(`refreshToken=${answer.body.refreshToken}`);
   expect(await app.profileStatus(answer.body.accessToken)).toBe(200);
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: accepts codes of three steps once, and no older one", async ({ user, authenticator }) => {
-  const attempt = async (steps: number) => (await app.signInBy(user, { code: await authenticator.code(steps) })).status;
+test("POST /auth/verify-mfa: accepts codes of three steps once, and no older one", async ({
+  user,
+  authenticator,
+}) => {
+  const attempt = async (steps: number) =>
+    (await app.signInBy(user, { code: await authenticator.code(steps) })).status;
   app.clock.advance(`${STEP_MS - (app.clock.now().getTime() % STEP_MS) + 1_000}ms`); // one second after the begin of a step
   for (const refused of [-2, 2]) expect(await attempt(refused)).toBe(401);
-  for (const accepted of [-1, 1]) expect([await attempt(accepted), await attempt(accepted)]).toEqual([200, 401]);
+  for (const accepted of [-1, 1])
+    expect([await attempt(accepted), await attempt(accepted)]).toEqual([200, 401]);
   expect(await attempt(0)).toBe(401); // older than the last one
 });
 
@@ -50,10 +67,15 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   expect((await attempt(first.toLowerCase().replace("-", ""))).status).toBe(200);
   expect(await attempt(first)).toMatchObject(invalidCode);
   expect((await attempt(` ${second} `)).status).toBe(200);
-  expect((await app.mail.emailTo(user.email, /backup code was used/)).text).toMatch(/; [89] are left/);
+  expect((await app.mail.emailTo(user.email, /backup code was used/)).text).toMatch(
+    /; [89] are left/,
+  );
 });
 
-test("POST /auth/verify-mfa: needs a code or a backupCode, and an MFA token", async ({ authenticator, tempToken }) => {
+test("POST /auth/verify-mfa: needs a code or a backupCode, and an MFA token", async ({
+  authenticator,
+  tempToken,
+}) => {
   for (const factor of [{}, { code: "1", backupCode: "2" }]) {
     const message = "Invalid request: code must be given, or backupCode, but not both.";
     const body = { message, violations: [{ field: "code" }] };
@@ -78,29 +100,43 @@ test("POST /auth/verify-mfa: an MFA token ends after five minutes, with a newer 
   expect(await verify(last, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: five wrong codes void an MFA token", async ({ user, authenticator, tempToken }) => {
+test("POST /auth/verify-mfa: five wrong codes void an MFA token", async ({
+  user,
+  authenticator,
+  tempToken,
+}) => {
   for (let i = 0; i < 5; i++) {
     expect(await verify(tempToken, WRONG_CODE)).toMatchObject(invalidCode);
     await app.sql("delete from attempts where subject = ?", [user.id]); // the lock of the account is tested below
   }
-  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(invalidTicket);
+  expect(await verify(tempToken, { code: await authenticator.code() })).toMatchObject(
+    invalidTicket,
+  );
 });
 
-test("POST /auth/verify-mfa: five wrong codes lock the factor, not the password", async ({ account, tempToken }) => {
+test("POST /auth/verify-mfa: five wrong codes lock the factor, not the password", async ({
+  account,
+  tempToken,
+}) => {
   const { user, authenticator, post } = account;
   const answers = [];
   for (let i = 0; i < 6; i++) answers.push(await verify(tempToken, WRONG_CODE));
   expect(answers.map((a) => a.status)).toEqual([401, 401, 401, 401, 401, 423]);
   expect(Number(answers[5]?.headers.get("retry-after"))).toBeGreaterThan(890);
   expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(423);
-  expect((await post("/auth/disable-totp", { password: user.password, ...WRONG_CODE })).status).toBe(423);
+  expect(
+    (await post("/auth/disable-totp", { password: user.password, ...WRONG_CODE })).status,
+  ).toBe(423);
   expect(await app.auditOf(user.id, "auth.locked")).toHaveLength(1);
   expect(await app.auditOf(user.id, "auth.mfa_failed")).toHaveLength(5);
   app.clock.advance("15m");
   expect((await app.signInBy(user, { code: await authenticator.code() })).status).toBe(200);
 });
 
-test("POST /auth/verify-mfa: a correct code restarts the count", async ({ user, authenticator }) => {
+test("POST /auth/verify-mfa: a correct code restarts the count", async ({
+  user,
+  authenticator,
+}) => {
   for (let round = 0; round < 2; round++) {
     const tempToken = await app.mfaTokenFor(user);
     for (let i = 0; i < 4; i++) expect((await verify(tempToken, WRONG_CODE)).status).toBe(401);
@@ -109,23 +145,28 @@ test("POST /auth/verify-mfa: a correct code restarts the count", async ({ user, 
   }
 });
 
-test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async ({ tempToken }) => {
+test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async ({
+  tempToken,
+}) => {
   const answers = await Promise.all(times(30, () => verify(tempToken, WRONG_CODE)));
   expect(tally(answers, (a) => a.status)).toEqual({ 401: 5, 423: 25 });
 });
 
-test.each(["code", "backup code"])("POST /auth/verify-mfa: 50 parallel uses of a %s have one success", async (kind) => {
-  for (let round = 0; round < repetitions(2); round++) {
-    const { user, authenticator } = await app.setUpFactor();
-    const tempToken = await app.mfaTokenFor(user);
-    const backupCode = authenticator.backupCodes[round % 10];
-    const factor = kind === "code" ? { code: await authenticator.code() } : { backupCode };
-    expect(await statusesOf(50, () => verify(tempToken, factor))).toEqual({ 200: 1, 401: 49 });
-    expect(await app.sql("select id from sessions where user_id = ?", [user.id])).toHaveLength(2);
-    const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
-    expect(left).toHaveLength(kind === "code" ? 10 : 9);
-  }
-});
+test.each(["code", "backup code"])(
+  "POST /auth/verify-mfa: 50 parallel uses of a %s have one success",
+  async (kind) => {
+    for (let round = 0; round < repetitions(2); round++) {
+      const { user, authenticator } = await app.setUpFactor();
+      const tempToken = await app.mfaTokenFor(user);
+      const backupCode = authenticator.backupCodes[round % 10];
+      const factor = kind === "code" ? { code: await authenticator.code() } : { backupCode };
+      expect(await statusesOf(50, () => verify(tempToken, factor))).toEqual({ 200: 1, 401: 49 });
+      expect(await app.sql("select id from sessions where user_id = ?", [user.id])).toHaveLength(2);
+      const left = await app.sql("select digest from backup_codes where user_id = ?", [user.id]);
+      expect(left).toHaveLength(kind === "code" ? 10 : 9);
+    }
+  },
+);
 
 test("POST /auth/verify-mfa: an MFA token that races a change of the password opens no session", async () => {
   for (let round = 0; round < 5; round++) {
@@ -137,8 +178,11 @@ test("POST /auth/verify-mfa: an MFA token that races a change of the password op
       verify(tempToken, { code }),
     ]);
     expect(changed.status).toBe(200);
-    if (verified.status === 200) expect(await app.profileStatus(verified.body.accessToken)).toBe(401);
-    expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(401);
+    if (verified.status === 200)
+      expect(await app.profileStatus(verified.body.accessToken)).toBe(401);
+    expect((await verify(tempToken, { backupCode: authenticator.backupCodes[0] })).status).toBe(
+      401,
+    );
   }
 });
 
@@ -154,7 +198,10 @@ test("POST /auth/verify-mfa: 100 wrong codes in a row lock codes until a backup 
   const user = { ...old, credentials: { email: old.email, password: NEW_PASSWORD } };
   const again = await app.mfaTokenFor(user);
   const locked = await verify(again, { code: await authenticator.code() });
-  expect(locked).toMatchObject({ status: 423, body: { message: expect.stringContaining("backup code") } });
+  expect(locked).toMatchObject({
+    status: 423,
+    body: { message: expect.stringContaining("backup code") },
+  });
   expect((await verify(again, { backupCode: "AAAA-AAAA" })).status).toBe(401);
   expect((await verify(again, { backupCode: authenticator.backupCodes[0] })).status).toBe(200);
   app.clock.advance("30s"); // the next code

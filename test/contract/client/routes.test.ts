@@ -7,12 +7,17 @@ import { clientAt } from "../../support/client.ts";
 import { newAccount } from "../../support/credentials.ts";
 
 const app = await testApp();
-const errorOf = (call: Promise<unknown>) => call.then(() => undefined).catch((thrown: GatehouseError) => thrown);
+const errorOf = (call: Promise<unknown>) =>
+  call.then(() => undefined).catch((thrown: GatehouseError) => thrown);
 
 test("Client: has every route of GET /openapi.json, and no other", async () => {
-  const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as { paths: Record<string, object> };
+  const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
+    paths: Record<string, object>;
+  };
   const described = Object.entries(paths).flatMap(([path, methods]) =>
-    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replace(/\{\w+\}/, "{}")}`),
+    Object.keys(methods).map(
+      (method) => `${method.toUpperCase()} ${path.replace(/\{\w+\}/, "{}")}`,
+    ),
   );
   const client = clientAt(app.url);
   const id = randomUUID();
@@ -23,7 +28,8 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
     const takesId = String(call).includes("encodeURIComponent");
     const result = call(...(takesId ? [id] : []), {});
     try {
-      if (Symbol.asyncIterator in (result as object)) for await (const _ of result as AsyncIterable<string>);
+      if (Symbol.asyncIterator in (result as object))
+        for await (const _ of result as AsyncIterable<string>);
       else await result;
     } catch (thrown) {
       expect(thrown).toBeInstanceOf(GatehouseError);
@@ -41,14 +47,21 @@ test("Client: reads the health, registers, signs in, edits the profile, chats an
   const { userId } = await client.auth.register(account);
   expect((await client.auth.login(account)).user).toMatchObject({ id: userId, role: "user" });
   expect((await client.user.updateProfile({ name: "Bea Example" })).user.name).toBe("Bea Example");
-  expect(await client.user.getProfile()).toMatchObject({ id: userId, name: "Bea Example", mfaEnabled: false });
+  expect(await client.user.getProfile()).toMatchObject({
+    id: userId,
+    name: "Bea Example",
+    mfaEnabled: false,
+  });
   const request = conversationOf("Hello.") as StreamChatRequest;
   expect((await client.ai.chat(request)).model).toBe("model-a-1");
   const [session] = await client.user.listSessions();
   expect(session).toMatchObject({ current: true });
   await client.auth.logout();
   expect(client.accessToken).toBeUndefined();
-  await expect(client.user.getProfile()).rejects.toMatchObject({ code: "UNAUTHENTICATED", status: 401 });
+  await expect(client.user.getProfile()).rejects.toMatchObject({
+    code: "UNAUTHENTICATED",
+    status: 401,
+  });
 });
 
 test("Client: administrators list with filters, read the next page and act in the name of a user", async () => {
@@ -72,10 +85,14 @@ test("Client: administrators list with filters, read the next page and act in th
 
 test("Client: an invalid request throws its violations, status and request id", async () => {
   const client = clientAt(app.url);
-  const error = await errorOf(client.auth.register({ email: "ann", password: "short", name: "", acceptTerms: true }));
+  const error = await errorOf(
+    client.auth.register({ email: "ann", password: "short", name: "", acceptTerms: true }),
+  );
   expect(error).toBeInstanceOf(GatehouseError);
   expect(error).toMatchObject({ code: "VALIDATION_FAILED", status: 400, retryAfter: undefined });
-  expect(error?.violations.map(({ field }) => field)).toEqual(expect.arrayContaining(["email", "password", "name"]));
+  expect(error?.violations.map(({ field }) => field)).toEqual(
+    expect.arrayContaining(["email", "password", "name"]),
+  );
   expect(error?.requestId).toMatch(/^[\w-]{8,}/);
 });
 
@@ -89,16 +106,31 @@ test("Client: a locked account throws the seconds until a retry", async () => {
 });
 
 test.each([
-  ["a proxy's page", async () => new Response("<h1>Bad gateway</h1>", { status: 502 }), "UNEXPECTED_RESPONSE", 502],
-  ["a page instead of JSON", async () => new Response("<h1>Hello</h1>"), "UNEXPECTED_RESPONSE", 200],
+  [
+    "a proxy's page",
+    async () => new Response("<h1>Bad gateway</h1>", { status: 502 }),
+    "UNEXPECTED_RESPONSE",
+    502,
+  ],
+  [
+    "a page instead of JSON",
+    async () => new Response("<h1>Hello</h1>"),
+    "UNEXPECTED_RESPONSE",
+    200,
+  ],
   ["no connection", () => Promise.reject(new TypeError("fetch failed")), "NETWORK_ERROR", 0],
 ])("Client: %s throws its own code", async (_what, fetch, code, status) => {
-  expect(await errorOf(clientAt(app.url, { fetch }).user.getProfile())).toMatchObject({ code, status });
+  expect(await errorOf(clientAt(app.url, { fetch }).user.getProfile())).toMatchObject({
+    code,
+    status,
+  });
 });
 
 test("Client: an abort throws the reason of its signal", async () => {
   const signal = AbortSignal.abort("no longer needed");
   await expect(clientAt(app.url).health.getHealth({ signal })).rejects.toBe("no longer needed");
   const client = clientAt(app.url, { lock: () => new Promise(() => {}) }); // another tab's refresh hangs
-  await expect(client.user.getProfile({ signal: AbortSignal.timeout(100) })).rejects.toThrow("timeout");
+  await expect(client.user.getProfile({ signal: AbortSignal.timeout(100) })).rejects.toThrow(
+    "timeout",
+  );
 });

@@ -50,20 +50,28 @@ test("Client: reports a revoked session once, after one refresh", async () => {
   const { user, client } = await signedInClient(app, { onSignedOut: () => ended++ });
   await (await app.signIn(user)).delete("/user/sessions");
   const calls = await Promise.allSettled(times(3, () => client.user.getProfile()));
-  for (const call of calls) expect(call).toMatchObject({ status: "rejected", reason: { code: "UNAUTHENTICATED" } });
+  for (const call of calls)
+    expect(call).toMatchObject({ status: "rejected", reason: { code: "UNAUTHENTICATED" } });
   expect([ended, client.refreshes(), client.accessToken]).toEqual([1, 1, undefined]);
 });
 
 test("Client: keeps the session when the refresh fails for another reason", async () => {
   let answer: (() => Promise<Response>) | undefined;
   const { client } = await signedInClient(app, {
-    fetch: (target, init) => (answer && String(target).endsWith("/auth/refresh") ? answer() : fetch(target, init)),
+    fetch: (target, init) =>
+      answer && String(target).endsWith("/auth/refresh") ? answer() : fetch(target, init),
   });
   app.clock.advance("16m");
   answer = () => Promise.reject(new TypeError("fetch failed"));
-  await expect(client.user.getProfile()).rejects.toMatchObject({ code: "NETWORK_ERROR", status: 0 });
+  await expect(client.user.getProfile()).rejects.toMatchObject({
+    code: "NETWORK_ERROR",
+    status: 0,
+  });
   answer = async () => new Response("<h1>Sign in to the Wi-Fi</h1>", { status: 401 });
-  await expect(client.user.getProfile()).rejects.toMatchObject({ code: "UNEXPECTED_RESPONSE", status: 401 });
+  await expect(client.user.getProfile()).rejects.toMatchObject({
+    code: "UNEXPECTED_RESPONSE",
+    status: 401,
+  });
   answer = undefined;
   expect(await client.user.getProfile()).toMatchObject({ role: "user" });
 });
@@ -94,11 +102,14 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
   const user = await app.addUser();
   await first.auth.login(user.credentials);
   expect(await second.resume()).toBe(true);
-  // the first use of the new pair ends the grace period of the old one, which the second tab would send
+  // the first use of the new pair ends the grace period of the old one, which the second tab would
+  // send
   departure = first.auth.refresh().then(() => first.user.getProfile());
   await second.auth.refresh();
   expect((await second.user.getProfile()).id).toBe(user.id);
-  expect(first.sent.every(({ credentials, headers }) => credentials === "include" && !headers.cookie)).toBe(true);
+  expect(
+    first.sent.every(({ credentials, headers }) => credentials === "include" && !headers.cookie),
+  ).toBe(true);
   expect(await Promise.all([first.resume(), second.resume()])).toEqual([true, true]);
 });
 
@@ -107,13 +118,17 @@ test("Client: repeats no request in the name of somebody who has signed in meanw
   const { client } = await signedInClient(app, { refreshToken: store });
   store.token = bob.refreshToken;
   app.clock.advance("16m");
-  await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+  await expect(client.user.updateProfile({ name: "Ann" })).rejects.toMatchObject({
+    code: "UNAUTHENTICATED",
+  });
   expect([client.accessToken, await client.resume()]).toEqual([undefined, true]); // it is Bob's
 });
 
 test("Client: a late refusal in another tab does not clear the cookie of a sign-in", async () => {
   const [user, browser] = [await app.addUser(), browserAt(app.url)];
-  const late = browser.tab({ fetch: (target, init) => browser.fetch(target, init, setTimeout(1_000)) });
+  const late = browser.tab({
+    fetch: (target, init) => browser.fetch(target, init, setTimeout(1_000)),
+  });
   await browser.tab().auth.login(user.credentials);
   await app.sql("update sessions set revoked_at = ? where user_id = ?", [app.clock.now(), user.id]);
   await Promise.all([late.resume(), browser.tab().auth.login(user.credentials)]);

@@ -16,12 +16,16 @@ async function textOf(stream: AsyncIterable<string>): Promise<string> {
   return text;
 }
 
-test("Client: streams a reply in pieces, also with an access token that has expired", async ({ client }) => {
+test("Client: streams a reply in pieces, also with an access token that has expired", async ({
+  client,
+}) => {
   app.clock.advance("16m");
   expect(await textOf(client.ai.stream(requestOf("case: bytes")))).toBe(REPLY);
 });
 
-test("Client: an error event throws STREAM_ERROR after the pieces before it", async ({ client }) => {
+test("Client: an error event throws STREAM_ERROR after the pieces before it", async ({
+  client,
+}) => {
   let text = "";
   const reading = async () => {
     for await (const piece of client.ai.stream(requestOf("case: reset-midway"))) text += piece;
@@ -31,13 +35,17 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
   expect(text).toBe(PREFIX);
 });
 
-test("Client: a request that is refused before the stream throws its code and violations", async ({ client }) => {
+test("Client: a request that is refused before the stream throws its code and violations", async ({
+  client,
+}) => {
   const reading = textOf(client.ai.stream({ ...requestOf("Hello."), temperature: 3 }));
   const refused = { code: "VALIDATION_FAILED", violations: [{ field: "temperature" }] };
   await expect(reading).rejects.toMatchObject(refused);
 });
 
-test("Client: ends the request to the provider when the loop is left or the signal aborts", async ({ client }) => {
+test("Client: ends the request to the provider when the loop is left or the signal aborts", async ({
+  client,
+}) => {
   const [simulator] = app.providers;
   for (const leave of ["break", "abort"]) {
     const content = `case: silent-midway ${crypto.randomUUID()}`;
@@ -51,7 +59,9 @@ test("Client: ends the request to the provider when the loop is left or the sign
     if (leave === "break") expect(await reading()).toBe("left");
     else await expect(reading()).rejects.toBe("stopped");
     await until("the end of the request at the provider", () =>
-      simulator?.requests.find(({ body, closedAt }) => closedAt && JSON.stringify(body).includes(content)),
+      simulator?.requests.find(
+        ({ body, closedAt }) => closedAt && JSON.stringify(body).includes(content),
+      ),
     );
   }
 });
@@ -74,9 +84,12 @@ test("Client: reads the reply as a whole where fetch has no streams", async () =
 });
 
 test("Client: pieces may be cut at any byte, and lines end as a proxy likes", async () => {
-  const body = 'data: {"chunk":"Grü"}\n\n: comment\n\ndata:{"chunk":"ße 👍"}\r\n\r\ndata: [DONE]\r\n\r\n';
+  const body =
+    'data: {"chunk":"Grü"}\n\n: comment\n\ndata:{"chunk":"ße 👍"}\r\n\r\ndata: [DONE]\r\n\r\n';
   const bytes = [...Buffer.from(body)].map((byte) => Uint8Array.of(byte));
   const fetchBytes = async () => new Response(ReadableStream.from(bytes));
-  expect(await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(requestOf("Hello.")))).toBe("Grüße 👍");
+  expect(
+    await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(requestOf("Hello."))),
+  ).toBe("Grüße 👍");
   expect(new GatehouseError("NETWORK_ERROR", "")).toBeInstanceOf(Error);
 });

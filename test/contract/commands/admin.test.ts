@@ -10,7 +10,11 @@ import { commitMeanwhile } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 /** The event of a change by the command. */
-const by = { actor_id: null, user_agent: expect.stringMatching(/^npm run admin, by ./), ip: "127.0.0.1" };
+const by = {
+  actor_id: null,
+  user_agent: expect.stringMatching(/^npm run admin, by ./),
+  ip: "127.0.0.1",
+};
 const UPDATE = { event: "admin.user_updated", ...by };
 
 describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
@@ -31,7 +35,9 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     const unverified = { code: 0, out: expect.stringContaining("is not verified") };
     expect(await admin("promote", user.email.toUpperCase())).toEqual(unverified);
     expect((await get("/admin/users")).status).toBe(200);
-    expect(await eventsOf(user.id)).toEqual([{ ...UPDATE, details: { fields: ["role"], role: "admin" } }]);
+    expect(await eventsOf(user.id)).toEqual([
+      { ...UPDATE, details: { fields: ["role"], role: "admin" } },
+    ]);
   });
 
   test("creates an administrator where there is no account, and shows a password once", async () => {
@@ -48,9 +54,13 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     const user = await app.addVerifiedUser();
     const email = freshEmail();
     const change = "update users set email = $1, canonical_email = $1 where id = $2";
-    const promoted = await commitMeanwhile(url, change, [email, user.id], () => admin("promote", email));
+    const promoted = await commitMeanwhile(url, change, [email, user.id], () =>
+      admin("promote", email),
+    );
     expect(promoted).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
-    expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([{ role: "admin" }]);
+    expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([
+      { role: "admin" },
+    ]);
   });
 
   test("unlocks accounts and ends sessions", async () => {
@@ -60,7 +70,10 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await app.login(email)).status).toBe(423);
     expect((await admin("unlock", email)).code).toBe(0);
     expect((await app.login(email)).status).toBe(200);
-    expect(await admin("end-sessions", email)).toEqual({ code: 0, out: expect.stringMatching(/^2 sessions/) });
+    expect(await admin("end-sessions", email)).toEqual({
+      code: 0,
+      out: expect.stringMatching(/^2 sessions/),
+    });
     expect(await account.profileStatus()).toBe(401);
     const events = ["admin.user_updated", "admin.sessions_revoked"];
     expect((await eventsOf(id)).map(({ event }) => event)).toEqual(events);
@@ -71,7 +84,9 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await admin("disable-mfa", user.email)).code).toBe(0);
     expect((await app.login(user.email)).body.requiresMfa).toBe(false);
     await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
-    expect(await eventsOf(user.id)).toMatchObject([{ event: "admin.user_updated", actor_id: null }]);
+    expect(await eventsOf(user.id)).toMatchObject([
+      { event: "admin.user_updated", actor_id: null },
+    ]);
   });
 
   test.concurrent.each<[string[], RegExp]>([
@@ -91,20 +106,32 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     const unsealed = () => app.sql("select 1 from audit_unsealed");
     await until("every event to be sealed", async () => (await unsealed()).length === 0);
     const whole = await admin("verify-audit");
-    expect(whole).toMatchObject({ code: 0, out: expect.stringContaining("The audit log is intact") });
+    expect(whole).toMatchObject({
+      code: 0,
+      out: expect.stringContaining("The audit log is intact"),
+    });
     const head = /Head (\d+:[0-9a-f]{64})/.exec(whole.out)?.[1] ?? "";
     expect(await admin("verify-audit", "--head", head)).toMatchObject({ code: 0 });
     const verify = (changes = {}) => runScript("audit-verify", [], { ...env, ...changes });
     const forged = head.replace(/.$/, (c) => (c === "0" ? "1" : "0"));
     const rewritten = { code: 1, out: expect.stringContaining("cut off or rewritten") };
     expect(await admin("verify-audit", "--head", forged)).toEqual(rewritten);
-    const [event] = await app.sql<{ id: string }>("select id from audit_events where user_id = ? limit 1", [user.id]);
+    const [event] = await app.sql<{ id: string }>(
+      "select id from audit_events where user_id = ? limit 1",
+      [user.id],
+    );
     await app.sql("alter table audit_events disable trigger audit_append_only");
     await app.sql("update audit_events set ip = '10.1.1.1' where id = ?", [event?.id]);
-    expect(await verify()).toEqual({ code: 1, out: expect.stringMatching(`Event ${event?.id}.* was edited`) });
+    expect(await verify()).toEqual({
+      code: 1,
+      out: expect.stringMatching(`Event ${event?.id}.* was edited`),
+    });
     const otherKey = { SECRET_KEY: randomBytes(32).toString("base64") };
     expect((await verify(otherKey)).out).toContain("has no MAC of SECRET_KEY");
-    const missing = { code: 2, out: expect.stringContaining("SECRET_KEY must be that of the service") };
+    const missing = {
+      code: 2,
+      out: expect.stringContaining("SECRET_KEY must be that of the service"),
+    };
     expect(await verify({ DATA_DIR: temporaryFolder() })).toEqual(missing);
   });
 });
@@ -117,7 +144,10 @@ describe("npm run admin, on the embedded database", () => {
       os.userInfo = () => { throw new Error("uv_os_get_passwd returned ENOENT"); };
       syncBuiltinESMExports();`;
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(nameless)}`;
-    const promoted = runScript("admin", ["promote", "root@example.com"], { DATABASE_URL: "memory:", NODE_OPTIONS });
+    const promoted = runScript("admin", ["promote", "root@example.com"], {
+      DATABASE_URL: "memory:",
+      NODE_OPTIONS,
+    });
     expect((await promoted).out).toContain("shown once");
   });
 

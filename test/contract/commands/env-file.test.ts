@@ -16,7 +16,10 @@ async function readFrom(file: string | Buffer): Promise<unknown> {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, ".env"), file);
   const args = ["--input-type=module", "--eval", script];
-  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, env: { TAKEN: "before" } });
+  const { stdout } = await promisify(execFile)(process.execPath, args, {
+    cwd,
+    env: { TAKEN: "before" },
+  });
   return JSON.parse(stdout);
 }
 
@@ -30,5 +33,8 @@ test.each([
 
 test(".env: an encoding that would lose variables is refused", async () => {
   const stderr = "Gatehouse can't start:\n  .env can't be read: it must be UTF-8\n";
-  await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({ code: 1, stderr });
+  await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({
+    code: 1,
+    stderr,
+  });
 });

@@ -14,16 +14,35 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     for (const command of ["audit-verify", "admin unlock a@example.com", "admin grant-role web"]) {
       const [name = "", ...args] = command.split(" ");
       const early = await runScript(name, args, { DATABASE_URL: url, MIGRATE: "off" }, folder);
-      expect(early).toMatchObject({ code: 2, out: expect.stringMatching(/lacks (\d+) of \1 migrations/) });
+      expect(early).toMatchObject({
+        code: 2,
+        out: expect.stringMatching(/lacks (\d+) of \1 migrations/),
+      });
     }
     writeFileSync(join(folder, ".env"), `DATABASE_URL=${url}\n`);
-    const ofServices = { NODE_ENV: "production", INTERNAL_URL: "unix:/run/gatehouse/services.sock" };
+    const ofServices = {
+      NODE_ENV: "production",
+      INTERNAL_URL: "unix:/run/gatehouse/services.sock",
+    };
     expect(await runScript("migrate", [], ofServices, folder)).toMatchObject({ code: 0 });
     expect(await runSql(url, "select 1 from users")).toEqual([]);
-    const away = await runScript("migrate", [], { DATABASE_URL: "postgres://unknown@127.0.0.1:1/x" }, folder);
-    expect(away).toMatchObject({ code: 2, out: expect.stringMatching(/^It didn't work: [^\n]+\n$/) });
+    const away = await runScript(
+      "migrate",
+      [],
+      { DATABASE_URL: "postgres://unknown@127.0.0.1:1/x" },
+      folder,
+    );
+    expect(away).toMatchObject({
+      code: 2,
+      out: expect.stringMatching(/^It didn't work: [^\n]+\n$/),
+    });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
-    const unread = await runScript("audit-verify", [], { DATABASE_URL: url }, join(folder, "sealed"));
+    const unread = await runScript(
+      "audit-verify",
+      [],
+      { DATABASE_URL: url },
+      join(folder, "sealed"),
+    );
     expect(unread).toMatchObject({ code: 2, out: expect.stringContaining(".env can't be read") });
   });
 
@@ -32,7 +51,9 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
     const query = (sql: string) => runSql(env.DATABASE_URL, sql);
     const months = () =>
-      query("select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass");
+      query(
+        "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'audit_events'::regclass",
+      );
     const before = await months();
     const last = before.findLast(({ name }) => /\d$/.test(name))?.name;
     await query(`drop table ${last}`);

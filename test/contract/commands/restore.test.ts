@@ -7,15 +7,23 @@ import { startApp } from "../../support/app.ts";
 import { forTest } from "../../support/closing.ts";
 import { createDatabase } from "../../support/databases.ts";
 import { runScript } from "../../support/deployment.ts";
-import { POSTGRES_BIN, postgresFolder, startPostgresServer } from "../../support/postgres-server.ts";
+import {
+  POSTGRES_BIN,
+  postgresFolder,
+  startPostgresServer,
+} from "../../support/postgres-server.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
 const commands = process.env.TEST_SERVERS && POSTGRES_BIN;
 const ENDED = expect.stringMatching(/^\d+ sessions have ended/);
-const keysOf = async (app: { url: string }) => (await fetch(`${app.url}/.well-known/jwks.json`)).text();
+const keysOf = async (app: { url: string }) =>
+  (await fetch(`${app.url}/.well-known/jwks.json`)).text();
 
-/** Ends the sessions of a restored database, and starts the service: it has another key, and an intact audit log. */
+/**
+ * Ends the sessions of a restored database, and starts the service: it has another key, and an
+ * intact audit log.
+ */
 async function startRestored(env: Record<string, string>, keys: string, accessToken: string) {
   expect(await runScript("admin", ["after-restore"], env)).toEqual({ code: 0, out: ENDED });
   const app = await forTest(startApp({ mode: "servers", env }));
@@ -25,55 +33,70 @@ async function startRestored(env: Record<string, string>, keys: string, accessTo
   return app;
 }
 
-test.skipIf(!commands)("after-restore: a restored dump has its accounts and no valid token", async () => {
-  const [url, restored] = [await createDatabase(), await createDatabase()];
-  const before = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
-  const env = { DATABASE_URL: restored, DATA_DIR: before.settings.DATA_DIR as string };
-  const { user, post, accessToken } = await before.signIn(await before.addVerifiedUser());
-  const token = await before.resetTokenFor(user.email);
-  const keys = await keysOf(before);
-  const dump = execFileSync(join(POSTGRES_BIN as string, "pg_dump"), ["--no-owner", url]);
-  expect((await post("/auth/logout", {})).status).toBe(200);
-  await before.close();
+test.skipIf(!commands)(
+  "after-restore: a restored dump has its accounts and no valid token",
+  async () => {
+    const [url, restored] = [await createDatabase(), await createDatabase()];
+    const before = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
+    const env = { DATABASE_URL: restored, DATA_DIR: before.settings.DATA_DIR as string };
+    const { user, post, accessToken } = await before.signIn(await before.addVerifiedUser());
+    const token = await before.resetTokenFor(user.email);
+    const keys = await keysOf(before);
+    const dump = execFileSync(join(POSTGRES_BIN as string, "pg_dump"), ["--no-owner", url]);
+    expect((await post("/auth/logout", {})).status).toBe(200);
+    await before.close();
 
-  execFileSync(join(POSTGRES_BIN as string, "psql"), ["-q", "-v", "ON_ERROR_STOP=1", restored], { input: dump });
-  const other = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
-  expect(await runScript("admin", ["after-restore"], other)).toMatchObject({ code: 2 });
-  const after = await startRestored(env, keys, accessToken);
-  expect((await after.resetPassword(token)).status).toBe(400);
-  expect(await (await after.signIn(user)).profileStatus()).toBe(200);
-  const [event] = await after.sql("select details from audit_events where event = 'admin.sessions_revoked'");
-  expect(event).toMatchObject({ details: { restored: true } });
-});
+    execFileSync(join(POSTGRES_BIN as string, "psql"), ["-q", "-v", "ON_ERROR_STOP=1", restored], {
+      input: dump,
+    });
+    const other = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
+    expect(await runScript("admin", ["after-restore"], other)).toMatchObject({ code: 2 });
+    const after = await startRestored(env, keys, accessToken);
+    expect((await after.resetPassword(token)).status).toBe(400);
+    expect(await (await after.signIn(user)).profileStatus()).toBe(200);
+    const [event] = await after.sql(
+      "select details from audit_events where event = 'admin.sessions_revoked'",
+    );
+    expect(event).toMatchObject({ details: { restored: true } });
+  },
+);
 
-test.skipIf(!commands)("after-restore: a restore to a point in time has all changes before it", async () => {
-  const [archive, backup] = [postgresFolder(), postgresFolder()];
-  const archiving = { archive_mode: "on", archive_command: `cp %p ${archive}/%f` };
-  const primary = await forTest(startPostgresServer(archiving));
-  const before = await startApp({ mode: "servers", env: { DATABASE_URL: primary.url } });
-  const ask = async (what: string) =>
-    (await before.sql<{ answer: string }>(`select ${what} as answer`))[0]?.answer ?? "";
-  const keys = await keysOf(before);
-  const { user, put, post, accessToken } = await before.signIn(await before.addVerifiedUser());
-  primary.run("pg_basebackup", ["-d", primary.url, "-D", backup, "-c", "fast"]);
-  expect((await put("/user/profile", { name: "Early" })).status).toBe(200);
-  const moment = await ask("clock_timestamp()::text");
-  expect((await put("/user/profile", { name: "Late" })).status).toBe(200);
-  const late = await before.addUser();
-  expect((await post("/auth/logout", {})).status).toBe(200);
-  const segment = await ask("pg_walfile_name(pg_switch_wal())");
-  await until("the archive", async () => (await ask("(select last_archived_wal from pg_stat_archiver)")) >= segment);
-  await before.close();
+test.skipIf(!commands)(
+  "after-restore: a restore to a point in time has all changes before it",
+  async () => {
+    const [archive, backup] = [postgresFolder(), postgresFolder()];
+    const archiving = { archive_mode: "on", archive_command: `cp %p ${archive}/%f` };
+    const primary = await forTest(startPostgresServer(archiving));
+    const before = await startApp({ mode: "servers", env: { DATABASE_URL: primary.url } });
+    const ask = async (what: string) =>
+      (await before.sql<{ answer: string }>(`select ${what} as answer`))[0]?.answer ?? "";
+    const keys = await keysOf(before);
+    const { user, put, post, accessToken } = await before.signIn(await before.addVerifiedUser());
+    primary.run("pg_basebackup", ["-d", primary.url, "-D", backup, "-c", "fast"]);
+    expect((await put("/user/profile", { name: "Early" })).status).toBe(200);
+    const moment = await ask("clock_timestamp()::text");
+    expect((await put("/user/profile", { name: "Late" })).status).toBe(200);
+    const late = await before.addUser();
+    expect((await post("/auth/logout", {})).status).toBe(200);
+    const segment = await ask("pg_walfile_name(pg_switch_wal())");
+    await until(
+      "the archive",
+      async () => (await ask("(select last_archived_wal from pg_stat_archiver)")) >= segment,
+    );
+    await before.close();
 
-  writeFileSync(join(backup, "recovery.signal"), "");
-  const target = { recovery_target_time: moment, recovery_target_action: "promote" };
-  const recovery = { ...target, restore_command: `cp ${archive}/%f %p` };
-  const restored = await forTest(startPostgresServer(recovery, backup));
-  const env = { DATABASE_URL: restored.url, DATA_DIR: before.settings.DATA_DIR as string };
-  const after = await startRestored(env, keys, accessToken);
-  expect((await after.login(late.email)).status).toBe(401);
-  expect((await (await after.signIn(user)).get("/user/profile")).body).toMatchObject({ name: "Early" });
-});
+    writeFileSync(join(backup, "recovery.signal"), "");
+    const target = { recovery_target_time: moment, recovery_target_action: "promote" };
+    const recovery = { ...target, restore_command: `cp ${archive}/%f %p` };
+    const restored = await forTest(startPostgresServer(recovery, backup));
+    const env = { DATABASE_URL: restored.url, DATA_DIR: before.settings.DATA_DIR as string };
+    const after = await startRestored(env, keys, accessToken);
+    expect((await after.login(late.email)).status).toBe(401);
+    expect((await (await after.signIn(user)).get("/user/profile")).body).toMatchObject({
+      name: "Early",
+    });
+  },
+);
 
 test("after-restore: works on a copy of the embedded database's folder", async () => {
   const env = { DATA_DIR: temporaryFolder() };
@@ -82,5 +105,8 @@ test("after-restore: works on a copy of the embedded database's folder", async (
   expect((await runScript("admin", ["after-restore"], env)).out).toContain("SECRET_KEY must be");
   cpSync(env.DATA_DIR, copy.DATA_DIR, { recursive: true });
   const SECRET_KEY = randomBytes(32).toString("base64");
-  expect(await runScript("admin", ["after-restore"], { ...copy, SECRET_KEY })).toEqual({ code: 0, out: ENDED });
+  expect(await runScript("admin", ["after-restore"], { ...copy, SECRET_KEY })).toEqual({
+    code: 0,
+    out: ENDED,
+  });
 });

@@ -12,7 +12,9 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   test("a deadlock is answered by 503 and a time to retry", async () => {
     const { user, post } = await app.signIn();
     const ask = () => post("/auth/logout");
-    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
+    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [
+      user.id,
+    ]);
     await other.run("set local deadlock_timeout = '1min'", []); // the deadlock is detected in the product's connection
     const pending = ask();
     await other.toBeWaitedFor();
@@ -37,7 +39,8 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
 
   test("a notice to an account that is being erased fails no request", async () => {
     const [{ user, post }, owner] = [await app.signIn(), await app.addUser()];
-    const ask = () => post("/user/change-email", { newEmail: owner.email, password: user.password });
+    const ask = () =>
+      post("/user/change-email", { newEmail: owner.email, password: user.password });
     const answer = await commitMeanwhile(url, "delete from users where id = $1", [owner.id], ask);
     expect(answer.status).toBe(200);
   });
@@ -46,7 +49,8 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     const admin = await app.signInAdmin();
     const word = randomUUID().slice(0, 13);
     const ids: string[] = [];
-    for (const i of [1, 2, 3]) ids.unshift((await app.addUser({ email: `n${i}.${word}@example.com` })).id);
+    for (const i of [1, 2, 3])
+      ids.unshift((await app.addUser({ email: `n${i}.${word}@example.com` })).id);
     const list = (cursor = "") => admin.get(`/admin/users?search=${word}&limit=1${cursor}`);
     const lock = "lock table attempts in access exclusive mode";
     const erasure: [string, unknown[]] = ["delete from users where id = $1", [ids[0]]];
@@ -65,7 +69,9 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);
     expect((await admin.post("/auth/logout")).status).toBe(200);
     await sentinel.post("/auth/logout");
-    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [user.id]);
+    const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [
+      user.id,
+    ]);
     const cleared = (id: string) => async () =>
       (await app.sql("select 1 from sessions where user_id = ?", [id])).length === 0;
     app.clock.advance("1h");

@@ -19,11 +19,17 @@ const passes = (what: string, check: () => Promise<boolean>) =>
   });
 
 test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were neither verified nor used", async () => {
-  const [unused, used, verified] = [await app.addUser(), await app.addUser(), await app.addVerifiedUser()];
+  const [unused, used, verified] = [
+    await app.addUser(),
+    await app.addUser(),
+    await app.addVerifiedUser(),
+  ];
   const signedIn = await app.signIn();
   const ids = [unused.id, used.id, verified.id, signedIn.user.id];
   const left = async () =>
-    (await app.sql<{ id: string }>("select id from users where id in (?)", [ids])).map(({ id }) => id);
+    (await app.sql<{ id: string }>("select id from users where id in (?)", [ids])).map(
+      ({ id }) => id,
+    );
   const emails = () => app.sql("select id from emails where user_id in (?)", [ids]);
   for (const part of ["6d", "6d", "6d", "6d", "5d"] as const) {
     app.clock.advance(part);
@@ -43,16 +49,23 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   const admin = await app.signInAdmin();
   const [kept, erased] = [await app.addUser(), await app.addUser()];
   for (const { email } of [admin.user, kept, erased]) await app.mail.emailTo(email);
-  for (const name of [`${newId(app.clock.now())}.eml`, ...others]) writeFileSync(join(folder, name), "not stored");
+  for (const name of [`${newId(app.clock.now())}.eml`, ...others])
+    writeFileSync(join(folder, name), "not stored");
   await admin.delete(`/admin/users/${erased.id}`);
-  await passes("the files of deleted e-mails to be deleted", async () => files().length === 2 + others.length);
-  const rows = await app.sql<{ id: string }>("select id from emails where user_id in (?)", [[admin.user.id, kept.id]]);
+  await passes(
+    "the files of deleted e-mails to be deleted",
+    async () => files().length === 2 + others.length,
+  );
+  const rows = await app.sql<{ id: string }>("select id from emails where user_id in (?)", [
+    [admin.user.id, kept.id],
+  ]);
   expect(files().sort()).toEqual([...rows.map(({ id }) => `${id}.eml`), ...others].sort());
 });
 
 test("SESSION_RETENTION: deletes sessions that ended before this time", async () => {
   const { user, post } = await app.signIn();
-  const sessions = async () => (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
+  const sessions = async () =>
+    (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
   await post("/auth/logout");
   app.clock.advance("2d");
   await (await app.signIn(user)).post("/auth/logout");
@@ -76,7 +89,11 @@ test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has 
   const read = async (from = 24, to = 0) => {
     const { get } = await app.signIn(user);
     const query = `from=${hoursAgo(from)}&to=${hoursAgo(to)}`;
-    const paths = [`/user/usage?${query}`, `/admin/usage?${query}`, `/admin/usage?${query}&userId=${erased.id}`];
+    const paths = [
+      `/user/usage?${query}`,
+      `/admin/usage?${query}`,
+      `/admin/usage?${query}&userId=${erased.id}`,
+    ];
     return Promise.all(paths.map(async (path) => (await get(path)).body));
   };
   const before = await read();

@@ -1,27 +1,43 @@
 import { expect, test } from "vitest";
 import { startSuiteGateway } from "../../support/gateway.ts";
 
-const server = await startSuiteGateway(() => {}, { env: { PUBLIC_URL: "https://api.example.com/below" } });
+const server = await startSuiteGateway(() => {}, {
+  env: { PUBLIC_URL: "https://api.example.com/below" },
+});
 
 type Operation = { operationId: string; description: string; tags: string[]; responses: object };
 const { body: document } = await server.send("GET", "/openapi.json");
 const { paths, components, tags } = document;
-const operations = Object.values<Record<string, Operation>>(paths).flatMap((methods) => Object.values(methods));
+const operations = Object.values<Record<string, Operation>>(paths).flatMap((methods) =>
+  Object.values(methods),
+);
 const schemaOf = (path: string, status: number, method = "post") =>
   paths[path][method].responses[status]?.content?.["application/json"].schema;
 
 test("GET /openapi.json: has the public URL and the routes", () => {
-  expect(document).toMatchObject({ openapi: "3.1.0", servers: [{ url: "https://api.example.com/below" }] });
+  expect(document).toMatchObject({
+    openapi: "3.1.0",
+    servers: [{ url: "https://api.example.com/below" }],
+  });
   const described = Object.entries<object>(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((m) => `${m.toUpperCase()} ${path}`),
   );
-  expect(described).toEqual(expect.arrayContaining(["POST /auth/login", "PUT /admin/users/{id}", "GET /health/ready"]));
+  expect(described).toEqual(
+    expect.arrayContaining(["POST /auth/login", "PUT /admin/users/{id}", "GET /health/ready"]),
+  );
 });
 
 test("GET /openapi.json: lists required properties by their JSON names", () => {
-  expect(components.schemas.User.required).toEqual(expect.arrayContaining(["createdAt", "updatedAt"]));
+  expect(components.schemas.User.required).toEqual(
+    expect.arrayContaining(["createdAt", "updatedAt"]),
+  );
   expect(schemaOf("/auth/login", 200).required).toEqual(["requiresMfa"]);
-  expect(schemaOf("/ai/chat", 200).required).toEqual(["content", "model", "provider", "finishReason"]);
+  expect(schemaOf("/ai/chat", 200).required).toEqual([
+    "content",
+    "model",
+    "provider",
+    "finishReason",
+  ]);
   for (const path of ["/ai/chat", "/ai/stream"])
     expect(paths[path].post.responses[200]).toMatchObject({ headers: { "X-AI-Ignored": {} } });
   expect(paths["/auth/register"].post.requestBody).toMatchObject({ required: true });
@@ -39,16 +55,21 @@ test.each<[string, number, string[] | undefined, string?]>([
   ["/ai/chat", 500, ["PROVIDER_ERROR"]],
   ["/ai/stream", 422, undefined], // an error event of the stream
   ["/ai/stream", 413, ["PAYLOAD_TOO_LARGE"]],
-])("GET /openapi.json: lists the failures of %s with status %i: %j", (path, status, codes, method) => {
-  // in allOf, since generators of clients ignore properties beside a $ref
-  expect(schemaOf(path, status, method)?.allOf[1].properties.code.enum).toEqual(codes);
-});
+])(
+  "GET /openapi.json: lists the failures of %s with status %i: %j",
+  (path, status, codes, method) => {
+    // in allOf, since generators of clients ignore properties beside a $ref
+    expect(schemaOf(path, status, method)?.allOf[1].properties.code.enum).toEqual(codes);
+  },
+);
 
 test("GET /openapi.json: explains every failure code", () => {
   const { Error: failure, Violation: violation } = components.schemas;
   expect(failure.required).toEqual(["statusCode", "message", "error", "code"]);
   const { code, violations } = failure.properties;
-  expect(code.enum).toEqual(expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]));
+  expect(code.enum).toEqual(
+    expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
+  );
   expect(code.description).toContain("`NOT_FOUND`: The route or the object does not exist.");
   expect(violations.items).toEqual({ $ref: "#/components/schemas/Violation" });
   expect(violation.required).toEqual(["field", "message"]);
@@ -60,35 +81,65 @@ test("GET /openapi.json: describes the possible values of responses", () => {
   for (const name of ["User", "AdminUser", "Session"])
     expect(components.schemas[name].properties.id.format, name).toBe("uuid");
   expect(paths["/user/export"].get.responses[200].description).toContain("`nextPage`");
-  expect(schemaOf("/user/export", 200, "get")).toEqual({ type: "object", additionalProperties: true });
+  expect(schemaOf("/user/export", 200, "get")).toEqual({
+    type: "object",
+    additionalProperties: true,
+  });
 });
 
 test("GET /openapi.json: groups operations by subject, and lists no failure that cannot happen", () => {
-  expect(tags).toContainEqual({ name: "User", description: "Operations of signed-in users on their own account." });
+  expect(tags).toContainEqual({
+    name: "User",
+    description: "Operations of signed-in users on their own account.",
+  });
   expect(operations.filter(({ description }) => !description)).toEqual([]);
   const ids = operations.map(({ operationId }) => operationId);
   expect(ids.filter((id) => !/^[a-z][A-Za-z]+$/.test(id))).toEqual([]);
   const names = tags.map(({ name }: { name: string }) => name);
   expect(new Set(operations.flatMap((each) => each.tags))).toEqual(new Set(names));
   expect(Object.keys(paths["/health/live"].get.responses)).toEqual(["200", "400", "default"]);
-  expect(JSON.stringify(paths["/auth/refresh"].post.responses[400])).not.toContain("VALIDATION_FAILED");
+  expect(JSON.stringify(paths["/auth/refresh"].post.responses[400])).not.toContain(
+    "VALIDATION_FAILED",
+  );
 });
 
 test("GET /openapi.json: states access, limits with their headers, and field rules", () => {
   const bodyOf = (path: string) => paths[path].post.requestBody.content["application/json"].schema;
-  expect(paths["/auth/login"].post).toMatchObject({ security: [], responses: { 200: {}, 400: {}, 429: {} } });
+  expect(paths["/auth/login"].post).toMatchObject({
+    security: [],
+    responses: { 200: {}, 400: {}, 429: {} },
+  });
   expect(paths["/auth/login"].post.description).toContain("5 requests in 900 seconds");
   expect(paths["/auth/login"].post.responses.default.headers).toHaveProperty("RateLimit-Reset");
-  expect(paths["/health"].get.responses.default.headers ?? {}).not.toHaveProperty("RateLimit-Reset");
+  expect(paths["/health"].get.responses.default.headers ?? {}).not.toHaveProperty(
+    "RateLimit-Reset",
+  );
   const email = { format: "email" };
-  expect(bodyOf("/auth/login")).toMatchObject({ required: ["email", "password"], properties: { email } });
+  expect(bodyOf("/auth/login")).toMatchObject({
+    required: ["email", "password"],
+    properties: { email },
+  });
   expect(paths["/auth/register"].post.responses).toHaveProperty("201");
-  expect(paths["/user/profile"].get).toMatchObject({ security: [{ accessToken: [] }], responses: { 401: {} } });
+  expect(paths["/user/profile"].get).toMatchObject({
+    security: [{ accessToken: [] }],
+    responses: { 401: {} },
+  });
   const setsCookie = { headers: { "Set-Cookie": {} } };
-  const refresh = { security: [{ refreshCookie: [] }], responses: { 200: setsCookie, 401: setsCookie } };
+  const refresh = {
+    security: [{ refreshCookie: [] }],
+    responses: { 200: setsCookie, 401: setsCookie },
+  };
   expect(paths["/auth/refresh"].post).toMatchObject(refresh);
-  const cookie = { name: "refreshToken", in: "cookie", required: false, schema: { type: "string" } };
-  expect(paths["/auth/logout"].post).toMatchObject({ security: [{ accessToken: [] }], parameters: [cookie] });
+  const cookie = {
+    name: "refreshToken",
+    in: "cookie",
+    required: false,
+    schema: { type: "string" },
+  };
+  expect(paths["/auth/logout"].post).toMatchObject({
+    security: [{ accessToken: [] }],
+    parameters: [cookie],
+  });
   const temperature = { type: "number", minimum: 0, maximum: 2 };
   const messages = { type: "array", minItems: 1, maxItems: 512 };
   expect(bodyOf("/ai/chat")).toMatchObject({ properties: { temperature, messages } });

@@ -11,7 +11,13 @@ import { temporaryFolder } from "../../support/temporary-folder.ts";
 const run = promisify(execFile);
 const PYTHON = "/usr/bin/python3"; // of Debian, with its packaged modules
 const NODE = process.execPath;
-const INTERPRETERS: Record<string, string> = { js: NODE, ts: NODE, py: PYTHON, sh: "/bin/sh", java: "java" };
+const INTERPRETERS: Record<string, string> = {
+  js: NODE,
+  ts: NODE,
+  py: PYTHON,
+  sh: "/bin/sh",
+  java: "java",
+};
 const SCRIPTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py"];
 const CLIENTS = [...SCRIPTS, "java/Rest.java", "python/rest_client.py", "typescript/rest.ts"];
 const VERIFIERS = ["verify.js", "verify.py", "java/Verify.java"];
@@ -26,7 +32,8 @@ function hasModules(...names: string[]): boolean {
     return Boolean(process.env.CI);
   }
 }
-const isInstalled = (folder: string) => existsSync(`examples/${folder}/node_modules`) || Boolean(process.env.CI);
+const isInstalled = (folder: string) =>
+  existsSync(`examples/${folder}/node_modules`) || Boolean(process.env.CI);
 const NEEDS: Record<string, boolean> = {
   "rest.py": hasModules("requests"),
   "grpc_client.py": hasModules("grpc", "google.protobuf") && !isMissing("grpc_python_plugin"),
@@ -34,7 +41,9 @@ const NEEDS: Record<string, boolean> = {
   "java/Rest.java": !isMissing("java"),
   "java/Verify.java": !isMissing("java"),
   "python/rest_client.py":
-    isInstalled("python") && hasModules("dateutil", "urllib3", "six", "certifi") && !isMissing("java"),
+    isInstalled("python") &&
+    hasModules("dateutil", "urllib3", "six", "certifi") &&
+    !isMissing("java"),
   "typescript/rest.ts": isInstalled("typescript"),
 };
 
@@ -43,7 +52,13 @@ describe("examples", async () => {
   await run("buf", ["export", ".", "-o", protos]);
 
   async function runExample(file: string, variables: Record<string, string>): Promise<string> {
-    const env = { ...process.env, GATEHOUSE_URL: app.url, GATEHOUSE_GRPC: app.grpcUrl, PROTOS: protos, ...variables };
+    const env = {
+      ...process.env,
+      GATEHOUSE_URL: app.url,
+      GATEHOUSE_GRPC: app.grpcUrl,
+      PROTOS: protos,
+      ...variables,
+    };
     const program = INTERPRETERS[file.split(".")[1] as string] as string;
     return (await run(program, [join("examples", file)], { env })).stdout;
   }
@@ -55,33 +70,52 @@ describe("examples", async () => {
     expect(programs.sort()).toEqual([...CLIENTS, ...VERIFIERS].sort());
   });
 
-  test.for(CLIENTS)("%s signs in, reads the profile and streams a reply", async (file, { skip }) => {
-    skip(NEEDS[file] === false, "its packages are not installed");
-    if (file === "grpc_client.py") {
-      const template = readFileSync("examples/buf.gen.python.yaml", "utf8").replaceAll("out: protos", `out: ${protos}`);
-      writeFileSync(join(protos, "buf.gen.yaml"), template);
-      await run("buf", ["generate", "--template", join(protos, "buf.gen.yaml"), "--path", "proto/gatehouse"]);
-    }
-    const cwd = join("examples", dirname(file));
-    if (existsSync(`${cwd}/package.json`)) {
-      if (!existsSync(`${cwd}/node_modules`)) await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd });
-      const env = { ...process.env, GATEHOUSE_URL: app.url };
-      for (const script of ["generate", "check"]) await run("npm", ["run", script, "--if-present"], { cwd, env });
-    }
-    const user = await app.addVerifiedUser();
-    const out = await runExample(file, { EMAIL: user.email, PASSWORD: user.password });
-    expect(out).toContain(user.email);
-    expect(out.length).toBeGreaterThan(user.email.length + 10);
-    if (!file.endsWith(".sh")) expect(out).toContain(REPLY);
-  });
+  test.for(CLIENTS)(
+    "%s signs in, reads the profile and streams a reply",
+    async (file, { skip }) => {
+      skip(NEEDS[file] === false, "its packages are not installed");
+      if (file === "grpc_client.py") {
+        const template = readFileSync("examples/buf.gen.python.yaml", "utf8").replaceAll(
+          "out: protos",
+          `out: ${protos}`,
+        );
+        writeFileSync(join(protos, "buf.gen.yaml"), template);
+        await run("buf", [
+          "generate",
+          "--template",
+          join(protos, "buf.gen.yaml"),
+          "--path",
+          "proto/gatehouse",
+        ]);
+      }
+      const cwd = join("examples", dirname(file));
+      if (existsSync(`${cwd}/package.json`)) {
+        if (!existsSync(`${cwd}/node_modules`))
+          await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd });
+        const env = { ...process.env, GATEHOUSE_URL: app.url };
+        for (const script of ["generate", "check"])
+          await run("npm", ["run", script, "--if-present"], { cwd, env });
+      }
+      const user = await app.addVerifiedUser();
+      const out = await runExample(file, { EMAIL: user.email, PASSWORD: user.password });
+      expect(out).toContain(user.email);
+      expect(out.length).toBeGreaterThan(user.email.length + 10);
+      if (!file.endsWith(".sh")) expect(out).toContain(REPLY);
+    },
+  );
 
-  test.for(VERIFIERS)("%s accepts an access token, and refuses a changed or foreign one", async (file, { skip }) => {
-    skip(NEEDS[file] === false, "its packages are not installed");
-    const { user, accessToken } = await app.signIn(await app.addVerifiedUser());
-    const ISSUER = app.settings.PUBLIC_URL as string;
-    expect(await runExample(file, { TOKEN: accessToken, ISSUER })).toBe(`${user.id}\n`);
-    const changed = accessToken.replace(/.{9}$/, "AAAAAAAAA");
-    await expect(runExample(file, { TOKEN: changed, ISSUER })).rejects.toThrow(/[Ss]ignature/);
-    await expect(runExample(file, { TOKEN: accessToken, ISSUER: "http://other" })).rejects.toThrow(/iss/i);
-  });
+  test.for(VERIFIERS)(
+    "%s accepts an access token, and refuses a changed or foreign one",
+    async (file, { skip }) => {
+      skip(NEEDS[file] === false, "its packages are not installed");
+      const { user, accessToken } = await app.signIn(await app.addVerifiedUser());
+      const ISSUER = app.settings.PUBLIC_URL as string;
+      expect(await runExample(file, { TOKEN: accessToken, ISSUER })).toBe(`${user.id}\n`);
+      const changed = accessToken.replace(/.{9}$/, "AAAAAAAAA");
+      await expect(runExample(file, { TOKEN: changed, ISSUER })).rejects.toThrow(/[Ss]ignature/);
+      await expect(
+        runExample(file, { TOKEN: accessToken, ISSUER: "http://other" }),
+      ).rejects.toThrow(/iss/i);
+    },
+  );
 });

@@ -14,9 +14,19 @@ import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
 
-/** Runs buf curl. @returns the messages that it prints; the error of a failed call */
+/**
+ * Runs buf curl.
+ * @returns the messages that it prints; the error of a failed call
+ */
 async function bufCurl(rpc: string, message: unknown, ...options: string[]) {
-  const args = ["curl", "--http2-prior-knowledge", ...options, "-d", JSON.stringify(message), `${app.grpcUrl}/${rpc}`];
+  const args = [
+    "curl",
+    "--http2-prior-knowledge",
+    ...options,
+    "-d",
+    JSON.stringify(message),
+    `${app.grpcUrl}/${rpc}`,
+  ];
   const { stdout, stderr } = await promisify(execFile)("buf", args).catch((error) => error);
   if (!stdout) return JSON.parse(stderr);
   return stdout.split(/\n(?=\{)/).map((text: string) => JSON.parse(text));
@@ -28,14 +38,33 @@ describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
   test.each(SCHEMAS)("signs in, reads the profile and chats %s", async (_how, ...schema) => {
     const options = ["--protocol", protocol, ...schema];
     const user = await app.addVerifiedUser();
-    const [login] = await bufCurl("gatehouse.account.v1.AuthService/Login", user.credentials, ...options);
+    const [login] = await bufCurl(
+      "gatehouse.account.v1.AuthService/Login",
+      user.credentials,
+      ...options,
+    );
     expect(login).toMatchObject({ user: { email: user.email } });
     const bearer = ["-H", `Authorization: Bearer ${login.accessToken}`];
-    const [profile] = await bufCurl("gatehouse.account.v1.UserService/GetProfile", {}, ...options, ...bearer);
+    const [profile] = await bufCurl(
+      "gatehouse.account.v1.UserService/GetProfile",
+      {},
+      ...options,
+      ...bearer,
+    );
     expect(profile.user).toMatchObject({ id: user.id, emailVerified: true });
     const question = conversationOf("case: plain");
-    const [reply] = await bufCurl("gatehouse.ai.v1.AIService/Chat", question, ...options, ...bearer);
-    const pieces = await bufCurl("gatehouse.ai.v1.AIService/StreamChat", question, ...options, ...bearer);
+    const [reply] = await bufCurl(
+      "gatehouse.ai.v1.AIService/Chat",
+      question,
+      ...options,
+      ...bearer,
+    );
+    const pieces = await bufCurl(
+      "gatehouse.ai.v1.AIService/StreamChat",
+      question,
+      ...options,
+      ...bearer,
+    );
     expect(pieces.map((piece: { chunk: string }) => piece.chunk).join("")).toBe(reply.content);
     expect(reply.content.length).toBeGreaterThan(10);
   });
@@ -50,15 +79,24 @@ test("gRPC: applies the same validation as REST", async () => {
   };
   const invalid = { code: Code.InvalidArgument, reason: Reason.VALIDATION_FAILED };
   const fields = new Set(["email", "password", "name", "acceptTerms"]);
-  expect(await failureOf(auth.register({ email: "not-an-address" }))).toEqual({ ...invalid, fields });
-  expect(await failureOf(auth.verifyEmail({ token: "a\0b" }))).toEqual({ ...invalid, fields: new Set(["token"]) });
+  expect(await failureOf(auth.register({ email: "not-an-address" }))).toEqual({
+    ...invalid,
+    fields,
+  });
+  expect(await failureOf(auth.verifyEmail({ token: "a\0b" }))).toEqual({
+    ...invalid,
+    fields: new Set(["token"]),
+  });
 });
 
 test("gRPC: ignores client addresses without the internal secret", async () => {
   const auth = app.grpc(AuthService);
   const wrong = { email: freshEmail(), password: WRONG_PASSWORD };
   for (const remaining of ["4", "3", "2", "1"]) {
-    const headers = { "x-gatehouse-client-address": `198.18.9.${remaining}`, "x-gatehouse-secret": "a-guess" };
+    const headers = {
+      "x-gatehouse-client-address": `198.18.9.${remaining}`,
+      "x-gatehouse-secret": "a-guess",
+    };
     const { metadata } = await errorOf(auth.login(wrong, { headers }));
     expect(metadata.get("ratelimit-remaining")).toBe(remaining); // one client, whose limit is used up
   }
@@ -67,9 +105,14 @@ test("gRPC: ignores client addresses without the internal secret", async () => {
 
 test("gRPC: believes internal callers, who write the address of their client in any form", async () => {
   const secret = { "x-gatehouse-secret": String(app.settings.INTERNAL_SECRET) };
-  for (const [given, ip] of [["::ffff:10.9.8.7", "10.9.8.7"] as const, ["2001:DB8::1", "2001:db8::1"] as const]) {
+  for (const [given, ip] of [
+    ["::ffff:10.9.8.7", "10.9.8.7"] as const,
+    ["2001:DB8::1", "2001:db8::1"] as const,
+  ]) {
     const { credentials, id } = await app.addUser();
-    await app.grpc(AuthService).login(credentials, { headers: { ...secret, "x-gatehouse-client-address": given } });
+    await app
+      .grpc(AuthService)
+      .login(credentials, { headers: { ...secret, "x-gatehouse-client-address": given } });
     expect(await app.sql("select ip from sessions where user_id = ?", [id])).toEqual([{ ip }]);
   }
 });
@@ -96,7 +139,8 @@ test("gRPC: grpc-js reads responses and status details", async () => {
 
 test("gRPC reflection: finds the extensions of the options of methods, and their file", async () => {
   const messageRequest = { allExtensionNumbersOfType: "google.protobuf.MethodOptions" };
-  const ask = async (query: object) => (await bufCurl(REFLECTION, query, "--protocol", "grpc", "--schema", "."))[0];
+  const ask = async (query: object) =>
+    (await bufCurl(REFLECTION, query, "--protocol", "grpc", "--schema", "."))[0];
   const { allExtensionNumbersResponse: found } = await ask(messageRequest);
   expect(found.extensionNumber.length).toBeGreaterThan(1); // the policy and the route of a method
   const [extensionNumber] = found.extensionNumber;
@@ -106,7 +150,8 @@ test("gRPC reflection: finds the extensions of the options of methods, and their
 });
 
 test("gRPC health: reports the service and its parts", async () => {
-  const check = (service: string) => bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc");
+  const check = (service: string) =>
+    bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc");
   for (const service of ["", AuthService.typeName, "database", "cache", "mail"])
     expect(await check(service)).toEqual([{ status: "SERVING" }]);
   const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");

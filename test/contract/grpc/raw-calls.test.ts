@@ -15,18 +15,24 @@ afterAll(() => session.close());
 
 const asJson = { ":path": LOGIN, "content-type": "application/json" };
 
-test.each(["[", "a:99999", "%"])("gRPC: the authority %s is 400, and keeps the connection", async (authority) => {
-  const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
-  expect(status).toBe(400);
-  expect((await send(session, asJson, json({}))).status).toBe(400);
-});
+test.each(["[", "a:99999", "%"])(
+  "gRPC: the authority %s is 400, and keeps the connection",
+  async (authority) => {
+    const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
+    expect(status).toBe(400);
+    expect((await send(session, asJson, json({}))).status).toBe(400);
+  },
+);
 
 test("gRPC: refuses an unreadable message with a reason, and does not quote it", async () => {
   const given = { email: "ann@example.com", password: 12_345_678 };
   const answer = await send(session, asJson, json(given));
   expect(answer.status).toBe(400);
   expect(answer.text).not.toContain("12345678");
-  expect(JSON.parse(answer.text)).toMatchObject({ code: "invalid_argument", message: "The request can't be read." });
+  expect(JSON.parse(answer.text)).toMatchObject({
+    code: "invalid_argument",
+    message: "The request can't be read.",
+  });
   expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
 });
 
@@ -40,12 +46,20 @@ test("gRPC: JSON that is no UTF-8 is refused, unknown fields and the case of its
 });
 
 test("gRPC: refuses bodies over the method's limit", async () => {
-  const answer = await send(session, asJson, json({ email: "ann@example.com", password: "y".repeat(40_000) }));
+  const answer = await send(
+    session,
+    asJson,
+    json({ email: "ann@example.com", password: "y".repeat(40_000) }),
+  );
   expect(failureOf(answer)).toEqual({ code: Code.OutOfRange, reason: Reason.PAYLOAD_TOO_LARGE });
 });
 
 test("gRPC: a body in 20,000 parts is read within ten seconds", async () => {
-  const stream = session.request({ ":method": "POST", ":path": CHAT, "content-type": "application/grpc" });
+  const stream = session.request({
+    ":method": "POST",
+    ":path": CHAT,
+    "content-type": "application/grpc",
+  });
   const answer = answerTo(stream);
   const started = performance.now();
   stream.write(framed(new Uint8Array(), { length: 200_000 }));
@@ -59,14 +73,25 @@ test("gRPC: ends a call at its deadline, and refuses a deadline beyond the range
   const warnings = vi.spyOn(process, "emitWarning");
   const caller = (await app.signIn()).headers;
   const ask = (content: string, type: string, deadline: Record<string, string>) => {
-    const headers = { ":path": STREAM, "content-type": `application/${type}`, ...caller, ...deadline };
+    const headers = {
+      ":path": STREAM,
+      "content-type": `application/${type}`,
+      ...caller,
+      ...deadline,
+    };
     return send(session, headers, chatFrame(content));
   };
   const late = await ask("case: silent", "grpc", { "grpc-timeout": "200m" });
   expect(late.trailers["grpc-status"]).toBe(String(Code.DeadlineExceeded));
   for (const type of ["grpc", "grpc-web", "connect+json"]) {
-    const answer = await ask("case: plain", type, { "grpc-timeout": "3000H", "connect-timeout-ms": "9999999999" });
-    expect(failureOf(answer)).toEqual({ code: Code.InvalidArgument, reason: Reason.MALFORMED_REQUEST });
+    const answer = await ask("case: plain", type, {
+      "grpc-timeout": "3000H",
+      "connect-timeout-ms": "9999999999",
+    });
+    expect(failureOf(answer)).toEqual({
+      code: Code.InvalidArgument,
+      reason: Reason.MALFORMED_REQUEST,
+    });
   }
   expect(warnings).not.toHaveBeenCalled();
 });

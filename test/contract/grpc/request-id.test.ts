@@ -1,6 +1,10 @@
 import type { DescService } from "@bufbuild/protobuf";
 import { type CallOptions, ConnectError, createClient } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import {
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from "@connectrpc/connect-node";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
@@ -23,7 +27,10 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
   };
 
   /** The request id of a response, for successes and failures. */
-  async function idOf(call: (callOptions: CallOptions) => Promise<unknown>, headers: Record<string, string> = {}) {
+  async function idOf(
+    call: (callOptions: CallOptions) => Promise<unknown>,
+    headers: Record<string, string> = {},
+  ) {
     let id: string | null = null;
     const onHeader = (header: Headers) => {
       id = header.get("x-request-id");
@@ -34,7 +41,8 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
 
   test("is the caller's, or a new one instead of an invalid one, for successes, failures and streams", async () => {
     const { user, headers } = await app.signIn();
-    const login = (request: object) => (callOptions: CallOptions) => client(AuthService).login(request, callOptions);
+    const login = (request: object) => (callOptions: CallOptions) =>
+      client(AuthService).login(request, callOptions);
     for (const [what, call, caller, failed] of [
       ["success", login(user.credentials), {}, false],
       ["failure", login({ email: "not-an-address" }), {}, true],
@@ -42,7 +50,10 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
       ["refused-stream", chat, {}, true],
     ] as const) {
       const given = `${protocol}-${what}`;
-      expect(await idOf(call, { ...caller, "x-request-id": given }), what).toEqual({ id: given, failed });
+      expect(await idOf(call, { ...caller, "x-request-id": given }), what).toEqual({
+        id: given,
+        failed,
+      });
       const renewed = { id: expect.stringMatching(NEW), failed };
       expect(await idOf(call, caller), what).toEqual(renewed);
       for (const invalid of ["not valid", "x".repeat(129)])
@@ -52,10 +63,16 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
 
   test("is the same in response, log and audit log", async () => {
     const user = await app.addUser();
-    const { id } = await idOf((callOptions) => client(AuthService).login(user.credentials, callOptions));
+    const { id } = await idOf((callOptions) =>
+      client(AuthService).login(user.credentials, callOptions),
+    );
     const events = await app.sql("select event from audit_events where request_id = ?", [id]);
     expect(events).toEqual([{ event: "auth.login" }]);
-    const lines = app.logs.map((line) => JSON.parse(line)).filter(({ requestId }) => requestId === id);
-    expect(lines).toEqual([expect.objectContaining({ rpc: "gatehouse.account.v1.AuthService/Login" })]);
+    const lines = app.logs
+      .map((line) => JSON.parse(line))
+      .filter(({ requestId }) => requestId === id);
+    expect(lines).toEqual([
+      expect.objectContaining({ rpc: "gatehouse.account.v1.AuthService/Login" }),
+    ]);
   });
 });

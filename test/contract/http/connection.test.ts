@@ -12,16 +12,25 @@ import { until } from "../../support/until.ts";
 /** Connects to a gateway that may end the connection at any moment. */
 function openRaw(port: number) {
   const socket = net.connect(port, "127.0.0.1").on("error", () => {});
-  return { socket, text: textOf(socket), closed: new Promise((resolve) => socket.on("close", resolve)) };
+  return {
+    socket,
+    text: textOf(socket),
+    closed: new Promise((resolve) => socket.on("close", resolve)),
+  };
 }
 
 describe("Endless request body", async () => {
-  const server = await startSuiteGateway((router) => router.service(AuthService, { login: () => ({}) }));
+  const server = await startSuiteGateway((router) =>
+    router.service(AuthService, { login: () => ({}) }),
+  );
   const json = "Content-Type: application/json\r\n";
   const chunked = "Transfer-Encoding: chunked\r\n";
   const piece = `1000\r\n${" ".repeat(0x1000)}\r\n`;
 
-  /** Writes the head, and pieces until the connection ends. @returns all bytes of the server */
+  /**
+   * Writes the head, and pieces until the connection ends.
+   * @returns all bytes of the server
+   */
   const pour = async (head: string, pieces: string) => {
     const { socket, text, closed } = openRaw(server.port);
     socket.write(`${head}\r\n`);
@@ -58,7 +67,8 @@ describe("Endless request body", async () => {
 
 describe("Connection header", async () => {
   const server = await startSuiteGateway(() => {});
-  const ask = (line: string, rest: string) => sendRawHttp(server.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
+  const ask = (line: string, rest: string) =>
+    sendRawHttp(server.port, `${line} HTTP/1.1\r\nHost: x\r\n${rest}`);
 
   test.each([
     [404, "GET /nope"],
@@ -66,13 +76,20 @@ describe("Connection header", async () => {
     [400, "GET /user/%zz"],
   ])("says whether the connection stays open after %i: %s", async (status, line) => {
     const close = "Connection: close\r\n\r\n";
-    expect(await ask(line, close)).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"));
-    const [first] = (await ask(line, `\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n${close}`)).split(/(?<!^)HTTP/);
-    expect(first).toMatch(new RegExp(`^HTTP/1.1 ${status} .*^connection: keep-alive\r$.*^keep-alive: timeout=`, "ims"));
+    expect(await ask(line, close)).toMatch(
+      new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"),
+    );
+    const [first] = (await ask(line, `\r\nGET /health/live HTTP/1.1\r\nHost: x\r\n${close}`)).split(
+      /(?<!^)HTTP/,
+    );
+    expect(first).toMatch(
+      new RegExp(`^HTTP/1.1 ${status} .*^connection: keep-alive\r$.*^keep-alive: timeout=`, "ims"),
+    );
   });
 
   test("says close after 413 to a client that sends close", async () => {
-    const head = "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
+    const head =
+      "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
     const text = await ask("POST /auth/login", head + " ".repeat(20_000));
     expect(text).toMatch(/^HTTP\/1\.1 413 .*^connection: close\r$/ims);
   });
@@ -81,31 +98,39 @@ describe("Connection header", async () => {
 test.each([
   ["rubbish", "JUNK\r\n\r\n"],
   ["a tunnel", "CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n"],
-  ["a broken body", "POST /auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+  [
+    "a broken body",
+    "POST /auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+  ],
   ["two requests and rubbish", `${post("/ai/chat", CONVERSATION).repeat(2)}JUNK\r\n\r\n`],
-])("HTTP pipelining: %s after a request in progress ends all calls, without a response", async (_what, junk) => {
-  let open = 0;
-  const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
-    open++;
-    await once(signal, "abort");
-    open--;
-    return {};
-  };
-  const server = await forTest(start((router) => router.service(AIService, { chat })));
-  const { socket, text, closed } = openRaw(server.port);
-  socket.write(post("/ai/chat", CONVERSATION));
-  await until("the call", () => open === 1);
-  socket.write(junk);
-  await closed;
-  expect(text()).toBe("");
-  await until("the end of the call", () => open === 0);
-});
+])(
+  "HTTP pipelining: %s after a request in progress ends all calls, without a response",
+  async (_what, junk) => {
+    let open = 0;
+    const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {
+      open++;
+      await once(signal, "abort");
+      open--;
+      return {};
+    };
+    const server = await forTest(start((router) => router.service(AIService, { chat })));
+    const { socket, text, closed } = openRaw(server.port);
+    socket.write(post("/ai/chat", CONVERSATION));
+    await until("the call", () => open === 1);
+    socket.write(junk);
+    await closed;
+    expect(text()).toBe("");
+    await until("the end of the call", () => open === 0);
+  },
+);
 
 test("CONNECT: a client that disconnects at once disturbs no other", async () => {
   const server = await forTest(start((router) => router.service(AuthService, {})));
   for (let i = 0; i < 20; i++) {
     const socket = net.connect(server.port, "127.0.0.1", () => {
-      socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () => socket.resetAndDestroy());
+      socket.write("CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n\r\n", () =>
+        socket.resetAndDestroy(),
+      );
     });
     await new Promise((resolve) => socket.on("close", resolve));
   }

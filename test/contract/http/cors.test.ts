@@ -6,7 +6,12 @@ import { start, startSuiteGateway } from "../../support/gateway.ts";
 import { stubAccounts } from "../../support/stub-services.ts";
 
 const { routes, metadata } = stubAccounts();
-const OTHERS = ["https://evil.example.com", "null", "https://app.example.com.evil.com", "http://app.example.com"];
+const OTHERS = [
+  "https://evil.example.com",
+  "null",
+  "https://app.example.com.evil.com",
+  "http://app.example.com",
+];
 
 describe("CORS", async () => {
   const ours = "https://api.example.com";
@@ -52,7 +57,9 @@ describe("CORS", async () => {
     });
     const evil = { ...ask, origin: "https://evil.com" };
     expect((await server.send("OPTIONS", "/user/profile", undefined, evil)).status).toBe(405);
-    expect((await server.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(404);
+    expect((await server.send("OPTIONS", "/nowhere", undefined, { origin: allowed })).status).toBe(
+      404,
+    );
   });
 
   test.each([
@@ -60,15 +67,24 @@ describe("CORS", async () => {
     ["PATCH", "/user/profile", 405],
   ])("the browser may send %s %s, which the server refuses by %i", async (method, path, status) => {
     const preflight = { origin: allowed, "access-control-request-method": method };
-    const { headers, status: preflightStatus } = await server.send("OPTIONS", path, undefined, preflight);
+    const { headers, status: preflightStatus } = await server.send(
+      "OPTIONS",
+      path,
+      undefined,
+      preflight,
+    );
     expect(preflightStatus).toBe(204);
     expect(headers.get("access-control-allow-methods")).toContain(method);
     const response = await server.send(method, path, undefined, { origin: allowed });
-    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([status, allowed]);
+    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([
+      status,
+      allowed,
+    ]);
   });
 
   test("other origins cannot use the refresh cookie", async () => {
-    const refresh = (headers: Record<string, string>) => server.send("POST", "/auth/refresh", undefined, headers);
+    const refresh = (headers: Record<string, string>) =>
+      server.send("POST", "/auth/refresh", undefined, headers);
     const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
     for (const foreign of [
       { origin: "https://evil.com", cookie: "refreshToken=x" },
@@ -82,9 +98,16 @@ describe("CORS", async () => {
       expect(answer.headers.get("set-cookie")).toBeNull();
     }
     const byAnotherName = { origin: "https://10.0.0.7:8443", "sec-fetch-site": "same-origin" }; // of the own pages by another name
-    for (const fine of [{}, { origin: ours }, { origin: allowed, "sec-fetch-site": "same-site" }, byAnotherName])
+    for (const fine of [
+      {},
+      { origin: ours },
+      { origin: allowed, "sec-fetch-site": "same-site" },
+      byAnotherName,
+    ])
       expect((await refresh(fine)).status).toBe(200);
-    expect((await server.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status).toBe(200);
+    expect(
+      (await server.send("POST", "/auth/logout", undefined, { origin: "https://evil.com" })).status,
+    ).toBe(200);
   });
 });
 
@@ -92,13 +115,28 @@ describe("Client address", () => {
   test.each([
     ["no proxy is trusted", "", "6.6.6.6", "127.0.0.1"],
     ["the socket is no trusted proxy", "10.0.0.1", "6.6.6.6", "127.0.0.1"],
-    ["one proxy is trusted, the client's own entries are not", "127.0.0.1", "6.6.6.6, 9.9.9.9", "9.9.9.9"],
-    ["several proxies are trusted", "127.0.0.0/8, 10.0.0.0/8", "6.6.6.6, 9.9.9.9, 10.1.2.3", "9.9.9.9"],
+    [
+      "one proxy is trusted, the client's own entries are not",
+      "127.0.0.1",
+      "6.6.6.6, 9.9.9.9",
+      "9.9.9.9",
+    ],
+    [
+      "several proxies are trusted",
+      "127.0.0.0/8, 10.0.0.0/8",
+      "6.6.6.6, 9.9.9.9, 10.1.2.3",
+      "9.9.9.9",
+    ],
     ["all entries are trusted proxies", "127.0.0.1,10.0.0.0/8", "10.0.0.2", "10.0.0.2"],
     ["an entry is no address", "127.0.0.1", "9.9.9.9, evil<script>", "127.0.0.1"],
     ["the client has IPv6", "127.0.0.1", "2001:DB8::0:1", "2001:db8::1"],
     ["an IPv4 address is written as IPv6", "127.0.0.1", "::ffff:9.9.9.9", "9.9.9.9"],
-    ["the proxy writes a port", "127.0.0.1, 10.0.0.1", "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443", "9.9.9.9"],
+    [
+      "the proxy writes a port",
+      "127.0.0.1, 10.0.0.1",
+      "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443",
+      "9.9.9.9",
+    ],
     ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
     ["the proxy writes the zone of a link-local address", "127.0.0.1", "fe80::1%br-lan", "fe80::1"],
     ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
@@ -114,7 +152,8 @@ test("X-Forwarded-For from an address that TRUST_PROXY does not list: is ignored
   const app = await forTest(startApp({ mode: "embedded", env: { TRUST_PROXY: "10.0.0.1" } }));
   const warnings = () => app.logs.filter((line) => line.includes("TRUST_PROXY does not list"));
   const forwarded = { "x-forwarded-for": "203.0.113.7" };
-  for (let i = 0; i < 3; i++) await app.httpClient().send("GET", "/health/live", undefined, forwarded);
+  for (let i = 0; i < 3; i++)
+    await app.httpClient().send("GET", "/health/live", undefined, forwarded);
   expect(warnings()).toHaveLength(1);
   expect(JSON.parse(warnings()[0] as string)).toMatchObject({ address: "127.0.0.1" });
   for (let i = 0; i < 3; i++) await app.grpc(AuthService).listKeys({}, { headers: forwarded });

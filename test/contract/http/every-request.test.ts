@@ -11,11 +11,15 @@ const { routes, metadata } = stubAccounts();
 const PATHS = ["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"];
 
 describe("Every request", async () => {
-  const server = await startSuiteGateway(routes, { env: { INTERNAL_SECRET: "between-the-two-of-us" } });
+  const server = await startSuiteGateway(routes, {
+    env: { INTERNAL_SECRET: "between-the-two-of-us" },
+  });
 
   test("keeps a valid request id and replaces any other", async () => {
     const idFor = async (given: string) =>
-      (await server.send("GET", "/user/profile", undefined, { "x-request-id": given })).headers.get("x-request-id");
+      (await server.send("GET", "/user/profile", undefined, { "x-request-id": given })).headers.get(
+        "x-request-id",
+      );
     for (const sane of ["a", "A.b_c-9", "x".repeat(128)])
       expect([await idFor(sane), metadata()["x-request-id"]]).toEqual([sane, sane]);
     for (const other of ["start", "jobs", "", "x".repeat(129), "a b", "a,b", "é", "<script>"])
@@ -30,10 +34,23 @@ describe("Every request", async () => {
   });
 
   test("to an unknown path is 404 in the error shape, whatever its method, body or type", async () => {
-    const body = { statusCode: 404, error: "Not Found", code: "NOT_FOUND", message: expect.any(String) };
-    for (const path of ["/user", "/user/profile/", "/User/profile", "/auth/login/x", "/%2e%2e/etc/passwd"])
+    const body = {
+      statusCode: 404,
+      error: "Not Found",
+      code: "NOT_FOUND",
+      message: expect.any(String),
+    };
+    for (const path of [
+      "/user",
+      "/user/profile/",
+      "/User/profile",
+      "/auth/login/x",
+      "/%2e%2e/etc/passwd",
+    ])
       expect(await server.send("GET", path), path).toMatchObject({ status: 404, body });
-    const long = await server.send("POST", "/nope", "x".repeat(100_000), { "content-type": "text/plain" });
+    const long = await server.send("POST", "/nope", "x".repeat(100_000), {
+      "content-type": "text/plain",
+    });
     expect(long).toMatchObject({ status: 404, body });
     expect((await server.send("PROPFIND", "/nope")).status).toBe(404);
   });
@@ -56,7 +73,10 @@ describe("Every request", async () => {
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(allow.split(", ").sort());
     if (method !== "HEAD")
-      expect(answer.body).toMatchObject({ code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" });
+      expect(answer.body).toMatchObject({
+        code: "METHOD_NOT_ALLOWED",
+        error: "Method Not Allowed",
+      });
   });
 
   test("passes token, id, address, agent and the internal secret to the services", async () => {
@@ -82,10 +102,18 @@ describe("Every request", async () => {
     server.logs.length = 0;
     const login = { email: "hidden@b.cd", password: "hidden" };
     await server.send("POST", "/auth/login?hidden=query", login, { cookie: "a=hidden" });
-    await server.send("DELETE", "/user/sessions/hidden-id", undefined, { authorization: "Bearer hidden" });
+    await server.send("DELETE", "/user/sessions/hidden-id", undefined, {
+      authorization: "Bearer hidden",
+    });
     await until("the log lines", () => server.logs.length === 2);
     expect(server.logs).toMatchObject([
-      { method: "POST", route: "/auth/login", status: 200, ms: expect.any(Number), requestId: expect.any(String) },
+      {
+        method: "POST",
+        route: "/auth/login",
+        status: 200,
+        ms: expect.any(Number),
+        requestId: expect.any(String),
+      },
       { method: "DELETE", route: "/user/sessions/:id", status: 200 },
     ]);
     expect(JSON.stringify(server.logs)).not.toMatch(/hidden|secret/);
@@ -111,8 +139,18 @@ test("Tracing: the span of a request continues the span of the caller, has the s
   const continued = { kind: "SERVER", parent: "the caller's" };
   const status = (code: number) => ({ "http.response.status_code": code });
   expect(spans).toMatchObject([
-    { name: "GET /user/profile", ...continued, ...at("/user/profile"), ended: [status(200), undefined] },
-    { name: "GET /user/export", parent: undefined, ...at("/user/export"), ended: [status(501), "501"] },
+    {
+      name: "GET /user/profile",
+      ...continued,
+      ...at("/user/profile"),
+      ended: [status(200), undefined],
+    },
+    {
+      name: "GET /user/export",
+      parent: undefined,
+      ...at("/user/export"),
+      ended: [status(501), "501"],
+    },
     { name: "GET", attributes: { "http.request.method": "GET" }, ended: [status(404), undefined] },
     { name: "POST /auth/login", ended: [status(499), undefined] },
   ]);

@@ -12,7 +12,15 @@ import { errorOf } from "../../support/stub-transports.ts";
 
 const app = await testApp();
 /** The password breaks four rules. */
-const REGISTRATION = ["acceptTerms", "email", "name", "password", "password", "password", "password"];
+const REGISTRATION = [
+  "acceptTerms",
+  "email",
+  "name",
+  "password",
+  "password",
+  "password",
+  "password",
+];
 const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
 
 describe("Request with many errors", () => {
@@ -43,7 +51,11 @@ describe("Request with many errors", () => {
     const failure = await refusalOf(chat(Array(512).fill({ role: "robot", content: "" })));
     expect(failure?.reason).toBe(Reason.VALIDATION_FAILED);
     expect(failure?.violations.length).toBeLessThanOrEqual(50);
-    const tooMany = { ...chat(Array(513).fill({ role: "user", content: "Hello." })), temperature: 3, model: "" };
+    const tooMany = {
+      ...chat(Array(513).fill({ role: "user", content: "Hello." })),
+      temperature: 3,
+      model: "",
+    };
     const all = await refusalOf(tooMany);
     expect(all?.violations.map(({ field }) => field)).toEqual(["messages", "model", "temperature"]);
     expect(all?.violations[0]?.message).toBe("must contain at most 512 items");
@@ -51,17 +63,20 @@ describe("Request with many errors", () => {
 });
 
 // nginx invites every body itself
-test.skipIf(app.mode === "replicas")("POST /ai/chat: invites an announced body only with a valid token", async () => {
-  const announce = (token: string) =>
-    sendRawHttp(
-      Number(new URL(app.url).port),
-      "POST /ai/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n" +
-        `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
-    );
-  expect(await announce("invalid")).toMatch(/^HTTP\/1\.1 401 /);
-  const { accessToken } = await app.signIn();
-  expect(await announce(accessToken)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 400 /);
-});
+test.skipIf(app.mode === "replicas")(
+  "POST /ai/chat: invites an announced body only with a valid token",
+  async () => {
+    const announce = (token: string) =>
+      sendRawHttp(
+        Number(new URL(app.url).port),
+        "POST /ai/chat HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n" +
+          `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`,
+      );
+    expect(await announce("invalid")).toMatch(/^HTTP\/1\.1 401 /);
+    const { accessToken } = await app.signIn();
+    expect(await announce(accessToken)).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 400 /);
+  },
+);
 
 test("Unreadable request: counts towards the limit", async () => {
   const httpClient = app.httpClient();
@@ -78,8 +93,12 @@ test.each([
 ])("Unwanted body: is refused by %i, as documented", async (status, code, body, type) => {
   const { browser, headers: caller } = await app.signIn();
   const headers = { ...caller, "content-type": type };
-  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(refusal(status, code));
-  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject(refusal(status, code));
+  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(
+    refusal(status, code),
+  );
+  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject(
+    refusal(status, code),
+  );
 });
 
 test("Rate-limit headers: are on every response of a limited route, refusals included", async () => {
@@ -95,25 +114,46 @@ test("Rate-limit headers: are on every response of a limited route, refusals inc
   expect(answers.map((answer) => answer.status)).toEqual([401, 400, 400, 400, 200, 404]);
   for (const { headers } of answers) {
     expect(Number(headers.get("ratelimit-limit"))).toBeGreaterThan(0);
-    for (const name of ["remaining", "reset"]) expect(headers.get(`ratelimit-${name}`)).toMatch(/^\d+$/);
+    for (const name of ["remaining", "reset"])
+      expect(headers.get(`ratelimit-${name}`)).toMatch(/^\d+$/);
   }
 });
 
 test.each([
   ["POST", "/auth/register", { email: "a@-x.com", password: "short", name: " " }, REGISTRATION],
-  ["POST", "/auth/login", { email: `${"a".repeat(250)}@b.com`, password: "" }, ["email", "password"]],
-  ["POST", "/user/change-email", { newEmail: "a@xn--.com", password: "" }, ["newEmail", "password"]],
+  [
+    "POST",
+    "/auth/login",
+    { email: `${"a".repeat(250)}@b.com`, password: "" },
+    ["email", "password"],
+  ],
+  [
+    "POST",
+    "/user/change-email",
+    { newEmail: "a@xn--.com", password: "" },
+    ["newEmail", "password"],
+  ],
   ["PUT", `/admin/users/${randomUUID()}`, { email: "a@-x.com", name: "" }, ["email", "name"]],
-])("%s %s: lists an impossible address together with all other violations", async (method, path, body, fields) => {
-  const { browser, headers } = await app.signInAdmin();
-  const answer = await browser.send(method, path, body, headers);
-  expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(fields);
-});
+])(
+  "%s %s: lists an impossible address together with all other violations",
+  async (method, path, body, fields) => {
+    const { browser, headers } = await app.signInAdmin();
+    const answer = await browser.send(method, path, body, headers);
+    expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(
+      fields,
+    );
+  },
+);
 
-test.each([0x99, 0x11, 0xff])("Invented cursor: pages like any other position (%i)", async (byte) => {
-  const admin = await app.signInAdmin();
-  const cursor = Buffer.alloc(21, byte).toString("base64url");
-  for (const list of ["users", "audit-logs", "email-logs"])
-    expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
-  expect(await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf)).toBeDefined();
-});
+test.each([0x99, 0x11, 0xff])(
+  "Invented cursor: pages like any other position (%i)",
+  async (byte) => {
+    const admin = await app.signInAdmin();
+    const cursor = Buffer.alloc(21, byte).toString("base64url");
+    for (const list of ["users", "audit-logs", "email-logs"])
+      expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
+    expect(
+      await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf),
+    ).toBeDefined();
+  },
+);

@@ -25,7 +25,9 @@ const expectedHeaders = {
 const read = (text: string) => {
   const last = text.slice(text.lastIndexOf("HTTP/1.1 "));
   const [head = "", ...rest] = last.split("\r\n\r\n");
-  const lines = head.split("\r\n").map((line) => [line.split(":", 1)[0]?.toLowerCase(), line.replace(/^[^:]*: */, "")]);
+  const lines = head
+    .split("\r\n")
+    .map((line) => [line.split(":", 1)[0]?.toLowerCase(), line.replace(/^[^:]*: */, "")]);
   const headers: Record<string, string> = Object.fromEntries(lines);
   return { status: Number(last.slice(9, 12)), headers, body: JSON.parse(rest.join("\r\n\r\n")) };
 };
@@ -44,7 +46,11 @@ test.each([
   ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
   ["no Host header", `GET /user/profile HTTP/1.1\r\n${close}`, 400],
   ["two lengths", `${POST}Content-Length: 1\r\nContent-Length: 2\r\n${close}{}`, 400],
-  ["length and chunks", `${POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`, 400],
+  [
+    "length and chunks",
+    `${POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
+    400,
+  ],
   ["a broken chunk", `${POST_JSON}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, 400],
   ["a broken path", `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, 400],
   ["a path in broken UTF-8", `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`, 400],
@@ -58,28 +64,43 @@ test.each([
 ])("Malformed HTTP: %s is answered in the error shape", async (_what, request, status) => {
   const answer = await exchange(request);
   expect(answer.status).toBe(status);
-  expect(answer.body).toEqual({ statusCode: status, message: TEXT, error: TEXT, code: "MALFORMED_REQUEST" });
+  expect(answer.body).toEqual({
+    statusCode: status,
+    message: TEXT,
+    error: TEXT,
+    code: "MALFORMED_REQUEST",
+  });
   expect(answer.headers).toMatchObject(expectedHeaders);
-  const mine = () => server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
+  const mine = () =>
+    server.logs.filter(({ requestId }) => requestId === answer.headers["x-request-id"]);
   await until("the log line", () => mine().length > 0);
   expect(mine()).toMatchObject([{ status }]);
 });
 
 test("Malformed HTTP: a method that a path does not take is 405 with Allow, also with an absolute URL", async () => {
   const answer = await exchange(`GET http://x/auth/login?a=b HTTP/1.1\r\nHost: x\r\n${close}`);
-  expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" } });
+  expect(answer).toMatchObject({
+    status: 405,
+    body: { code: "METHOD_NOT_ALLOWED", error: "Method Not Allowed" },
+  });
   expect(answer.headers).toMatchObject({ ...expectedHeaders, allow: "POST" });
 });
 
 test("Malformed HTTP: a request that arrives too slowly is 408, in its headers and in its body", async () => {
-  const slow = { status: 408, body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" } };
+  const slow = {
+    status: 408,
+    body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" },
+  };
   expect(await exchange("GET /user/profile HTTP/1.1\r\nHost:")).toMatchObject(slow);
   expect(await exchange(`${POST_JSON}Content-Length: 50\r\n\r\n{"email":`)).toMatchObject(slow);
   expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
 });
 
 test("Malformed HTTP: rubbish after an answered request disturbs no other request", async () => {
-  const text = await sendRawHttp(server.port, "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n");
+  const text = await sendRawHttp(
+    server.port,
+    "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n",
+  );
   expect(text).toMatch(/^(HTTP\/1\.1 (200|400) |$)/); // or the connection is closed at once
   expect((await server.send("GET", "/user/profile")).status).toBe(200);
 });
@@ -87,7 +108,8 @@ test("Malformed HTTP: rubbish after an answered request disturbs no other reques
 test("Malformed HTTP: unknown protocol upgrades are ignored", async () => {
   const expects = `GET /user/profile HTTP/1.1\r\nHost: x\r\nExpect: magic\r\n${close}`;
   expect((await exchange(expects)).status).toBe(200);
-  const upgrade = "GET /user/profile HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade, close\r\n\r\n";
+  const upgrade =
+    "GET /user/profile HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade, close\r\n\r\n";
   expect((await exchange(upgrade)).status).toBe(200);
   const old = "GET /user/profile HTTP/1.0\r\nExpect: 100-continue\r\n\r\n"; // HTTP/1.0 has no 100
   expect(await sendRawHttp(server.port, old)).toMatch(/^HTTP\/1\.1 200 /);
@@ -97,7 +119,9 @@ test("Malformed HTTP: a client that disconnects during its body leaves one log l
   server.logs.length = 0;
   const socket = net.connect(server.port, "127.0.0.1");
   socket.write(`${POST_JSON}Content-Length: 50\r\n\r\n{`, () => socket.destroy());
-  const line = await until("the log line", () => server.logs.find(({ route }) => route === "/auth/login"));
+  const line = await until("the log line", () =>
+    server.logs.find(({ route }) => route === "/auth/login"),
+  );
   expect(line).toMatchObject({ status: 499, clientGone: true });
   expect(server.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
 });

@@ -36,7 +36,12 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
     await press(page, "Confirm", "Your address is confirmed.");
     await app.resetTokenFor(user.email);
     await page.goto((await app.mail.emailTo(user.email, /Reset/)).link as string);
-    await submit(page, { "New password": NEW_PASSWORD }, "Set the password", "Your password is changed.");
+    await submit(
+      page,
+      { "New password": NEW_PASSWORD },
+      "Set the password",
+      "Your password is changed.",
+    );
   });
 
   test("the documentation sends requests, and browsers stay signed in", async () => {
@@ -44,7 +49,9 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
     const { page, errors } = await visit("about:blank");
     await page.request.post(`${publicUrl}/auth/login`, { data: user.credentials });
     await page.goto(`${publicUrl}/docs#tag/user/GET/user/profile`);
-    const section = page.locator("section", { has: page.getByRole("heading", { name: "Get Profile" }) }).last();
+    const section = page
+      .locator("section", { has: page.getByRole("heading", { name: "Get Profile" }) })
+      .last();
     await section.getByText("--header").first().waitFor(); // the sample in curl
     await section.getByRole("button", { name: /Test Request/ }).click();
     await page.getByRole("button", { name: "Send", exact: false }).first().click();

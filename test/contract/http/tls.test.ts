@@ -2,7 +2,10 @@ import { readFileSync } from "node:fs";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, describe, expect, test } from "vitest";
-import { createInternalTransport, type ServicesTransport } from "../../../gateway/transport/internal.ts";
+import {
+  createInternalTransport,
+  type ServicesTransport,
+} from "../../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { listenGrpc } from "../../../services/grpc/server.ts";
@@ -11,7 +14,10 @@ import type { TlsFiles } from "../../../services/platform/process.ts";
 import type { CallHead } from "../../../services/platform/server-hooks.ts";
 
 /** Two self-signed certificates. */
-const pair = (name: string) => ({ cert: `test/support/tls/${name}.pem`, key: `test/support/tls/${name}.key` });
+const pair = (name: string) => ({
+  cert: `test/support/tls/${name}.pem`,
+  key: `test/support/tls/${name}.key`,
+});
 const [ours, foreign] = [pair("ours"), pair("others")];
 const app: Parameters<typeof listenGrpc>[0] = {
   routes: (router) => router.service(AuthService, { forgotPassword: () => ({ message: "Sent." }) }),
@@ -23,11 +29,13 @@ const local = { grpcHost: "127.0.0.1", grpcPort: 0, grpcReflection: false };
 const ways = {
   gRPC: {
     listen: (tls: TlsFiles) => listenGrpc(app, { ...local, tls }),
-    connect: (port: number, files: TlsFiles) => createServicesTransport(`https://127.0.0.1:${port}`, files),
+    connect: (port: number, files: TlsFiles) =>
+      createServicesTransport(`https://127.0.0.1:${port}`, files),
   },
   "the internal listener": {
     listen: (tls: TlsFiles) => listenInternal(app, { url: "tls://127.0.0.1:0", secret, tls }),
-    connect: (port: number, files: TlsFiles) => createInternalTransport(`tls://127.0.0.1:${port}`, secret, files),
+    connect: (port: number, files: TlsFiles) =>
+      createInternalTransport(`tls://127.0.0.1:${port}`, secret, files),
   },
 };
 
@@ -41,8 +49,15 @@ test("gRPC: a caller with a client certificate passes on its client's address, a
   const headers = { "x-forwarded-for": "203.0.113.9" };
   for (const ca of [ours.cert, undefined]) {
     const server = await listenGrpc({ ...app, gate }, { ...local, tls: { ...ours, ca } });
-    const nodeOptions = { ca: readFileSync(ours.cert), cert: readFileSync(ours.cert), key: readFileSync(ours.key) };
-    const transport = createGrpcTransport({ baseUrl: `https://127.0.0.1:${server.port}`, nodeOptions });
+    const nodeOptions = {
+      ca: readFileSync(ours.cert),
+      cert: readFileSync(ours.cert),
+      key: readFileSync(ours.key),
+    };
+    const transport = createGrpcTransport({
+      baseUrl: `https://127.0.0.1:${server.port}`,
+      nodeOptions,
+    });
     await createClient(AuthService, transport).forgotPassword({}, { headers });
     await server.close(0);
   }
@@ -58,27 +73,30 @@ async function succeeds(transport: ServicesTransport): Promise<boolean> {
   return answer?.message === "Sent.";
 }
 
-describe.each(Object.entries(ways))("TLS between gateway and services by %s", async (_name, { listen, connect }) => {
-  const [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
-  afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
+describe.each(Object.entries(ways))(
+  "TLS between gateway and services by %s",
+  async (_name, { listen, connect }) => {
+    const [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
+    afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
-  test("trusts its own authority only", async () => {
-    expect(await succeeds(connect(open.port, { ca: ours.cert }))).toBe(true);
-    expect(await succeeds(connect(open.port, { ca: foreign.cert }))).toBe(false);
-    expect(await succeeds(connect(open.port, {}))).toBe(false);
-  });
+    test("trusts its own authority only", async () => {
+      expect(await succeeds(connect(open.port, { ca: ours.cert }))).toBe(true);
+      expect(await succeeds(connect(open.port, { ca: foreign.cert }))).toBe(false);
+      expect(await succeeds(connect(open.port, {}))).toBe(false);
+    });
 
-  test("presents the gateway's certificate where the services want one", async () => {
-    expect(await succeeds(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
-    expect(await succeeds(connect(mutual.port, { ca: ours.cert }))).toBe(false);
-    expect(await succeeds(connect(mutual.port, { ...foreign, ca: ours.cert }))).toBe(false);
-  });
+    test("presents the gateway's certificate where the services want one", async () => {
+      expect(await succeeds(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
+      expect(await succeeds(connect(mutual.port, { ca: ours.cert }))).toBe(false);
+      expect(await succeeds(connect(mutual.port, { ...foreign, ca: ours.cert }))).toBe(false);
+    });
 
-  test("unusable files are reported by the names of their variables, on either side", async () => {
-    for (const change of [{ cert: "missing.pem" }, { key: foreign.key }, { ca: "missing.pem" }]) {
-      const wrong = { ...ours, ...change };
-      expect(() => connect(1, wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
-      await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
-    }
-  });
-});
+    test("unusable files are reported by the names of their variables, on either side", async () => {
+      for (const change of [{ cert: "missing.pem" }, { key: foreign.key }, { ca: "missing.pem" }]) {
+        const wrong = { ...ours, ...change };
+        expect(() => connect(1, wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+        await expect(listen(wrong)).rejects.toThrow(/^GRPC_TLS_CERT, .* can't be used: /);
+      }
+    });
+  },
+);

@@ -16,41 +16,52 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
        values (?, ?, ?, '{}', 'queued', ?, ?)`,
       [uuid(), to, template, at, at],
     );
-  const delayOf = (row: Row) => new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
+  const delayOf = (row: Row) =>
+    new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
 
-  test.each([421, 451, 999])("retries after a %i with growing, jittered delays until accepted", async (code) => {
-    refuse("busy", { code, text: "Try again later" });
-    const emails = await Promise.all(times(5, () => register("busy")));
-    for (const attempt of [1, 2, 3]) {
-      const rows = await Promise.all(
-        emails.map((email) => rowOf(email, (row) => row.status === "queued" && row.attempts === attempt)),
-      );
-      const delays = rows.map(delayOf);
-      const expected = BASE_MS * 2 ** (attempt - 1);
-      for (const delay of delays) {
-        expect(delay).toBeGreaterThan(expected * 0.75 - 5_000);
-        expect(delay).toBeLessThan(expected * 1.25);
+  test.each([421, 451, 999])(
+    "retries after a %i with growing, jittered delays until accepted",
+    async (code) => {
+      refuse("busy", { code, text: "Try again later" });
+      const emails = await Promise.all(times(5, () => register("busy")));
+      for (const attempt of [1, 2, 3]) {
+        const rows = await Promise.all(
+          emails.map((email) =>
+            rowOf(email, (row) => row.status === "queued" && row.attempts === attempt),
+          ),
+        );
+        const delays = rows.map(delayOf);
+        const expected = BASE_MS * 2 ** (attempt - 1);
+        for (const delay of delays) {
+          expect(delay).toBeGreaterThan(expected * 0.75 - 5_000);
+          expect(delay).toBeLessThan(expected * 1.25);
+        }
+        expect(new Set(delays.map((delay) => Math.round(delay / 1_000))).size).toBeGreaterThan(1);
+        expect(rows[0]?.last_error).toContain("Try again later");
+        if (attempt === 3) accept();
+        app.clock.advance("55m");
       }
-      expect(new Set(delays.map((delay) => Math.round(delay / 1_000))).size).toBeGreaterThan(1);
-      expect(rows[0]?.last_error).toContain("Try again later");
-      if (attempt === 3) accept();
-      app.clock.advance("55m");
-    }
-    for (const email of emails) {
-      const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
-      const [received, ...others] = receivedFor(email);
-      expect(others).toEqual([]);
-      expect(received?.raw).toMatch(new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im")); // the same id at every attempt
-      const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
-      expect(received?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
-      expect(received?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
-    }
-  });
+      for (const email of emails) {
+        const { id } = await rowOf(email, (row) => row.status === "sent" && row.attempts === 4);
+        const [received, ...others] = receivedFor(email);
+        expect(others).toEqual([]);
+        expect(received?.raw).toMatch(
+          new RegExp(`^message-id: <${id}@xn--bcher-kva\\.example>`, "im"),
+        ); // the same id at every attempt
+        const from = "=?UTF-8?Q?Acme=3A_Gr=C3=B6=C3=9Fe?= <no-reply@xn--bcher-kva.example>";
+        expect(received?.raw.replaceAll("\r\n ", " ")).toContain(`\r\nFrom: ${from}\r\n`);
+        expect(received?.raw).toMatch(/^auto-submitted: auto-generated\r$/im);
+      }
+    },
+  );
 
   test("a refused sender delays the mail, and it does not fail", async () => {
     mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
     const email = await register("delayed");
-    const row = await rowOf(email, ({ status, attempts }) => status !== "sending" && attempts === 1);
+    const row = await rowOf(
+      email,
+      ({ status, attempts }) => status !== "sending" && attempts === 1,
+    );
     expect(row).toMatchObject({ status: "queued", last_error: "550 Sender rejected" });
     const weekAgo = new Date(app.clock.now().getTime() - 8 * 86_400_000);
     await queue("given-up@example.com", "password-changed", weekAgo);
@@ -86,7 +97,9 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await put(2);
     accept();
     app.clock.advance("20m");
-    await expect.poll(() => resets("failed")).toMatchObject([{ last_error: expect.stringContaining("link") }]);
+    await expect
+      .poll(() => resets("failed"))
+      .toMatchObject([{ last_error: expect.stringContaining("link") }]);
     await until("the newer mail", async () => (await resets("sent")).length === 1);
     expect(receivedFor(email)).toHaveLength(2);
 
@@ -103,7 +116,9 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     refuse("stuck", "hang");
     const stuck = await Promise.all(times(3, () => register("stuck")));
     await queue("poison@example.com", "no-such-template", new Date(0));
-    await until("attempts of the stuck mails", () => mail.smtpServer.tries.includes(stuck[2] ?? ""));
+    await until("attempts of the stuck mails", () =>
+      mail.smtpServer.tries.includes(stuck[2] ?? ""),
+    );
     const { next_attempt_at: lease } = await rowOf(stuck[2] ?? "", () => true);
     const started = performance.now();
     const others = await Promise.all(times(12, () => register("other")));
@@ -118,10 +133,12 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await mail.smtpServer.close();
     const emails = await Promise.all(times(5, () => register("waiting")));
     for (let hours = 0; hours < 24; hours += 6) {
-      for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
+      for (const email of emails)
+        await rowOf(email, (row) => row.status === "queued" && row.attempts > hours / 6);
       app.clock.advance("6h");
     }
-    for (const email of emails) await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
+    for (const email of emails)
+      await rowOf(email, (row) => row.status === "queued" && row.attempts > 4);
     await mail.reopen();
     app.clock.advance("75m"); // the longest delay with its jitter
     for (const email of emails) {

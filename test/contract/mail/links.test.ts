@@ -9,20 +9,23 @@ const pages = ["/verify-email", "/reset-password"];
 /** The browser also requests an icon, which does not exist. */
 const isNoIcon = (text: string) => !text.includes("favicon");
 
-test.each(pages)("GET %s: loads nothing, is not stored, leaks no address and cannot be framed", async (path) => {
-  const { status, headers, text } = await app.httpClient().get(path);
-  expect(status).toBe(200);
-  expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
-  expect(headers.get("cache-control")).toBe("no-store");
-  expect(headers.get("referrer-policy")).toBe("no-referrer");
-  const policy = headers.get("content-security-policy") ?? "";
-  for (const part of ["default-src", "frame-ancestors", "form-action", "base-uri"])
-    expect(policy).toContain(`${part} 'none'`);
-  expect(policy).not.toContain("unsafe");
-  const script = /<script>(.*)<\/script>/s.exec(text)?.[1] ?? "";
-  expect(policy).toContain(`'sha256-${createHash("sha256").update(script).digest("base64")}'`);
-  expect(text).not.toMatch(/\b(src|href)="?(https?:)?\/\/|\son\w+=/);
-});
+test.each(pages)(
+  "GET %s: loads nothing, is not stored, leaks no address and cannot be framed",
+  async (path) => {
+    const { status, headers, text } = await app.httpClient().get(path);
+    expect(status).toBe(200);
+    expect(headers.get("content-type")).toBe("text/html; charset=utf-8");
+    expect(headers.get("cache-control")).toBe("no-store");
+    expect(headers.get("referrer-policy")).toBe("no-referrer");
+    const policy = headers.get("content-security-policy") ?? "";
+    for (const part of ["default-src", "frame-ancestors", "form-action", "base-uri"])
+      expect(policy).toContain(`${part} 'none'`);
+    expect(policy).not.toContain("unsafe");
+    const script = /<script>(.*)<\/script>/s.exec(text)?.[1] ?? "";
+    expect(policy).toContain(`'sha256-${createHash("sha256").update(script).digest("base64")}'`);
+    expect(text).not.toMatch(/\b(src|href)="?(https?:)?\/\/|\son\w+=/);
+  },
+);
 
 test("GET /: WEB=off removes the web app, and not these pages", async () => {
   expect((await app.httpClient().get("/")).status).toBe(404);
@@ -30,10 +33,12 @@ test("GET /: WEB=off removes the web app, and not these pages", async () => {
 
 describeChromium("Mailed links in Chromium", (visit) => {
   /** The address of a link at the gateway of this suite. */
-  const here = (link: string | undefined) => (link as string).replace("http://gatehouse.test", app.url);
+  const here = (link: string | undefined) =>
+    (link as string).replace("http://gatehouse.test", app.url);
   const open = (link: string | undefined) =>
     visit(here(link), { extraHTTPHeaders: { "x-forwarded-for": app.httpClient().address } });
-  const status = (page: Page, text: RegExp) => page.getByRole("status").filter({ hasText: text }).waitFor();
+  const status = (page: Page, text: RegExp) =>
+    page.getByRole("status").filter({ hasText: text }).waitFor();
 
   /** Opens a link that is not complete, and in its place another one. */
   async function openAfterIncomplete(path: string, link: string | undefined) {
@@ -70,7 +75,8 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const { page, errors } = await openAfterIncomplete("/reset-password", link);
     await page.getByLabel("New password").fill("lowercase");
     await page.getByRole("button").click();
-    for (const hasText of ["uppercase", "digit"]) await page.getByRole("listitem").filter({ hasText }).waitFor();
+    for (const hasText of ["uppercase", "digit"])
+      await page.getByRole("listitem").filter({ hasText }).waitFor();
     const password = "Brand-new-2 🦜";
     await page.getByLabel("New password").fill(password);
     await page.getByRole("button").click();
@@ -83,17 +89,22 @@ describeChromium("Mailed links in Chromium", (visit) => {
     await status(again.page, /invalid, expired or already used/);
   });
 
-  test.each(pages)("GET %s: inserts no HTML, and is accessible, narrow and dark too", async (path) => {
-    const { page } = await open(`http://gatehouse.test${path}#token=x"><img src=x onerror=alert(1)>`);
-    expect(await page.locator("img").count()).toBe(0);
-    await page.emulateMedia({ colorScheme: "dark" });
-    await page.setViewportSize({ width: 320, height: 640 });
-    await page.locator("main h1").waitFor();
-    const layout = await page.evaluate(`({
+  test.each(pages)(
+    "GET %s: inserts no HTML, and is accessible, narrow and dark too",
+    async (path) => {
+      const { page } = await open(
+        `http://gatehouse.test${path}#token=x"><img src=x onerror=alert(1)>`,
+      );
+      expect(await page.locator("img").count()).toBe(0);
+      await page.emulateMedia({ colorScheme: "dark" });
+      await page.setViewportSize({ width: 320, height: 640 });
+      await page.locator("main h1").waitFor();
+      const layout = await page.evaluate(`({
       unlabelled: [...document.querySelectorAll("input, textarea")].filter(({ labels }) => labels.length !== 1).length,
       width: document.documentElement.scrollWidth,
       color: getComputedStyle(document.documentElement).color, // the background is of the same scheme
     })`);
-    expect(layout).toEqual({ unlabelled: 0, width: 320, color: "rgb(255, 255, 255)" });
-  });
+      expect(layout).toEqual({ unlabelled: 0, width: 320, color: "rgb(255, 255, 255)" });
+    },
+  );
 });

@@ -33,7 +33,10 @@ const collector = createServer(async (request, response) => {
   expect(request.url).toBe("/v1/traces");
   for (const { scopeSpans } of JSON.parse(body).resourceSpans) {
     for (const { attributes, ...span } of scopeSpans[0].spans) {
-      const named = attributes.map(({ key, value }: { key: string; value: object }) => [key, Object.values(value)[0]]);
+      const named = attributes.map(({ key, value }: { key: string; value: object }) => [
+        key,
+        Object.values(value)[0],
+      ]);
       spans.push({ ...span, attributes: Object.fromEntries(named) });
     }
   }
@@ -48,46 +51,61 @@ const settings = async () => ({
   OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
 });
 
-test.each(["in one process", "apart"])("Tracing, %s: a trace has the span of each step", async (deployment) => {
-  spans.length = 0;
-  const env = await settings();
-  const apart = deployment === "apart" ? await forTest(startApart(env)) : undefined;
-  const running = apart ? [apart.gateway, apart.services] : [await forTest(startProcess(env))];
-  const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
-  const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
-  await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
-  await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
-  for (const each of running) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
+test.each(["in one process", "apart"])(
+  "Tracing, %s: a trace has the span of each step",
+  async (deployment) => {
+    spans.length = 0;
+    const env = await settings();
+    const apart = deployment === "apart" ? await forTest(startApart(env)) : undefined;
+    const running = apart ? [apart.gateway, apart.services] : [await forTest(startProcess(env))];
+    const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
+    const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
+    await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
+    await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
+    for (const each of running) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
-  const all = spans.filter(({ traceId }) => traceId === TRACE);
-  const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
-  const mine = all.filter((span) => !statements.includes(span));
-  expect(mine).toHaveLength(6);
-  for (const [route, rpc, status] of [
-    ["/ai/chat", "Chat", "OK"],
-    ["/ai/stream", "StreamChat", "INTERNAL"],
-  ]) {
-    const request = mine.find(({ name }) => name === `POST ${route}`);
-    expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
-    expect(request?.attributes).toMatchObject({ "http.route": route, "http.response.status_code": 200 });
-    const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
-    expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
-    const failed = status === "OK" ? {} : { "error.type": status };
-    expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
-    expect(statements.filter(({ parentSpanId }) => parentSpanId === call?.spanId).length).toBeGreaterThan(0);
-    const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
-    expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
-    expect(chat?.attributes).toMatchObject({ "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai" });
-    if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
-    else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
-  }
-  const login = spans.find(({ name }) => name === "POST /auth/login");
-  expect(login?.parentSpanId).toBeFalsy();
-  const ofLogin = spans.filter(({ traceId, kind }) => traceId === login?.traceId && kind === CLIENT);
-  expect(ofLogin.map(({ attributes }) => attributes["db.query.text"]).join()).toMatch(/insert into sessions/i); // of the ORM's connection, or of a prepared statement
-  expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
-  expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
-});
+    const all = spans.filter(({ traceId }) => traceId === TRACE);
+    const statements = all.filter(({ attributes }) => "db.query.text" in attributes);
+    const mine = all.filter((span) => !statements.includes(span));
+    expect(mine).toHaveLength(6);
+    for (const [route, rpc, status] of [
+      ["/ai/chat", "Chat", "OK"],
+      ["/ai/stream", "StreamChat", "INTERNAL"],
+    ]) {
+      const request = mine.find(({ name }) => name === `POST ${route}`);
+      expect(request).toMatchObject({ parentSpanId: CALLER, kind: SERVER });
+      expect(request?.attributes).toMatchObject({
+        "http.route": route,
+        "http.response.status_code": 200,
+      });
+      const call = mine.find(({ parentSpanId }) => parentSpanId === request?.spanId);
+      expect(call).toMatchObject({ name: `gatehouse.ai.v1.AIService/${rpc}`, kind: SERVER });
+      const failed = status === "OK" ? {} : { "error.type": status };
+      expect(call?.attributes).toMatchObject({ "rpc.response.status_code": status, ...failed });
+      expect(
+        statements.filter(({ parentSpanId }) => parentSpanId === call?.spanId).length,
+      ).toBeGreaterThan(0);
+      const chat = mine.find(({ parentSpanId }) => parentSpanId === call?.spanId);
+      expect(chat).toMatchObject({ name: expect.stringMatching(/^chat /), kind: CLIENT });
+      expect(chat?.attributes).toMatchObject({
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+      });
+      if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
+      else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
+    }
+    const login = spans.find(({ name }) => name === "POST /auth/login");
+    expect(login?.parentSpanId).toBeFalsy();
+    const ofLogin = spans.filter(
+      ({ traceId, kind }) => traceId === login?.traceId && kind === CLIENT,
+    );
+    expect(ofLogin.map(({ attributes }) => attributes["db.query.text"]).join()).toMatch(
+      /insert into sessions/i,
+    ); // of the ORM's connection, or of a prepared statement
+    expect(received).toMatch(/"deployment.environment.name","value":\{"stringValue":"trial"/);
+    expect(received).not.toMatch(/ann@example|simulated-key|Correct-horse|case: /);
+  },
+);
 
 test("Tracing: the trace of an unsampled caller stays unsampled, an invalid header is ignored", async () => {
   const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
@@ -103,8 +121,11 @@ test("Tracing: the trace of an unsampled caller stays unsampled, an invalid head
 test("Tracing: a collector that does not respond delays neither requests nor the shutdown", async () => {
   const mute = createServer(() => {});
   const OTEL_EXPORTER_OTLP_ENDPOINT = `http://127.0.0.1:${await listen(mute)}`;
-  const service = await forTest(startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT }));
-  for (const _ of Array(20)) expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
+  const service = await forTest(
+    startProcess({ ...(await settings()), OTEL_EXPORTER_OTLP_ENDPOINT }),
+  );
+  for (const _ of Array(20))
+    expect((await createHttpClient(service.url).get("/health/live")).status).toBe(200);
   const startedAt = performance.now();
   expect(await service.end("SIGTERM")).toBe(0);
   expect(performance.now() - startedAt).toBeLessThan(6_000); // an exporter without a limit takes ten seconds

@@ -16,10 +16,15 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   const { email } = account.user;
   await app.guess(email);
   const newEmail = fresh();
-  expect(await ask(account, newEmail)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect(await ask(account, newEmail)).toMatchObject({
+    status: 200,
+    body: { message: expect.any(String) },
+  });
   const profile = async () => (await account.get("/user/profile")).body;
   expect(await profile()).toMatchObject({ email, emailVerified: false });
-  expect((await app.mail.emailTo(email, /new e-mail address was requested/)).text).toContain(newEmail);
+  expect((await app.mail.emailTo(email, /new e-mail address was requested/)).text).toContain(
+    newEmail,
+  );
   const { token, link } = await app.mail.emailTo(newEmail, /Confirm your new/);
   expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
   expect((await verify(token)).status).toBe(200);
@@ -40,7 +45,9 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
   expect(taken).toMatchObject({ status: 200, body: free.body });
   expect((await app.mail.emailTo(other.email, /given for another account/)).token).toBeUndefined();
   const { body } = await account.get("/user/export");
-  expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({ [account.user.email]: 3 });
+  expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({
+    [account.user.email]: 3,
+  });
   for (const refused of [` ${account.user.email} `, "not-an-address"])
     expect(await ask(account, refused)).toMatchObject(invalid("newEmail"));
 });
@@ -61,7 +68,9 @@ test("POST /user/change-email: one of two accounts that confirm one address gets
   const tokens = [];
   for (const account of [first, second]) {
     await ask(account, newEmail);
-    await expect.poll(async () => (await app.mail.emailsTo(newEmail)).length).toBe(tokens.length + 1);
+    await expect
+      .poll(async () => (await app.mail.emailsTo(newEmail)).length)
+      .toBe(tokens.length + 1);
     tokens.push((await app.mail.emailTo(newEmail)).token);
   }
   const answers = await Promise.all(tokens.map(verify));

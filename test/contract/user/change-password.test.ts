@@ -14,19 +14,29 @@ const guess = (account: SignedIn) => change(account, NEW, WRONG_PASSWORD);
 test("POST /user/change-password: sets the password, keeps this session, ends the others and notifies the user", async () => {
   const account = await app.signIn(await app.addVerifiedUser());
   const other = await app.signIn(account.user);
-  expect(await change(account)).toMatchObject({ status: 200, body: { message: expect.any(String) } });
+  expect(await change(account)).toMatchObject({
+    status: 200,
+    body: { message: expect.any(String) },
+  });
   expect([await account.profileStatus(), await other.profileStatus()]).toEqual([200, 401]);
   expect((await account.browser.post("/auth/refresh")).status).toBe(200);
   expect((await other.browser.post("/auth/refresh")).status).toBe(401);
   const { email } = account.user;
-  expect([(await app.login(email)).status, (await app.login(email, NEW)).status]).toEqual([401, 200]);
-  expect((await app.mail.emailTo(email, /password was changed/)).html).toContain("Hello Ann Example,");
+  expect([(await app.login(email)).status, (await app.login(email, NEW)).status]).toEqual([
+    401, 200,
+  ]);
+  expect((await app.mail.emailTo(email, /password was changed/)).html).toContain(
+    "Hello Ann Example,",
+  );
 });
 
-test("POST /user/change-password: five wrong passwords lock confirmations, not the login", async ({ account }) => {
+test("POST /user/change-password: five wrong passwords lock confirmations, not the login", async ({
+  account,
+}) => {
   for (let i = 0; i < 4; i++) await guess(account);
   expect((await change(account, account.user.password)).status).toBe(400); // a correct one restarts the count
-  for (const status of [400, 400, 400, 400, 400, 423]) expect((await guess(account)).status).toBe(status);
+  for (const status of [400, 400, 400, 400, 400, 423])
+    expect((await guess(account)).status).toBe(status);
   expect((await change(account)).status).toBe(423);
   expect((await app.login(account.user.email)).status).toBe(200);
 });
@@ -43,7 +53,9 @@ test.each([
   expect((await ask(user.password)).status).toBe(423);
 });
 
-test("POST /user/change-password: works while guesses of others have locked the login", async ({ account }) => {
+test("POST /user/change-password: works while guesses of others have locked the login", async ({
+  account,
+}) => {
   const { email } = account.user;
   await app.lock(email);
   expect((await app.login(email)).status).toBe(423);
@@ -52,12 +64,16 @@ test("POST /user/change-password: works while guesses of others have locked the 
     expect((await account.post(path, { password: NEW })).status).toBe(200);
 });
 
-test("POST /user/change-password: evaluates at most five guesses of 30 at once", async ({ account }) => {
+test("POST /user/change-password: evaluates at most five guesses of 30 at once", async ({
+  account,
+}) => {
   const answers = await Promise.all(times(30, () => guess(account)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 25 });
 });
 
-test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async ({ account }) => {
+test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async ({
+  account,
+}) => {
   for (const newPassword of [account.user.password, "weak", `Aa1!${"x".repeat(125)}`]) {
     const answer = await change(account, newPassword);
     expect(answer).toMatchObject(refusal(400, "VALIDATION_FAILED"));

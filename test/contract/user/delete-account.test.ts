@@ -10,7 +10,8 @@ import { tally, times, until } from "../../support/until.ts";
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
-const remove = ({ post }: Pick<SignedIn, "post">, body?: object) => post("/user/delete-account", body);
+const remove = ({ post }: Pick<SignedIn, "post">, body?: object) =>
+  post("/user/delete-account", body);
 const signIn = ({ user }: Pick<SignedIn, "user">) => app.login(user.email);
 const isGone = async ({ user }: SignedIn) =>
   (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
@@ -62,21 +63,27 @@ raced("POST /user/delete-account: parallel logins restore the account once", asy
   const hold = "update users set name = name where id = $1";
   const held = await begin(url, hold, [account.user.id]);
   const logins = times(4, () => signIn(account));
-  const waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  const waiting =
+    "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
   await until("all logins to wait for the lock", async () => (await app.sql(waiting)).length === 4);
   await held.commit();
   const answers = await Promise.all(logins);
-  expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({ "200 true": 1, "200 ": 3 });
+  expect(tally(answers, (a) => `${a.status} ${a.body.restored ?? ""}`)).toEqual({
+    "200 true": 1,
+    "200 ": 3,
+  });
   expect(await app.auditOf(account.user.id, "user.restored")).toHaveLength(1);
 });
 
 test("POST /user/delete-account: only the second factor restores an account that has one", async () => {
   const account = await app.setUpFactor();
   const older = await app.mfaTokenFor(account.user);
-  const verify = async (tempToken: string) => app.verifyMfa(tempToken, { code: await account.authenticator.code() });
+  const verify = async (tempToken: string) =>
+    app.verifyMfa(tempToken, { code: await account.authenticator.code() });
   expect((await remove(account)).status).toBe(200);
   expect((await verify(older)).status).toBe(401);
-  const deletionAt = () => app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
+  const deletionAt = () =>
+    app.sql("select deletion_at is null as kept from users where id = ?", [account.user.id]);
   const { body } = await signIn(account);
   expect(await deletionAt()).toEqual([{ kept: false }]);
   const verified = await verify(body.tempToken);
@@ -125,21 +132,30 @@ test("POST /user/delete-account: is refused to the last administrator", async ()
   const credentials = { email: "root@example.com", password: PASSWORD };
   const account = await app.signIn({ ...(await app.addUser()), credentials });
   const others = "where role = 'admin' and email <> 'root@example.com'";
-  const demoted = await app.sql<{ id: string }>(`update users set role = 'user' ${others} returning id`);
+  const demoted = await app.sql<{ id: string }>(
+    `update users set role = 'user' ${others} returning id`,
+  );
   const answer = await remove(account);
   for (const { id } of demoted) await app.sql("update users set role = 'admin' where id = ?", [id]);
   expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
-  const [denied] = await app.sql("select details from audit_events where event = 'admin.denied' order by id desc");
+  const [denied] = await app.sql(
+    "select details from audit_events where event = 'admin.denied' order by id desc",
+  );
   expect(denied).toEqual({ details: { reason: "LAST_ADMIN", rpc: "DeleteAccount" } });
 });
 
-raced("POST /user/delete-account: is refused to a user who has just become the last administrator", async () => {
-  const account = await app.signIn();
-  const { id } = account.user;
-  const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
-  const exchange =
-    "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
-  const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
-  await app.sql("update users set role = 'admin' where id in (?)", [admins.map((admin) => admin.id)]);
-  expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
-});
+raced(
+  "POST /user/delete-account: is refused to a user who has just become the last administrator",
+  async () => {
+    const account = await app.signIn();
+    const { id } = account.user;
+    const admins = await app.sql<{ id: string }>("select id from users where role = 'admin'");
+    const exchange =
+      "update users set role = case when id = $1 then 'admin' else 'user' end where id = $1 or role = 'admin'";
+    const answer = await commitMeanwhile(url, exchange, [id], () => remove(account));
+    await app.sql("update users set role = 'admin' where id in (?)", [
+      admins.map((admin) => admin.id),
+    ]);
+    expect(answer).toMatchObject(refusal(409, "LAST_ADMIN"));
+  },
+);

@@ -9,9 +9,14 @@ import { errorOf } from "../../support/stub-transports.ts";
 import { commitMeanwhile } from "../../support/transaction.ts";
 
 const app = await testApp();
-const test = base.extend("mine", () => app.signIn()).extend("other", ({ mine }) => app.signIn(mine.user));
+const test = base
+  .extend("mine", () => app.signIn())
+  .extend("other", ({ mine }) => app.signIn(mine.user));
 
-/** Opens an impersonation, and ends it by the administrator's logout. @returns the id of its session */
+/**
+ * Opens an impersonation, and ends it by the administrator's logout.
+ * @returns the id of its session
+ */
 async function endedImpersonation(account: SignedIn): Promise<string> {
   const admin = await app.signInAdmin();
   await admin.post(`/admin/impersonate/${account.user.id}`, {});
@@ -21,14 +26,20 @@ async function endedImpersonation(account: SignedIn): Promise<string> {
   return id;
 }
 
-/** Opens a session of the user that has expired. @returns its id */
+/**
+ * Opens a session of the user that has expired.
+ * @returns its id
+ */
 async function expiredSession({ user }: SignedIn): Promise<string> {
   const [{ id }] = await (await app.signIn(user)).sessions();
   await app.sql("update sessions set expires_at = ? where id = ?", [app.clock.now(), id]);
   return id;
 }
 
-test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async ({ mine, other }) => {
+test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async ({
+  mine,
+  other,
+}) => {
   const [target, own] = await mine.sessions();
   const answer = await mine.delete(`/user/sessions/${target.id}`);
   expect(answer).toMatchObject({ status: 200, body: { message: expect.any(String) } });
@@ -56,7 +67,9 @@ test("DELETE /user/sessions: ends every session but the caller's", async ({ mine
   expect(await mine.sessions()).toHaveLength(1);
 });
 
-test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async ({ mine }) => {
+test("/user/sessions: expired sessions and ended impersonations are neither listed nor counted", async ({
+  mine,
+}) => {
   await endedImpersonation(mine);
   await expiredSession(mine);
   expect(await mine.sessions()).toHaveLength(1);
@@ -67,7 +80,10 @@ test("/user/sessions: expired sessions and ended impersonations are neither list
   expect(answer.body.message).toBe("1 session has ended.");
 });
 
-test("Ended sessions: do not use up the rate limit of their user, on either port", async ({ mine, other }) => {
+test("Ended sessions: do not use up the rate limit of their user, on either port", async ({
+  mine,
+  other,
+}) => {
   expect((await mine.delete("/user/sessions")).status).toBe(200);
   const list = () => errorOf(app.grpc(UserService).listSessions({}, other));
   for (let i = 0; i < 3; i++) expect((await list()).code).toBe(Code.Unauthenticated);
@@ -83,17 +99,21 @@ test.runIf(app.mode !== "embedded").for<[string, string, object?]>([
   ["POST", "/user/change-email", { newEmail: freshEmail(), password: PASSWORD }],
   ["POST", "/user/delete-account"],
   ["POST", "/auth/setup-totp"],
-])("%s %s: changes nothing if the caller's session ends first", async ([method, path, body], { mine, other }) => {
-  const { user } = mine;
-  const [{ id }] = await mine.sessions(); // that of the other session, the newest
-  const row = "select u.*, (select count(*) from one_time_tokens where user_id = u.id) from users u where id = ?";
-  const before = await app.sql(row, [user.id]);
-  const lock = "select 1 from users where id = $1 for no key update";
-  const end = "update sessions set revoked_at = now() where user_id = $1 and id <> $2";
-  const ask = () => mine.browser.send(method, path.replace(":id", id), body, mine.headers);
-  const url = app.settings.DATABASE_URL as string;
-  const response = await commitMeanwhile(url, lock, [user.id], ask, [[end, [user.id, id]]]);
-  expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
-  expect(await other.profileStatus()).toBe(200);
-  expect(await app.sql(row, [user.id])).toEqual(before);
-});
+])(
+  "%s %s: changes nothing if the caller's session ends first",
+  async ([method, path, body], { mine, other }) => {
+    const { user } = mine;
+    const [{ id }] = await mine.sessions(); // that of the other session, the newest
+    const row =
+      "select u.*, (select count(*) from one_time_tokens where user_id = u.id) from users u where id = ?";
+    const before = await app.sql(row, [user.id]);
+    const lock = "select 1 from users where id = $1 for no key update";
+    const end = "update sessions set revoked_at = now() where user_id = $1 and id <> $2";
+    const ask = () => mine.browser.send(method, path.replace(":id", id), body, mine.headers);
+    const url = app.settings.DATABASE_URL as string;
+    const response = await commitMeanwhile(url, lock, [user.id], ask, [[end, [user.id, id]]]);
+    expect(response).toMatchObject(refusal(401, "UNAUTHENTICATED"));
+    expect(await other.profileStatus()).toBe(200);
+    expect(await app.sql(row, [user.id])).toEqual(before);
+  },
+);

@@ -9,7 +9,9 @@ const app = await testApp();
 const test = base.extend("account", () => app.signIn());
 
 test("GET /user/export: returns everything stored about the user, and no secret", async () => {
-  const { user, browser, get, put, ...account } = await app.setUpFactor(await app.addVerifiedUser({ name: "Ann Öx" }));
+  const { user, browser, get, put, ...account } = await app.setUpFactor(
+    await app.addVerifiedUser({ name: "Ann Öx" }),
+  );
   const { id, email } = user;
   await put("/user/profile", { bio: "Reads." });
   await get("/admin/users"); // denied: an event that names the user as its actor alone
@@ -17,15 +19,29 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   await until("the e-mails to be sent", async () => (await unsent()).length === 0);
   expect((await app.httpClient().get("/user/export")).status).toBe(401);
   const { status, body } = await get("/user/export");
-  const parts = ["auditEvents", "emails", "exportedAt", "profile", "sessions", "usage", "usageDays"];
+  const parts = [
+    "auditEvents",
+    "emails",
+    "exportedAt",
+    "profile",
+    "sessions",
+    "usage",
+    "usageDays",
+  ];
   expect([status, Object.keys(body).sort()]).toEqual([200, parts]);
-  const times = { emailVerifiedAt: TIME, passwordChangedAt: TIME, termsAcceptedAt: TIME, lastLoginAt: TIME };
+  const times = {
+    emailVerifiedAt: TIME,
+    passwordChangedAt: TIME,
+    termsAcceptedAt: TIME,
+    lastLoginAt: TIME,
+  };
   const profile = { id, email, name: "Ann Öx", bio: "Reads.", role: "user", mfaEnabled: true };
   expect(body.profile).toEqual({ ...profile, createdAt: TIME, updatedAt: TIME, ...times });
   expect(body.sessions).toHaveLength(1);
   expect(body.sessions[0]).toMatchObject({ ip: browser.address, impersonated: false });
   const events = body.auditEvents.map(({ event }: { event: string }) => event);
-  const since = "admin.denied user.profile_updated auth.mfa_setup auth.login auth.email_verified auth.register";
+  const since =
+    "admin.denied user.profile_updated auth.mfa_setup auth.login auth.email_verified auth.register";
   expect(events.join(" ")).toBe(since);
   const from = { actorId: id, ip: browser.address, userAgent: "node", requestId: TEXT };
   const [denied, updated] = body.auditEvents;
@@ -42,7 +58,9 @@ test("GET /user/export: returns everything stored about the user, and no secret"
     expect(JSON.stringify(body)).not.toContain(secret);
 });
 
-test("GET /user/export: includes ended sessions while they are stored", async ({ account: { user, browser, get } }) => {
+test("GET /user/export: includes ended sessions while they are stored", async ({
+  account: { user, browser, get },
+}) => {
   await (await app.signIn(user)).post("/auth/logout");
   const [ended, open] = (await get("/user/export")).body.sessions;
   expect(open.ip).toBe(browser.address);
@@ -56,7 +74,13 @@ test("GET /user/export: includes ended sessions while they are stored", async ({
 test("GET /user/export: includes AI usage", async ({ account: { get, post } }) => {
   const chat = await post("/ai/chat", conversationOf("Hello"));
   expect(chat.status).toBe(200);
-  const call = { id: TEXT, provider: "provider-a", model: "model-a-1", outcome: "completed", createdAt: TIME };
+  const call = {
+    id: TEXT,
+    provider: "provider-a",
+    model: "model-a-1",
+    outcome: "completed",
+    createdAt: TIME,
+  };
   const times = { latencyMs: expect.any(Number), firstChunkMs: expect.any(Number) };
   const usage = async () => (await get("/user/export")).body.usage;
   await expect.poll(usage).toEqual([{ ...call, ...times, ...chat.body.usage, estimated: false }]);
@@ -80,24 +104,37 @@ test("GET /user/export: pages until everything is returned", async ({ account: {
   expect(pages).toEqual([4_000, 4_000, 1_001]);
   expect(tokens.size).toBe(9_001);
   const refused = { status: 400, body: { message: expect.stringContaining("page") } };
-  for (const page of ["0", "10001", "two"]) expect(await get(`/user/export?page=${page}`)).toMatchObject(refused);
+  for (const page of ["0", "10001", "two"])
+    expect(await get(`/user/export?page=${page}`)).toMatchObject(refused);
 });
 
 test("GET /user/export: has the actions of an administrator without address, device and reason", async () => {
   const admin = await app.signInAdmin();
   const { user, get } = await app.signIn();
-  const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, { reason: "Do not tell" });
+  const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {
+    reason: "Do not tell",
+  });
   const { address } = admin.browser;
   await withToken(admin.browser, opened.accessToken).put("/user/profile", { name: "Bea" });
   await app.guess(user.email, app.httpClient(address));
   const { body } = await get("/user/export");
-  const byAdmin = body.auditEvents.filter(({ actorId }: { actorId?: string }) => actorId === admin.user.id);
-  const action = { id: TEXT, outcome: "success", actorId: admin.user.id, requestId: TEXT, createdAt: TIME };
+  const byAdmin = body.auditEvents.filter(
+    ({ actorId }: { actorId?: string }) => actorId === admin.user.id,
+  );
+  const action = {
+    id: TEXT,
+    outcome: "success",
+    actorId: admin.user.id,
+    requestId: TEXT,
+    createdAt: TIME,
+  };
   expect(byAdmin).toEqual([
     { ...action, event: "user.profile_updated", details: {} },
     { ...action, event: "admin.impersonated", details: { sessionId: TEXT } },
   ]);
-  const guessed = body.auditEvents.find(({ event }: { event: string }) => event === "auth.login_failed");
+  const guessed = body.auditEvents.find(
+    ({ event }: { event: string }) => event === "auth.login_failed",
+  );
   expect(guessed).toMatchObject({ ip: address, userAgent: "node" }); // an unknown caller
   const [session] = body.sessions;
   expect(session).toMatchObject({ impersonated: true });

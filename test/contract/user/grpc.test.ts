@@ -14,7 +14,11 @@ const auth = app.grpc(AuthService);
 const user = app.grpc(UserService);
 
 /** Expects that a call is refused. */
-async function expectRefusal(call: Promise<unknown>, code: Code, reason: keyof typeof Reason): Promise<void> {
+async function expectRefusal(
+  call: Promise<unknown>,
+  code: Code,
+  reason: keyof typeof Reason,
+): Promise<void> {
   const error = await errorOf(call);
   expect([error.code, error.findDetails(FailureSchema)[0]?.reason]).toEqual([code, Reason[reason]]);
 }
@@ -37,13 +41,20 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   expect(verified.user?.id).toBe(account.id);
   await expectRefusal(auth.setupTotp({}, mine), FailedPrecondition, "MFA_ALREADY_ENABLED");
   app.clock.advance("30s");
-  const { backupCodes } = await auth.createBackupCodes({ password, code: await authenticator.code() }, mine);
+  const { backupCodes } = await auth.createBackupCodes(
+    { password, code: await authenticator.code() },
+    mine,
+  );
   expect(backupCodes).toHaveLength(10);
   await auth.disableTotp({ password, backupCode: backupCodes[0] as string }, mine);
   await expectRefusal(auth.disableTotp({ password }, mine), FailedPrecondition, "MFA_NOT_ENABLED");
 
   const wrong = { currentPassword: WRONG_PASSWORD, newPassword: password };
-  await expectRefusal(user.changePassword(wrong, mine), InvalidArgument, "INVALID_CURRENT_PASSWORD");
+  await expectRefusal(
+    user.changePassword(wrong, mine),
+    InvalidArgument,
+    "INVALID_CURRENT_PASSWORD",
+  );
   await user.changePassword({ currentPassword: password, newPassword: `${NEW}-2` }, mine);
   await user.changePassword({ currentPassword: `${NEW}-2`, newPassword: password }, mine);
   const newEmail = `new-${email}`;
@@ -55,7 +66,11 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   await expectRefusal(auth.verifyEmail({ token }), InvalidArgument, "TOKEN_INVALID");
   await auth.forgotPassword({ email: newEmail });
   const reset = (await app.mail.emailTo(newEmail, /Reset/)).token as string;
-  await expectRefusal(auth.resetPassword({ token: reset, password: newEmail }), InvalidArgument, "VALIDATION_FAILED");
+  await expectRefusal(
+    auth.resetPassword({ token: reset, password: newEmail }),
+    InvalidArgument,
+    "VALIDATION_FAILED",
+  );
   await auth.resetPassword({ token: reset, password: NEW });
   await expectRefusal(user.getProfile({}, mine), Unauthenticated, "UNAUTHENTICATED");
 
@@ -68,7 +83,9 @@ test("gRPC: every operation of an account follows the rules of REST", async () =
   await user.revokeOtherSessions({}, again);
   expect((await user.listSessions({}, again)).sessions).toHaveLength(1);
   const { data } = await user.exportData({}, again);
-  expect(data).toMatchObject({ profile: { id: account.id, email: newEmail, emailVerifiedAt: expect.any(String) } });
+  expect(data).toMatchObject({
+    profile: { id: account.id, email: newEmail, emailVerifiedAt: expect.any(String) },
+  });
   const { deletionDate } = await user.deleteAccount({}, again);
   expect(deletionDate && timestampDate(deletionDate) > app.clock.now()).toBe(true);
   expect((await login({ email: newEmail, password: NEW })).restored).toBe(true);

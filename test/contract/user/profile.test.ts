@@ -35,7 +35,10 @@ test("GET /user/profile: allows 100 requests a minute per user, from any address
 test("PUT /user/profile: changes name and bio, and keeps absent fields", async () => {
   const { user, get, ...account } = await app.signIn();
   const put = async (body: object) => (await account.put("/user/profile", body)).body;
-  expect(await put({ name: "  Bea  " })).toEqual({ message: TEXT, user: { id: user.id, name: "Bea", bio: "" } });
+  expect(await put({ name: "  Bea  " })).toEqual({
+    message: TEXT,
+    user: { id: user.id, name: "Bea", bio: "" },
+  });
   const changed = { id: user.id, name: "Bea", bio: "Likes 🦜\r\n& <b>" };
   expect((await put({ bio: changed.bio })).user).toEqual(changed);
   expect((await put({})).user).toEqual(changed);

@@ -14,12 +14,19 @@ const IPHONE =
 
 async function signInWith(user: TestUser, agent: string) {
   const browser = app.httpClient();
-  const { body } = await browser.send("POST", "/auth/login", user.credentials, { "user-agent": agent });
+  const { body } = await browser.send("POST", "/auth/login", user.credentials, {
+    "user-agent": agent,
+  });
   return { address: browser.address, ...withToken(browser, body.accessToken) };
 }
 
 /** Adds sessions of a user, made after the user's newest one. */
-const addSessions = (userId: string, count: number, expiresAt = "expires_at", revokedAt = "null::timestamptz") =>
+const addSessions = (
+  userId: string,
+  count: number,
+  expiresAt = "expires_at",
+  revokedAt = "null::timestamptz",
+) =>
   app.sql(
     `insert into sessions (id, user_id, rotated_at, device, ip, created_at, last_active_at, expires_at, ends_at, revoked_at)
      select gen_random_uuid(), user_id, rotated_at, device, ip, created_at + n * interval '1 ms', last_active_at, ${expiresAt},
@@ -36,14 +43,24 @@ test("GET /user/sessions: names every device, whatever its User-Agent", async ({
   expect(devices).toEqual(["Chrome on Windows", "x".repeat(200), "Bob's", "1.0", "Unknown device"]);
 });
 
-test("GET /user/sessions: returns a bare array with the documented fields, newest first", async ({ user }) => {
+test("GET /user/sessions: returns a bare array with the documented fields, newest first", async ({
+  user,
+}) => {
   const first = await signInWith(user, CHROME);
   const second = await signInWith(user, IPHONE);
   const third = await signInWith(user, "curl/8.1");
   const sessions = await second.sessions();
-  expect(sessions.map((s: { device: string }) => s.device)).toEqual(["curl", "Safari on iOS", "Chrome on Windows"]);
-  expect(sessions.map((s: { ip: string }) => s.ip)).toEqual([third, second, first].map((a) => a.address));
-  expect(sessions[1]).toEqual(sessionShape({ device: "Safari on iOS", ip: second.address, current: true }));
+  expect(sessions.map((s: { device: string }) => s.device)).toEqual([
+    "curl",
+    "Safari on iOS",
+    "Chrome on Windows",
+  ]);
+  expect(sessions.map((s: { ip: string }) => s.ip)).toEqual(
+    [third, second, first].map((a) => a.address),
+  );
+  expect(sessions[1]).toEqual(
+    sessionShape({ device: "Safari on iOS", ip: second.address, current: true }),
+  );
   expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
 });
 
@@ -64,22 +81,35 @@ test("GET /user/sessions: shows the last use within a minute, that of the caller
   }
   const elsewhere = app.httpClient().address;
   const { body } = await app.refresh(account.refreshToken, { "x-forwarded-for": elsewhere });
-  expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(elsewhere);
+  expect((await app.httpClient().get("/user/sessions", body.accessToken)).body[1].ip).toBe(
+    elsewhere,
+  );
 });
 
-test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async ({ user }) => {
+test("GET /user/sessions: keeps a hundred sessions per user, and deletes the oldest", async ({
+  user,
+}) => {
   const [first, second] = [await app.signIn(user), await app.signIn(user)];
   await addSessions(user.id, 98);
   app.clock.advance("1s");
   const newest = await app.signIn(user);
   expect(await newest.sessions()).toHaveLength(100);
-  expect(await Promise.all([first, second, newest].map((each) => each.profileStatus()))).toEqual([401, 200, 200]);
+  expect(await Promise.all([first, second, newest].map((each) => each.profileStatus()))).toEqual([
+    401, 200, 200,
+  ]);
 });
 
-test("POST /auth/login: a hundred sessions that ended or expired displace no other", async ({ user }) => {
+test("POST /auth/login: a hundred sessions that ended or expired displace no other", async ({
+  user,
+}) => {
   const kept = await app.signIn(user);
   const half = "case when n % 2 = 0 then";
-  await addSessions(user.id, 240, `${half} expires_at else created_at end`, `${half} created_at end`);
+  await addSessions(
+    user.id,
+    240,
+    `${half} expires_at else created_at end`,
+    `${half} created_at end`,
+  );
   await app.signIn(user);
   expect(await kept.profileStatus()).toBe(200);
   const rows = await app.sql("select id from sessions where user_id = ?", [user.id]);

@@ -2,7 +2,16 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { enter, fillIn, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
+import {
+  enter,
+  fillIn,
+  goTo,
+  press,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
+} from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: accounts", {}, (web) => {
@@ -43,11 +52,21 @@ describeWeb("Web app: accounts", {}, (web) => {
   test("forgot password: the mailed link sets a new one", async () => {
     const { email } = await web.app.addUser();
     const form = await web.open("/forgot-password");
-    await submit(form.page, { "E-mail address": email }, "Send the link", "an e-mail is on its way");
+    await submit(
+      form.page,
+      { "E-mail address": email },
+      "Send the link",
+      "an e-mail is on its way",
+    );
     const { link = "" } = await web.app.mail.emailTo(email, /Reset/);
     const { page } = await web.open(link);
     const set = "Set the password";
-    await submit(page, { "New password": "lowercase" }, set, "must contain an uppercase letter, must contain a digit");
+    await submit(
+      page,
+      { "New password": "lowercase" },
+      set,
+      "must contain an uppercase letter, must contain a digit",
+    );
     await submit(page, { "New password": NEW_PASSWORD }, set, "Your password is changed.");
     expect((await web.app.login(email, NEW_PASSWORD)).status).toBe(200);
     await goTo(page, "/reset-password");
@@ -72,7 +91,8 @@ describeWeb("Web app: accounts", {}, (web) => {
   test("changes password and address, and ends the other sessions", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
-    const sectionOf = (name: string) => page.getByRole("article").filter({ has: page.getByRole("heading", { name }) });
+    const sectionOf = (name: string) =>
+      page.getByRole("article").filter({ has: page.getByRole("heading", { name }) });
     await goTo(page, "/security");
     await see(page, /should be changed before/);
     const passwords = { "Current password": user.password, "New password": NEW_PASSWORD };
@@ -116,7 +136,8 @@ describeWeb("Web app: accounts", {}, (web) => {
     await press(page, "Download as JSON");
     expect((await answer).status()).toBe(200);
     const file = await download;
-    if (file) expect(JSON.parse(readFileSync(await file.path(), "utf8")).profile.email).toBe(user.email);
+    if (file)
+      expect(JSON.parse(readFileSync(await file.path(), "utf8")).profile.email).toBe(user.email);
     await press(page, "Delete the account");
     await submit(page, { "Current password": user.password }, "Delete my account");
     await see(page, /Your account will be deleted on/);

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { fillIn, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
+import {
+  fillIn,
+  goTo,
+  press,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
+} from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
 
 /** A busy page: its observers receive the changes of 300 ms together. */
@@ -88,7 +96,11 @@ describeWeb("Web app: administration", {}, (web) => {
     await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
       select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
     await open(tab, "/admin", "Dashboard");
-    await page.getByRole("article").filter({ hasText: "AI calls today" }).getByText("5,100").waitFor();
+    await page
+      .getByRole("article")
+      .filter({ hasText: "AI calls today" })
+      .getByText("5,100")
+      .waitFor();
     await open(tab, "/admin/users", "Users");
     const rows = page.locator(".rows > li");
     await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(50);

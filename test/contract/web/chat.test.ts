@@ -1,6 +1,21 @@
 import { expect, test } from "vitest";
-import { fillIn, goTo, press, say, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
-import { BOTH, describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
+import {
+  fillIn,
+  goTo,
+  press,
+  say,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
+} from "../../support/web-actions.ts";
+import {
+  BOTH,
+  describeWeb,
+  expectAccessible,
+  screenshot,
+  type Tab,
+} from "../../support/web-fixture.ts";
 
 const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
   try { for (let i = 0; ; i++) localStorage.setItem(size + "-" + i, "x".repeat(size)); } catch {}
@@ -18,7 +33,9 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await see(reply, "couldn't agree more");
     expect(await reply.locator("strong").textContent()).toBe("bold");
     expect(await reply.locator("img, script, [onerror], [href^=javascript]").count()).toBe(0);
-    expect(await reply.locator("[target=_blank][rel='noopener noreferrer'][href]").innerText()).toBe("out");
+    expect(
+      await reply.locator("[target=_blank][rel='noopener noreferrer'][href]").innerText(),
+    ).toBe("out");
     await expectAccessible(tab);
     await page.evaluate(`for (const [key, value] of Object.entries(localStorage))
       localStorage[key] = value.replaceAll("**bold**", "\\\\n\\\\n" + ">".repeat(20_000))`); // more than Markdown can nest
@@ -92,11 +109,14 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await say(page, "case: silent-midway");
     const replies = page.locator(".markdown");
     await expect.poll(() => replies.count()).toBe(2);
-    const wraps = await page.evaluate("getComputedStyle(document.querySelector('.markdown')).whiteSpace");
+    const wraps = await page.evaluate(
+      "getComputedStyle(document.querySelector('.markdown')).whiteSpace",
+    );
     expect(wraps).toBe("normal");
     const stop = await page.getByRole("button", { name: "Stop" }).boundingBox();
     expect((stop?.y ?? 9_999) + (stop?.height ?? 0)).toBeLessThanOrEqual(720);
-    const below = () => page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight");
+    const below = () =>
+      page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight");
     await expect.poll(below).toBeLessThan(2);
     const before = await replies.last().textContent();
     await page.getByRole("link", { name: "Profile" }).click();
@@ -106,20 +126,30 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     expect(await replies.last().textContent()).toBe(before);
   });
 
-  test.skipIf(web.name === "Firefox")("works without https, and dates usage by UTC days everywhere", async () => {
-    const user = await web.app.addUser();
-    const context = await web.newBrowser({ timezoneId: "America/Los_Angeles", locale: "de-DE" });
-    const { page, problems } = await web.open(`${web.app.url.replace("127.0.0.1", "plain-http.test")}/`, context);
-    await fillIn(page, { "E-Mail-Adresse": user.email, Passwort: user.password });
-    await page.keyboard.press("Enter");
-    await submit(page, { Nachricht: "Hello" }, "Senden");
-    await see(page.locator(".markdown"), "couldn't agree more");
-    await goTo(page, "/usage");
-    const chart = page.getByRole("img", { name: "Tokens pro Tag" });
-    const { width = 0, height = 0 } = (await chart.locator(".u-over").boundingBox()) ?? {};
-    await chart.locator(".u-over").hover({ position: { x: width - 2, y: height / 2 } });
-    const today = new Intl.DateTimeFormat("de", { day: "numeric", month: "short", timeZone: "UTC" }).format(new Date());
-    await chart.getByText(today, { exact: true }).waitFor();
-    expect(problems.splice(0)).toEqual([expect.stringContaining("Cross-Origin-Opener-Policy")]); // needs https
-  });
+  test.skipIf(web.name === "Firefox")(
+    "works without https, and dates usage by UTC days everywhere",
+    async () => {
+      const user = await web.app.addUser();
+      const context = await web.newBrowser({ timezoneId: "America/Los_Angeles", locale: "de-DE" });
+      const { page, problems } = await web.open(
+        `${web.app.url.replace("127.0.0.1", "plain-http.test")}/`,
+        context,
+      );
+      await fillIn(page, { "E-Mail-Adresse": user.email, Passwort: user.password });
+      await page.keyboard.press("Enter");
+      await submit(page, { Nachricht: "Hello" }, "Senden");
+      await see(page.locator(".markdown"), "couldn't agree more");
+      await goTo(page, "/usage");
+      const chart = page.getByRole("img", { name: "Tokens pro Tag" });
+      const { width = 0, height = 0 } = (await chart.locator(".u-over").boundingBox()) ?? {};
+      await chart.locator(".u-over").hover({ position: { x: width - 2, y: height / 2 } });
+      const today = new Intl.DateTimeFormat("de", {
+        day: "numeric",
+        month: "short",
+        timeZone: "UTC",
+      }).format(new Date());
+      await chart.getByText(today, { exact: true }).waitFor();
+      expect(problems.splice(0)).toEqual([expect.stringContaining("Cross-Origin-Opener-Policy")]); // needs https
+    },
+  );
 });

@@ -1,6 +1,14 @@
 import type { Route } from "playwright-core";
 import { expect, test } from "vitest";
-import { enter, goTo, press, see, seeAlert, seeHeading, submit } from "../../support/web-actions.ts";
+import {
+  enter,
+  goTo,
+  press,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
+} from "../../support/web-actions.ts";
 import { describeWeb } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: failures", {}, (web) => {
@@ -8,8 +16,15 @@ describeWeb("Web app: failures", {}, (web) => {
     const user = await web.app.addUser();
     await web.app.lock(user.email);
     const { page } = await web.open("/sign-in");
-    const [button, timer] = [page.getByRole("button", { name: "Sign in" }), page.getByRole("timer")];
-    const limited = { status: 429, headers: { "retry-after": "2" }, json: { code: "RATE_LIMITED", message: "" } };
+    const [button, timer] = [
+      page.getByRole("button", { name: "Sign in" }),
+      page.getByRole("timer"),
+    ];
+    const limited = {
+      status: 429,
+      headers: { "retry-after": "2" },
+      json: { code: "RATE_LIMITED", message: "" },
+    };
     await page.route("**/auth/login", (route) => route.fulfill(limited), { times: 1 });
     await enter(page, user);
     await seeAlert(page, "Too many requests.");
@@ -43,15 +58,21 @@ describeWeb("Web app: failures", {}, (web) => {
     await press(page, "Save", "No connection to the server.");
     await press(page, "Save");
     await page.getByText("No connection to the server.").waitFor({ state: "detached" });
-    expect(await web.app.sql("select name from users where id = ?", [user.id])).toEqual([{ name: "Bea" }]);
-    await page.route("**/auth/logout", (route) => route.fulfill({ status: 429, json: { code: "RATE_LIMITED" } }));
+    expect(await web.app.sql("select name from users where id = ?", [user.id])).toEqual([
+      { name: "Bea" },
+    ]);
+    await page.route("**/auth/logout", (route) =>
+      route.fulfill({ status: 429, json: { code: "RATE_LIMITED" } }),
+    );
     await press(page, "Sign out", "Too many requests.");
     problems.length = 0; // those of the lost connection
   });
 
   test("a page that can't be loaded says so, and is loaded again; a slow one shows progress", async () => {
     const { page, problems } = await web.signInUser();
-    await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), { times: 1 });
+    await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), {
+      times: 1,
+    });
     await goTo(page, "/profile");
     await seeAlert(page, "could not be loaded");
     await press(page, "Try again");

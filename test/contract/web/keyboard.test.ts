@@ -86,15 +86,21 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     expect(await page.getByText(user.email).count()).toBe(0);
   });
 
-  test.skipIf(web.name === "Firefox")("moves nothing for people who prefer reduced motion", async () => {
-    for (const reducedMotion of ["no-preference", "reduce"] as const) {
-      const { page } = await web.signIn(await web.app.addUser(), await web.newBrowser({ reducedMotion }));
-      await goTo(page, "/security");
-      await press(page, "Set up");
-      await page.getByRole("dialog").waitFor();
-      const moving = (await page.evaluate(MOVING)) as string[];
-      if (reducedMotion === "reduce") expect(moving).toEqual([]);
-      else expect(moving.length).toBeGreaterThan(5);
-    }
-  });
+  test.skipIf(web.name === "Firefox")(
+    "moves nothing for people who prefer reduced motion",
+    async () => {
+      for (const reducedMotion of ["no-preference", "reduce"] as const) {
+        const { page } = await web.signIn(
+          await web.app.addUser(),
+          await web.newBrowser({ reducedMotion }),
+        );
+        await goTo(page, "/security");
+        await press(page, "Set up");
+        await page.getByRole("dialog").waitFor();
+        const moving = (await page.evaluate(MOVING)) as string[];
+        if (reducedMotion === "reduce") expect(moving).toEqual([]);
+        else expect(moving.length).toBeGreaterThan(5);
+      }
+    },
+  );
 });

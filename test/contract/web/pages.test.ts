@@ -1,14 +1,28 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { goTo, press } from "../../support/web-actions.ts";
-import { CHROMIUM, describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
+import {
+  CHROMIUM,
+  describeWeb,
+  expectAccessible,
+  screenshot,
+  type Tab,
+} from "../../support/web-fixture.ts";
 
 /** Every page of the app. */
-const PATHS = [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
-  ([, path = ""]) => path,
-);
+const PATHS = [
+  ...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g),
+].map(([, path = ""]) => path);
 /** Pages that other tests picture with content, and pages with little content. */
-const PICTURED = ["/", "/usage", "/sessions", "/admin", "/forgot-password", "/reset-password", "/verify-email"];
+const PICTURED = [
+  "/",
+  "/usage",
+  "/sessions",
+  "/admin",
+  "/forgot-password",
+  "/reset-password",
+  "/verify-email",
+];
 /** The bytes that a browser has received so far. */
 const LOADED_BYTES = `performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
   .reduce((sum, { transferSize }) => sum + transferSize, 0)`;

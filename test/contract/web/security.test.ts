@@ -10,7 +10,8 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await page.evaluate(`
       document.body.append(Object.assign(document.createElement("script"), { text: "injected = 1" }));
       document.body.append(Object.assign(new Image(), { src: "https://example.com/a.png" }))`);
-    const seen = (what: string) => expect.poll(() => problems.join("\n")).toContain(`violates the policy: ${what}`);
+    const seen = (what: string) =>
+      expect.poll(() => problems.join("\n")).toContain(`violates the policy: ${what}`);
     await seen("script-src-elem inline");
     await seen("img-src https://example.com/a.png");
     const injected = await page.evaluate("typeof injected");
@@ -43,7 +44,10 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await goTo(again.page, "/security");
     await press(again.page, "Turn off");
     const dialog = again.page.getByRole("dialog");
-    const proof = { "Current password": user.password, "Code or backup code": await authenticator.code() };
+    const proof = {
+      "Current password": user.password,
+      "Code or backup code": await authenticator.code(),
+    };
     await submit(dialog, proof, "Turn off");
     await dialog.waitFor({ state: "detached" });
     const [row] = await web.app.sql("select mfa_secret from users where id = ?", [user.id]);
@@ -73,14 +77,19 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const { page } = await web.signIn(user);
     await goTo(page, "/profile");
     await fillIn(page, { Name: "Typed before the end" });
-    await web.app.sql("update sessions set revoked_at = ? where user_id = ?", [web.app.clock.now(), user.id]);
+    await web.app.sql("update sessions set revoked_at = ? where user_id = ?", [
+      web.app.clock.now(),
+      user.id,
+    ]);
     await press(page, "Save");
     const dialog = page.getByRole("dialog");
     await dialog.waitFor();
     for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
     await submit(dialog, { Password: user.password }, "Sign in");
     await dialog.waitFor({ state: "detached" });
-    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe("Typed before the end");
+    expect(await page.getByLabel("Name", { exact: true }).inputValue()).toBe(
+      "Typed before the end",
+    );
     await press(page, "Save", "Saved.");
   });
 });

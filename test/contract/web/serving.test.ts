@@ -5,16 +5,29 @@ const HTML = "text/html; charset=utf-8";
 
 describe("GET /, the web app", async () => {
   const server = await startSuiteGateway(() => {});
-  const get = (path: string, headers?: Record<string, string>) => server.send("GET", path, undefined, headers);
+  const get = (path: string, headers?: Record<string, string>) =>
+    server.send("GET", path, undefined, headers);
 
-  test.each(["/", "/verify-email", "/reset-password"])("GET %s: is the page, with a strict policy", async (path) => {
-    const { status, headers, text } = await get(path);
-    expect([status, headers.get("content-type"), headers.get("cache-control")]).toEqual([200, HTML, "no-cache"]);
-    const policy = headers.get("content-security-policy") ?? "";
-    for (const part of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"])
-      expect(policy.split("; ")).toContain(part);
-    expect(text).not.toMatch(/<script>|<style>|\sstyle=|\son\w+=|https?:/);
-  });
+  test.each(["/", "/verify-email", "/reset-password"])(
+    "GET %s: is the page, with a strict policy",
+    async (path) => {
+      const { status, headers, text } = await get(path);
+      expect([status, headers.get("content-type"), headers.get("cache-control")]).toEqual([
+        200,
+        HTML,
+        "no-cache",
+      ]);
+      const policy = headers.get("content-security-policy") ?? "";
+      for (const part of [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "frame-ancestors 'none'",
+      ])
+        expect(policy.split("; ")).toContain(part);
+      expect(text).not.toMatch(/<script>|<style>|\sstyle=|\son\w+=|https?:/);
+    },
+  );
 
   test("GET /assets/…: are cached for good, and compressed", async () => {
     const { text } = await get("/");

@@ -58,7 +58,12 @@ const filters: UserFilter[] = [
   { locked: false },
   { locked: true, role: "user", emailVerified: true },
 ];
-const short: UserFilter[] = [{ search: "ev" }, { search: "qz" }, { search: "zz" }, { search: "z", locked: false }];
+const short: UserFilter[] = [
+  { search: "ev" },
+  { search: "qz" },
+  { search: "zz" },
+  { search: "z", locked: false },
+];
 const all = [...filters, ...short];
 
 // PGlite is slow to fill and runs the same statements
@@ -74,11 +79,17 @@ const list = (filter: UserFilter, request: Parameters<typeof listUsers>[2]) =>
 /** Adds a newer user with every word. */
 async function addLate(): Promise<void> {
   const [email, name] = [`p0.${uuid()}@example.com`, "even tenth rarely eldest qz"];
-  const [id = ""] = await insertUsers(store, 1, { email, canonicalEmail: email, name, role: "admin" });
+  const [id = ""] = await insertUsers(store, 1, {
+    email,
+    canonicalEmail: email,
+    name,
+    role: "admin",
+  });
   rows.unshift({ id, text: `${email}\n${name}`, role: "admin", verified: false, locked: false });
 }
 
-const idsOf = (filter: UserFilter) => rows.filter((row) => matches(row, filter)).map(({ id }) => id);
+const idsOf = (filter: UserFilter) =>
+  rows.filter((row) => matches(row, filter)).map(({ id }) => id);
 
 test.each(all)(
   "List of many users: pages by cursor have each user of the time of the first page once: %j",
@@ -96,14 +107,19 @@ test.each(all)(
   },
 );
 
-test.each(all)("List of many users: pages by number have the same rows and the right total: %j", async (filter) => {
-  const ids = idsOf(filter);
-  for (const page of [1, 2, 3, 15, 100]) {
-    const { items } = await list(filter, { limit: 100, page });
-    expect(items.map(({ id }) => id)).toEqual(ids.slice((page - 1) * 100, page * 100));
-  }
-  if (short.includes(filter)) return;
-  const { items: _, nextCursor: __, ...totals } = await list(filter, {});
-  const beyond = expect.toSatisfy((total: number) => total > COUNTED && total < 2 * ids.length);
-  expect(totals).toEqual(ids.length > COUNTED ? { total: beyond, totalEstimated: true } : { total: ids.length });
-});
+test.each(all)(
+  "List of many users: pages by number have the same rows and the right total: %j",
+  async (filter) => {
+    const ids = idsOf(filter);
+    for (const page of [1, 2, 3, 15, 100]) {
+      const { items } = await list(filter, { limit: 100, page });
+      expect(items.map(({ id }) => id)).toEqual(ids.slice((page - 1) * 100, page * 100));
+    }
+    if (short.includes(filter)) return;
+    const { items: _, nextCursor: __, ...totals } = await list(filter, {});
+    const beyond = expect.toSatisfy((total: number) => total > COUNTED && total < 2 * ids.length);
+    expect(totals).toEqual(
+      ids.length > COUNTED ? { total: beyond, totalEstimated: true } : { total: ids.length },
+    );
+  },
+);

@@ -7,7 +7,10 @@ import { times, until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
 import { type Bench, startBench, startTestBench } from "./support.ts";
 
-/** The limits that must not end a call, and far less than them: what ends sooner was ended by the limit under test. */
+/**
+ * The limits that must not end a call, and far less than them: what ends sooner was ended by the
+ * limit under test.
+ */
 const LONG_MS = 60_000;
 const SOON_MS = LONG_MS / 2;
 const SETTING_MS = 300;
@@ -26,7 +29,12 @@ const TIMEOUTS: [keyof ProviderBounds, string][] = [
 ];
 
 /** Expects that a call ends after `SETTING_MS`, by a timeout. */
-async function expectTimeout(bench: Bench, kind: "stream" | "whole", name: string, text: unknown = expect.any(String)) {
+async function expectTimeout(
+  bench: Bench,
+  kind: "stream" | "whole",
+  name: string,
+  text: unknown = expect.any(String),
+) {
   const start = performance.now();
   expect(await bench[kind](name)).toEqual({ text, failure: "timed out" });
   expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
@@ -38,25 +46,45 @@ async function expectTimeout(bench: Bench, kind: "stream" | "whole", name: strin
 describe.each(SIMULATED_DIALECTS)("Provider client, timeouts of %s", (dialect) => {
   test.concurrent.each(TIMEOUTS)("%s ends %s", async (timeout, name) => {
     const bench = await startBench(dialect, { ...lenient, [timeout]: SETTING_MS });
-    await expectTimeout(bench, "stream", name, timeout === "totalMs" ? undefined : expectedOf(name).stream.text);
+    await expectTimeout(
+      bench,
+      "stream",
+      name,
+      timeout === "totalMs" ? undefined : expectedOf(name).stream.text,
+    );
   });
 });
 
-test.each(["silent", "silent-after-headers", "silent-midway", "silent-json-instead", "pings-midway", "kept-open"])(
-  "Provider client: only the total limit ends a complete reply that is %s",
-  async (name) => {
-    const bounds = { ...lenient, firstByteMs: SETTING_MS / 3, idleMs: SETTING_MS / 3, totalMs: SETTING_MS };
-    await expectTimeout(await startBench("openai", bounds), "whole", name);
+test.each([
+  "silent",
+  "silent-after-headers",
+  "silent-midway",
+  "silent-json-instead",
+  "pings-midway",
+  "kept-open",
+])("Provider client: only the total limit ends a complete reply that is %s", async (name) => {
+  const bounds = {
+    ...lenient,
+    firstByteMs: SETTING_MS / 3,
+    idleMs: SETTING_MS / 3,
+    totalMs: SETTING_MS,
+  };
+  await expectTimeout(await startBench("openai", bounds), "whole", name);
+});
+
+test.each(SIMULATED_DIALECTS)(
+  "Provider client: a reply of %s ends at its finish marker",
+  async (dialect) => {
+    const bench = await startTestBench(dialect, { ...lenient, afterOutcomeMs: 100 });
+    const start = performance.now();
+    expect(await bench.stream("kept-open")).toMatchObject({ text: REPLY });
+    await until(
+      "the end of the stream at the provider",
+      () => bench.simulator.requests[0]?.closedAt !== undefined,
+    );
+    expect(performance.now() - start).toBeLessThan(SOON_MS);
   },
 );
-
-test.each(SIMULATED_DIALECTS)("Provider client: a reply of %s ends at its finish marker", async (dialect) => {
-  const bench = await startTestBench(dialect, { ...lenient, afterOutcomeMs: 100 });
-  const start = performance.now();
-  expect(await bench.stream("kept-open")).toMatchObject({ text: REPLY });
-  await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt !== undefined);
-  expect(performance.now() - start).toBeLessThan(SOON_MS);
-});
 
 test.each(SIMULATED_DIALECTS)(
   "Provider client: consecutive streams of %s share connections",
@@ -66,30 +94,39 @@ test.each(SIMULATED_DIALECTS)(
     const { requests } = bench.simulator;
     for (let i = 0; i < 5; i++) {
       expect(await bench.stream("ended-later")).toMatchObject({ text: REPLY });
-      await until("the end of the stream at the provider", () => requests[i]?.closedAt !== undefined);
+      await until(
+        "the end of the stream at the provider",
+        () => requests[i]?.closedAt !== undefined,
+      );
     }
     expect(new Set(requests.map(({ port }) => port)).size).toBeLessThan(requests.length); // the end of the last stream may arrive later
   },
 );
 
-test.each(SIMULATED_DIALECTS)("Provider client: reasoning of a %s model counts as activity", async (dialect) => {
-  const bench = await startTestBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
-  const start = performance.now();
-  expect(await bench.stream("thinking-long 40")).toMatchObject({ text: REPLY });
-  expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
-});
+test.each(SIMULATED_DIALECTS)(
+  "Provider client: reasoning of a %s model counts as activity",
+  async (dialect) => {
+    const bench = await startTestBench(dialect, { ...lenient, idleMs: 2 * SETTING_MS });
+    const start = performance.now();
+    expect(await bench.stream("thinking-long 40")).toMatchObject({ text: REPLY });
+    expect(performance.now() - start).toBeGreaterThan(2 * SETTING_MS);
+  },
+);
 
 test.each([
   ["firstByteMs", "totalMs", ["stream"]],
   ["totalMs", "firstByteMs", ["stream", "whole"]],
-] as const)("Provider client: a requested wait beyond %s fails at once", async (_, other, kinds) => {
-  const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
-  for (const kind of kinds) {
-    const start = performance.now();
-    expect(await bench[kind]("retry-tomorrow")).toMatchObject({ failure: "rate limited" });
-    expect(performance.now() - start).toBeLessThan(SOON_MS);
-  }
-});
+] as const)(
+  "Provider client: a requested wait beyond %s fails at once",
+  async (_, other, kinds) => {
+    const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
+    for (const kind of kinds) {
+      const start = performance.now();
+      expect(await bench[kind]("retry-tomorrow")).toMatchObject({ failure: "rate limited" });
+      expect(performance.now() - start).toBeLessThan(SOON_MS);
+    }
+  },
+);
 
 const FRAMES = 500_000;
 
@@ -100,7 +137,9 @@ test("Provider client: an endless stream is cut off, and closed at the provider"
   await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt);
 });
 
-test(`Provider client: reads ${FRAMES} frames of one character at once`, { timeout: 30_000 }, async () => {
+test(`Provider client: reads ${FRAMES} frames of one character at once`, {
+  timeout: 30_000,
+}, async () => {
   const bench = await startTestBench("openai");
   const outcome = await bench.stream(`tiny-frames ${FRAMES}`);
   expect([outcome.failure, outcome.text === "x".repeat(FRAMES)]).toEqual([undefined, true]);
@@ -152,7 +191,9 @@ test("Provider stream, complete reply: a signal that has fired already sends no 
   const reason = new Error("The client has gone.");
   for (const isStream of [true, false]) {
     const prompt = { ...promptOf("plain"), isStream };
-    await expect(provider(prompt, AbortSignal.abort(reason), { decodingMs: 0 }).next()).rejects.toBe(reason);
+    await expect(
+      provider(prompt, AbortSignal.abort(reason), { decodingMs: 0 }).next(),
+    ).rejects.toBe(reason);
   }
   await wait(20);
   expect(simulator.requests).toEqual([]);

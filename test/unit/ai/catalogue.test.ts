@@ -11,17 +11,26 @@ import { forTest } from "../../support/closing.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { promptFor, readReply } from "./support.ts";
 
-/** Writes a catalogue file. @returns its path */
+/**
+ * Writes a catalogue file.
+ * @returns its path
+ */
 function file(content: unknown): string {
   const path = join(temporaryFolder(), "catalogue.json");
-  writeFileSync(path, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  writeFileSync(
+    path,
+    typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content),
+  );
   return path;
 }
 
-const variablesIn = (environment: Record<string, string>) => requireConfig(environment).catalogueVariables;
+const variablesIn = (environment: Record<string, string>) =>
+  requireConfig(environment).catalogueVariables;
 
 const names = (catalogue: Catalogue) =>
-  Object.fromEntries(catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]));
+  Object.fromEntries(
+    catalogue.providers.map(({ id, models }) => [id, models.map(({ name }) => name)]),
+  );
 
 const fifth = {
   id: "elsewhere",
@@ -29,7 +38,9 @@ const fifth = {
   keyVariable: "ELSEWHERE_TOKEN",
   baseUrlVariable: "ELSEWHERE",
   baseUrl: "http://127.0.0.1:9/v1",
-  models: [{ name: "big", upstream: "mistral-large-latest", outputTokens: 100, usageOnRequest: false }],
+  models: [
+    { name: "big", upstream: "mistral-large-latest", outputTokens: 100, usageOnRequest: false },
+  ],
 };
 
 describe("AI catalogue", () => {
@@ -44,7 +55,12 @@ describe("AI catalogue", () => {
 
   test("the file of native names has the same models", () => {
     const [neutral, native] = [readCatalogue(), readCatalogue("native")];
-    expect(native.providers.map(({ id }) => id)).toEqual(["openai", "anthropic", "google", "mistral"]);
+    expect(native.providers.map(({ id }) => id)).toEqual([
+      "openai",
+      "anthropic",
+      "google",
+      "mistral",
+    ]);
     const upstream = (catalogue: Catalogue) =>
       catalogue.providers.flatMap(({ models }) => models.map((model) => ({ ...model, name: "" })));
     expect(upstream(native)).toEqual(upstream(neutral));
@@ -64,7 +80,8 @@ describe("AI catalogue", () => {
     expect(find("provider-b").model?.name).toBe("model-b-1");
     expect(find("provider-b", "model-b-2").model?.upstream).toBe("claude-opus-5-5");
     expect(find("provider-b", "claude-opus-5-5").model).toBeUndefined();
-    for (const id of ["openai", "__proto__", "constructor", ""]) expect(find(id).entry).toBeUndefined();
+    for (const id of ["openai", "__proto__", "constructor", ""])
+      expect(find(id).entry).toBeUndefined();
   });
 
   test("a fifth provider of a known dialect needs no code", async () => {
@@ -80,8 +97,15 @@ describe("AI catalogue", () => {
   });
 
   test("a key variable cannot be a secret of the product", () => {
-    const secrets = { SECRET_KEY: Buffer.alloc(32).toString("base64"), INTERNAL_SECRET: "x".repeat(32) };
-    const variables = variablesIn({ ...secrets, DATABASE_URL: "postgres://elsewhere/gatehouse", ELSEWHERE: "here" });
+    const secrets = {
+      SECRET_KEY: Buffer.alloc(32).toString("base64"),
+      INTERNAL_SECRET: "x".repeat(32),
+    };
+    const variables = variablesIn({
+      ...secrets,
+      DATABASE_URL: "postgres://elsewhere/gatehouse",
+      ELSEWHERE: "here",
+    });
     expect(variables).toEqual({ ELSEWHERE: "here" });
   });
 
@@ -107,7 +131,10 @@ describe("AI catalogue", () => {
     "refuses the base URL %j, in the file and in a variable",
     (wrong) => {
       const address = wrong.startsWith("http") ? wrong : `http://127.0.0.1:9/v1${wrong}`;
-      refuses({ providers: [{ ...fifth, baseUrl: address }] }, "providers.0.baseUrl: must be a URL");
+      refuses(
+        { providers: [{ ...fifth, baseUrl: address }] },
+        "providers.0.baseUrl: must be a URL",
+      );
       const open = () => openProviders(readCatalogue(), { MISTRAL_BASE_URL: address });
       expect(open).toThrow(/^(?!.*secret).*MISTRAL_BASE_URL must be a URL/s);
     },

@@ -16,7 +16,10 @@ const failed = (failure: ProviderErrorKind, names: string) => named(names, nothi
 const interrupted = (failure: ProviderErrorKind, names: string) =>
   named(names, [{ text: PREFIX, failure }, nothing(failure)]);
 
-/** The outcomes of stream and chat that differ from the whole reply. A single outcome is that of both. */
+/**
+ * The outcomes of stream and chat that differ from the whole reply. A single outcome is that of
+ * both.
+ */
 const EXPECTED: Outcomes = {
   ...failed("rejected the request", "invalid not-found too-large"),
   ...failed("refused the key", "bad-key forbidden error-in-array"),
@@ -52,7 +55,8 @@ const EXPECTED: Outcomes = {
 };
 
 /** Cases with an argument, or with their own tests. */
-const ELSEWHERE = "tiny-frames large-reply retry-after redirect endless counting thinking-long verbatim".split(" ");
+const ELSEWHERE =
+  "tiny-frames large-reply retry-after redirect endless counting thinking-long verbatim".split(" ");
 export const NAMES = [...new Set([...Object.keys(CASES), ...Object.keys(EXPECTED)])].filter(
   (name) => !ELSEWHERE.includes(name),
 );

@@ -52,7 +52,8 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but t
   };
   const app = await forTest(startApp({ mode: "embedded", env }));
   const { post } = await app.signIn();
-  const ask = (path: string, provider: string) => post(path, conversationOf("case: plain", provider));
+  const ask = (path: string, provider: string) =>
+    post(path, conversationOf("case: plain", provider));
   expect((await ask("/ai/chat", "provider-a")).body).toMatchObject({ content: REPLY });
   expect((await ask("/ai/stream", "provider-a")).text).toContain("data: [DONE]");
   const unreachable = { status: 500, body: { message: expect.stringContaining("unreachable") } };
@@ -67,16 +68,28 @@ test.each([
   ["a proxy that never opens its tunnel", true, ""],
   ["a proxy that opens a tunnel to nowhere", true, "HTTP/1.1 200 OK\r\n\r\n"],
   ["a server that never shakes hands", false, ""],
-])("Provider client: a request to %s ends at the limit of connecting, and at an abort", async (_, isProxy, answer) => {
-  const sockets: Socket[] = [];
-  const hold = (socket: Socket) => sockets.push(socket) && socket.write(answer);
-  onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
-  const proxyEnv = isProxy ? { HTTPS_PROXY: (await startConnectProxy(hold)).HTTPS_PROXY } : {};
-  const address = isProxy ? "provider.invalid:1" : `127.0.0.1:${await listenForTest(createServer(hold))}`;
-  const post = (connectMs: number, signal: AbortSignal) =>
-    createHttpClient(connectMs, proxyEnv).post(urlToHttpOptions(new URL(`https://${address}`)), {}, {}, signal);
-  const late = { message: "unreachable", facts: { retryable: true } };
-  await expect(post(100, new AbortController().signal)).rejects.toMatchObject(late);
-  await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({ name: "TimeoutError" });
-  expect(sockets).toHaveLength(2);
-});
+])(
+  "Provider client: a request to %s ends at the limit of connecting, and at an abort",
+  async (_, isProxy, answer) => {
+    const sockets: Socket[] = [];
+    const hold = (socket: Socket) => sockets.push(socket) && socket.write(answer);
+    onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));
+    const proxyEnv = isProxy ? { HTTPS_PROXY: (await startConnectProxy(hold)).HTTPS_PROXY } : {};
+    const address = isProxy
+      ? "provider.invalid:1"
+      : `127.0.0.1:${await listenForTest(createServer(hold))}`;
+    const post = (connectMs: number, signal: AbortSignal) =>
+      createHttpClient(connectMs, proxyEnv).post(
+        urlToHttpOptions(new URL(`https://${address}`)),
+        {},
+        {},
+        signal,
+      );
+    const late = { message: "unreachable", facts: { retryable: true } };
+    await expect(post(100, new AbortController().signal)).rejects.toMatchObject(late);
+    await expect(post(60_000, AbortSignal.timeout(100))).rejects.toMatchObject({
+      name: "TimeoutError",
+    });
+    expect(sockets).toHaveLength(2);
+  },
+);

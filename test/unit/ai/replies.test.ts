@@ -2,7 +2,15 @@ import { describe, expect, test } from "vitest";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/script.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import type { Provider } from "../../../services/ai/providers/provider.ts";
-import { CODECS, decode, decodeDocument, REQUEST, readReply, startTestBench, TOKENS } from "./support.ts";
+import {
+  CODECS,
+  decode,
+  decodeDocument,
+  REQUEST,
+  readReply,
+  startTestBench,
+  TOKENS,
+} from "./support.ts";
 
 const ENDINGS = ["\n", "\r\n", "\r"];
 
@@ -14,11 +22,17 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
 
   /** The transcript in bytes. The line endings of its events take turns. */
   const bytes = (endings: readonly string[]) =>
-    Buffer.from(events.map((event, index) => encode(event, endings[index % endings.length] ?? "\n")).join(""));
+    Buffer.from(
+      events.map((event, index) => encode(event, endings[index % endings.length] ?? "\n")).join(""),
+    );
 
   const read = (whole: Buffer, cuts: readonly number[]) =>
     decode(mapping, ...[0, ...cuts].map((cut, index) => whole.subarray(cut, cuts[index])));
-  const expected = { text: REPLY, usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output }, error: undefined };
+  const expected = {
+    text: REPLY,
+    usage: { inputTokens: TOKENS.input, outputTokens: TOKENS.output },
+    error: undefined,
+  };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
     "decodes the same if cut at any byte, and at all, line ending %j",
@@ -39,9 +53,21 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
   });
 });
 
-/** Values that replace each value of a reply. The only text among them differs from texts made of the others. */
+/**
+ * Values that replace each value of a reply. The only text among them differs from texts made of
+ * the others.
+ */
 const SCALARS = [null, 7, -1.5, true, "odd", ""];
-const ODD: unknown[] = [...SCALARS, [], [null], ["odd"], {}, { toString: 1 }, { text: [{}] }, [[{ type: 1 }]]];
+const ODD: unknown[] = [
+  ...SCALARS,
+  [],
+  [null],
+  ["odd"],
+  {},
+  { toString: 1 },
+  { text: [{}] },
+  [[{ type: 1 }]],
+];
 /** Text that was made of another value. The reply does not contain it. */
 const CONVERTED = /object|null|undefined|true|NaN|\d/;
 
@@ -60,7 +86,10 @@ describe.each(CODECS)("Replies of %s with values of unexpected types", (_, encod
       if (data === "[DONE]") continue;
       for (const changed of variants(JSON.parse(data))) {
         const frames = events.with(index, { event, data: JSON.stringify(changed) });
-        const { text, usage, error } = decode(mapping, frames.map((frame) => encode(frame, "\n")).join(""));
+        const { text, usage, error } = decode(
+          mapping,
+          frames.map((frame) => encode(frame, "\n")).join(""),
+        );
         expect(text, JSON.stringify(changed)).not.toMatch(CONVERTED);
         expect([undefined, "unreadable reply", "broke off"]).toContain(error);
         expectCounts(usage);
@@ -83,13 +112,16 @@ function* variants(document: unknown): Generator<unknown> {
   if (typeof document !== "object" || document === null) return;
   for (const [key, value] of Object.entries(document)) {
     for (const changed of variants(value)) {
-      yield Array.isArray(document) ? document.with(Number(key), changed) : { ...document, [key]: changed };
+      yield Array.isArray(document)
+        ? document.with(Number(key), changed)
+        : { ...document, [key]: changed };
     }
   }
 }
 
 function expectCounts(usage: object | undefined): void {
-  for (const count of Object.values(usage ?? {})) expect(Number.isInteger(count) && count >= 0).toBe(true);
+  for (const count of Object.values(usage ?? {}))
+    expect(Number.isInteger(count) && count >= 0).toBe(true);
 }
 
 test("Provider client: an unexpected error in one reply does not end others", async () => {

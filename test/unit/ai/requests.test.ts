@@ -1,6 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { SIMULATED_DIALECTS, type SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import {
+  SIMULATED_DIALECTS,
+  type SimulatedDialect,
+} from "../../../scripts/simulators/simulator.ts";
 import { type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
 type Model = Prompt["model"];
@@ -16,7 +19,9 @@ const messagesOf = (text: string) =>
 const demanding = (model: Model): Prompt => ({
   model,
   systemPrompt: "Be brief.",
-  messages: messagesOf("user: One. | user: Two. | assistant:  | system: Be kind. | user: case: plain"),
+  messages: messagesOf(
+    "user: One. | user: Two. | assistant:  | system: Be kind. | user: case: plain",
+  ),
   maxTokens: 1_000_000,
   temperature: 2,
 });
@@ -75,7 +80,9 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     const model = bench.entry.models.find((each) => each.name === name) as Model;
     expect(await bench.whole(demanding(model))).toMatchObject({ text: REPLY });
     expect(body()).toEqual(expected);
-    expect(await bench.whole({ ...demanding(model), temperature: 0 })).toMatchObject({ text: REPLY });
+    expect(await bench.whole({ ...demanding(model), temperature: 0 })).toMatchObject({
+      text: REPLY,
+    });
     expect(JSON.stringify(body())).toMatch(/"temperature":0/);
     await bench.whole("plain");
     expect(JSON.stringify(body())).not.toMatch(/temperature|system|developer/); // of what the prompt does not set
@@ -95,9 +102,16 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     ],
     ["begins with an assistant message", "assistant: Hello! | user: case: plain"],
     ["ends with an assistant message", "user: Tell me a story. | assistant: Hello, long ago"],
-    ["ends with system messages", "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind."],
+    [
+      "ends with system messages",
+      "user: Tell me a story. | assistant: Hello, long ago | user:  | system: Be kind.",
+    ],
   ])("are accepted if the conversation %s", async (_what, text) => {
-    const prompt = { model: bench.entry.models[0], systemPrompt: "Be brief.", messages: messagesOf(text) };
+    const prompt = {
+      model: bench.entry.models[0],
+      systemPrompt: "Be brief.",
+      messages: messagesOf(text),
+    };
     expect((await bench.whole(prompt)).failure).toBeUndefined();
     expect((await bench.stream(prompt)).failure).toBeUndefined();
     expect(JSON.stringify(body())).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
@@ -112,7 +126,10 @@ test("Provider requests: a stream requests usage where the model allows it, and 
     const bench = await startTestBench(dialect);
     await bench.stream("plain");
     const [request] = bench.simulator.requests;
-    expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({ stream: true, stream_options });
+    expect({ stream_options: undefined, ...(request?.body as object) }).toMatchObject({
+      stream: true,
+      stream_options,
+    });
     expect(request?.headers).toMatchObject({ "accept-encoding": "identity" });
   }
 });

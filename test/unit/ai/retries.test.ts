@@ -5,20 +5,33 @@ import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { expectedOf } from "./expectations.ts";
 import { startSuiteBench, startTestBench } from "./support.ts";
 
-const casesWith = (attempts: number, names: string) => names.split(" ").map((name) => [name, attempts] as const);
+const casesWith = (attempts: number, names: string) =>
+  names.split(" ").map((name) => [name, attempts] as const);
 const ATTEMPTS = [
   ...casesWith(3, "overloaded broken rate-limited html-502 reset timeout silent-in-error"),
-  ...casesWith(2, "overloaded-once rate-limited-once reset-once closed-once reset-after-headers-once"),
+  ...casesWith(
+    2,
+    "overloaded-once rate-limited-once reset-once closed-once reset-after-headers-once",
+  ),
   // it would fail again
-  ...casesWith(1, "quota bad-key forbidden no-credit invalid not-found too-large retry-tomorrow retry-at-tomorrow"),
+  ...casesWith(
+    1,
+    "quota bad-key forbidden no-credit invalid not-found too-large retry-tomorrow retry-at-tomorrow",
+  ),
   // the reply has begun
-  ...casesWith(1, "error-event-only reset-midway error-200 html-200 malformed-event empty other-protocol"),
+  ...casesWith(
+    1,
+    "error-event-only reset-midway error-200 html-200 malformed-event empty other-protocol",
+  ),
 ];
 
 describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (dialect) => {
   const bench = await startSuiteBench(dialect, { afterOutcomeMs: 100 });
 
-  /** The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the case. */
+  /**
+   * The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the
+   * case.
+   */
   async function attemptsOf(name: string): Promise<[number, number]> {
     const { requests } = bench.simulator;
     const { stream, chat } = expectedOf(name);
@@ -62,7 +75,9 @@ test("Provider client: obeys the retryDelay in an error of Google", async () => 
   const bench = await startTestBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
-  expect(await bench.whole(verbatim({ status: 429, body }))).toMatchObject({ failure: "rate limited" });
+  expect(await bench.whole(verbatim({ status: 429, body }))).toMatchObject({
+    failure: "rate limited",
+  });
   expect(bench.simulator.requests).toHaveLength(1);
 });
 

@@ -13,7 +13,10 @@ import {
 import { startSuiteBench } from "./support.ts";
 
 type Body = Record<string, unknown>;
-/** Sends a request with this body by the official SDK of a dialect. @returns the text of the reply */
+/**
+ * Sends a request with this body by the official SDK of a dialect.
+ * @returns the text of the reply
+ */
 type AskBySdk = (origin: string, body: Body, model: string) => Promise<string | null | undefined>;
 
 const askOpenai: AskBySdk = async (origin, body) => {
@@ -37,12 +40,22 @@ const SDKS: Record<SimulatedDialect, AskBySdk> = {
   },
   async google(origin, { contents, systemInstruction, generationConfig, stream }, model) {
     const httpOptions = { baseUrl: origin };
-    const { models } = new GoogleGenAI({ apiKey: KEY, vertexai: false, apiVersion: "v1beta", httpOptions });
-    const request = { model, contents, config: { ...(generationConfig as object), systemInstruction } };
+    const { models } = new GoogleGenAI({
+      apiKey: KEY,
+      vertexai: false,
+      apiVersion: "v1beta",
+      httpOptions,
+    });
+    const request = {
+      model,
+      contents,
+      config: { ...(generationConfig as object), systemInstruction },
+    };
     type Request = Parameters<typeof models.generateContent>[0];
     if (!stream) return (await models.generateContent(request as Request)).text;
     let text = "";
-    for await (const part of await models.generateContentStream(request as Request)) text += part.text ?? "";
+    for await (const part of await models.generateContentStream(request as Request))
+      text += part.text ?? "";
     return text;
   },
 };
@@ -60,13 +73,16 @@ describe.each(SIMULATED_DIALECTS)("Official SDK of %s", async (dialect) => {
   const { upstream } = prompt.model;
   const lastRequest = () => simulator.requests.at(-1) as SimulatedRequest;
 
-  test.each(["whole", "stream"] as const)("sends the same request, and reads the reply (%s)", async (kind) => {
-    await bench[kind](prompt);
-    const ours = lastRequest();
-    const body = { ...(ours.body as Body), ...(kind === "stream" && { stream: true }) };
-    expect(await SDKS[dialect](simulator.url, body, upstream)).toBe(REPLY);
-    const theirs = lastRequest();
-    expect(target(ours)).toEqual(target(theirs));
-    expect(headersOf(theirs.headers)).toMatchObject(headersOf(ours.headers));
-  });
+  test.each(["whole", "stream"] as const)(
+    "sends the same request, and reads the reply (%s)",
+    async (kind) => {
+      await bench[kind](prompt);
+      const ours = lastRequest();
+      const body = { ...(ours.body as Body), ...(kind === "stream" && { stream: true }) };
+      expect(await SDKS[dialect](simulator.url, body, upstream)).toBe(REPLY);
+      const theirs = lastRequest();
+      expect(target(ours)).toEqual(target(theirs));
+      expect(headersOf(theirs.headers)).toMatchObject(headersOf(ours.headers));
+    },
+  );
 });

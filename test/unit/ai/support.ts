@@ -1,7 +1,10 @@
 import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
 import { googleEncoder } from "../../../scripts/simulators/google.ts";
 import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
-import { type SimulatedDialect, startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
+import {
+  type SimulatedDialect,
+  startProviderSimulator,
+} from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
@@ -25,15 +28,25 @@ export const CODECS = [
   ["anthropic", anthropicEncoder, anthropicAdapter],
   ["google", googleEncoder, googleAdapter],
 ] as const;
-export const REQUEST = { model: "simulated", stream: true, usage: true, lastMessage: "", input: "" };
+export const REQUEST = {
+  model: "simulated",
+  stream: true,
+  usage: true,
+  lastMessage: "",
+  input: "",
+};
 export const TOKENS = { input: 11, output: 22 };
 
 type Dialect = ConstructorParameters<typeof ReplyDecoder>[0];
 
 /** The frames of events without a name. */
-export const framesOf = (...events: object[]) => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
+export const framesOf = (...events: object[]) =>
+  events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
 
-/** Decodes a stream. @param parts its bytes as they arrive */
+/**
+ * Decodes a stream.
+ * @param parts its bytes as they arrive
+ */
 export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
   const decoder = new ReplyDecoder(dialect);
   let text = "";
@@ -69,7 +82,8 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     await simulator.close();
   };
   const promptOf = (name: string) => promptFor(entry, `case: ${name}`);
-  const toPrompt = (given: string | Prompt) => (typeof given === "string" ? promptOf(given) : given);
+  const toPrompt = (given: string | Prompt) =>
+    typeof given === "string" ? promptOf(given) : given;
   return {
     entry,
     provider,
@@ -77,7 +91,10 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     close,
     /** A prompt for a case of the simulator. */
     promptOf,
-    /** Reads a streamed reply to its end or failure. @param given a prompt, or the name of a case */
+    /**
+     * Reads a streamed reply to its end or failure.
+     * @param given a prompt, or the name of a case
+     */
     stream: (given: string | Prompt) => readReply(provider, { ...toPrompt(given), isStream: true }),
     /** Reads a reply that is not streamed. */
     whole: (given: string | Prompt) => readReply(provider, { ...toPrompt(given), isStream: false }),
@@ -85,10 +102,12 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
 }
 
 /** Starts a bench for one suite, and closes it after the suite. */
-export const startSuiteBench = (...options: Parameters<typeof startBench>) => forSuite(startBench(...options));
+export const startSuiteBench = (...options: Parameters<typeof startBench>) =>
+  forSuite(startBench(...options));
 
 /** Starts a bench for one test, which may not be concurrent, and closes it after the test. */
-export const startTestBench = (...options: Parameters<typeof startBench>) => forTest(startBench(...options));
+export const startTestBench = (...options: Parameters<typeof startBench>) =>
+  forTest(startBench(...options));
 
 /** A prompt of one message, for the default model. */
 export const promptFor = ({ models }: CatalogueProvider, content: string): Prompt => ({

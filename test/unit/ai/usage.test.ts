@@ -25,7 +25,10 @@ async function openUsage(url?: string) {
   await store.migrate();
   const sql = <T>(text: string, values: unknown[] = []) => store.fork().execute<T[]>(text, values);
   const usage = openUsageLedger(store, clock, silent);
-  /** Adds a user. @returns the start of its calls */
+  /**
+   * Adds a user.
+   * @returns the start of its calls
+   */
   const newCall = async () => {
     const email = uuid();
     const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
@@ -33,7 +36,9 @@ async function openUsage(url?: string) {
   };
   const rowsOf = async ({ userId }: { userId: string }) => {
     await usage.flush();
-    return sql("select outcome, input_tokens, output_tokens from ai_usage where user_id = ?", [userId]);
+    return sql("select outcome, input_tokens, output_tokens from ai_usage where user_id = ?", [
+      userId,
+    ]);
   };
   const erase = (userId: string) => {
     const call = systemCall({ clock } as AppContext, store, "request");
@@ -55,7 +60,9 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
   }
   await sql("analyze ai_usage");
   await store.fork().transactional(async (em) => {
-    const [from, to] = [360, 90].map((days) => timestampFromMs(clock.now().getTime() - days * 86_400_000));
+    const [from, to] = [360, 90].map((days) =>
+      timestampFromMs(clock.now().getTime() - days * 86_400_000),
+    );
     const call = { em, clock, config: { usageRetentionMs: 0 } as Config, ai: { usage } };
     const page = await listUsage(call, { from, to });
     expect([page.length, new Set(page.map(({ day }) => day)).size]).toEqual([5_000, 1]);
@@ -84,41 +91,50 @@ onServers("Usage: writing waits for the erasure of the account, which does not w
   expect(rows).toEqual(["completed", "running"].map((outcome) => ({ user_id: null, outcome })));
 });
 
-onServers("Usage: roll-ups beside erasures and late records lose no call and count none twice", async () => {
-  const url = await createDatabase();
-  const { store, sql, newCall, erase } = await forTest(openUsage(url));
-  const users = await Promise.all(times(30, async () => (await newCall()).userId));
-  await sql(
-    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, estimated, created_at)
+onServers(
+  "Usage: roll-ups beside erasures and late records lose no call and count none twice",
+  async () => {
+    const url = await createDatabase();
+    const { store, sql, newCall, erase } = await forTest(openUsage(url));
+    const users = await Promise.all(times(30, async () => (await newCall()).userId));
+    await sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, estimated, created_at)
        select gen_random_uuid(), id, 'p', 'model ' || n % 3, 'completed', n, n % 2 = 0, '2026-01-01Z'::timestamptz + n * interval '3 minutes'
        from users, generate_series(1, 1000) as n`,
-  );
-  const [late] = await sql<UsageRow>("select * from ai_usage where created_at >= '2026-01-03Z' limit 1");
-  const before = new Date("2026-01-03T00:00:00Z"); // 959 calls of each are older
-  const total = () =>
-    sql(
-      `select sum(calls)::int as calls, sum(input)::int as input, sum(estimated)::int as estimated from (
+    );
+    const [late] = await sql<UsageRow>(
+      "select * from ai_usage where created_at >= '2026-01-03Z' limit 1",
+    );
+    const before = new Date("2026-01-03T00:00:00Z"); // 959 calls of each are older
+    const total = () =>
+      sql(
+        `select sum(calls)::int as calls, sum(input)::int as input, sum(estimated)::int as estimated from (
            select calls, input_tokens, estimated_calls from ai_usage_days
            union all select 1, input_tokens, estimated::int from ai_usage) as usage (calls, input, estimated)`,
-    );
-  const expected = await total();
-  const rollUp = async () => {
-    while ((await rollUpUsage({ em: store.fork() }, before, 50)) > 0);
-  };
-  const detailed = () => sql("select count(*)::int as detailed from ai_usage");
-  const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // waits for the roll-up of the calls
-  const erased = users.slice(0, 10).map(erase);
-  await Promise.all([...erased, ...times(20, rollUp), ...times(20, () => upsertUsage(store, [late as UsageRow]))]);
-  await rollUp(); // an erasure may have ended last
-  expect(await detailed()).toEqual([{ detailed: 29 * 41 + 1_000 }]);
-  await erasure.commit();
-  await rollUp();
-  expect(await total()).toEqual(expected);
-  expect(await detailed()).toEqual([{ detailed: 30 * 41 }]);
-  const sums =
-    "select count(*)::int as sums, count(distinct user_id)::int as owners from ai_usage_days where user_id is not null";
-  expect(await sql(sums)).toEqual([{ sums: 20 * 2 * 3, owners: 20 }]);
-});
+      );
+    const expected = await total();
+    const rollUp = async () => {
+      while ((await rollUpUsage({ em: store.fork() }, before, 50)) > 0);
+    };
+    const detailed = () => sql("select count(*)::int as detailed from ai_usage");
+    const erasure = await begin(url, "select 1 from users where id = $1 for update", [users[29]]); // waits for the roll-up of the calls
+    const erased = users.slice(0, 10).map(erase);
+    await Promise.all([
+      ...erased,
+      ...times(20, rollUp),
+      ...times(20, () => upsertUsage(store, [late as UsageRow])),
+    ]);
+    await rollUp(); // an erasure may have ended last
+    expect(await detailed()).toEqual([{ detailed: 29 * 41 + 1_000 }]);
+    await erasure.commit();
+    await rollUp();
+    expect(await total()).toEqual(expected);
+    expect(await detailed()).toEqual([{ detailed: 30 * 41 }]);
+    const sums =
+      "select count(*)::int as sums, count(distinct user_id)::int as owners from ai_usage_days where user_id is not null";
+    expect(await sql(sums)).toEqual([{ sums: 20 * 2 * 3, owners: 20 }]);
+  },
+);
 
 test("Usage: an erasure updates the rows of years in short statements", async () => {
   const { userId } = await newCall();

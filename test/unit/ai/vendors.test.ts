@@ -4,7 +4,9 @@ import { startSuiteBench } from "./support.ts";
 
 const bench = await startSuiteBench("openai-compatible");
 
-const errorOf = (type: string | null, code: string | number | null) => ({ error: { message: "prose", type, code } });
+const errorOf = (type: string | null, code: string | number | null) => ({
+  error: { message: "prose", type, code },
+});
 const piece = (delta: object) => ({ data: JSON.stringify({ choices: [{ index: 0, delta }] }) });
 const done = { data: "[DONE]" };
 
@@ -15,22 +17,53 @@ async function outcomesOf(answer: Parameters<typeof verbatim>[0]) {
 
 describe("Errors of OpenAI-compatible servers", () => {
   test.each([
-    ["DeepSeek, without balance", 402, errorOf("unknown_error", "invalid_request_error"), "quota exhausted"],
-    ["DeepSeek, of a wrong key", 401, errorOf("authentication_error", "invalid_request_error"), "refused the key"],
+    [
+      "DeepSeek, without balance",
+      402,
+      errorOf("unknown_error", "invalid_request_error"),
+      "quota exhausted",
+    ],
+    [
+      "DeepSeek, of a wrong key",
+      401,
+      errorOf("authentication_error", "invalid_request_error"),
+      "refused the key",
+    ],
     ["a proxy, of a wrong key", 401, errorOf("invalid_request_error", null), "refused the key"],
     ["a proxy, of too many requests", 429, errorOf("invalid_request_error", null), "rate limited"],
     ["LiteLLM, beyond the budget", 400, errorOf("budget_exceeded", "400"), "quota exhausted"],
-    ["Moonshot, without balance", 429, errorOf("exceeded_current_quota_error", null), "quota exhausted"],
+    [
+      "Moonshot, without balance",
+      429,
+      errorOf("exceeded_current_quota_error", null),
+      "quota exhausted",
+    ],
     ["Qwen, in arrears", 400, errorOf("Arrearage", "Arrearage"), "quota exhausted"],
-    ["Qwen's filter", 400, errorOf("data_inspection_failed", "data_inspection_failed"), "blocked the content"],
+    [
+      "Qwen's filter",
+      400,
+      errorOf("data_inspection_failed", "data_inspection_failed"),
+      "blocked the content",
+    ],
     [
       "OpenRouter's filter",
       403,
-      { error: { code: 403, message: "prose", metadata: { reasons: ["violence"], flagged_input: "prose" } } },
+      {
+        error: {
+          code: 403,
+          message: "prose",
+          metadata: { reasons: ["violence"], flagged_input: "prose" },
+        },
+      },
       "blocked the content",
     ],
     ["vLLM, of a long prompt", 400, errorOf("BadRequestError", 400), "rejected the request"],
-    ["a country", 403, errorOf("request_forbidden", "unsupported_country_region_territory"), "rejected the request"],
+    [
+      "a country",
+      403,
+      errorOf("request_forbidden", "unsupported_country_region_territory"),
+      "rejected the request",
+    ],
   ])("are classified: %s", async (_, status, body, failure) => {
     const before = bench.simulator.requests.length;
     expect(await outcomesOf({ status, body })).toEqual(Array(2).fill({ text: "", failure }));
@@ -55,19 +88,65 @@ describe("Replies of OpenAI-compatible servers", () => {
   const tool_calls = [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }];
   const hi = { content: "Hi" };
 
-  test.each<[what: string, message: object, counts: Record<string, number>, text: string, output: number | string]>([
-    ["count the reasoning of xAI and Gemini, in the total", hi, { completion_tokens: 9, total_tokens: 135 }, "Hi", 103],
-    ["count the reasoning of others, as written", hi, { completion_tokens: 103, total_tokens: 135 }, "Hi", 103],
+  test.each<
+    [
+      what: string,
+      message: object,
+      counts: Record<string, number>,
+      text: string,
+      output: number | string,
+    ]
+  >([
+    [
+      "count the reasoning of xAI and Gemini, in the total",
+      hi,
+      { completion_tokens: 9, total_tokens: 135 },
+      "Hi",
+      103,
+    ],
+    [
+      "count the reasoning of others, as written",
+      hi,
+      { completion_tokens: 103, total_tokens: 135 },
+      "Hi",
+      103,
+    ],
     ["count output tokens without a total", hi, { completion_tokens: 9 }, "Hi", 9],
-    ["count output tokens with a total of zero", hi, { completion_tokens: 9, total_tokens: 0 }, "Hi", 9],
-    ["with reasoning alone are empty and report usage", { reasoning: "Hm." }, { completion_tokens: 50 }, "", 50],
-    ["with a tool call alone are unreadable, whatever their finish reason", { tool_calls }, {}, "", "unreadable reply"],
+    [
+      "count output tokens with a total of zero",
+      hi,
+      { completion_tokens: 9, total_tokens: 0 },
+      "Hi",
+      9,
+    ],
+    [
+      "with reasoning alone are empty and report usage",
+      { reasoning: "Hm." },
+      { completion_tokens: 50 },
+      "",
+      50,
+    ],
+    [
+      "with a tool call alone are unreadable, whatever their finish reason",
+      { tool_calls },
+      {},
+      "",
+      "unreadable reply",
+    ],
   ])("%s", async (_, message, counts, text, output) => {
     const usage = { prompt_tokens: 32, ...counts };
-    const finish = { data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }) };
+    const finish = {
+      data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }),
+    };
     const whole = { choices: [{ message, finish_reason: "stop" }], usage };
     const isReply = typeof output === "number";
-    const outcome = { text, ...(isReply ? { usage: { inputTokens: 32, outputTokens: output } } : { failure: output }) };
-    expect(await outcomesOf({ events: [piece(message), finish, done], whole })).toEqual([outcome, outcome]);
+    const outcome = {
+      text,
+      ...(isReply ? { usage: { inputTokens: 32, outputTokens: output } } : { failure: output }),
+    };
+    expect(await outcomesOf({ events: [piece(message), finish, done], whole })).toEqual([
+      outcome,
+      outcome,
+    ]);
   });
 });

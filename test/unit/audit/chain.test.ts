@@ -21,8 +21,8 @@ const copySeal = (from: number, to: string, ids = "ids") =>
   `insert into audit_seals select ${to}, ${ids}, links, null, head, sealed_at from audit_seals where position = ${from}`;
 
 /**
- * Changes of a log of three seals with 3, 4 and 5 events, and the findings: kind, seal, event. `$5` is the id of the event
- * with this index. The last value says how the log is verified.
+ * Changes of a log of three seals with 3, 4 and 5 events, and the findings: kind, seal, event. `$5`
+ * is the id of the event with this index. The last value says how the log is verified.
  */
 const TAMPERINGS: [what: string, sql: string, findings: string, how?: string][] = [
   ...EDITS.map((edit): [string, string, string] => [
@@ -60,9 +60,23 @@ const TAMPERINGS: [what: string, sql: string, findings: string, how?: string][] 
     "after a seal",
   ],
   ["the gap before a seal, at once", copySeal(3, "2000000000"), "seal-missing 4", "among others"],
-  ["the gap before a far seal, at once", copySeal(3, "9007199254740993"), "seal-missing 4", "among others"],
-  ["the gap before the last seal, at once", copySeal(3, "9223372036854775807"), "seal-missing 4", "among others"],
-  ["a seal before the first one, which hides a row", `${COPY}; ${copySeal(1, "0", `'{${NEW_ID}}'`)}`, "seal-broken 0"],
+  [
+    "the gap before a far seal, at once",
+    copySeal(3, "9007199254740993"),
+    "seal-missing 4",
+    "among others",
+  ],
+  [
+    "the gap before the last seal, at once",
+    copySeal(3, "9223372036854775807"),
+    "seal-missing 4",
+    "among others",
+  ],
+  [
+    "a seal before the first one, which hides a row",
+    `${COPY}; ${copySeal(1, "0", `'{${NEW_ID}}'`)}`,
+    "seal-broken 0",
+  ],
   [
     "the least seal, which hides a row",
     `${COPY}; ${copySeal(1, "-9223372036854775808", `'{${NEW_ID}}'`)}`,
@@ -74,7 +88,12 @@ const TAMPERINGS: [what: string, sql: string, findings: string, how?: string][] 
     "cut-off 3",
     "by the logged head",
   ],
-  ["a missing seal", "delete from audit_seals where position = 2", "seal-missing 2", "among others"],
+  [
+    "a missing seal",
+    "delete from audit_seals where position = 2",
+    "seal-missing 2",
+    "among others",
+  ],
   ["a truncated seal", "update audit_seals set head = '\\x00' where position = 3", "seal-broken 3"],
   [
     "a rewritten chain",
@@ -104,10 +123,12 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     const logged = await head();
     await tamper(sql.replace(/\$(\d+)/g, (_, index) => `'${ids[index]}'`));
     if (how.includes("seal")) await seal();
-    const found = (await verify(how.includes("head") ? logged : undefined)).findings.map(({ kind, position, id }) => {
-      const event = id && ids.includes(id) ? `$${ids.indexOf(id)}` : id;
-      return [kind, position, event].filter((part) => part !== undefined).join(" ");
-    });
+    const found = (await verify(how.includes("head") ? logged : undefined)).findings.map(
+      ({ kind, position, id }) => {
+        const event = id && ids.includes(id) ? `$${ids.indexOf(id)}` : id;
+        return [kind, position, event].filter((part) => part !== undefined).join(" ");
+      },
+    );
     if (how === "among others") expect(found).toContain(findings);
     else expect(found.join(", ")).toBe(findings);
   });

@@ -32,7 +32,10 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     );
   }
 
-  /** Recomputes every link from the present events. @param mac SQL for the new MACs */
+  /**
+   * Recomputes every link from the present events.
+   * @param mac SQL for the new MACs
+   */
   async function rewriteChain(mac = "mac"): Promise<void> {
     let last = GENESIS;
     for (const { position, ids } of await readSeals(sealDeps(), null, 100)) {
@@ -51,32 +54,42 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     ["the month to come", () => beginningOf(inDays(31)), 0],
     ["the month to come, in the future", () => beginningOf(inDays(31)), 500],
     ["an old month", () => beginningOf(new Date(0)), 0],
-  ])("finds deleted events under a forged retention seal of %s", async (_what, below, sealedInDays) => {
-    const ids = await sealedLog();
-    await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
-    await appendDrop(await below(), inDays(sealedInDays));
-    const { hash = "" } = (await head()) ?? {};
-    const early = { retentionMs: RETENTION * DAY_MS, now: clock.now() };
-    const { findings } = await verify({ position: 4, hash }, early);
-    expect(findings.filter(({ kind }) => kind === "deleted").map(({ id }) => id)).toEqual(ids.slice(2, 9));
-    expect(findings).toContainEqual({ kind: "seal-forged", position: 4 });
-    await record(0);
-    await seal(); // a later seal of the service does not hide it
-    expect(await kinds(undefined, early)).toEqual(["deleted", "seal-forged"]);
-  });
+  ])(
+    "finds deleted events under a forged retention seal of %s",
+    async (_what, below, sealedInDays) => {
+      const ids = await sealedLog();
+      await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
+      await appendDrop(await below(), inDays(sealedInDays));
+      const { hash = "" } = (await head()) ?? {};
+      const early = { retentionMs: RETENTION * DAY_MS, now: clock.now() };
+      const { findings } = await verify({ position: 4, hash }, early);
+      expect(findings.filter(({ kind }) => kind === "deleted").map(({ id }) => id)).toEqual(
+        ids.slice(2, 9),
+      );
+      expect(findings).toContainEqual({ kind: "seal-forged", position: 4 });
+      await record(0);
+      await seal(); // a later seal of the service does not hide it
+      expect(await kinds(undefined, early)).toEqual(["deleted", "seal-forged"]);
+    },
+  );
 
-  test.each(["mac", "null", "'\\x00'"])("finds a chain whose links were recomputed, with %s as MAC", async (mac) => {
-    const ids = await sealedLog();
-    await rewriteChain(); // with the same links
-    expect(await kinds()).toEqual([]);
-    await tamper(`update audit_events set ip = '10.9.9.9' where id = '${ids[5]}'`);
-    await rewriteChain(mac);
-    expect(await kinds()).toEqual(["seal-forged"]);
-    await sealedLog();
-    await tamper("delete from audit_events where id = (select max(id::text)::uuid from audit_events)");
-    await rewriteChain(mac);
-    expect(await kinds()).toEqual(["seal-forged"]);
-  });
+  test.each(["mac", "null", "'\\x00'"])(
+    "finds a chain whose links were recomputed, with %s as MAC",
+    async (mac) => {
+      const ids = await sealedLog();
+      await rewriteChain(); // with the same links
+      expect(await kinds()).toEqual([]);
+      await tamper(`update audit_events set ip = '10.9.9.9' where id = '${ids[5]}'`);
+      await rewriteChain(mac);
+      expect(await kinds()).toEqual(["seal-forged"]);
+      await sealedLog();
+      await tamper(
+        "delete from audit_events where id = (select max(id::text)::uuid from audit_events)",
+      );
+      await rewriteChain(mac);
+      expect(await kinds()).toEqual(["seal-forged"]);
+    },
+  );
 
   test("finds heads, MACs and whole seals that were swapped", async () => {
     const swap = (columns: string[]) =>
@@ -84,14 +97,21 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
         `update audit_seals a set ${columns.map((column) => `${column} = b.${column}`).join(", ")}
          from audit_seals b where a.position + b.position = 5 and a.position in (2, 3)`,
       );
-    for (const columns of [["head"], ["mac"], ["head", "mac"], ["ids", "links", "head", "mac", "sealed_at"]]) {
+    for (const columns of [
+      ["head"],
+      ["mac"],
+      ["head", "mac"],
+      ["ids", "links", "head", "mac", "sealed_at"],
+    ]) {
       await sealedLog();
       expect(await kinds()).toEqual([]);
       await swap(columns);
       expect(await kinds()).not.toEqual([]);
     }
     await sealedLog();
-    await tamper("update audit_seals set sealed_at = sealed_at + interval '1 year' where position = 2");
+    await tamper(
+      "update audit_seals set sealed_at = sealed_at + interval '1 year' where position = 2",
+    );
     expect(await kinds()).toEqual(["seal-forged"]);
   });
 
@@ -104,7 +124,10 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     const due = { retentionMs: RETENTION * DAY_MS };
     expect(await verify(undefined, due)).toMatchObject({ findings: [], events: 0, dropped: 3 });
     expect(await kinds(undefined, { retentionMs: 0 })).toEqual(["deleted", "dropped-early"]);
-    expect(await kinds(undefined, { retentionMs: (RETENTION + 80) * DAY_MS })).toEqual(["deleted", "dropped-early"]);
+    expect(await kinds(undefined, { retentionMs: (RETENTION + 80) * DAY_MS })).toEqual([
+      "deleted",
+      "dropped-early",
+    ]);
     await tamper("insert into audit_events select * from restored");
     expect(await kinds(undefined, due)).toEqual(["restored"]);
     await tamper("update audit_events set ip = '10.9.9.9'");

@@ -5,8 +5,19 @@ import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
-  const { store, sql, clock, inDays, tamper, record, sealedLog, verify, seal, sealDeps, startWorker } =
-    await openAuditFixture(engine);
+  const {
+    store,
+    sql,
+    clock,
+    inDays,
+    tamper,
+    record,
+    sealedLog,
+    verify,
+    seal,
+    sealDeps,
+    startWorker,
+  } = await openAuditFixture(engine);
   /** A sealed event of today, and one of a month that is over. */
   async function sealTwoMonths(): Promise<void> {
     await sealedLog([1]);
@@ -15,27 +26,35 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   }
 
   // PGlite has one connection, so that no statement waits for another
-  test.skipIf(engine === "PGlite")("a new month's partition blocks no writer during a long read", async () => {
-    await sealedLog([1]);
-    const later = inDays(200);
-    const read = Promise.withResolvers<void>();
-    const em = store.fork();
-    const reader = em.transactional(async () => {
-      await em.execute("select 1 from audit_events limit 1");
-      await read.promise;
-    });
-    await until("the reader", async () => (await locks("granted")) > 0);
-    const refused = addPartitions({ em: store.fork() }, later).catch((error: Error) => error.message);
-    await until("the partition to wait for the reader", async () => (await locks("not granted")) > 0);
-    const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
-    read.resolve();
-    await reader;
-    expect(answered).toBe(true);
-    expect(await refused).toContain("lock timeout");
-    await addPartitions({ em: store.fork() }, later);
-    await seal();
-    expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
-  });
+  test.skipIf(engine === "PGlite")(
+    "a new month's partition blocks no writer during a long read",
+    async () => {
+      await sealedLog([1]);
+      const later = inDays(200);
+      const read = Promise.withResolvers<void>();
+      const em = store.fork();
+      const reader = em.transactional(async () => {
+        await em.execute("select 1 from audit_events limit 1");
+        await read.promise;
+      });
+      await until("the reader", async () => (await locks("granted")) > 0);
+      const refused = addPartitions({ em: store.fork() }, later).catch(
+        (error: Error) => error.message,
+      );
+      await until(
+        "the partition to wait for the reader",
+        async () => (await locks("not granted")) > 0,
+      );
+      const answered = await Promise.race([record(1).then(() => true), wait(6_000, false)]);
+      read.resolve();
+      await reader;
+      expect(answered).toBe(true);
+      expect(await refused).toContain("lock timeout");
+      await addPartitions({ em: store.fork() }, later);
+      await seal();
+      expect(await verify()).toMatchObject({ findings: [], events: 2, unsealed: 0 });
+    },
+  );
 
   async function locks(which: "granted" | "not granted"): Promise<number> {
     const [row] = await sql<{ count: number }>(
@@ -54,23 +73,26 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });
   });
 
-  test.skipIf(engine === "PGlite")("a month that is due for dropping during a verification is no finding", async () => {
-    await sealTwoMonths();
-    const em = store.fork();
-    const execute = em.execute.bind(em) as (...given: unknown[]) => Promise<never>;
-    const [begun, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    em.execute = async (...given: unknown[]) => {
-      const rows = await execute(...given);
-      begun.resolve();
-      await dropped.promise;
-      return rows;
-    };
-    const verification = verify(undefined, { em, now: clock.now() });
-    await begun.promise;
-    await dropPartitions(sealDeps(), clock.now(), clock.now()).catch(() => {}); // it waits for the verification, in vain
-    dropped.resolve();
-    expect(await verification).toMatchObject({ findings: [], events: 2 });
-  });
+  test.skipIf(engine === "PGlite")(
+    "a month that is due for dropping during a verification is no finding",
+    async () => {
+      await sealTwoMonths();
+      const em = store.fork();
+      const execute = em.execute.bind(em) as (...given: unknown[]) => Promise<never>;
+      const [begun, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      em.execute = async (...given: unknown[]) => {
+        const rows = await execute(...given);
+        begun.resolve();
+        await dropped.promise;
+        return rows;
+      };
+      const verification = verify(undefined, { em, now: clock.now() });
+      await begun.promise;
+      await dropPartitions(sealDeps(), clock.now(), clock.now()).catch(() => {}); // it waits for the verification, in vain
+      dropped.resolve();
+      expect(await verification).toMatchObject({ findings: [], events: 2 });
+    },
+  );
 
   test("drops sealed old months as a whole, and the chain records it", async () => {
     await sealedLog([3]);
@@ -85,7 +107,9 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     expect(await dropPartitions(sealDeps(), now, retention)).toEqual([]);
     await tamper("delete from audit_events"); // retention does not drop these
     expect(await verify()).toMatchObject({ findings: [{ kind: "deleted" }], dropped: 4 });
-    await tamper(`update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`);
+    await tamper(
+      `update audit_seals set dropped_below = '${"f".repeat(32)}' where dropped_below is not null`,
+    );
     expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
   });
 
@@ -97,7 +121,9 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     await seal(late);
     expect(await verify()).toMatchObject({ findings: [], events: 2 });
     const muchLater = inDays(470);
-    expect(await dropPartitions(sealDeps(), muchLater, muchLater)).toContain("audit_events_default");
+    expect(await dropPartitions(sealDeps(), muchLater, muchLater)).toContain(
+      "audit_events_default",
+    );
     expect(await verify()).toMatchObject({ findings: [], events: 0, dropped: 2 });
     await expect(sql("truncate audit_events_default")).rejects.toThrow("append-only");
     await record(1, { now: () => inDays(870) });

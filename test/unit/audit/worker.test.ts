@@ -11,38 +11,60 @@ const SEAL_WITHOUT_MAC = `insert into audit_seals (position, ids, links, dropped
   select position + 1, '{}', '', null, head, sealed_at from audit_seals order by position desc limit 1`;
 
 describe.each(engines)("Audit worker on %s", async (engine) => {
-  const { store, sql, clock, tamper, record, recordMany, sealedLog, verify, seal, sealDeps, head, startWorker } =
-    await openAuditFixture(engine);
+  const {
+    store,
+    sql,
+    clock,
+    tamper,
+    record,
+    recordMany,
+    sealedLog,
+    verify,
+    seal,
+    sealDeps,
+    head,
+    startWorker,
+  } = await openAuditFixture(engine);
 
   test("the log refuses update, delete and truncate, in every partition, and seals without a MAC", async () => {
     await sealedLog();
     const inherited = "from pg_inherits where inhparent = 'audit_events'::regclass";
-    const parts = await sql<{ name: string }>(`select inhrelid::regclass::text as name ${inherited}`);
-    const statements = [SEAL_WITHOUT_MAC, "update audit_events set ip = ''", "update audit_seals set head = ''"];
-    for (const table of ["audit_events", "audit_seals"]) statements.push(`delete from ${table}`, `truncate ${table}`);
+    const parts = await sql<{ name: string }>(
+      `select inhrelid::regclass::text as name ${inherited}`,
+    );
+    const statements = [
+      SEAL_WITHOUT_MAC,
+      "update audit_events set ip = ''",
+      "update audit_seals set head = ''",
+    ];
+    for (const table of ["audit_events", "audit_seals"])
+      statements.push(`delete from ${table}`, `truncate ${table}`);
     for (const statement of [...statements, ...parts.map(({ name }) => `truncate ${name}`)])
       await expect(sql(statement)).rejects.toThrow("append-only");
     expect(await verify()).toMatchObject({ findings: [], events: 12 });
   });
 
   // PGlite has one connection, so that no transaction commits late
-  test.skipIf(engine === "PGlite")("seals events that commit late, and blocks no writer", async () => {
-    await sealedLog([2]);
-    const held = Promise.withResolvers<void>();
-    const em = store.fork();
-    const late = em.transactional(async () => {
-      await record(0, clock, em);
-      await held.promise;
-    });
-    for (const i of times(3, (i) => i)) await record(i);
-    await seal();
-    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
-    held.resolve();
-    await late;
-    expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
-    await seal();
-    expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
-  });
+  test.skipIf(engine === "PGlite")(
+    "seals events that commit late, and blocks no writer",
+    async () => {
+      await sealedLog([2]);
+      const held = Promise.withResolvers<void>();
+      const em = store.fork();
+      const late = em.transactional(async () => {
+        await record(0, clock, em);
+        await held.promise;
+      });
+      for (const i of times(3, (i) => i)) await record(i);
+      await seal();
+      expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 0 });
+      held.resolve();
+      await late;
+      expect(await verify()).toMatchObject({ findings: [], events: 5, unsealed: 1 });
+      await seal();
+      expect(await verify()).toMatchObject({ findings: [], events: 6, unsealed: 0 });
+    },
+  );
 
   test("parallel workers make one chain", async () => {
     await sealedLog([1]);
@@ -91,7 +113,11 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     await record(4);
     await worker.close();
     const last = await head();
-    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ msg: "audit chain head", position: 3, ...last });
+    expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({
+      msg: "audit chain head",
+      position: 3,
+      ...last,
+    });
     expect(await verify(last)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
   });
 
@@ -99,10 +125,16 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     const { lines, log } = captureLog();
     await sealedLog([2, 2]);
     const worker = startWorker(log);
-    await until("the head to be logged", () => lines.some((line) => line.includes("audit chain head")));
-    await tamper("delete from audit_seals; insert into audit_unsealed select id from audit_events limit 1");
+    await until("the head to be logged", () =>
+      lines.some((line) => line.includes("audit chain head")),
+    );
+    await tamper(
+      "delete from audit_seals; insert into audit_unsealed select id from audit_events limit 1",
+    );
     clock.advance("61s");
-    await until("the error", () => lines.some((line) => /"level":50.*"position":2.*was rewritten/.test(line)));
+    await until("the error", () =>
+      lines.some((line) => /"level":50.*"position":2.*was rewritten/.test(line)),
+    );
     await worker.close();
   });
 

@@ -16,7 +16,10 @@ test("Passwords: hashes are argon2id of 20 MiB and two passes, salted, over the 
   const [first, second] = [await passwords.hash(long), await passwords.hash(long)];
   expect(first).toMatch(/^\$argon2id\$v=19\$m=20480,t=2,p=1\$/);
   expect(second).not.toBe(first);
-  expect([await passwords.matches(first, long), passwords.isOutdated(first)]).toEqual([true, false]);
+  expect([await passwords.matches(first, long), passwords.isOutdated(first)]).toEqual([
+    true,
+    false,
+  ]);
   expect(await passwords.matches(first, `${"🦜".repeat(63)}ä`)).toBe(false);
   expect(await passwords.matches(undefined, "no account has this password")).toBe(false);
 });
@@ -25,7 +28,9 @@ test("Passwords: hashing and its queue are bounded, and more requests are refuse
   const passwords = await createPasswords(CHEAP);
   const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
-  const refused = outcomes.filter((o) => o.status === "rejected").map((o) => o.reason as ServiceError);
+  const refused = outcomes
+    .filter((o) => o.status === "rejected")
+    .map((o) => o.reason as ServiceError);
   expect(refused).toHaveLength(10);
   for (const { reason, details } of refused) {
     expect([reason, details.retryAfterSeconds]).toEqual([Reason.UNAVAILABLE, 1]);
@@ -36,7 +41,8 @@ test("Passwords: hashing and its queue are bounded, and more requests are refuse
 test("Passwords: later callers delay no earlier one, and a failure affects only its caller", async () => {
   const passwords = await createPasswords();
   const answered: string[] = [];
-  const ask = (caller: string, hash: string) => passwords.matches(hash, password).finally(() => answered.push(caller));
+  const ask = (caller: string, hash: string) =>
+    passwords.matches(hash, password).finally(() => answered.push(caller));
   const right = await passwords.hash(password);
   const first = times(IN_FLIGHT, () => ask("first", right));
   const later = [ask("later", right), ask("broken", "no hash"), ask("later", right)];

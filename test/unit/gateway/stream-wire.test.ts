@@ -43,22 +43,36 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     socket.resume();
     await drained;
     await until("the end", () => socket.destroyed);
-    expect(seen.tail).toMatch(/data: \{"error":"The service is shutting down[^"]*"\}\n\n\s.*data: \[DONE\]/s);
+    expect(seen.tail).toMatch(
+      /data: \{"error":"The service is shutting down[^"]*"\}\n\n\s.*data: \[DONE\]/s,
+    );
     expect(made()).toBeLessThan(PIECES);
   });
 
   test.each([
-    ["1.1", (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`, "0\r\n\r\n"],
+    [
+      "1.1",
+      (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`,
+      "0\r\n\r\n",
+    ],
     ["1.0", (event: string) => event, ""],
-  ])("has the framing of HTTP/%s, and closes the connection if the client wants it", async (version, cut, end) => {
-    const edge = await startChatServices(way, async function* () {
-      yield { chunk: "zwölf €" };
-    });
-    const request = post("/ai/stream", CONVERSATION, { version, headers: "Connection: close\r\n" });
-    const text = await sendRawHttp(edge.port, request);
-    expect(text).toMatch(/^connection: close\r$/im);
-    expect(text.endsWith(`\r\n\r\n${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`)).toBe(true);
-  });
+  ])(
+    "has the framing of HTTP/%s, and closes the connection if the client wants it",
+    async (version, cut, end) => {
+      const edge = await startChatServices(way, async function* () {
+        yield { chunk: "zwölf €" };
+      });
+      const request = post("/ai/stream", CONVERSATION, {
+        version,
+        headers: "Connection: close\r\n",
+      });
+      const text = await sendRawHttp(edge.port, request);
+      expect(text).toMatch(/^connection: close\r$/im);
+      expect(
+        text.endsWith(`\r\n\r\n${cut('data: {"chunk":"zwölf €"}\n\n')}${cut(DONE)}${end}`),
+      ).toBe(true);
+    },
+  );
 
   test("leaves no listeners on a connection that carries many streams", async () => {
     const edge = await startChatServices(way, async function* () {

@@ -54,7 +54,10 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
       yield { chunk: "second" };
     });
     const response = edge.ask();
-    const early = await Promise.race([response, new Promise((resolve) => setTimeout(resolve, 100, "silence"))]);
+    const early = await Promise.race([
+      response,
+      new Promise((resolve) => setTimeout(resolve, 100, "silence")),
+    ]);
     expect(early).toBe("silence");
     gates[0].resolve();
     const pieces = piecesOf(await response);
@@ -101,7 +104,9 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     await (await edge.ask(client.signal)).body?.getReader().read();
     client.abort();
     await until("the abort", () => context?.signal.aborted && isClosed);
-    await until("the log line", () => edge.logs.some((l) => l.clientGone === true && l.route === "/ai/stream"));
+    await until("the log line", () =>
+      edge.logs.some((l) => l.clientGone === true && l.route === "/ai/stream"),
+    );
     expect(edge.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
   });
 });

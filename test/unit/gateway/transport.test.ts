@@ -1,6 +1,12 @@
 import http2 from "node:http2";
 import net from "node:net";
-import { Code, ConnectError, createClient, type HandlerContext, type Interceptor } from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  createClient,
+  type HandlerContext,
+  type Interceptor,
+} from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { describe, expect, test, vi } from "vitest";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
@@ -42,33 +48,41 @@ describe.each(transportKinds)("Call %s", (way) => {
     },
   );
 
-  test.each(["starts", "is read"])("that streams reports its end if the client leaves before it %s", async (moment) => {
-    const [held, gate] = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<void>()];
-    const hold: Interceptor = (next) => async (req) => {
-      held.resolve(req.signal);
-      if (moment === "starts") await gate.promise;
-      return next(req);
-    };
-    const results: unknown[] = [];
-    const observe: Interceptor = (next) => (req) => onComplete(next, req, (error) => void results.push(error));
-    const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
-      signal.throwIfAborted();
-      yield { chunk: "a" };
-      await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      signal.throwIfAborted();
-    };
-    const transport = await openTransport(way, (router) => router.service(AIService, { streamChat }), [observe, hold]);
-    const client = new AbortController();
-    const call = chat(transport, client.signal);
-    const signal = await held.promise;
-    if (moment === "is read") await call;
-    client.abort(CALL_ENDED);
-    if (moment === "starts") expect((await errorOf(call)).code).toBe(Code.Canceled);
-    await until("the abort at the services", () => signal.aborted);
-    gate.resolve();
-    await until("its end", () => results.length > 0);
-    expect(results).toEqual([expect.any(ConnectError)]);
-  });
+  test.each(["starts", "is read"])(
+    "that streams reports its end if the client leaves before it %s",
+    async (moment) => {
+      const [held, gate] = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<void>()];
+      const hold: Interceptor = (next) => async (req) => {
+        held.resolve(req.signal);
+        if (moment === "starts") await gate.promise;
+        return next(req);
+      };
+      const results: unknown[] = [];
+      const observe: Interceptor = (next) => (req) =>
+        onComplete(next, req, (error) => void results.push(error));
+      const streamChat = async function* (_request: unknown, { signal }: HandlerContext) {
+        signal.throwIfAborted();
+        yield { chunk: "a" };
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        signal.throwIfAborted();
+      };
+      const transport = await openTransport(
+        way,
+        (router) => router.service(AIService, { streamChat }),
+        [observe, hold],
+      );
+      const client = new AbortController();
+      const call = chat(transport, client.signal);
+      const signal = await held.promise;
+      if (moment === "is read") await call;
+      client.abort(CALL_ENDED);
+      if (moment === "starts") expect((await errorOf(call)).code).toBe(Code.Canceled);
+      await until("the abort at the services", () => signal.aborted);
+      gate.resolve();
+      await until("its end", () => results.length > 0);
+      expect(results).toEqual([expect.any(ConnectError)]);
+    },
+  );
 });
 
 test("Services transport: calls reach all services behind a load balancer, and streams stay on their connection", async () => {
@@ -88,7 +102,9 @@ test("Services transport: calls reach all services behind a load balancer, and s
     );
   const services = ["one", "two"].map(serviceOf);
   let turn = 0;
-  const balancer = net.createServer((socket) => services[turn++ % services.length]?.emit("connection", socket));
+  const balancer = net.createServer((socket) =>
+    services[turn++ % services.length]?.emit("connection", socket),
+  );
   const transport = createServicesTransport(`http://127.0.0.1:${await listen(balancer)}`);
 
   const stream = (await chat(transport)).message[Symbol.asyncIterator]();
@@ -114,7 +130,9 @@ test("Services transport: a stream continues while thousands of other clients di
     await new Promise((resolve) => signal.addEventListener("abort", resolve));
     open -= 1;
   };
-  const transport = await openTransport("over gRPC", (router) => router.service(AIService, { streamChat }));
+  const transport = await openTransport("over gRPC", (router) =>
+    router.service(AIService, { streamChat }),
+  );
   const begin = async (signal?: AbortSignal) => {
     const pieces = (await chat(transport, signal)).message[Symbol.asyncIterator]();
     expect((await pieces.next()).value?.chunk).toBe("first");

@@ -1,7 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { createClient, createRouterTransport } from "@connectrpc/connect";
 import { expect, test } from "vitest";
-import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/health/v1/health_pb.ts";
+import {
+  Health,
+  HealthCheckResponse_ServingStatus as Status,
+} from "../../../gen/health/v1/health_pb.ts";
 import { healthChecks, healthHandler } from "../../../services/grpc/health.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { times } from "../../support/until.ts";
@@ -13,7 +16,10 @@ test("gRPC health: concurrent checks and watches check each dependency once", as
     await wait(20);
   };
   const nothing = async () => {};
-  const handler = healthHandler(healthChecks({ database, cache: nothing, mail: nothing }), () => false);
+  const handler = healthHandler(
+    healthChecks({ database, cache: nothing, mail: nothing }),
+    () => false,
+  );
   const health = createClient(
     Health,
     createRouterTransport((router) => router.service(Health, handler)),

@@ -9,7 +9,16 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
-import { bomb, chatFrame, GZIP, head, LOGIN, questions, REFLECTION, withSession } from "../../support/hostile.ts";
+import {
+  bomb,
+  chatFrame,
+  GZIP,
+  head,
+  LOGIN,
+  questions,
+  REFLECTION,
+  withSession,
+} from "../../support/hostile.ts";
 import { randomAddress } from "../../support/http-client.ts";
 import { failureOf, framed, send } from "../../support/raw-grpc.ts";
 import { times, until, untilStill } from "../../support/until.ts";
@@ -33,12 +42,16 @@ test.each([
       for await (const { chunk } of client.streamChat(message, options)) if (chunk) return chunk;
     };
     for (let round = 0; round < 15; round++) {
-      const optionsOf = (i: number) => (fate === "aborted" ? { signal: AbortSignal.timeout(i % 5) } : {});
+      const optionsOf = (i: number) =>
+        fate === "aborted" ? { signal: AbortSignal.timeout(i % 5) } : {};
       const failure = fate === "refused" ? { code: Code.Unauthenticated } : {};
-      await Promise.all(times(20, (i) => expect(read(large, optionsOf(i))).rejects.toMatchObject(failure)));
+      await Promise.all(
+        times(20, (i) => expect(read(large, optionsOf(i))).rejects.toMatchObject(failure)),
+      );
     }
     const { headers } = await app.signIn();
-    for (let i = 0; i < 8; i++) expect(await read(conversationOf("case: plain"), { headers })).toBeTruthy();
+    for (let i = 0; i < 8; i++)
+      expect(await read(conversationOf("case: plain"), { headers })).toBeTruthy();
   },
 );
 
@@ -86,7 +99,8 @@ test("gRPC port: a thousand calls that wait for a provider do not delay others, 
     const options = { signal: leaving.signal, headers };
     for (let i = 0; i < 90; i++) chat(conversationOf("case: silent"), options).catch(() => {});
   }
-  const waiting = () => app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
+  const waiting = () =>
+    app.providers[0]?.requests.filter(({ closedAt }) => closedAt === undefined).length ?? 0;
   await until("a thousand calls to wait", () => waiting() >= 1_000);
   await createClient(AuthService, transport).listKeys({}, { timeoutMs: 5_000 });
   const targets = listened.mock.contexts.filter((target) => target !== leaving.signal);
@@ -106,7 +120,9 @@ test("gRPC port: clients that read nothing and disconnect end their calls, and n
     const session = http2.connect(app.grpcUrl);
     const [logged, first] = [app.logs.length, upstream.length];
     const open = async (rpc: string, content: string) => {
-      const stream = session.request(head(`/${AIService.typeName}/${rpc}`, headers)).on("error", () => {});
+      const stream = session
+        .request(head(`/${AIService.typeName}/${rpc}`, headers))
+        .on("error", () => {});
       stream.end(chatFrame(content));
       await once(stream, "response");
       return stream;
@@ -119,11 +135,14 @@ test("gRPC port: clients that read nothing and disconnect end their calls, and n
     if (leave.includes("paused")) await untilStill("the provider to be paused", sent);
     if (leave === "destroy") session.destroy();
     else for (const stream of streams) stream.close(http2.constants.NGHTTP2_CANCEL);
-    const ended = () => app.logs.slice(logged).filter((line) => line.includes('"rpc"') && line.includes("Chat"));
+    const ended = () =>
+      app.logs.slice(logged).filter((line) => line.includes('"rpc"') && line.includes("Chat"));
     await until("the end of the calls", () => ended().length >= 20);
     const streamed = ended().filter((line) => line.includes("StreamChat"));
     expect(streamed.map((line) => JSON.parse(line).code)).toEqual(times(10, () => Code.Canceled));
-    await until("the end at the provider", () => upstream.every(({ closedAt }) => closedAt !== undefined));
+    await until("the end at the provider", () =>
+      upstream.every(({ closedAt }) => closedAt !== undefined),
+    );
     session.destroy();
   }
   expect(printed).not.toHaveBeenCalled();
@@ -131,8 +150,14 @@ test("gRPC port: clients that read nothing and disconnect end their calls, and n
 
 test("gRPC port: what is compressed is refused without a token, and reflection is not compressed", async () => {
   await withSession(app.grpcUrl, async (session) => {
-    expect(failureOf(await send(session, head(LOGIN, GZIP), bomb)).reason).toBe(Reason.NOT_IMPLEMENTED);
-    const answer = await send(session, head(REFLECTION, { "grpc-accept-encoding": "br" }), question);
+    expect(failureOf(await send(session, head(LOGIN, GZIP), bomb)).reason).toBe(
+      Reason.NOT_IMPLEMENTED,
+    );
+    const answer = await send(
+      session,
+      head(REFLECTION, { "grpc-accept-encoding": "br" }),
+      question,
+    );
     expect([answer.status, answer.head["grpc-encoding"]]).toEqual([200, undefined]); // it would use threads of the logins
   });
 });
@@ -141,7 +166,9 @@ test("gRPC port: one address can open eight health watches, and health checks st
   const client = { "x-forwarded-for": randomAddress() };
   await withSession(app.grpcUrl, async (session) => {
     const open = async () => {
-      const stream = session.request(head("/grpc.health.v1.Health/Watch", client)).on("error", () => {});
+      const stream = session
+        .request(head("/grpc.health.v1.Health/Watch", client))
+        .on("error", () => {});
       stream.end(framed(new Uint8Array()));
       const first = once(stream, "data").then(() => undefined);
       const refused = once(stream, "trailers").then(([trailers]) => trailers["grpc-status"]);
@@ -149,7 +176,11 @@ test("gRPC port: one address can open eight health watches, and health checks st
     };
     const refused = (await Promise.all(times(30, open))).filter((status) => status !== undefined);
     expect(refused).toEqual(times(22, () => String(Code.ResourceExhausted)));
-    const check = await send(session, head("/grpc.health.v1.Health/Check", client), framed(new Uint8Array()));
+    const check = await send(
+      session,
+      head("/grpc.health.v1.Health/Check", client),
+      framed(new Uint8Array()),
+    );
     expect(check.trailers["grpc-status"]).toBe("0");
   });
 });

@@ -66,19 +66,29 @@ describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
     const caller = await authorize();
     for (let i = 0; i < 100; i++) await send(session, heads(caller), framed(given));
     const answer = await send(session, heads(caller), framed(given));
-    expect(failureOf(answer)).toEqual({ code: Code.ResourceExhausted, reason: Reason.RATE_LIMITED });
+    expect(failureOf(answer)).toEqual({
+      code: Code.ResourceExhausted,
+      reason: Reason.RATE_LIMITED,
+    });
   });
 });
 
 test("gRPC port: 16 KiB of a body are read without a token, and more with one", async () => {
   const sendBytes = (path: string, bytes: number, caller = {}) =>
-    send(session, head(path, { "content-type": JSON_TYPE, ...caller }), framed(Buffer.from("{}".padEnd(bytes))));
+    send(
+      session,
+      head(path, { "content-type": JSON_TYPE, ...caller }),
+      framed(Buffer.from("{}".padEnd(bytes))),
+    );
   expect(failureOf(await sendBytes(LOGIN, 16_384)).reason).toBe(Reason.VALIDATION_FAILED);
   expect(failureOf(await sendBytes(LOGIN, 16_385)).reason).toBe(Reason.PAYLOAD_TOO_LARGE);
   expect((await sendBytes(PROFILE, 16_385, await authorize())).trailers["grpc-status"]).toBe("0");
 });
 
-/** A list of 5,000 objects after a field of 123 bytes: the message begins as JSON does after a line feed. */
+/**
+ * A list of 5,000 objects after a field of 123 bytes: the message begins as JSON does after a line
+ * feed.
+ */
 const manyFields = `\n{${"a".repeat(123)}${"\x12\0".repeat(5_000)}`;
 const manyValues = Array(11_000).fill("{}").join();
 

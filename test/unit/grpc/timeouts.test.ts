@@ -13,9 +13,16 @@ import { tally, times, until } from "../../support/until.ts";
 
 const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
 const timeouts = { requestMs: 2_000, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };
-const app = await startSuiteApp({ env, timeouts, admission: createAdmission({ budgetBytes: 30_000_000 }) });
+const app = await startSuiteApp({
+  env,
+  timeouts,
+  admission: createAdmission({ budgetBytes: 30_000_000 }),
+});
 
-/** Opens a connection of a new user. @returns it with the header of its token */
+/**
+ * Opens a connection of a new user.
+ * @returns it with the header of its token
+ */
 async function connect() {
   const { headers } = await app.signIn();
   return { session: http2.connect(app.grpcUrl), caller: headers };
@@ -37,7 +44,10 @@ describe.concurrent.each([
     if (part.length > 0) stream.write(part);
     const closed = once(stream, "close"); // by the server, while the client still sends
     const [answer] = await Promise.all([answerTo(stream), closed]);
-    expect(failureOf(answer)).toEqual({ code: Code.DeadlineExceeded, reason: Reason.REQUEST_TIMEOUT });
+    expect(failureOf(answer)).toEqual({
+      code: Code.DeadlineExceeded,
+      reason: Reason.REQUEST_TIMEOUT,
+    });
     expect(stream.rstCode).toBe(http2.constants.NGHTTP2_NO_ERROR);
     session.destroy();
   });
@@ -121,7 +131,8 @@ test("gRPC port: a unary call ends at its deadline and at the end of a shutdown,
     config,
   );
   const client = http2.connect(`http://127.0.0.1:${server.port}`);
-  const call = (headers = {}) => send(client, head(CHAT, headers), framed(new Uint8Array())).then(failureOf);
+  const call = (headers = {}) =>
+    send(client, head(CHAT, headers), framed(new Uint8Array())).then(failureOf);
   const open = call();
   expect(await call({ "grpc-timeout": "100m" })).toMatchObject({ code: Code.DeadlineExceeded });
   await server.close(0);

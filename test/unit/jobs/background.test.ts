@@ -16,7 +16,10 @@ function start({ run = async () => {}, ...job }: Partial<Job>) {
     counted.runs++;
     return run(signal);
   };
-  const running = every({ name: "test", intervalMs: 3_600_000, ...job, run: counting }, { clock, log });
+  const running = every(
+    { name: "test", intervalMs: 3_600_000, ...job, run: counting },
+    { clock, log },
+  );
   return Object.assign(counted, running);
 }
 

@@ -16,7 +16,9 @@ test("Lockout: a guess waits for others no longer than 15 seconds", async () => 
     config: { lockoutThreshold: 5, lockoutResetMs: 3_600_000, lockoutDurationMs: 900_000 },
     signal: new AbortController().signal,
   } as unknown as Parameters<typeof withAttempt>[0];
-  const guess = withAttempt(call, { kind: "password", subject: "ann@example.com" }, () => Promise.resolve());
+  const guess = withAttempt(call, { kind: "password", subject: "ann@example.com" }, () =>
+    Promise.resolve(),
+  );
   await expect(guess).rejects.toMatchObject({ reason: Reason.UNAVAILABLE });
   expect(now).toBe(18_000);
 });

@@ -14,8 +14,13 @@ const LETTERS = 10;
 /** A transport to a server, and a mail. */
 function openSender(smtpUrl: string) {
   const config = { smtpUrl, mailFrom: { name: "", address: "us@example.com" }, dataDir: "" };
-  const sender = createMailTransport(config as Parameters<typeof createMailTransport>[0], silent, LETTER_MS);
-  const send = () => sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
+  const sender = createMailTransport(
+    config as Parameters<typeof createMailTransport>[0],
+    silent,
+    LETTER_MS,
+  );
+  const send = () =>
+    sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
   return { send, close: () => sender.close() };
 }
 
@@ -35,7 +40,8 @@ test("SMTP: a server that never ends its reply delays a mail only for a bounded 
   });
   const { send, close } = openSender(`smtp://127.0.0.1:${await listen(server)}`);
   const startedAt = performance.now();
-  for (const { status } of await Promise.allSettled(times(LETTERS, send))) expect(status).toBe("rejected");
+  for (const { status } of await Promise.allSettled(times(LETTERS, send)))
+    expect(status).toBe("rejected");
   expect(performance.now() - startedAt).toBeLessThan(10 * LETTER_MS);
   isTarpit = false;
   await send();
@@ -70,7 +76,9 @@ test("SMTP: the password is sent without TLS only to this machine, or if the URL
   const elsewhere = `smtp://elsewhere:secret@0.0.0.0:${port}`; // this server, by an address that is not the name of this machine
   expect(await send(elsewhere)).toBe("rejected");
   expect(users).toEqual([]);
-  expect(await send(`${elsewhere.replace("elsewhere", "allowed")}?requireTLS=false`)).toBe("fulfilled");
+  expect(await send(`${elsewhere.replace("elsewhere", "allowed")}?requireTLS=false`)).toBe(
+    "fulfilled",
+  );
   expect(await send(`smtp://near:secret@127.0.0.1:${port}`)).toBe("fulfilled");
   expect(users).toEqual(["allowed", "near"]);
   await new Promise<void>((resolve) => server.close(resolve));

@@ -1,6 +1,10 @@
 import { describe, expect, test } from "vitest";
 import texts from "../../../services/mail/templates.json" with { type: "json" };
-import { formatDuration, renderEmail, type TemplateName } from "../../../services/mail/templates.ts";
+import {
+  formatDuration,
+  renderEmail,
+  type TemplateName,
+} from "../../../services/mail/templates.ts";
 
 const TOKEN = "abc-DEF_123";
 const app = { appUrl: "https://app.example", appName: "Acme & Sons" };

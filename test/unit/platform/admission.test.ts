@@ -4,20 +4,31 @@ import { expect, test } from "vitest";
 import { createAdmission } from "../../../services/platform/admission.ts";
 import { times } from "../../support/until.ts";
 
-/** A port with limited connections. @returns a function that connects from an address, and says whether it may */
+/**
+ * A port with limited connections.
+ * @returns a function that connects from an address, and says whether it may
+ */
 function openPort() {
   const server = Object.assign(new EventEmitter(), { maxConnections: 0 });
   createAdmission().limitConnections(server, () => false);
   const connect = (remoteAddress: string) => {
     const socket = new Socket();
-    server.emit("connection", Object.defineProperty(socket, "remoteAddress", { value: remoteAddress }));
+    server.emit(
+      "connection",
+      Object.defineProperty(socket, "remoteAddress", { value: remoteAddress }),
+    );
     return !socket.destroyed;
   };
   return { connect, share: Math.max(64, Math.floor(server.maxConnections / 20)) };
 }
 
 test.each([
-  ["IPv4 clients of a port that also takes IPv6 have", "::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"],
+  [
+    "IPv4 clients of a port that also takes IPv6 have",
+    "::ffff:192.0.2.1",
+    "192.0.2.1",
+    "::ffff:192.0.2.2",
+  ],
   ["the clients of a link-local network have", "fe80::1%br-lan", "fe80::2", "192.0.2.1"],
 ])("Connections: %s a share each", (_who, address, same, other) => {
   const { connect, share } = openPort();

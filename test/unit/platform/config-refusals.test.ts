@@ -17,8 +17,17 @@ test.each(
   SECRET_KEY=hidden-too-short SERVICES_URL=ftp://hidden SMTP_URL=hidden-nonsense REDIS_URL=http://hidden-host
   LOG_LEVEL=loud TRUST_PROXY=true SHUTDOWN_TIMEOUT=soon ACCESS_TOKEN_TTL=soon PASSWORD_EXPIRY=maybe`
     .split(/\s+/)
-    .concat("MAIL_FROM=a@b, c@d", "MAIL_FROM=a@b <c@d", "MAIL_FROM=<a@b> c", "MAIL_FROM=A <a b@c.de>")
-    .concat("PUBLIC_URL=https://a.example ", "APP_URL= https://b.example", "DATABASE_URL=postgres://a/b ")
+    .concat(
+      "MAIL_FROM=a@b, c@d",
+      "MAIL_FROM=a@b <c@d",
+      "MAIL_FROM=<a@b> c",
+      "MAIL_FROM=A <a b@c.de>",
+    )
+    .concat(
+      "PUBLIC_URL=https://a.example ",
+      "APP_URL= https://b.example",
+      "DATABASE_URL=postgres://a/b ",
+    )
     .concat(
       "NODE_ENV=Production ",
       "HOST=hidden host",
@@ -28,10 +37,21 @@ test.each(
     .concat("APP_NAME=hidden\nBcc: hidden"),
 )("Configuration: refuses %s, and does not show it", (setting) => {
   const [name = "", value] = setting.split(/=(.*)/s);
-  expect(readConfig({ [name]: value }).problems).toEqual([expect.stringMatching(`^(?!.*hidden).*${name}`)]);
+  expect(readConfig({ [name]: value }).problems).toEqual([
+    expect.stringMatching(`^(?!.*hidden).*${name}`),
+  ]);
 });
 
-test.each(["se#cret", "se/cret", "se%cret", "p@se#cret", "p@se/cret", "12#cret", "12/cret", "12?cret"])(
+test.each([
+  "se#cret",
+  "se/cret",
+  "se%cret",
+  "p@se#cret",
+  "p@se/cret",
+  "12#cret",
+  "12/cret",
+  "12?cret",
+])(
   "Configuration: refuses URLs with the ambiguous password %s, and does not show it",
   (password) => {
     const { problems } = readConfig({
@@ -48,7 +68,11 @@ const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
 const SERVICES_URL = "http://services:50051";
 const unusable = ["unix:services.sock", "tcp://services", SERVICES_URL, "tcp://services:1/path"];
 
-type Refusal = [role: "all" | "gateway" | "services", env: Record<string, string>, problems: RegExp[]];
+type Refusal = [
+  role: "all" | "gateway" | "services",
+  env: Record<string, string>,
+  problems: RegExp[],
+];
 
 test.each<Refusal>([
   ["gateway", { SERVICES_URL }, [/^INTERNAL_SECRET /]],
@@ -62,14 +86,22 @@ test.each<Refusal>([
     { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" },
     [/^GRPC_TLS_CERT must be set when INTERNAL_URL is tls:\/\/$/],
   ],
-  ...unusable.map((url): Refusal => ["services", { ...secret, INTERNAL_URL: url }, [/^INTERNAL_URL must /]]),
+  ...unusable.map(
+    (url): Refusal => ["services", { ...secret, INTERNAL_URL: url }, [/^INTERNAL_URL must /]],
+  ),
   ["all", { INTERNAL_URL: "tcp://services:50052" }, [/^INTERNAL_URL must be set for the /]],
   ["all", { NODE_ENV: "production" }, [/SECRET_KEY/, /SMTP_URL/]],
   ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],
   ["all", { REFRESH_TOKEN_TTL: "31d" }, [/SESSION_MAX_AGE/]],
   ["all", { GRPC_TLS_KEY: "own.key" }, [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/]],
-  ["all", { ADMIN_EMAIL: "hidden", ADMIN_PASSWORD: "short" }, [/^ADMIN_EMAIL (?!.*hidden)/, /^ADMIN_PASSWORD /]],
+  [
+    "all",
+    { ADMIN_EMAIL: "hidden", ADMIN_PASSWORD: "short" },
+    [/^ADMIN_EMAIL (?!.*hidden)/, /^ADMIN_PASSWORD /],
+  ],
   ["all", { MAIL_FROM: "Acme" }, [/^MAIL_FROM must be an address such as/]],
 ])("Configuration of %s: names the problems of %j", (role, env, problems) => {
-  expect(readConfig(env, role).problems).toEqual(problems.map((problem) => expect.stringMatching(problem)));
+  expect(readConfig(env, role).problems).toEqual(
+    problems.map((problem) => expect.stringMatching(problem)),
+  );
 });

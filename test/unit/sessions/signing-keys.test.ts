@@ -38,9 +38,17 @@ test("Signing keys: a process that was suspended publishes a key that another on
 
 test("Signing keys: a token whose key cannot be read is not refused as invalid", async () => {
   const { store, clock, one, other } = await twoRings();
-  const config = { publicUrl: "http://gatehouse.test" } as Parameters<typeof createTokenPair>[0]["config"];
+  const config = { publicUrl: "http://gatehouse.test" } as Parameters<
+    typeof createTokenPair
+  >[0]["config"];
   const now = clock.now();
-  const session = { id: ID, generation: 0, rotatedAt: now, expiresAt: new Date(now.getTime() + 60_000), actorId: null };
+  const session = {
+    id: ID,
+    generation: 0,
+    rotatedAt: now,
+    expiresAt: new Date(now.getTime() + 60_000),
+    actorId: null,
+  };
   const user = { id: ID, email: "ann@example.com", role: "user" } as const;
   const { refreshToken } = createTokenPair(
     { config: { ...config, accessTokenTtlMs: 1_000 }, keys: other },
@@ -50,7 +58,9 @@ test("Signing keys: a token whose key cannot be read is not refused as invalid",
   await store.fork().execute("drop table signing_keys");
   await expect(readRefreshToken({ config, keys: one, clock }, refreshToken)).rejects.toThrow();
   expect(await readRefreshToken({ config, keys: one, clock }, "not.a.token")).toBeUndefined();
-  expect(await readRefreshToken({ config, keys: other, clock }, refreshToken)).toMatchObject({ userId: ID });
+  expect(await readRefreshToken({ config, keys: other, clock }, refreshToken)).toMatchObject({
+    userId: ID,
+  });
 });
 
 const published = (kid: string) => ({

@@ -18,7 +18,14 @@ test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
   async () => {
     const folder = temporaryFolder();
     const lock = async () => {
-      const child = spawn("unshare", [...CONTAINER, process.execPath, "--input-type=module", "-e", LOCK, folder]);
+      const child = spawn("unshare", [
+        ...CONTAINER,
+        process.execPath,
+        "--input-type=module",
+        "-e",
+        LOCK,
+        folder,
+      ]);
       onTestFinished(() => void child.kill("SIGKILL"));
       return { child, said: String((await once(child.stdout, "data"))[0]).trim() };
     };
@@ -34,5 +41,7 @@ test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
 test("Data folder: a folder in the place of the secret key is refused by name", () => {
   const dataDir = temporaryFolder();
   mkdirSync(join(dataDir, "secret-key"));
-  expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(`${dataDir}/secret-key can't be used`);
+  expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(
+    `${dataDir}/secret-key can't be used`,
+  );
 });

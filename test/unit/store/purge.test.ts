@@ -12,7 +12,10 @@ const onServers = test.runIf(process.env.TEST_SERVERS);
 const lockout = { lockoutDurationMs: 1, lockoutResetMs: 1 };
 const config = { ...lockout, emailRetentionMs: 0, sessionRetentionMs: 0, usageRetentionMs: 0 };
 
-/** Opens an empty database with users. @param end when their deletions are due */
+/**
+ * Opens an empty database with users.
+ * @param end when their deletions are due
+ */
 async function openWithUsers(count: number, end: Date | null, url?: string) {
   const store = await forTest(openQuietStore(url));
   await store.migrate();
@@ -32,21 +35,29 @@ test("Erasure of deleted accounts: stops between two of them when the process en
   expect(await em.execute("select id from users")).toHaveLength(2);
 });
 
-onServers("Retention: deletes failures at unknown addresses without reading all accounts for each", async () => {
-  const { store, em } = await openWithUsers(2_000, null, await createDatabase());
-  await em.execute(`
+onServers(
+  "Retention: deletes failures at unknown addresses without reading all accounts for each",
+  async () => {
+    const { store, em } = await openWithUsers(2_000, null, await createDatabase());
+    await em.execute(`
       insert into attempts (kind, subject, consecutive, reserved_at)
       select 'password', i || '@example.' || case i when 1 then 'com' else 'org' end, 1, now() from generate_series(1, 500) as i
       union all select 'second-factor', gen_random_uuid()::text, 1, now()
       union all (select 'second-factor', id::text, 1, now() from users limit 1)`);
-  await em.execute("analyze users");
-  await em.transactional(async () => {
-    await purgeExpired(store, new Date(Date.now() + 60_000), config, new AbortController().signal);
-    const [users] = await em.execute<{ read: number }[]>(
-      "select seq_tup_read::int as read from pg_stat_xact_user_tables where relname = 'users'",
-    );
-    expect(users?.read).toBeLessThan(100_000);
-  });
-  const left = await em.execute("select kind from attempts order by kind");
-  expect(left).toEqual([{ kind: "password" }, { kind: "second-factor" }]);
-});
+    await em.execute("analyze users");
+    await em.transactional(async () => {
+      await purgeExpired(
+        store,
+        new Date(Date.now() + 60_000),
+        config,
+        new AbortController().signal,
+      );
+      const [users] = await em.execute<{ read: number }[]>(
+        "select seq_tup_read::int as read from pg_stat_xact_user_tables where relname = 'users'",
+      );
+      expect(users?.read).toBeLessThan(100_000);
+    });
+    const left = await em.execute("select kind from attempts order by kind");
+    expect(left).toEqual([{ kind: "password" }, { kind: "second-factor" }]);
+  },
+);

@@ -14,17 +14,26 @@ const onServers = test.runIf(process.env.TEST_SERVERS);
 
 test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
   const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
-  await expect(start).rejects.toThrow(/^The database lacks (\d+) of \1 migrations\. Run npm run migrate /);
+  await expect(start).rejects.toThrow(
+    /^The database lacks (\d+) of \1 migrations\. Run npm run migrate /,
+  );
 });
 
 onServers("Start without migrating: serves a newer database with a warning", async () => {
-  const env = { DATABASE_URL: await createDatabase(), SECRET_KEY: randomBytes(32).toString("base64") };
+  const env = {
+    DATABASE_URL: await createDatabase(),
+    SECRET_KEY: randomBytes(32).toString("base64"),
+  };
   const first = await startApp({ mode: "servers", env });
-  await first.sql("insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')");
+  await first.sql(
+    "insert into mikro_orm_migrations (name) values ('Migration30000101000000_later')",
+  );
   await first.close();
   const again = await forTest(startApp({ mode: "servers", env: { ...env, MIGRATE: "off" } }));
   expect((await again.httpClient().get("/health/ready")).status).toBe(200);
-  const warnings = [...first.logs, ...again.logs].filter((line) => line.includes("schema is newer"));
+  const warnings = [...first.logs, ...again.logs].filter((line) =>
+    line.includes("schema is newer"),
+  );
   expect(warnings).toEqual([expect.stringContaining("Migration30000101000000_later")]);
 });
 
@@ -38,7 +47,9 @@ async function openDatabase(statements: string, rights?: (role: string) => strin
   const query = (sql: string) => runSql(url, sql);
   await query(statements);
   if (rights) await query(`create role ${role} login password 'lowly'; ${rights(role)}`);
-  const own = rights ? Object.assign(new URL(url), { username: role, password: "lowly" }).href : url;
+  const own = rights
+    ? Object.assign(new URL(url), { username: role, password: "lowly" }).href
+    : url;
   const { lines, log } = captureLog({ level: "warn" });
   const store = await openStore({ kind: "postgres", url: own }, log);
   onTestFinished(async () => {
@@ -69,9 +80,14 @@ onServers("Migrations: may take longer than other statements", async () => {
   ]);
 });
 
-/** Runs the migrations of the first schema. The later ones note which of its tables they read or write. */
+/**
+ * Runs the migrations of the first schema. The later ones note which of its tables they read or
+ * write.
+ */
 async function openFirstSchema() {
-  const later = MIGRATIONS.map(({ name }) => name).filter((name) => name > "Migration20261121000800_proof");
+  const later = MIGRATIONS.map(({ name }) => name).filter(
+    (name) => name > "Migration20261121000800_proof",
+  );
   const opened = await openDatabase(`
     create table mikro_orm_migrations (id serial primary key, name text, executed_at timestamptz);
     insert into mikro_orm_migrations (name) select unnest('{${later}}'::text[])`);
@@ -114,23 +130,28 @@ onServers("Migrations: do not wait for a table while others wait behind them", a
 });
 
 onServers("Migrations: the search extension may be in a schema of its own", async () => {
-  const { store, query } = await openDatabase('create schema "of Hosts"; create extension pg_trgm schema "of Hosts"');
+  const { store, query } = await openDatabase(
+    'create schema "of Hosts"; create extension pg_trgm schema "of Hosts"',
+  );
   await store.migrate();
   const [index] = await query("select indexdef from pg_indexes where indexname = 'users_search'");
   expect(index).toEqual({ indexdef: expect.stringContaining('"of Hosts".gin_trgm_ops') });
 });
 
-onServers("Migrations: without the search extension there is a warning, and no index until it exists", async () => {
-  const rights = (role: string) => `create schema authorization ${role}`;
-  const { store, lines, query, check } = await openDatabase("", rights);
-  await store.migrate();
-  await check();
-  expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
-  await query("create extension pg_trgm");
-  await store.migrate();
-  await check();
-  expect(lines).toEqual([]);
-});
+onServers(
+  "Migrations: without the search extension there is a warning, and no index until it exists",
+  async () => {
+    const rights = (role: string) => `create schema authorization ${role}`;
+    const { store, lines, query, check } = await openDatabase("", rights);
+    await store.migrate();
+    await check();
+    expect(lines.splice(0)).toEqual([expect.stringContaining("user search has no index")]);
+    await query("create extension pg_trgm");
+    await store.migrate();
+    await check();
+    expect(lines).toEqual([]);
+  },
+);
 
 onServers("Migrations: the error of a role without rights names them and the schema", async () => {
   const rights = () => "revoke create on schema public from public"; // as from PostgreSQL 15 on

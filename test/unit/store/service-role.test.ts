@@ -13,11 +13,19 @@ import { until } from "../../support/until.ts";
 describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async () => {
   const role = `gatehouse_test_${randomUUID().slice(0, 8)}`;
   const url = await createDatabase();
-  await runSql(url, `create schema own; alter database ${new URL(url).pathname.slice(1)} set search_path = own`);
+  await runSql(
+    url,
+    `create schema own; alter database ${new URL(url).pathname.slice(1)} set search_path = own`,
+  );
   const owner = await openQuietStore(url);
   await owner.migrate();
-  await runSql(url, `create role ${role} login password 'of its own'; grant create on schema own to public`); // the default of public before PostgreSQL 15
-  await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(/may create in the schema own.*revoke create on/);
+  await runSql(
+    url,
+    `create role ${role} login password 'of its own'; grant create on schema own to public`,
+  ); // the default of public before PostgreSQL 15
+  await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(
+    /may create in the schema own.*revoke create on/,
+  );
   await owner.fork().execute("revoke create on schema own from public");
   await grantServiceRole(owner.fork(), role);
   const own = Object.assign(new URL(url), { username: role, password: "of its own" }).href;
@@ -30,7 +38,8 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
 
   test("finds its migrations in the schema of its tables", async () => {
     await owner.migrate();
-    const sql = "select distinct schemaname as own from pg_tables where tablename in ('users', 'mikro_orm_migrations')";
+    const sql =
+      "select distinct schemaname as own from pg_tables where tablename in ('users', 'mikro_orm_migrations')";
     expect(await runSql(url, sql)).toEqual([{ own: "own" }]);
   });
 
@@ -59,11 +68,21 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
   test("cannot change, remove or truncate audit rows, nor drop their triggers", async () => {
     const inherited = "from pg_inherits where inhparent = 'audit_events'::regclass";
     const parts = await runSql(url, `select inhrelid::regclass::text as name ${inherited}`);
-    const removals = ["delete from T", "truncate T", "drop table T", "alter table T disable trigger all"];
-    const forbidden = (name: string) => [...removals, `update T set ${name === "audit_seals" ? "head" : "id"} = null`];
+    const removals = [
+      "delete from T",
+      "truncate T",
+      "drop table T",
+      "alter table T disable trigger all",
+    ];
+    const forbidden = (name: string) => [
+      ...removals,
+      `update T set ${name === "audit_seals" ? "head" : "id"} = null`,
+    ];
     for (const name of ["audit_events", "audit_seals", ...parts.map((part) => part.name)]) {
       for (const statement of forbidden(name))
-        await expect(app.sql(statement.replace("T", name))).rejects.toThrow(/permission denied|must be owner/);
+        await expect(app.sql(statement.replace("T", name))).rejects.toThrow(
+          /permission denied|must be owner/,
+        );
     }
   });
 });

@@ -1,5 +1,13 @@
-/** One thing that was said. A reply is incomplete because of a problem, or because the person stopped it. */
-export type Turn = { role: "user" | "assistant"; content: string; problem?: string; isStopped?: boolean };
+/**
+ * One thing that was said. A reply is incomplete because of a problem, or because the person
+ * stopped it.
+ */
+export type Turn = {
+  role: "user" | "assistant";
+  content: string;
+  problem?: string;
+  isStopped?: boolean;
+};
 
 /** A conversation and its settings. An empty text stands for the default. */
 export type Conversation = {
@@ -15,7 +23,8 @@ const TITLE_LENGTH = 40;
 /** Conversations that are kept. Browsers offer about five million characters. */
 const MAX_KEPT = 50;
 
-export const titleOf = ({ turns }: Conversation): string => turns[0]?.content.slice(0, TITLE_LENGTH) ?? "";
+export const titleOf = ({ turns }: Conversation): string =>
+  turns[0]?.content.slice(0, TITLE_LENGTH) ?? "";
 
 /** The conversations of a user, newest first. They stay in this browser. */
 export class Conversations {
@@ -27,7 +36,10 @@ export class Conversations {
     this.all.push(...this.#stored());
   }
 
-  /** The first conversation, made if there is none or if `isNew`. It takes the settings of the one before. */
+  /**
+   * The first conversation, made if there is none or if `isNew`. It takes the settings of the one
+   * before.
+   */
   open(isNew: boolean, provider: string): Conversation {
     const before = this.all[0];
     if (before && (!isNew || before.turns.length === 0)) return before;

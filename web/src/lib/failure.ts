@@ -15,7 +15,12 @@ export type Failure = {
 /** The sentence of an error, and what belongs to its fields. */
 export function failureOf(thrown: unknown): Failure {
   if (!(thrown instanceof GatehouseError)) {
-    return { code: "UNKNOWN", message: t("errors.INTERNAL"), violations: {}, retryAfter: undefined };
+    return {
+      code: "UNKNOWN",
+      message: t("errors.INTERNAL"),
+      violations: {},
+      retryAfter: undefined,
+    };
   }
   const { code, status } = thrown;
   const key = `errors.${code}`;
@@ -23,7 +28,9 @@ export function failureOf(thrown: unknown): Failure {
   if (code === "STREAM_ERROR") message += ` ${thrown.message}`; // the service's reason, of any kind
   const violations: Record<string, string> = {};
   for (const each of thrown.violations) {
-    violations[each.field] = [violations[each.field], sentence(each.message)].filter(Boolean).join(", ");
+    violations[each.field] = [violations[each.field], sentence(each.message)]
+      .filter(Boolean)
+      .join(", ");
   }
   const isTimed = status === 423 || status === 429 || status === 503;
   return { code, message, violations, retryAfter: isTimed ? thrown.retryAfter : undefined };
@@ -32,5 +39,7 @@ export function failureOf(thrown: unknown): Failure {
 /** A violation in the language of the page, where the catalogue has it. */
 function sentence(message: string): string {
   const key = violationKey(message);
-  return isMessage(key) ? t(key, Object.fromEntries((message.match(/\d+/g) ?? []).entries())) : message;
+  return isMessage(key)
+    ? t(key, Object.fromEntries((message.match(/\d+/g) ?? []).entries()))
+    : message;
 }

@@ -1,17 +1,24 @@
 import { route } from "./router.svelte.ts";
 import { given } from "./text.ts";
 
-/** The filters of a list. They are part of its address, so that links and the back button restore them. */
+/**
+ * The filters of a list. They are part of its address, so that links and the back button restore
+ * them.
+ */
 export function filtersOf<Name extends string>(...names: Name[]) {
   const { path } = route;
-  const values = $derived(Object.fromEntries(names.map((name) => [name, route.query.get(name) ?? ""])));
+  const values = $derived(
+    Object.fromEntries(names.map((name) => [name, route.query.get(name) ?? ""])),
+  );
   return {
     /** Those that are not empty. */
     get values() {
       return given(values) as Partial<Record<Name, string>>;
     },
     set(name: Name, value: string) {
-      const query = new URLSearchParams(given({ ...values, [name]: value }) as Record<string, string>);
+      const query = new URLSearchParams(
+        given({ ...values, [name]: value }) as Record<string, string>,
+      );
       route.open(query.size > 0 ? `${path}?${query}` : path, { replace: true });
     },
   };

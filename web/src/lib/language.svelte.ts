@@ -25,11 +25,18 @@ export function t(key: MessageKey, values: Record<string, string | number> = {})
 /** Whether the catalogue has a message. */
 export const isMessage = (key: string): key is MessageKey => key in messages;
 
-/** The language as the person's browser has it, such as en-GB: dates and numbers depend on the country. */
-const locale = () => navigator.languages.find((each) => each.startsWith(state.language)) ?? state.language;
+/**
+ * The language as the person's browser has it, such as en-GB: dates and numbers depend on the
+ * country.
+ */
+const locale = () =>
+  navigator.languages.find((each) => each.startsWith(state.language)) ?? state.language;
 
 /** A time, as precise as `style`. */
-export function time(value: string | Date | undefined, style: "date" | "minute" = "minute"): string {
+export function time(
+  value: string | Date | undefined,
+  style: "date" | "minute" = "minute",
+): string {
   if (!value) return "–";
   const options: Intl.DateTimeFormatOptions =
     style === "date" ? { dateStyle: "medium" } : { dateStyle: "medium", timeStyle: "short" };

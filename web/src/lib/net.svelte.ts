@@ -35,7 +35,10 @@ export async function visibly<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** `fetch` that shows progress and the loss of the connection, and repeats a request that the service was too busy for. */
+/**
+ * `fetch` that shows progress and the loss of the connection, and repeats a request that the
+ * service was too busy for.
+ */
 export const fetchVisibly = (url: RequestInfo | URL, init?: RequestInit): Promise<Response> =>
   visibly(async () => {
     try {

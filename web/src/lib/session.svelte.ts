@@ -61,7 +61,10 @@ class Session {
     this.isExpired = false;
   }
 
-  /** Signs in. @returns the token of the second step, if a second factor is due */
+  /**
+   * Signs in.
+   * @returns the token of the second step, if a second factor is due
+   */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
     if (answer.requiresMfa) return answer.tempToken;
@@ -69,7 +72,10 @@ class Session {
     return undefined;
   }
 
-  async verifyMfa(tempToken: string, code: { code: string } | { backupCode: string }): Promise<void> {
+  async verifyMfa(
+    tempToken: string,
+    code: { code: string } | { backupCode: string },
+  ): Promise<void> {
     await this.#begin(await this.#client.auth.verifyMfa({ tempToken, ...code }));
   }
 
@@ -108,7 +114,13 @@ class Session {
     if (own) await left.routes.user.revokeSession(own.id).catch(() => {}); // it ends by itself soon
   }
 
-  async #begin({ passwordExpired, restored }: { passwordExpired?: boolean; restored?: boolean }): Promise<void> {
+  async #begin({
+    passwordExpired,
+    restored,
+  }: {
+    passwordExpired?: boolean;
+    restored?: boolean;
+  }): Promise<void> {
     const before = this.user?.id;
     localStorage.setItem(MARK, "yes");
     await this.reload();

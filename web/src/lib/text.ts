@@ -1,6 +1,13 @@
-/** A duration such as 14:59. @param seconds whole seconds */
+/**
+ * A duration such as 14:59.
+ * @param seconds whole seconds
+ */
 export function clock(seconds: number): string {
-  const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+  const [hours, minutes, rest] = [
+    Math.floor(seconds / 3600),
+    Math.floor(seconds / 60) % 60,
+    seconds % 60,
+  ];
   const parts = hours > 0 ? [hours, minutes, rest] : [minutes, rest];
   return parts.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }

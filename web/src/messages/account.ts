@@ -18,7 +18,10 @@ export const account = {
 
   "security.title": ["Security", "Sicherheit"],
   "security.password": ["Password", "Passwort"],
-  "security.passwordExpires": ["It should be changed before {date}.", "Es sollte vor dem {date} geändert werden."],
+  "security.passwordExpires": [
+    "It should be changed before {date}.",
+    "Es sollte vor dem {date} geändert werden.",
+  ],
   "security.passwordOld": [
     "It has reached its maximum age: please change it.",
     "Es hat sein Höchstalter erreicht: Bitte ändern Sie es.",
@@ -44,7 +47,10 @@ export const account = {
   "security.mfaOn": ["On", "Ein"],
   "security.mfaOff": ["Off", "Aus"],
   "security.mfaSetUp": ["Set up", "Einrichten"],
-  "security.mfaScan": ["1. Scan this with your authenticator app", "1. Scannen Sie dies mit Ihrer Authenticator-App"],
+  "security.mfaScan": [
+    "1. Scan this with your authenticator app",
+    "1. Scannen Sie dies mit Ihrer Authenticator-App",
+  ],
   "security.mfaQr": ["QR code for the authenticator app", "QR-Code für die Authenticator-App"],
   "security.mfaSecret": ["or type this key:", "oder geben Sie diesen Schlüssel ein:"],
   "security.mfaCodes": ["2. Keep these backup codes", "2. Bewahren Sie diese Ersatzcodes auf"],
@@ -62,10 +68,16 @@ export const account = {
   "security.newCodes": ["New backup codes", "Neue Ersatzcodes"],
   "security.codeOrBackup": ["Code or backup code", "Code oder Ersatzcode"],
   "security.download": ["Download", "Herunterladen"],
-  "security.passwordConfirm": ["Please confirm with your password.", "Bitte bestätigen Sie mit Ihrem Passwort."],
+  "security.passwordConfirm": [
+    "Please confirm with your password.",
+    "Bitte bestätigen Sie mit Ihrem Passwort.",
+  ],
 
   "sessions.title": ["Sessions", "Sitzungen"],
-  "sessions.about": ["These devices are signed in to your account.", "Diese Geräte sind in Ihrem Konto angemeldet."],
+  "sessions.about": [
+    "These devices are signed in to your account.",
+    "Diese Geräte sind in Ihrem Konto angemeldet.",
+  ],
   "sessions.current": ["this device", "dieses Gerät"],
   "sessions.impersonated": ["an administrator in your name", "ein Administrator in Ihrem Namen"],
   "sessions.active": ["Active {time}", "Aktiv {time}"],

@@ -17,7 +17,10 @@ export const admin = {
   "dashboard.database": ["Database", "Datenbank"],
   "dashboard.cache": ["Cache", "Zwischenspeicher"],
   "dashboard.mail": ["Mail server", "Mailserver"],
-  "dashboard.version": ["Version {version}, running for {uptime}", "Version {version}, läuft seit {uptime}"],
+  "dashboard.version": [
+    "Version {version}, running for {uptime}",
+    "Version {version}, läuft seit {uptime}",
+  ],
 
   "users.title": ["Users", "Benutzer"],
   "users.search": ["Search by name or e-mail address", "Suche nach Name oder E-Mail-Adresse"],

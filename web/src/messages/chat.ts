@@ -23,7 +23,10 @@ export const chat = {
   "chat.assistant": ["Assistant", "Assistent"],
   "chat.thinking": ["Thinking …", "Denkt nach …"],
   "chat.delete": ["Delete this conversation", "Diese Unterhaltung löschen"],
-  "chat.kept": ["Conversations are kept in this browser only.", "Unterhaltungen bleiben nur in diesem Browser."],
+  "chat.kept": [
+    "Conversations are kept in this browser only.",
+    "Unterhaltungen bleiben nur in diesem Browser.",
+  ],
 
   "usage.title": ["Usage", "Nutzung"],
   "usage.period": ["Period", "Zeitraum"],

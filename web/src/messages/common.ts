@@ -4,7 +4,10 @@ export const common = {
   "app.skip": ["Skip to content", "Zum Inhalt"],
   "app.language": ["Language", "Sprache"],
   "app.offline": ["No connection to the server.", "Keine Verbindung zum Server."],
-  "app.retrying": ["The server is busy. Trying again …", "Der Server ist ausgelastet. Neuer Versuch …"],
+  "app.retrying": [
+    "The server is busy. Trying again …",
+    "Der Server ist ausgelastet. Neuer Versuch …",
+  ],
   "app.tryAgain": ["Try again", "Erneut versuchen"],
   "app.loading": ["Loading …", "Wird geladen …"],
   "app.saved": ["Saved.", "Gespeichert."],
@@ -42,7 +45,10 @@ export const common = {
   "field.code": ["Code", "Code"],
   "field.backupCode": ["Backup code", "Ersatzcode"],
   "field.token": ["Token", "Token"],
-  "field.tokenHint": ["The e-mail has it below its link.", "Es steht in der E-Mail unter dem Link."],
+  "field.tokenHint": [
+    "The e-mail has it below its link.",
+    "Es steht in der E-Mail unter dem Link.",
+  ],
   "field.passwordHint": [
     "8 to 128 characters, with an uppercase and a lowercase letter, a digit and a special character.",
     "8 bis 128 Zeichen, mit Groß- und Kleinbuchstaben, einer Ziffer und einem Sonderzeichen.",
@@ -57,7 +63,10 @@ export const common = {
   "signIn.forgot": ["Forgot your password?", "Passwort vergessen?"],
   "signIn.new": ["Create an account", "Konto anlegen"],
   "signIn.resend": ["Send the verification e-mail again", "Bestätigungs-E-Mail erneut senden"],
-  "mfa.hint": ["Enter the code of your authenticator app.", "Geben Sie den Code Ihrer Authenticator-App ein."],
+  "mfa.hint": [
+    "Enter the code of your authenticator app.",
+    "Geben Sie den Code Ihrer Authenticator-App ein.",
+  ],
   "mfa.backupHint": ["Enter one of your backup codes.", "Geben Sie einen Ihrer Ersatzcodes ein."],
   "mfa.useBackup": ["Use a backup code", "Ersatzcode verwenden"],
   "mfa.useApp": ["Use the authenticator app", "Authenticator-App verwenden"],
@@ -80,7 +89,10 @@ export const common = {
   "verify.done": ["Your address is confirmed.", "Ihre Adresse ist bestätigt."],
   "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
   "forgot.title": ["Reset your password", "Passwort zurücksetzen"],
-  "forgot.hint": ["We send you a link to set a new one.", "Wir senden Ihnen einen Link für ein neues Passwort."],
+  "forgot.hint": [
+    "We send you a link to set a new one.",
+    "Wir senden Ihnen einen Link für ein neues Passwort.",
+  ],
   "forgot.button": ["Send the link", "Link senden"],
   "forgot.done": [
     "If there is an account with this address, an e-mail is on its way.",
@@ -89,7 +101,10 @@ export const common = {
   "reset.title": ["Set a new password", "Neues Passwort setzen"],
   "reset.button": ["Set the password", "Passwort setzen"],
   "reset.newLink": ["Get another link", "Neuen Link anfordern"],
-  "reset.done": ["Your password is changed. Please sign in.", "Ihr Passwort ist geändert. Bitte melden Sie sich an."],
+  "reset.done": [
+    "Your password is changed. Please sign in.",
+    "Ihr Passwort ist geändert. Bitte melden Sie sich an.",
+  ],
 
   "list.empty": ["Nothing to show.", "Keine Einträge."],
   "list.further": ["Search further", "Weiter suchen"],

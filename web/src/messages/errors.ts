@@ -1,7 +1,13 @@
 /** A sentence for each code of the API and of its client, and for violations of fields. */
 export const errors = {
-  "errors.INTERNAL": ["Something went wrong on the server.", "Auf dem Server ist ein Fehler aufgetreten."],
-  "errors.VALIDATION_FAILED": ["Please check the marked fields.", "Bitte prüfen Sie die markierten Felder."],
+  "errors.INTERNAL": [
+    "Something went wrong on the server.",
+    "Auf dem Server ist ein Fehler aufgetreten.",
+  ],
+  "errors.VALIDATION_FAILED": [
+    "Please check the marked fields.",
+    "Bitte prüfen Sie die markierten Felder.",
+  ],
   "errors.MALFORMED_REQUEST": [
     "The server did not understand the request.",
     "Der Server hat die Anfrage nicht verstanden.",
@@ -10,7 +16,10 @@ export const errors = {
     "This link is invalid, expired or already used.",
     "Dieser Link ist ungültig, abgelaufen oder schon benutzt.",
   ],
-  "errors.INVALID_CURRENT_PASSWORD": ["The current password is wrong.", "Das aktuelle Passwort ist falsch."],
+  "errors.INVALID_CURRENT_PASSWORD": [
+    "The current password is wrong.",
+    "Das aktuelle Passwort ist falsch.",
+  ],
   "errors.UNAUTHENTICATED": ["Your session has ended.", "Ihre Sitzung ist beendet."],
   "errors.INVALID_CREDENTIALS": [
     "The e-mail address or the password is wrong.",
@@ -20,7 +29,10 @@ export const errors = {
     "This sign-in took too long. Please start again.",
     "Die Anmeldung hat zu lange gedauert. Bitte beginnen Sie neu.",
   ],
-  "errors.INVALID_CODE": ["The code is wrong or already used.", "Der Code ist falsch oder schon benutzt."],
+  "errors.INVALID_CODE": [
+    "The code is wrong or already used.",
+    "Der Code ist falsch oder schon benutzt.",
+  ],
   "errors.REFRESH_TOKEN_INVALID": ["Your session has ended.", "Ihre Sitzung ist beendet."],
   "errors.FORBIDDEN": ["You are not allowed to do this.", "Dazu sind Sie nicht berechtigt."],
   "errors.CROSS_SITE": [
@@ -40,7 +52,10 @@ export const errors = {
     "Das ist im Namen eines anderen nicht möglich.",
   ],
   "errors.NOT_FOUND": ["This no longer exists.", "Das gibt es nicht mehr."],
-  "errors.METHOD_NOT_ALLOWED": ["The server does not support this.", "Das unterstützt der Server nicht."],
+  "errors.METHOD_NOT_ALLOWED": [
+    "The server does not support this.",
+    "Das unterstützt der Server nicht.",
+  ],
   "errors.REQUEST_TIMEOUT": ["The request took too long.", "Die Anfrage hat zu lange gedauert."],
   "errors.EMAIL_TAKEN": [
     "Another account uses this e-mail address.",
@@ -50,26 +65,44 @@ export const errors = {
     "Two-step sign-in is already on.",
     "Die Anmeldung in zwei Schritten ist schon eingeschaltet.",
   ],
-  "errors.MFA_NOT_ENABLED": ["Two-step sign-in is off.", "Die Anmeldung in zwei Schritten ist aus."],
+  "errors.MFA_NOT_ENABLED": [
+    "Two-step sign-in is off.",
+    "Die Anmeldung in zwei Schritten ist aus.",
+  ],
   "errors.SELF_TARGETED": [
     "Administrators can't do this to themselves.",
     "Das können Administratoren nicht bei sich selbst tun.",
   ],
-  "errors.LAST_ADMIN": ["There must be at least one administrator.", "Es muss mindestens einen Administrator geben."],
-  "errors.CONFLICT": ["The present state does not allow this.", "Der gegenwärtige Zustand erlaubt das nicht."],
+  "errors.LAST_ADMIN": [
+    "There must be at least one administrator.",
+    "Es muss mindestens einen Administrator geben.",
+  ],
+  "errors.CONFLICT": [
+    "The present state does not allow this.",
+    "Der gegenwärtige Zustand erlaubt das nicht.",
+  ],
   "errors.PAYLOAD_TOO_LARGE": ["This is too much text.", "Das ist zu viel Text."],
   "errors.UNSUPPORTED_MEDIA_TYPE": [
     "The server does not take this format.",
     "Der Server nimmt dieses Format nicht an.",
   ],
-  "errors.PROVIDER_NOT_CONFIGURED": ["This provider is not set up.", "Dieser Anbieter ist nicht eingerichtet."],
-  "errors.ACCOUNT_LOCKED": ["Locked after too many failed attempts.", "Gesperrt nach zu vielen Fehlversuchen."],
+  "errors.PROVIDER_NOT_CONFIGURED": [
+    "This provider is not set up.",
+    "Dieser Anbieter ist nicht eingerichtet.",
+  ],
+  "errors.ACCOUNT_LOCKED": [
+    "Locked after too many failed attempts.",
+    "Gesperrt nach zu vielen Fehlversuchen.",
+  ],
   "errors.RATE_LIMITED": [
     "Too many requests. Please wait a moment.",
     "Zu viele Anfragen. Bitte warten Sie einen Moment.",
   ],
   "errors.PROVIDER_ERROR": ["The AI provider failed.", "Der KI-Anbieter ist gescheitert."],
-  "errors.NOT_IMPLEMENTED": ["The server does not offer this yet.", "Das bietet der Server noch nicht."],
+  "errors.NOT_IMPLEMENTED": [
+    "The server does not offer this yet.",
+    "Das bietet der Server noch nicht.",
+  ],
   "errors.UNAVAILABLE": [
     "The server is busy. Please try again.",
     "Der Server ist ausgelastet. Bitte versuchen Sie es erneut.",
@@ -86,21 +119,33 @@ export const errors = {
   ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
   "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
-  "errors.UNEXPECTED_RESPONSE": ["The server sent an unexpected response.", "Der Server hat unerwartet geantwortet."],
+  "errors.UNEXPECTED_RESPONSE": [
+    "The server sent an unexpected response.",
+    "Der Server hat unerwartet geantwortet.",
+  ],
 
-  "violations.must be {0} to {1} characters": ["must have {0} to {1} characters", "muss {0} bis {1} Zeichen haben"],
+  "violations.must be {0} to {1} characters": [
+    "must have {0} to {1} characters",
+    "muss {0} bis {1} Zeichen haben",
+  ],
   "violations.must be {0} to {1} characters, without control characters": [
     "must have {0} to {1} characters",
     "muss {0} bis {1} Zeichen haben",
   ],
   "violations.must be at least {0} characters": ["must not be empty", "darf nicht leer sein"],
-  "violations.must be at most {0} characters": ["must have at most {0} characters", "darf höchstens {0} Zeichen haben"],
+  "violations.must be at most {0} characters": [
+    "must have at most {0} characters",
+    "darf höchstens {0} Zeichen haben",
+  ],
   "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
   "violations.must be a valid e-mail address": [
     "must be a valid e-mail address",
     "muss eine gültige E-Mail-Adresse sein",
   ],
-  "violations.must be true: the terms have to be accepted": ["must be accepted", "müssen akzeptiert werden"],
+  "violations.must be true: the terms have to be accepted": [
+    "must be accepted",
+    "müssen akzeptiert werden",
+  ],
   "violations.must contain a digit": ["must contain a digit", "muss eine Ziffer enthalten"],
   "violations.must contain a lowercase letter": [
     "must contain a lowercase letter",

@@ -10,7 +10,10 @@ export const events = {
     "Sitzung beendet: ihr Token wurde zweimal benutzt",
   ],
   "event.auth.email_verified": ["Address confirmed", "Adresse bestätigt"],
-  "event.auth.password_reset_requested": ["Password reset requested", "Zurücksetzen des Passworts verlangt"],
+  "event.auth.password_reset_requested": [
+    "Password reset requested",
+    "Zurücksetzen des Passworts verlangt",
+  ],
   "event.auth.password_reset": ["Password reset", "Passwort zurückgesetzt"],
   "event.auth.mfa_setup": ["Two-step sign-in set up", "Zwei Schritte eingerichtet"],
   "event.auth.mfa_verified": ["Code accepted", "Code angenommen"],
@@ -27,8 +30,14 @@ export const events = {
   "event.user.erased": ["Account erased", "Konto gelöscht"],
   "event.admin.user_updated": ["Changed by an administrator", "Von der Verwaltung geändert"],
   "event.admin.user_deleted": ["Deleted by an administrator", "Von der Verwaltung gelöscht"],
-  "event.admin.sessions_revoked": ["Sessions ended by an administrator", "Sitzungen von der Verwaltung beendet"],
-  "event.admin.impersonated": ["Administrator signed in as the user", "Verwaltung als Benutzer angemeldet"],
+  "event.admin.sessions_revoked": [
+    "Sessions ended by an administrator",
+    "Sitzungen von der Verwaltung beendet",
+  ],
+  "event.admin.impersonated": [
+    "Administrator signed in as the user",
+    "Verwaltung als Benutzer angemeldet",
+  ],
   "event.admin.email_retried": ["E-mail sent again", "E-Mail erneut gesendet"],
   "event.admin.denied": ["Refused to an administrator", "Der Verwaltung verweigert"],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -7,7 +7,15 @@ import { events } from "./events.ts";
 import { templates } from "./templates.ts";
 
 /** The catalogue: every text of the app in English and German. */
-export const messages = { ...common, ...errors, ...account, ...chat, ...admin, ...events, ...templates };
+export const messages = {
+  ...common,
+  ...errors,
+  ...account,
+  ...chat,
+  ...admin,
+  ...events,
+  ...templates,
+};
 export type MessageKey = keyof typeof messages;
 
 /** The key of a violation that the API reports, with its numbers as `{0}`, `{1}`. */

@@ -1,19 +1,34 @@
-/** The e-mails by the names of their templates. They are written in English: the first texts are as their subjects. */
+/**
+ * The e-mails by the names of their templates. They are written in English: the first texts are as
+ * their subjects.
+ */
 export const templates = {
   "template.verify-email": ["Confirm your e-mail address", "Adresse bestätigen"],
   "template.change-email": ["Confirm your new e-mail address", "Neue Adresse bestätigen"],
   "template.reset-password": ["Reset your password", "Passwort zurücksetzen"],
   "template.password-changed": ["Your password was changed", "Passwort geändert"],
   "template.password-reset": ["Your password was reset", "Passwort zurückgesetzt"],
-  "template.email-change-requested": ["A new e-mail address was requested", "Neue Adresse verlangt"],
-  "template.address-in-use": ["Your address was given for another account", "Adresse für ein anderes Konto angegeben"],
+  "template.email-change-requested": [
+    "A new e-mail address was requested",
+    "Neue Adresse verlangt",
+  ],
+  "template.address-in-use": [
+    "Your address was given for another account",
+    "Adresse für ein anderes Konto angegeben",
+  ],
   "template.email-changed": ["Your e-mail address was changed", "Adresse geändert"],
   "template.mfa-enabled": ["Two-factor sign-in is on", "Zwei Schritte eingeschaltet"],
   "template.mfa-disabled": ["Two-factor sign-in is off", "Zwei Schritte ausgeschaltet"],
   "template.backup-codes-created": ["New backup codes were created", "Neue Ersatzcodes"],
   "template.backup-code-used": ["A backup code was used", "Ersatzcode benutzt"],
-  "template.account-locked": ["Your account was locked for a while", "Konto vorübergehend gesperrt"],
+  "template.account-locked": [
+    "Your account was locked for a while",
+    "Konto vorübergehend gesperrt",
+  ],
   "template.wrong-code": ["Somebody knows your password", "Jemand kennt das Passwort"],
-  "template.session-reused": ["A session was ended for your safety", "Sitzung zur Sicherheit beendet"],
+  "template.session-reused": [
+    "A session was ended for your safety",
+    "Sitzung zur Sicherheit beendet",
+  ],
   "template.deletion-requested": ["Your account will be deleted", "Konto wird gelöscht"],
 } as const satisfies Record<string, readonly [string, string]>;

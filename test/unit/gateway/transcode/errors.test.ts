@@ -13,13 +13,21 @@ import { CONVERSATION } from "../../../support/stub-services.ts";
 import { times } from "../../../support/until.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
-  /** Signs in while the services fail. @returns the response and the log */
+  /**
+   * Signs in while the services fail.
+   * @returns the response and the log
+   */
   async function failBy(error: Error) {
     const login = () => {
       throw error;
     };
-    const server = await forTest(start((router) => router.service(AuthService, { login }), { transportKind }));
-    return { answer: await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }), logs: server.logs };
+    const server = await forTest(
+      start((router) => router.service(AuthService, { login }), { transportKind }),
+    );
+    return {
+      answer: await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }),
+      logs: server.logs,
+    };
   }
 
   test.each(
@@ -29,7 +37,10 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
   )("has the code and HTTP status of the reason %s", async (word, value) => {
     const { code, status } = getOption(value, outcome);
     const { answer } = await failBy(failWith(value.number as Reason, code as Code, "Read me."));
-    expect(answer).toMatchObject({ status, body: { statusCode: status, message: "Read me.", code: word } });
+    expect(answer).toMatchObject({
+      status,
+      body: { statusCode: status, message: "Read me.", code: word },
+    });
     expect(Object.keys(answer.body)).toEqual(["statusCode", "message", "error", "code"]);
     expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
   });
@@ -39,8 +50,15 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     const limits = { "ratelimit-limit": "5", "ratelimit-remaining": "0", "ratelimit-reset": "900" };
     const details = { violations, retryAfterSeconds: 900 };
     const metadata = { ...limits, "x-inside": "stays" };
-    const { answer } = await failBy(failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata));
-    const error = { statusCode: 429, message: "Slow.", error: "Too Many Requests", code: "RATE_LIMITED" };
+    const { answer } = await failBy(
+      failWith(Reason.RATE_LIMITED, Code.ResourceExhausted, "Slow.", details, metadata),
+    );
+    const error = {
+      statusCode: 429,
+      message: "Slow.",
+      error: "Too Many Requests",
+      code: "RATE_LIMITED",
+    };
     expect(answer.body).toEqual({ ...error, violations });
     expect(Object.fromEntries(answer.headers)).toMatchObject({ "retry-after": "900", ...limits });
     expect(answer.headers.has("x-inside")).toBe(false);
@@ -57,27 +75,43 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     [Code.DeadlineExceeded, 504, "UNAVAILABLE"],
     [Code.Internal, 500, "INTERNAL"],
     [Code.DataLoss, 500, "INTERNAL"],
-  ])("for code %s without details has Connect's status and a fixed message", async (code, status, word) => {
-    const { answer } = await failBy(new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
-    expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
-    expect(answer.text).not.toContain("10.1.2.3");
-    if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
-  });
+  ])(
+    "for code %s without details has Connect's status and a fixed message",
+    async (code, status, word) => {
+      const { answer } = await failBy(new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
+      expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
+      expect(answer.text).not.toContain("10.1.2.3");
+      if (status === 503) expect(answer.headers.get("retry-after")).toBe("1");
+    },
+  );
 
   test.each([
     ["a bug is masked and logged once", new TypeError("x is not a function: password=hunter2"), 1],
-    ["a bug that the services have logged", failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"), 0],
+    [
+      "a bug that the services have logged",
+      failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"),
+      0,
+    ],
     ["a reason newer than the gateway", failWith(999 as Reason, Code.Aborted, "hunter2"), 1],
-  ])("for %s is a masked 500, with the request id in %i lines of the log", async (_what, error, logged) => {
-    const { answer, logs } = await failBy(error);
-    expect(answer).toMatchObject({ status: 500, body: { code: "INTERNAL", error: "Internal Server Error" } });
-    expect(answer.text).not.toContain("hunter2");
-    const lines = logs.filter((line) => (line.level as number) >= 50);
-    expect(lines.map(({ requestId }) => requestId)).toEqual(times(logged, () => answer.headers.get("x-request-id")));
-  });
+  ])(
+    "for %s is a masked 500, with the request id in %i lines of the log",
+    async (_what, error, logged) => {
+      const { answer, logs } = await failBy(error);
+      expect(answer).toMatchObject({
+        status: 500,
+        body: { code: "INTERNAL", error: "Internal Server Error" },
+      });
+      expect(answer.text).not.toContain("hunter2");
+      const lines = logs.filter((line) => (line.level as number) >= 50);
+      expect(lines.map(({ requestId }) => requestId)).toEqual(
+        times(logged, () => answer.headers.get("x-request-id")),
+      );
+    },
+  );
 });
 
-const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM, NGHTTP2_INTERNAL_ERROR } = http2.constants;
+const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM, NGHTTP2_INTERNAL_ERROR } =
+  http2.constants;
 const endingBy = (code: number) =>
   http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
 test.each<[string, string | net.Server | http2.Http2Server]>([
@@ -87,17 +121,22 @@ test.each<[string, string | net.Server | http2.Http2Server]>([
   ["end a call by INTERNAL_ERROR", endingBy(NGHTTP2_INTERNAL_ERROR)],
   ["do not run", "http://127.0.0.1:1"],
   ["are at a broadcast address, which the system refuses,", "http://127.255.255.255:50051"],
-])("Error response: services that %s are 503 with a time to retry, and no host name", async (_what, services) => {
-  const isUrl = typeof services === "string";
-  const transport = createServicesTransport(isUrl ? services : `http://127.0.0.1:${await listen(services)}`);
-  const { send, close } = await startGateway(transport);
-  const requests = [send("GET", "/user/profile"), send("POST", "/ai/stream", CONVERSATION)];
-  for (const answer of await Promise.all(requests)) {
-    expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
-    expect(answer.headers.get("retry-after")).toBe("1");
-    expect(answer.text).not.toContain("127.");
-  }
-  await close();
-  transport.close();
-  if (!isUrl) await new Promise((resolve) => services.close(resolve));
-});
+])(
+  "Error response: services that %s are 503 with a time to retry, and no host name",
+  async (_what, services) => {
+    const isUrl = typeof services === "string";
+    const transport = createServicesTransport(
+      isUrl ? services : `http://127.0.0.1:${await listen(services)}`,
+    );
+    const { send, close } = await startGateway(transport);
+    const requests = [send("GET", "/user/profile"), send("POST", "/ai/stream", CONVERSATION)];
+    for (const answer of await Promise.all(requests)) {
+      expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+      expect(answer.headers.get("retry-after")).toBe("1");
+      expect(answer.text).not.toContain("127.");
+    }
+    await close();
+    transport.close();
+    if (!isUrl) await new Promise((resolve) => services.close(resolve));
+  },
+);

@@ -14,8 +14,14 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
     ["two values", "{} {}"],
     ["a repeated key", '{"email":"a@b.cd","password":"x","email":"c@d.ef"}'],
     ["a repeated key, once escaped", '{"email":"a@b.cd","\\u0065mail":"c@d.ef","password":"x"}'],
-    ["a repeated key deep in an unknown field", '{"email":"a@b.cd","password":"x","deep":[{"a":1,"a":2}]}'],
-    ["deep nesting", `{"email":"a@b.cd","password":"x","deep":${"[".repeat(1000)}${"]".repeat(1000)}}`],
+    [
+      "a repeated key deep in an unknown field",
+      '{"email":"a@b.cd","password":"x","deep":[{"a":1,"a":2}]}',
+    ],
+    [
+      "deep nesting",
+      `{"email":"a@b.cd","password":"x","deep":${"[".repeat(1000)}${"]".repeat(1000)}}`,
+    ],
     ["a NUL in an unknown field", '{"email":"a@b.cd","password":"x","other":"\\u0000"}'],
     ["a lone surrogate in an unknown key", '{"email":"a@b.cd","password":"x","\\ud800":1}'],
     ["a raw NUL", '{"email":"a@b.cd","password":"\0"}'],
@@ -28,7 +34,11 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
   ])("is malformed with %s", async (_what, body) => {
     const answer = await server.login(Buffer.from(body, "latin1"));
     expect(answer.status).toBe(400);
-    expect(answer.body).toMatchObject({ statusCode: 400, error: "Bad Request", code: "MALFORMED_REQUEST" });
+    expect(answer.body).toMatchObject({
+      statusCode: 400,
+      error: "Bad Request",
+      code: "MALFORMED_REQUEST",
+    });
   });
 
   test.each([
@@ -58,30 +68,42 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
     ["application/json; charset=latin1"],
     ["x"],
     ["application/json", { "content-encoding": "gzip" }, "The body must be sent uncompressed."],
-  ])("with content type %s and %j is 415", async (type, others = {}, message = expect.any(String)) => {
-    const answer = await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type, ...others });
-    expect(answer).toMatchObject({ status: 415, body: { ...unsupported, message } });
-  });
+  ])(
+    "with content type %s and %j is 415",
+    async (type, others = {}, message = expect.any(String)) => {
+      const answer = await server.login('{"email":"a@b.cd","password":"x"}', {
+        "content-type": type,
+        ...others,
+      });
+      expect(answer).toMatchObject({ status: 415, body: { ...unsupported, message } });
+    },
+  );
 
   test("without a content type is 415", async () => {
     const body = new Uint8Array(Buffer.from('{"email":"a@b.cd","password":"x"}'));
     expect((await fetch(`${server.url}/auth/login`, { method: "POST", body })).status).toBe(415);
   });
 
-  test.each(["application/json", "Application/JSON;charset=UTF-8", 'application/json; charset="utf-8"'])(
-    "with content type %s is read",
-    async (type) => {
-      expect((await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type })).status).toBe(200);
-    },
-  );
+  test.each([
+    "application/json",
+    "Application/JSON;charset=UTF-8",
+    'application/json; charset="utf-8"',
+  ])("with content type %s is read", async (type) => {
+    expect(
+      (await server.login('{"email":"a@b.cd","password":"x"}', { "content-type": type })).status,
+    ).toBe(200);
+  });
 
   const optional =
     "POST /auth/logout, POST /user/delete-account, DELETE /user/sessions/1, DELETE /admin/users/1/sessions";
-  test.each([...optional.split(", "), "GET /user/profile"])("of %s may be empty: no field is needed", async (route) => {
-    const [method = "", path = ""] = route.split(" ");
-    expect((await server.send(method, path)).status).toBe(200);
-    if (method !== "GET") expect((await server.send(method, path, "")).status).toBe(200);
-  });
+  test.each([...optional.split(", "), "GET /user/profile"])(
+    "of %s may be empty: no field is needed",
+    async (route) => {
+      const [method = "", path = ""] = route.split(" ");
+      expect((await server.send(method, path)).status).toBe(200);
+      if (method !== "GET") expect((await server.send(method, path, "")).status).toBe(200);
+    },
+  );
 
   test("is ignored if the method has no body", async () => {
     expect((await server.send("POST", "/auth/logout", "null")).status).toBe(200);
@@ -91,10 +113,16 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
 
   test("is 413 above 16 KiB, or 2 MiB for the AI", async () => {
     const padded = (size: number) =>
-      JSON.stringify({ email: "a@b.cd", password: "x", pad: "" }).replace('""', `"${"x".repeat(size)}"`);
+      JSON.stringify({ email: "a@b.cd", password: "x", pad: "" }).replace(
+        '""',
+        `"${"x".repeat(size)}"`,
+      );
     expect((await server.login(padded(16_000))).status).toBe(200);
     const large = await server.login(padded(17_000));
-    expect(large).toMatchObject({ status: 413, body: { code: "PAYLOAD_TOO_LARGE", error: "Payload Too Large" } });
+    expect(large).toMatchObject({
+      status: 413,
+      body: { code: "PAYLOAD_TOO_LARGE", error: "Payload Too Large" },
+    });
     expect((await server.send("POST", "/ai/chat", padded(1_000_000))).status).toBe(200);
     expect((await server.send("POST", "/ai/chat", padded(2_100_000))).status).toBe(413);
   });

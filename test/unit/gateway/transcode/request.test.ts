@@ -6,7 +6,13 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
   const server = await startRecordingServices(transportKind);
 
   test("reaches its method with path, body and nothing else; null is absent", async () => {
-    const body = { id: "from-the-body", name: "Ann", role: "admin", locked: null, unknown: { a: [1] } };
+    const body = {
+      id: "from-the-body",
+      name: "Ann",
+      role: "admin",
+      locked: null,
+      unknown: { a: [1] },
+    };
     expect(await server.send("PUT", "/admin/users/u%2F1", body)).toMatchObject({ status: 200 });
     expect(server.last()).toMatchObject({ id: "u/1", name: "Ann", role: "admin" });
     expect(server.last()).not.toHaveProperty("locked");
@@ -19,11 +25,20 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     expect(server.last()).toMatchObject({ password });
   });
 
-  const chat = (changes: object) => ({ provider: "p", messages: [{ role: "user", content: "x" }], ...changes });
+  const chat = (changes: object) => ({
+    provider: "p",
+    messages: [{ role: "user", content: "x" }],
+    ...changes,
+  });
   test.each<[what: string, path: string, body: unknown, fields: string]>([
     ["a number for a string", "/auth/login", { email: 5, password: "x" }, "email"],
     ["a boolean for a string", "/auth/login", { email: "a@b.cd", password: true }, "password"],
-    ["objects for strings", "/auth/login", { email: { $gt: "" }, password: [""] }, "email password"],
+    [
+      "objects for strings",
+      "/auth/login",
+      { email: { $gt: "" }, password: [""] },
+      "email password",
+    ],
     ["a number as text", "/ai/chat", chat({ temperature: "1" }), "temperature"],
     ["NaN as text", "/ai/chat", chat({ temperature: "NaN" }), "temperature"],
     ["Infinity as text", "/ai/chat", chat({ temperature: "Infinity" }), "temperature"],
@@ -37,14 +52,24 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     ],
     ["an object for a list", "/ai/chat", chat({ messages: {} }), "messages"],
     ["a string for a list", "/ai/chat", chat({ messages: "x" }), "messages"],
-    ["too many items of a wrong type", "/ai/chat", chat({ messages: Array(513).fill(0) }), "messages"],
+    [
+      "too many items of a wrong type",
+      "/ai/chat",
+      chat({ messages: Array(513).fill(0) }),
+      "messages",
+    ],
     ["zero for a string", "/ai/chat", chat({ systemPrompt: 0 }), "systemPrompt"],
     [
       "wrong types at several paths",
       "/ai/chat",
       {
         provider: 7,
-        messages: [{ role: "user", content: "hidden" }, { role: "robot", content: 1 }, "hidden", null],
+        messages: [
+          { role: "user", content: "hidden" },
+          { role: "robot", content: 1 },
+          "hidden",
+          null,
+        ],
         temperature: "hidden",
         maxTokens: 1.5,
         model: "",
@@ -57,23 +82,36 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
       { email: "nope", password: "x", name: 1, acceptTerms: "true" },
       "acceptTerms email name password",
     ],
-    ["a wrong type, which counts as present", "/auth/verify-mfa", { tempToken: "t", backupCode: 5 }, "backupCode"],
-  ])("is refused with %s: every invalid field is listed, and no value", async (_what, path, body, fields) => {
-    const answer = await server.send("POST", path, body);
-    const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
-    expect(answer).toMatchObject({ status: 400, body: error });
-    expect([...new Set(blamed(answer))].sort()).toEqual(fields.split(" "));
-    expect(answer.text).not.toContain("hidden");
-  });
+    [
+      "a wrong type, which counts as present",
+      "/auth/verify-mfa",
+      { tempToken: "t", backupCode: 5 },
+      "backupCode",
+    ],
+  ])(
+    "is refused with %s: every invalid field is listed, and no value",
+    async (_what, path, body, fields) => {
+      const answer = await server.send("POST", path, body);
+      const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
+      expect(answer).toMatchObject({ status: 400, body: error });
+      expect([...new Set(blamed(answer))].sort()).toEqual(fields.split(" "));
+      expect(answer.text).not.toContain("hidden");
+    },
+  );
 
   test("with many errors has a message that names the first ones", async () => {
-    const many = await server.send("POST", "/ai/chat", { provider: 7, messages: Array(20).fill(null) });
-    const first = /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/;
+    const many = await server.send("POST", "/ai/chat", {
+      provider: 7,
+      messages: Array(20).fill(null),
+    });
+    const first =
+      /^Invalid request: provider must be a string; messages\[0\] [^;]+;.*; and \d+ more\.$/;
     expect(many.body.message).toMatch(first);
   });
 
   test("has query values converted by the types of their fields", async () => {
-    const query = "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
+    const query =
+      "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
     expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
     const filter = { search: "a b+c d", role: "admin", emailVerified: true, locked: false };
     expect(server.last()).toMatchObject({ limit: 20, page: 2, ...filter });
@@ -104,12 +142,15 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     ["users?search=%zz", undefined],
     ["users?search=%ff", undefined],
     ["users?%c3=1", undefined],
-  ])("to GET /admin/%s is refused, by the name of the field if it can be read", async (path, field) => {
-    const answer = await server.send("GET", `/admin/${path}`);
-    const code = field ? "VALIDATION_FAILED" : "MALFORMED_REQUEST";
-    expect(answer).toMatchObject({ status: 400, body: { code } });
-    expect(blamed(answer)).toEqual(field && [field]);
-  });
+  ])(
+    "to GET /admin/%s is refused, by the name of the field if it can be read",
+    async (path, field) => {
+      const answer = await server.send("GET", `/admin/${path}`);
+      const code = field ? "VALIDATION_FAILED" : "MALFORMED_REQUEST";
+      expect(answer).toMatchObject({ status: 400, body: { code } });
+      expect(blamed(answer)).toEqual(field && [field]);
+    },
+  );
 
   test("with an over-long id in its path reaches its method, which can name the field", async () => {
     const id = "a".repeat(10_000);

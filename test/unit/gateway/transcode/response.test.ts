@@ -5,12 +5,19 @@ import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_p
 import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { forTest } from "../../../support/closing.ts";
-import { failWith, type Routes, type Settings, start, transportKinds } from "../../../support/gateway.ts";
+import {
+  failWith,
+  type Routes,
+  type Settings,
+  start,
+  transportKinds,
+} from "../../../support/gateway.ts";
 
 const NOW = new Date("2026-11-21T12:00:00Z");
 
 describe.each(transportKinds)("Response %s", (transportKind) => {
-  const open = (routes: Routes, settings: Settings = {}) => forTest(start(routes, { transportKind, ...settings }));
+  const open = (routes: Routes, settings: Settings = {}) =>
+    forTest(start(routes, { transportKind, ...settings }));
 
   test("is cacheable if the policy says so, and never if it is an error", async () => {
     let calls = 0;
@@ -22,12 +29,15 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
         },
       }),
     );
-    const kept = async () => (await server.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
+    const kept = async () =>
+      (await server.send("GET", "/.well-known/jwks.json")).headers.get("cache-control");
     expect([await kept(), await kept()]).toEqual(["public, max-age=300", "no-store"]);
   });
 
   test("to HEAD equals the response to GET without its body", async () => {
-    const server = await open((router) => router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }));
+    const server = await open((router) =>
+      router.service(UserService, { getProfile: () => ({ user: { id: "1" } }) }),
+    );
     const head = await server.send("HEAD", "/user/profile");
     const get = await server.send("GET", "/user/profile");
     expect(head).toMatchObject({ status: 200, text: "" });
@@ -38,39 +48,52 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
     ["http://localhost:3000", ""],
     ["https://api.example.com", "; Secure"],
     ["HTTPS://API.example.com", "; Secure"],
-  ])("sets a cookie with the lifetime of the refresh token, for PUBLIC_URL %s", async (publicUrl, secure) => {
-    const week = 7 * 86_400;
-    const refreshToken = await new SignJWT({ type: "refresh" })
-      .setProtectedHeader({ alg: "HS256" })
-      .setExpirationTime(NOW.getTime() / 1000 + week)
-      .sign(new Uint8Array(32));
-    const login = () => ({ accessToken: "a", refreshToken });
-    const server = await open((router) => router.service(AuthService, { login }), {
-      env: { PUBLIC_URL: publicUrl },
-      clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens have whole seconds
-    });
-    const answer = await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" });
-    expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });
-    expect(answer.headers.getSetCookie()).toEqual([
-      `refreshToken=${refreshToken}; Max-Age=${week}; Path=/auth; HttpOnly${secure}; SameSite=Strict`,
-    ]);
-    expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
-  });
+  ])(
+    "sets a cookie with the lifetime of the refresh token, for PUBLIC_URL %s",
+    async (publicUrl, secure) => {
+      const week = 7 * 86_400;
+      const refreshToken = await new SignJWT({ type: "refresh" })
+        .setProtectedHeader({ alg: "HS256" })
+        .setExpirationTime(NOW.getTime() / 1000 + week)
+        .sign(new Uint8Array(32));
+      const login = () => ({ accessToken: "a", refreshToken });
+      const server = await open((router) => router.service(AuthService, { login }), {
+        env: { PUBLIC_URL: publicUrl },
+        clock: { now: () => new Date(NOW.getTime() + 600) }, // tokens have whole seconds
+      });
+      const answer = await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" });
+      expect(answer.body).toEqual({ accessToken: "a", refreshToken, requiresMfa: false });
+      expect(answer.headers.getSetCookie()).toEqual([
+        `refreshToken=${refreshToken}; Max-Age=${week}; Path=/auth; HttpOnly${secure}; SameSite=Strict`,
+      ]);
+      expect(answer.headers.has("strict-transport-security")).toBe(secure !== "");
+    },
+  );
 
   const cleared = ["refreshToken=; Max-Age=0; Path=/auth; HttpOnly; SameSite=Strict"];
   test.each([
     ["/auth/logout", "success", undefined, cleared],
     ["/auth/logout", "UNAUTHENTICATED", failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated), []],
-    ["/auth/refresh", "REFRESH_TOKEN_INVALID", failWith(Reason.REFRESH_TOKEN_INVALID, Code.Unauthenticated), cleared],
+    [
+      "/auth/refresh",
+      "REFRESH_TOKEN_INVALID",
+      failWith(Reason.REFRESH_TOKEN_INVALID, Code.Unauthenticated),
+      cleared,
+    ],
     ["/auth/refresh", "RATE_LIMITED", failWith(Reason.RATE_LIMITED, Code.ResourceExhausted), []],
     ["/auth/refresh", "UNAVAILABLE", failWith(Reason.UNAVAILABLE, Code.Unavailable), []],
     ["/auth/refresh", "INTERNAL", failWith(Reason.UNSPECIFIED, Code.Internal), []],
-  ])("to POST %s clears the cookie after an end of the session only: %s", async (path, _, error, cookies) => {
-    const answer = () => {
-      if (error) throw error;
-      return {};
-    };
-    const server = await open((router) => router.service(AuthService, { logout: answer, refresh: answer }));
-    expect((await server.send("POST", path)).headers.getSetCookie()).toEqual(cookies);
-  });
+  ])(
+    "to POST %s clears the cookie after an end of the session only: %s",
+    async (path, _, error, cookies) => {
+      const answer = () => {
+        if (error) throw error;
+        return {};
+      };
+      const server = await open((router) =>
+        router.service(AuthService, { logout: answer, refresh: answer }),
+      );
+      expect((await server.send("POST", path)).headers.getSetCookie()).toEqual(cookies);
+    },
+  );
 });
