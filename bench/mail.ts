@@ -21,27 +21,34 @@ const { values } = parseArgs({
 });
 const letters = Number(values.letters);
 
-/** Speaks just enough SMTP, and counts. */
 let taken = 0;
+
+/** A conversation that accepts and counts every message. Knows only what a client needs to deliver one. */
+function createConversation(): (line: string) => string | undefined {
+  let isInMessage = false;
+  return (line) => {
+    if (isInMessage) {
+      if (line !== ".") return undefined;
+      isInMessage = false;
+      taken++;
+      return "250 taken";
+    }
+    if (/^QUIT/i.test(line)) return "221 bye";
+    if (!/^DATA/i.test(line)) return "250 fine";
+    isInMessage = true;
+    return "354 go on";
+  };
+}
+
 const sink = createServer({ noDelay: true }, (socket) => {
-  let data = false;
+  const respond = createConversation();
   let rest = "";
   socket.write("220 sink\r\n");
   socket.on("error", () => {});
   socket.on("data", (part) => {
     const lines = (rest + part.toString("latin1")).split("\r\n");
     rest = lines.pop() ?? "";
-    for (const line of lines) {
-      if (data) {
-        if (line !== ".") continue;
-        data = false;
-        taken++;
-        socket.write("250 taken\r\n");
-      } else if (/^DATA/i.test(line)) {
-        data = true;
-        socket.write("354 go on\r\n");
-      } else socket.write(/^QUIT/i.test(line) ? "221 bye\r\n" : "250 fine\r\n");
-    }
+    for (const response of lines.map(respond)) if (response) socket.write(`${response}\r\n`);
   });
 });
 await new Promise<void>((resolve) => sink.listen(0, "127.0.0.1", resolve));

@@ -103,20 +103,12 @@ async function* messagesOf<O extends DescMessage>(
   response: IncomingMessage,
   signal?: AbortSignal,
 ) {
-  let rest: Buffer = Buffer.alloc(0);
   let end: protocol.End | undefined;
   try {
-    for await (const part of response) {
-      rest = rest.length === 0 ? part : Buffer.concat([rest, part]);
-      while (rest.length >= protocol.HEAD_BYTES) {
-        const size = protocol.HEAD_BYTES + rest.readUInt32BE(1);
-        if (rest.length < size) break;
-        const [kind, content] = [rest[0], rest.subarray(protocol.HEAD_BYTES, size)];
-        rest = rest.subarray(size);
-        if (kind === protocol.MESSAGE) yield fromBinary(output, content);
-        if (kind === protocol.END) end = JSON.parse(content.toString());
-        signal?.throwIfAborted();
-      }
+    for await (const { kind, content } of envelopesOf(response)) {
+      if (kind === protocol.MESSAGE) yield fromBinary(output, content);
+      if (kind === protocol.END) end = JSON.parse(content.toString());
+      signal?.throwIfAborted();
     }
   } catch (error) {
     throw errorOf(error, signal);
@@ -124,6 +116,20 @@ async function* messagesOf<O extends DescMessage>(
   if (!end) throw new ConnectError("The response broke off.", Code.Unavailable);
   const details = end.error?.failures.map((value) => ({ desc: FailureSchema, value }));
   if (end.error) throw new ConnectError(end.error.message, end.error.code, end.trailer, details);
+}
+
+/** The complete envelopes of a response, in order. */
+async function* envelopesOf(response: IncomingMessage) {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const part of response) {
+    rest = rest.length === 0 ? part : Buffer.concat([rest, part]);
+    while (rest.length >= protocol.HEAD_BYTES) {
+      const size = protocol.HEAD_BYTES + rest.readUInt32BE(1);
+      if (rest.length < size) break;
+      yield { kind: rest[0], content: rest.subarray(protocol.HEAD_BYTES, size) };
+      rest = rest.subarray(size);
+    }
+  }
 }
 
 /**

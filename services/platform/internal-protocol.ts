@@ -7,11 +7,12 @@ import type { Failure } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
  * the call has started.
  */
 export const HEAD_BYTES = 5;
-/**
- * The kinds: a message; the end, as an `End` in JSON; nothing, which shows that the services are
- * alive.
- */
-export const [MESSAGE, END, ALIVE] = [0, 1, 2];
+/** Kind of an envelope that contains a message. */
+export const MESSAGE = 0;
+/** Kind of the last envelope, which contains an `End` as JSON. */
+export const END = 1;
+/** Kind of an empty envelope that shows that the services are alive. */
+export const ALIVE = 2;
 /**
  * The error of a call, if it failed, with its metadata as `trailer`. Failures are the only details
  * that it has.

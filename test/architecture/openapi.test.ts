@@ -10,23 +10,11 @@ type Field = {
 };
 
 test("OpenAPI: every field, parameter and header has a description and an example (scripts/openapi/examples.ts)", () => {
-  const hasExample = ({ $ref, examples, properties, items }: Field): boolean =>
-    [$ref, examples, properties].some(Boolean) || (items !== undefined && hasExample(items));
-  const faults: string[] = [];
-  const look = (value: unknown, at: string): void => {
-    if (typeof value !== "object" || value === null) return;
-    const { properties = {}, in: place, schema } = value as Field & { in?: string; schema?: Field };
-    const parameter = place && schema ? { [at]: { ...schema, ...value } as Field } : {};
-    for (const [name, field] of Object.entries({ ...properties, ...parameter })) {
-      const isCode = at.includes(".allOf.") && name === "code"; // narrows that of Error
-      if (!isCode && (!field.description || !hasExample(field))) faults.push(`${at}.${name}`);
-    }
-    for (const [name, child] of Object.entries(value))
-      if (name !== "example") look(child, `${at}.${name}`);
-  };
   const { paths, components } = JSON.parse(openApiText());
-  look(paths, "paths");
-  look(components.schemas, "schemas");
+  const faults = [
+    ...undocumentedIn(paths, "paths"),
+    ...undocumentedIn(components.schemas, "schemas"),
+  ];
   expect(faults).toEqual([]);
   for (const [name, header] of Object.entries(components.headers)) {
     expect(header, name).toMatchObject({
@@ -35,3 +23,28 @@ test("OpenAPI: every field, parameter and header has a description and an exampl
     });
   }
 });
+
+/** The paths of fields and parameters inside a value that lack a description or an example. */
+function undocumentedIn(value: unknown, at: string): string[] {
+  if (typeof value !== "object" || value === null) return [];
+  const own = Object.entries(fieldsOf(value, at))
+    .filter(([name, field]) => !isNarrowed(name, at) && !isDocumented(field))
+    .map(([name]) => `${at}.${name}`);
+  const children = Object.entries(value).filter(([name]) => name !== "example");
+  return [...own, ...children.flatMap(([name, child]) => undocumentedIn(child, `${at}.${name}`))];
+}
+
+/** The properties of a schema, or the one field that a parameter is. */
+function fieldsOf(value: object, at: string): Record<string, Field> {
+  const { properties = {}, in: place, schema } = value as Field & { in?: string; schema?: Field };
+  return place && schema ? { ...properties, [at]: { ...schema, ...value } } : properties;
+}
+
+/** The `code` of an error narrows that of `Error`, which is documented. */
+const isNarrowed = (name: string, at: string) => at.includes(".allOf.") && name === "code";
+
+const isDocumented = (field: Field) => Boolean(field.description) && hasExample(field);
+
+function hasExample({ $ref, examples, properties, items }: Field): boolean {
+  return [$ref, examples, properties].some(Boolean) || (items !== undefined && hasExample(items));
+}

@@ -21,6 +21,9 @@ type Account = {
   events: Record<string, number> | null;
 };
 
+/** One address: what its client has seen, and what the product keeps of it. */
+type Evidence = { own: Entry[]; account: Account; isMailed: boolean; passwords: string[] };
+
 /**
  * Compares the responses of clients with database, mail and audit log.
  * @param mailed addresses that received an e-mail
@@ -46,41 +49,55 @@ export async function contradictions(
       if (own.some(isOk("register"))) found.push(`${email}: registered, and there is no account`);
       continue;
     }
-    const complain = (what: string) =>
-      found.push(`${email}: ${what}: ${JSON.stringify({ own, account })}`);
-    for (const [operation, event] of Object.entries(EVENTS)) {
-      const outcomes = tally(
-        own.filter((entry) => entry.operation === operation),
-        (entry) => entry.outcome,
-      );
-      const [ok, unknown, recorded] = [
-        outcomes.ok ?? 0,
-        outcomes.unknown ?? 0,
-        account.events?.[event] ?? 0,
-      ];
-      const most = operation === "verify" || operation === "reset" ? 1 : ok + unknown; // each account gets one such token
-      if (recorded < ok || recorded > most)
-        complain(`${operation}: ${ok} ok, ${unknown} unknown, ${recorded} recorded`);
-    }
-    if (own.some(isOk("verify")) && !account.verified) complain("verified, and is not");
-    if (!possible(own, "rename", "Ann").includes(account.name))
-      complain("has a name that it should not have");
-    if (own.some(isOk("register")) && !mailed.has(email)) complain("has got no e-mail");
-    for (const [token, uses] of Map.groupBy(
-      own.filter(({ value, operation }) => value && /verify|reset/.test(operation)),
-      ({ value }) => value,
-    ))
-      if (uses.filter(({ outcome }) => outcome === "ok").length > 1)
-        complain(`used ${token} twice`);
-    if (own.some((entry) => isOk("use after logout")(entry)))
-      complain("used a session after its logout");
     const passwords = await working(url, email);
-    const expected = own.some(isOk("reset"))
-      ? PASSWORDS.slice(2)
-      : possible(own, "reset", ...possible(own, "change password", PASSWORDS[0]));
-    if (passwords.length !== 1 || !expected.includes(passwords[0] as string))
-      complain(`has the passwords ${passwords}, not one of ${expected}`);
+    const evidence = { own, account, isMailed: mailed.has(email), passwords };
+    for (const complaint of complaintsAbout(evidence))
+      found.push(`${email}: ${complaint}: ${JSON.stringify({ own, account })}`);
   }
+  found.push(...(await sessionsThatOutlivedTheirEnd(ended, url)));
+  for (const { status, ...entry } of entries)
+    if (status >= 500 && status !== 503) found.push(`${status}: ${JSON.stringify(entry)}`);
+  return found;
+}
+
+/** What contradicts the history of one account. */
+function complaintsAbout({ own, account, isMailed, passwords }: Evidence): string[] {
+  const complaints = [...miscountedEvents(own, account), ...reusedTokens(own)];
+  if (own.some(isOk("verify")) && !account.verified) complaints.push("verified, and is not");
+  if (!possible(own, "rename", "Ann").includes(account.name))
+    complaints.push("has a name that it should not have");
+  if (own.some(isOk("register")) && !isMailed) complaints.push("has got no e-mail");
+  if (own.some(isOk("use after logout"))) complaints.push("used a session after its logout");
+  const expected = own.some(isOk("reset"))
+    ? PASSWORDS.slice(2)
+    : possible(own, "reset", ...possible(own, "change password", PASSWORDS[0]));
+  if (passwords.length !== 1 || !expected.includes(passwords[0] as string))
+    complaints.push(`has the passwords ${passwords}, not one of ${expected}`);
+  return complaints;
+}
+
+/** Operations whose audit events are fewer than their successes, or more than their attempts. */
+function miscountedEvents(own: Entry[], account: Account): string[] {
+  return Object.entries(EVENTS).flatMap(([operation, event]) => {
+    const entries = own.filter((entry) => entry.operation === operation);
+    const { ok = 0, unknown = 0 } = tally(entries, (entry) => entry.outcome);
+    const recorded = account.events?.[event] ?? 0;
+    const hasOneToken = operation === "verify" || operation === "reset";
+    const most = hasOneToken ? 1 : ok + unknown;
+    if (recorded >= ok && recorded <= most) return [];
+    return [`${operation}: ${ok} ok, ${unknown} unknown, ${recorded} recorded`];
+  });
+}
+
+function reusedTokens(own: Entry[]): string[] {
+  const withToken = own.filter(({ value, operation }) => value && /verify|reset/.test(operation));
+  return [...Map.groupBy(withToken, ({ value }) => value)]
+    .filter(([, uses]) => uses.filter(({ outcome }) => outcome === "ok").length > 1)
+    .map(([token]) => `used ${token} twice`);
+}
+
+async function sessionsThatOutlivedTheirEnd(ended: History["ended"], url: string) {
+  const found: string[] = [];
   for (const { accessToken, refreshToken } of ended) {
     const profile = await sendHttp(url, "GET", "/user/profile", undefined, {
       authorization: `Bearer ${accessToken}`,
@@ -91,8 +108,6 @@ export async function contradictions(
     if (profile.status !== 401 || refresh.status !== 401)
       found.push(`a revoked session works: ${profile.status} ${refresh.status}`);
   }
-  for (const { status, ...entry } of entries)
-    if (status >= 500 && status !== 503) found.push(`${status}: ${JSON.stringify(entry)}`);
   return found;
 }
 

@@ -24,15 +24,16 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
           sockets.delete(socket);
           other.destroy();
         });
-      socket.on("data", (part) => {
-        if (socket === far) onData(part);
-        if (state === "uncommitted" && socket === far && part.includes("COMMIT\0"))
-          return near.destroy();
-        if (state === "truncated" && socket === far)
-          return near.end(part.subarray(0, randomInt(part.length)));
-        if (state !== "silent") other.write(part);
-      });
     }
+    near.on("data", (part) => {
+      if (state !== "silent") far.write(part);
+    });
+    far.on("data", (part) => {
+      onData(part);
+      if (state === "uncommitted" && part.includes("COMMIT\0")) return near.destroy();
+      if (state === "truncated") return near.end(part.subarray(0, randomInt(part.length)));
+      if (state !== "silent") near.write(part);
+    });
   });
   const ownPort = await listen(server);
   return {

@@ -1,33 +1,15 @@
-import type { DescField, Message } from "@bufbuild/protobuf";
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import {
-  Access,
-  AccountKey,
-  AuditTarget,
-  LimitKey,
-  Lockout,
-  type Policy,
-} from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { canonicalEmail } from "../accounts/email-address.ts";
+import { Access, AuditTarget, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit/record.ts";
-import { type Call, callOf } from "../call.ts";
-import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
+import { callOf } from "../call.ts";
 import type { Config } from "../platform/config.ts";
 import { reasonName, ServiceError, statusOf } from "../platform/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/policy.ts";
-import {
-  addressKeys,
-  type RateLimiter,
-  rateLimitHeaders,
-  refuseExceeded,
-  tightest,
-} from "../platform/rate-limiter.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
 import { identify } from "../sessions/check-session.ts";
-import { readMfaToken } from "../sessions/tokens.ts";
-import { findLock } from "../store/attempts.ts";
 import type { FoundSession } from "../store/sessions.ts";
+import { textOf } from "./text-field.ts";
 
 /**
  * HTTP statuses of the errors of administrators' methods that are recorded: forbidden, not found,
@@ -105,70 +87,4 @@ function targetOf(
   const id = textOf(req, target);
   if (id === undefined || !/^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(id)) return {};
   return target?.kind === AuditTarget.EMAIL ? { emailId: id } : { userId: id };
-}
-
-/**
- * Counts requests that name an account in their body. The port has counted the user or the address.
- * A locked account gets the error of the lock, not that of the limit. The operation reserves the
- * attempt.
- * @param rateLimiter undefined if rate limits are off
- */
-export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
-  return (next) => async (req) => {
-    const policy = policyOf(req.method);
-    const value = textOf(req, policy?.account);
-    if (!policy || value === undefined) return next(req);
-    const call = callOf({ values: req.contextValues });
-    // The user that an MFA token names, or the canonical address.
-    const isTicket = policy.account?.key === AccountKey.TICKET;
-    const account = isTicket
-      ? (await readMfaToken(call, value))?.userId
-      : canonicalEmail(value)?.canonical;
-    if (account === undefined) return next(req);
-    const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
-    const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`; // a cleared lock forgets the count, everywhere
-    const keys = policy.limits
-      .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
-      .flatMap((limit) => addressKeys(limit, call.client.address, suffix));
-    const result = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
-    if (!result) return next(req);
-    const { rateLimit: atPort = result, showRateLimit } = req.contextValues.get(admittedKey) ?? {};
-    showRateLimit?.(tightest(atPort, result));
-    const headers = showRateLimit ? [] : rateLimitHeaders(tightest(atPort, result));
-    try {
-      refuseExceeded(result, policy.limits);
-      const res = await next(req);
-      for (const [name, value] of headers) res.header.set(name, value);
-      return res;
-    } catch (error) {
-      if (error instanceof ServiceError) error.headers.push(...headers);
-      throw error;
-    }
-  };
-}
-
-/**
- * Refuses a locked account. A backup code opens a lock of codes for good.
- * @returns when a lock was last cleared
- */
-async function assertNotLockedFor(
-  call: Call,
-  lockout: Lockout,
-  subject: string,
-): Promise<Date | null | undefined> {
-  if (lockout === Lockout.UNSPECIFIED) return undefined;
-  const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
-  const lock = await findLock(call, { kind, subject }, call.clock.now());
-  if (kind === "password" || !isForGood(lock)) refuseLocked(lock, kind, call.clock.now());
-  return lock.clearedAt;
-}
-
-/** The text that a request has in a field; undefined for a stream. */
-function textOf(
-  req: UnaryRequest | StreamRequest,
-  named: { field: DescField } | undefined,
-): string | undefined {
-  if (req.stream || !named) return undefined;
-  const value = (req.message as Message & Record<string, unknown>)[named.field.localName];
-  return typeof value === "string" ? value : undefined;
 }

@@ -1,0 +1,114 @@
+import type { Interceptor } from "@connectrpc/connect";
+import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { canonicalEmail } from "../accounts/email-address.ts";
+import { type Call, callOf } from "../call.ts";
+import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
+import { ServiceError } from "../platform/errors.ts";
+import { type MethodPolicy, policyOf } from "../platform/policy.ts";
+import {
+  addressKeys,
+  type RateLimiter,
+  type RateLimitResult,
+  rateLimitHeaders,
+  refuseExceeded,
+  tightest,
+} from "../platform/rate-limiter.ts";
+import { type Admitted, admittedKey } from "../platform/server-hooks.ts";
+import { readMfaToken } from "../sessions/tokens.ts";
+import { findLock } from "../store/attempts.ts";
+import { textOf } from "./text-field.ts";
+
+/**
+ * Counts requests that name an account in their body. The port has counted the user or the address.
+ * A locked account gets the error of the lock, not that of the limit. The operation reserves the
+ * attempt.
+ * @param rateLimiter undefined if rate limits are off
+ */
+export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
+  return (next) => async (req) => {
+    const policy = policyOf(req.method);
+    const value = textOf(req, policy?.account);
+    if (!policy || value === undefined) return next(req);
+    const call = callOf({ values: req.contextValues });
+    const result = await countAccount(rateLimiter, call, policy, value);
+    if (!result) return next(req);
+    const headers = showResult(req.contextValues.get(admittedKey), result);
+    try {
+      refuseExceeded(result, policy.limits);
+      const res = await next(req);
+      for (const [name, value] of headers) res.header.set(name, value);
+      return res;
+    } catch (error) {
+      if (error instanceof ServiceError) error.headers.push(...headers);
+      throw error;
+    }
+  };
+}
+
+/**
+ * Counts a request for the account that it names.
+ * @returns undefined if it names none, or the method has no limit by account
+ * @throws ServiceError ACCOUNT_LOCKED
+ */
+async function countAccount(
+  rateLimiter: RateLimiter | undefined,
+  call: Call,
+  policy: MethodPolicy,
+  value: string,
+): Promise<RateLimitResult | undefined> {
+  const account = await accountOf(call, policy, value);
+  if (account === undefined) return undefined;
+  const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
+  const keys = keysOf(policy, call.client.address, account, clearedAt);
+  return keys.length > 0 ? rateLimiter?.consume(keys) : undefined;
+}
+
+/** The user that an MFA token names, or the canonical address; undefined if the text is neither. */
+async function accountOf(
+  call: Call,
+  { account }: MethodPolicy,
+  value: string,
+): Promise<string | undefined> {
+  if (account?.key !== AccountKey.TICKET) return canonicalEmail(value)?.canonical;
+  return (await readMfaToken(call, value))?.userId;
+}
+
+/** The keys that a request counts towards. A lock that was cleared forgets the count, on every replica. */
+function keysOf(
+  { limits }: MethodPolicy,
+  address: string,
+  account: string,
+  clearedAt: Date | null | undefined,
+) {
+  const suffix = `:account:${account}${clearedAt ? `:${clearedAt.getTime()}` : ""}`;
+  return limits
+    .filter((limit) => limit.by === LimitKey.ADDRESS_AND_ACCOUNT)
+    .flatMap((limit) => addressKeys(limit, address, suffix));
+}
+
+/**
+ * Shows the client the tighter of this limit and the one that the port has counted.
+ * @returns response headers, if the port does not write them itself
+ */
+function showResult(admitted: Admitted | undefined, result: RateLimitResult) {
+  const shown = tightest(admitted?.rateLimit ?? result, result);
+  if (!admitted?.showRateLimit) return rateLimitHeaders(shown);
+  admitted.showRateLimit(shown);
+  return [];
+}
+
+/**
+ * Refuses a locked account. A backup code opens a lock of codes for good.
+ * @returns when a lock was last cleared
+ */
+async function assertNotLockedFor(
+  call: Call,
+  lockout: Lockout,
+  subject: string,
+): Promise<Date | null | undefined> {
+  if (lockout === Lockout.UNSPECIFIED) return undefined;
+  const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
+  const lock = await findLock(call, { kind, subject }, call.clock.now());
+  if (kind === "password" || !isForGood(lock)) refuseLocked(lock, kind, call.clock.now());
+  return lock.clearedAt;
+}
