@@ -33,16 +33,26 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
     const result = await countAccount(rateLimiter, call, policy, value);
     if (!result) return next(req);
     const headers = showResult(req.contextValues.get(admittedKey), result);
-    try {
+    return addHeaders(headers, () => {
       refuseExceeded(result, policy.limits);
-      const res = await next(req);
-      for (const [name, value] of headers) res.header.set(name, value);
-      return res;
-    } catch (error) {
-      if (error instanceof ServiceError) error.headers.push(...headers);
-      throw error;
-    }
+      return next(req);
+    });
   };
+}
+
+/** Adds headers to the response of a call, or to its error. */
+async function addHeaders<Response extends { header: Headers }>(
+  headers: [string, string][],
+  run: () => Promise<Response>,
+): Promise<Response> {
+  try {
+    const response = await run();
+    for (const [name, value] of headers) response.header.set(name, value);
+    return response;
+  } catch (error) {
+    if (error instanceof ServiceError) error.headers.push(...headers);
+    throw error;
+  }
 }
 
 /**
