@@ -83,9 +83,9 @@ export type ProfileUser = {
 export type Session = {
   /** UUIDv7. */
   id: string;
-  /** Description of the device by its User-Agent, such as "Chrome on Windows". */
+  /** Description of the device, derived from its User-Agent, such as "Chrome on Windows". */
   device: string;
-  /** Address of the client at the sign-in or at the last refresh. */
+  /** Address of the client at the last sign-in or refresh. */
   ip: string;
   /** Location of that address. Absent when the address is unknown or the server has no GeoIP database. */
   location?: string | undefined;
@@ -95,7 +95,7 @@ export type Session = {
   lastActive: string;
   /** True for the session of this request. */
   current: boolean;
-  /** True when an administrator opened the session in the name of the user. Absent otherwise. */
+  /** True when an administrator opened the session to act as the user. Absent otherwise. */
   impersonated?: boolean | undefined;
 };
 
@@ -151,13 +151,13 @@ export type AuditEvent = {
   createdAt: string;
 };
 
-/** State of the hash chain of the audit log. It tells what is sealed. `npm run audit:verify` tells whether it is intact. */
+/** State of the hash chain of the audit log. It says what is sealed; `npm run audit:verify` checks whether the chain is intact. */
 export type AuditChain = {
-  /** Position and hash of the newest seal, as `npm run audit:verify -- --head` takes it. Absent before the first seal. */
+  /** Position and hash of the newest seal, in the form that `npm run audit:verify -- --head` accepts. Absent before the first seal. */
   head?: string | undefined;
   /** Time of the newest seal. Absent before the first seal. */
   sealedAt?: string | undefined;
-  /** Number of events that wait to be sealed. Sealing takes about a second. */
+  /** Number of events that are not sealed yet. Sealing takes about a second. */
   unsealed: number;
 };
 
@@ -245,7 +245,7 @@ export type Violation = {
 export type Model = {
   /** Public name of the model. */
   model: string;
-  /** Request fields that have no effect on this model, by their JSON names: `temperature` or nothing. */
+  /** JSON names of request fields that have no effect on this model. Today this is `temperature` or empty. */
   ignored: string[];
 };
 
@@ -257,13 +257,13 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+  /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if its request has the field, the password. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
   code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in, or where its request has a password, that. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+/** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if its request has the field, the password. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
 export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
 
 export type RegisterRequest = {
@@ -592,7 +592,7 @@ export type ListAuditLogsResponse = {
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
-  /** State of the hash chain, whatever the filters are. */
+  /** State of the hash chain. It does not depend on the filters. */
   chain: AuditChain;
 };
 
@@ -635,7 +635,7 @@ export type ImpersonateRequest = {
 };
 
 export type ImpersonateResponse = {
-  /** Access token in the name of the user, a JWT. Its claim `act.sub` is the administrator (RFC 8693). */
+  /** Access token of the user, a JWT. Its claim `act.sub` names the administrator (RFC 8693). */
   accessToken: string;
   /** The impersonated user. */
   user: User;
@@ -669,7 +669,7 @@ export type ChatResponse = {
   provider: string;
   /** Token usage. Absent when the provider does not report it. */
   usage?: Usage | undefined;
-  /** Why the reply ended: `stop`, or `length` at the maximum number of tokens. A model may spend all of them on reasoning: then `content` is empty. */
+  /** Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model spends all tokens on reasoning, `content` is empty. */
   finishReason: string;
 };
 
@@ -689,7 +689,7 @@ export type StreamChatRequest = {
 };
 
 export type ListUsageRequest = {
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
@@ -702,7 +702,7 @@ export type ListUsageResponse = UsageDay[];
 export type ListAllUsageRequest = {
   /** Filter by user. */
   userId?: string | undefined;
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
@@ -870,7 +870,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
     deleteAccount: (body?: DeleteAccountRequest, options?: CallOptions) =>
       call<DeleteAccountResponse>("POST", "/user/delete-account", { body }, options),
-    /** Returns all data stored about the caller, in pages. Actions of others are named without their address, device or reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns all data stored about the caller, in pages. Actions of other users are listed without their address, device and reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
     exportData: (query?: ExportDataRequest, options?: CallOptions) =>
       call<ExportDataResponse>("GET", "/user/export", { query }, options),
   },
@@ -903,7 +903,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     retryEmail: (id: string, options?: CallOptions) =>
       call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),
-    /** Opens a session in the name of a user. It lasts at most 15 minutes and ends with the session of the administrator. It requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
   },

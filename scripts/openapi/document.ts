@@ -113,7 +113,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
   return {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
-    summary: method.name.replace(/(?<=[a-z])(?=[A-Z])/g, " "),
+    summary: titleOf(method.name),
     description: [commentOn(method), access(policy.access), ...policy.limits.map(limitText)].join(
       " ",
     ),
@@ -183,4 +183,14 @@ function limitText({ requests, windowSeconds, by }: Limit): string {
     { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ??
     "address and account";
   return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
+}
+
+/** Abbreviations in names of methods, as they are written in text. */
+const ABBREVIATIONS: Record<string, string> = { mfa: "MFA", totp: "TOTP", setup: "set up" };
+
+/** The title of a method in the API reference: SetupTotp becomes "Set up TOTP". */
+function titleOf(name: string): string {
+  const words = name.split(/(?<=[a-z])(?=[A-Z])/).map((word) => word.toLowerCase());
+  const text = words.map((word) => ABBREVIATIONS[word] ?? word).join(" ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -592,7 +592,7 @@ export type ListAuditLogsResponse = Message<"gatehouse.account.v1.ListAuditLogsR
   totalEstimated?: boolean | undefined;
 
   /**
-   * State of the hash chain, whatever the filters are.
+   * State of the hash chain. It does not depend on the filters.
    *
    * @generated from field: gatehouse.account.v1.AuditChain chain = 5;
    */
@@ -607,13 +607,13 @@ export const ListAuditLogsResponseSchema: GenMessage<ListAuditLogsResponse> = /*
   messageDesc(file_gatehouse_account_v1_admin_service, 14);
 
 /**
- * State of the hash chain of the audit log. It tells what is sealed. `npm run audit:verify` tells whether it is intact.
+ * State of the hash chain of the audit log. It says what is sealed; `npm run audit:verify` checks whether the chain is intact.
  *
  * @generated from message gatehouse.account.v1.AuditChain
  */
 export type AuditChain = Message<"gatehouse.account.v1.AuditChain"> & {
   /**
-   * Position and hash of the newest seal, as `npm run audit:verify -- --head` takes it. Absent before the first seal.
+   * Position and hash of the newest seal, in the form that `npm run audit:verify -- --head` accepts. Absent before the first seal.
    *
    * @generated from field: optional string head = 1;
    */
@@ -627,7 +627,7 @@ export type AuditChain = Message<"gatehouse.account.v1.AuditChain"> & {
   sealedAt?: Timestamp | undefined;
 
   /**
-   * Number of events that wait to be sealed. Sealing takes about a second.
+   * Number of events that are not sealed yet. Sealing takes about a second.
    *
    * @generated from field: uint32 unsealed = 3;
    */
@@ -992,7 +992,7 @@ export const ImpersonateRequestSchema: GenMessage<ImpersonateRequest> = /*@__PUR
  */
 export type ImpersonateResponse = Message<"gatehouse.account.v1.ImpersonateResponse"> & {
   /**
-   * Access token in the name of the user, a JWT. Its claim `act.sub` is the administrator (RFC 8693).
+   * Access token of the user, a JWT. Its claim `act.sub` names the administrator (RFC 8693).
    *
    * @generated from field: string access_token = 1;
    */
@@ -1119,8 +1119,8 @@ export const AdminService: GenService<{
     output: typeof RetryEmailResponseSchema;
   },
   /**
-   * Opens a session in the name of a user. It lasts at most 15 minutes and ends with the session of the administrator. It
-   * requires a recent sign-in, by default within the last hour.
+   * Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator.
+   * Requires a recent sign-in, by default within the last hour.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.Impersonate
    */

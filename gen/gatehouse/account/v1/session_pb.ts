@@ -29,14 +29,14 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
   id: string;
 
   /**
-   * Description of the device by its User-Agent, such as "Chrome on Windows".
+   * Description of the device, derived from its User-Agent, such as "Chrome on Windows".
    *
    * @generated from field: string device = 2;
    */
   device: string;
 
   /**
-   * Address of the client at the sign-in or at the last refresh.
+   * Address of the client at the last sign-in or refresh.
    *
    * @generated from field: string ip = 3;
    */
@@ -71,7 +71,7 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
   current: boolean;
 
   /**
-   * True when an administrator opened the session in the name of the user. Absent otherwise.
+   * True when an administrator opened the session to act as the user. Absent otherwise.
    *
    * @generated from field: optional bool impersonated = 8;
    */

@@ -544,8 +544,8 @@ export const UserService: GenService<{
     output: typeof DeleteAccountResponseSchema;
   },
   /**
-   * Returns all data stored about the caller, in pages. Actions of others are named without their address, device or reason.
-   * Each page is recorded in the audit log.
+   * Returns all data stored about the caller, in pages. Actions of other users are listed without their address, device and
+   * reason. Each page is recorded in the audit log.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ExportData
    */

@@ -110,7 +110,7 @@ export type Model = Message<"gatehouse.ai.v1.Model"> & {
   model: string;
 
   /**
-   * Request fields that have no effect on this model, by their JSON names: `temperature` or nothing.
+   * JSON names of request fields that have no effect on this model. Today this is `temperature` or empty.
    *
    * @generated from field: repeated string ignored = 2;
    */
@@ -247,8 +247,8 @@ export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
   usage?: Usage | undefined;
 
   /**
-   * Why the reply ended: `stop`, or `length` at the maximum number of tokens. A model may spend all of them on reasoning:
-   * then `content` is empty.
+   * Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model spends all tokens on
+   * reasoning, `content` is empty.
    *
    * @generated from field: string finish_reason = 5;
    */
@@ -351,7 +351,7 @@ export const StreamChatRequestSchema: GenMessage<StreamChatRequest> = /*@__PURE_
   messageDesc(file_gatehouse_ai_v1_ai_service, 8);
 
 /**
- * The next part of a reply.
+ * The next piece of a reply.
  *
  * @generated from message gatehouse.ai.v1.StreamChatResponse
  */
@@ -379,7 +379,7 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
 export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
-   * Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 1;
    */
@@ -443,7 +443,7 @@ export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest">
 
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
-   * Calls older than `USAGE_RETENTION` (90 days) are kept as sums by day: such a start or end means the start of its day.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 2;
    */

@@ -352,7 +352,7 @@ export const Reason = {
   TOO_MANY_CONCURRENT: 33,
 
   /**
-   * The operation requires a recent sign-in, or where its request has a password, that.
+   * The operation requires a recent sign-in or, if its request has the field, the password.
    *
    * @generated from enum value: REASON_REAUTHENTICATION_REQUIRED = 34;
    */
