@@ -9,7 +9,7 @@ import {
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import { createRemoteKeys } from "../services/platform/access-token.ts";
+import { createRemoteKeys, type VerificationKeys } from "../services/platform/access-token.ts";
 import { readBody } from "../services/platform/admission.ts";
 import {
   createTrustedProxies,
@@ -54,7 +54,10 @@ export type GatewayOptions = Partial<typeof TIME_LIMITS> & {
   clock?: Clock;
 };
 
-type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission">;
+type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission"> & {
+  /** The public keys of the services. */
+  keys: VerificationKeys;
+};
 
 /**
  * Creates the gateway: a route for each method of the services, from the options of the method.
@@ -97,7 +100,8 @@ export function createGateway(options: GatewayOptions) {
   app.setErrorHandler(answer);
   addCookies(app, config.publicUrl);
   const { internalSecret } = config;
-  const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report };
+  const { keys } = checks;
+  const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report, keys };
   for (const method of services.flatMap((service) => service.methods))
     addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
@@ -116,14 +120,14 @@ export function createGateway(options: GatewayOptions) {
  * Opens the checks of a gateway that runs apart. It has the services' public keys and counts the
  * limits itself.
  */
-export function openStandaloneGate(
+export async function openStandaloneGate(
   config: Config,
   transport: Transport,
   options: { log: Logger; clock: Clock },
 ) {
   const services = createClient(AuthService, transport);
   const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
-  return openGate(config, keys, options);
+  return { ...(await openGate(config, keys, options)), keys };
 }
 
 type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors">;

@@ -87,6 +87,7 @@ export async function openApp(config: Config, options: AppOptions) {
         router.service(Health, health);
       },
       ...port,
+      keys: context.keys,
       /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
       onRefused: reportRefused(context),
       store,

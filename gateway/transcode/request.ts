@@ -24,7 +24,7 @@ const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
 export function readRequest(rule: HttpBinding, request: FastifyRequest) {
-  const { method, pathFields, queryFields, bodyFields, requestCookies } = rule;
+  const { method, pathFields, queryFields, bodyFields } = rule;
   const typeErrors: Violation[] = [];
   const init: Record<string, unknown> = {};
   const read = (fields: DescField[], json: object) =>
@@ -34,8 +34,7 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
   if (pathFields.length > 0) read(pathFields, request.params as object);
   if (queryFields.length > 0)
     read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
-  for (const { cookie, field } of requestCookies)
-    init[field.localName] = readCookie(request, cookie);
+  for (const { field, token } of request.tokenCookies ?? []) init[field.localName] = token;
   if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
     // in a key or in a field that is not read
     throw malformed("The body must not contain NUL characters or lone surrogates.");
@@ -131,14 +130,4 @@ function parseQuery(url: string): URLSearchParams {
     throw malformed("The query is not valid percent-encoded UTF-8.");
   }
   return new URLSearchParams(query);
-}
-
-/**
- * The value of a cookie, which is a token that needs no decoding. Empty without one, or with two:
- * another site below the same domain may have set the second.
- */
-function readCookie({ headers }: FastifyRequest, name: string): string {
-  const pairs = (headers.cookie ?? "").split(";").map((pair) => pair.trim());
-  const [only = "", ...others] = pairs.filter((pair) => pair.startsWith(`${name}=`));
-  return others.length === 0 ? only.slice(name.length + 1) : "";
 }

@@ -5,7 +5,7 @@ import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
 import type { Clock } from "../../services/platform/process.ts";
-import type { HttpBinding } from "./binding.ts";
+import type { CookieField, HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 
 /** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
@@ -40,7 +40,7 @@ export function sendMessage(
   }
   const clears =
     rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
-  if (clears) clearCookies(rule, reply);
+  if (clears) clearCookies(rule.requestCookies, reply);
   const { maxAgeSeconds } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
@@ -52,7 +52,8 @@ export function sendMessage(
 }
 
 /**
- * Sends an error.
+ * Sends an error. A 401 clears the cookie whose token was refused. It keeps a cookie beside one of
+ * another site where it is unknown which of them was ours.
  * @param rule the binding, if the request has reached a method
  */
 export function sendError(
@@ -62,14 +63,20 @@ export function sendError(
 ): void {
   const { statusCode } = failed.body;
   const clears = rule?.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED;
-  if (clears && statusCode === 401) clearCookies(rule, reply);
+  if (clears && statusCode === 401) {
+    const read = reply.request.tokenCookies ?? [];
+    clearCookies(
+      read.filter(({ isAmbiguous }) => !isAmbiguous),
+      reply,
+    );
+  }
   if (statusCode === 401) reply.header("www-authenticate", "Bearer");
   if (failed.retryAfterSeconds !== undefined) reply.header("retry-after", failed.retryAfterSeconds);
   reply.code(statusCode).header("content-type", JSON_TYPE).send(JSON.stringify(failed.body));
 }
 
-function clearCookies({ requestCookies }: HttpBinding, reply: FastifyReply): void {
-  for (const { cookie } of requestCookies) reply.setCookie(cookie, "", { maxAge: 0 });
+function clearCookies(cookies: readonly CookieField[], reply: FastifyReply): void {
+  for (const { cookie } of cookies) reply.setCookie(cookie, "", { maxAge: 0 });
 }
 
 /** The seconds until a JWT expires. */
@@ -91,5 +98,6 @@ export function addCookies(app: FastifyInstance, publicUrl: string): void {
     sameSite: "strict",
     secure: protocol === "https:",
   } as const;
+  app.decorateRequest("tokenCookies");
   app.register(fastifyCookie, { hook: false, parseOptions: attributes }); // the defaults of every cookie that is set
 }

@@ -10,6 +10,7 @@ import { admittedKey } from "../../services/platform/server-hooks.ts";
 import { faultHeader, writeTypeErrors } from "../../services/platform/validation.ts";
 import type { Origins } from "../request-hooks.ts";
 import type { HttpBinding } from "./binding.ts";
+import { type CookieDeps, readTokenCookies } from "./cookies.ts";
 import { readPathFields, readRequest } from "./request.ts";
 import { forwardHeaders, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
@@ -21,7 +22,7 @@ import { sendStream } from "./sse.ts";
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
 /** Dependencies of all routes. */
-type Transcoder = {
+type Transcoder = CookieDeps & {
   transport: Transport;
   clock: Clock;
   /** The secret that proves a gateway to the services. */
@@ -40,6 +41,8 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     if (binding.csrfProtected && !origins.isOwn(request.headers)) {
       throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
     }
+    if (binding.requestCookies.length > 0)
+      request.tokenCookies = await readTokenCookies(binding.requestCookies, request, transcoder);
     const { message, header } = readCall(binding, request, internalSecret);
     const { signal } = request.call;
     const context = createContextValues().set(admittedKey, request.admitted); // for services in the same process

@@ -1,0 +1,76 @@
+import type { FastifyRequest } from "fastify";
+import { decodeJwt } from "jose/jwt/decode";
+import {
+  type TokenDeps,
+  type VerificationKeys,
+  verifyToken,
+} from "../../services/platform/access-token.ts";
+import type { CookieField } from "./binding.ts";
+
+/** The token that a request presents in a cookie. */
+export type TokenCookie = CookieField & {
+  /** Empty if the request presents none, or if it is unknown which of several counts. */
+  token: string;
+  /** Whether there are several cookies with the name, and not exactly one of them verifies. */
+  isAmbiguous: boolean;
+};
+
+/** What verifies refresh tokens. Without keys, as in tests, several cookies present none. */
+export type CookieDeps = Omit<TokenDeps, "keys"> & { keys: VerificationKeys | undefined };
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** The cookies that the method reads, once they have been read. */
+    tokenCookies?: readonly TokenCookie[];
+  }
+}
+
+/**
+ * Reads the cookies of a method. A sibling site may set a cookie with the same name for the parent
+ * domain (RFC 6265 section 8.6), so of several cookies the only one that verifies counts.
+ * @throws ServiceError UNAVAILABLE if the keys can't be loaded
+ */
+export async function readTokenCookies(
+  fields: readonly CookieField[],
+  { headers }: FastifyRequest,
+  deps: CookieDeps,
+): Promise<TokenCookie[]> {
+  return Promise.all(
+    fields.map(async (field) => {
+      const sent = cookieValues(headers.cookie ?? "", field.cookie);
+      const [only = ""] = sent;
+      if (sent.length <= 1) return { ...field, token: only, isAmbiguous: false };
+      const [verified, ...others] = await verifiedTokens(sent, deps);
+      const isAmbiguous = verified === undefined || others.length > 0;
+      return { ...field, token: isAmbiguous ? "" : verified, isAmbiguous };
+    }),
+  );
+}
+
+/** The values of all cookies with a name. Tokens need no decoding. */
+function cookieValues(header: string, name: string): string[] {
+  const pairs = header.split(";").map((pair) => pair.trim());
+  return pairs
+    .filter((pair) => pair.startsWith(`${name}=`))
+    .map((pair) => pair.slice(name.length + 1));
+}
+
+/** The values that are refresh tokens of this service and have not expired. */
+async function verifiedTokens(values: string[], { keys, ...deps }: CookieDeps): Promise<string[]> {
+  if (!keys) return [];
+  const { publicUrl } = deps.config;
+  const tokens = values.filter((value) => issuerOf(value) === publicUrl); // no key is loaded for others
+  const claims = await Promise.all(
+    tokens.map((token) => verifyToken({ ...deps, keys }, "refresh", token)),
+  );
+  return tokens.filter((_token, i) => claims[i] !== undefined);
+}
+
+/** The issuer that a JWT claims; undefined for any other text. */
+function issuerOf(value: string): string | undefined {
+  try {
+    return decodeJwt(value).iss;
+  } catch {
+    return undefined;
+  }
+}

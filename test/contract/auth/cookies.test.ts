@@ -1,0 +1,107 @@
+import { describe, expect, test } from "vitest";
+import { testApp } from "../../support/app.ts";
+
+const app = await testApp();
+
+/** The attributes of a cookie that a browser removes. */
+const CLEARED = /^refreshToken=; Max-Age=0; Path=\/auth/;
+
+/** A refresh token as another product of the same vendor would make it: a JWT with a foreign key. */
+const foreignJwt = [{ alg: "EdDSA", kid: "theirs" }, { sub: "7", type: "refresh", exp: 4e9 }, {}]
+  .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+  .join(".");
+
+const cookie = (tokens: string[], others = "theme=dark") =>
+  [others, ...tokens.map((token) => `refreshToken=${token}`)].join("; ");
+const refresh = (tokens: string[]) =>
+  app.httpClient().send("POST", "/auth/refresh", undefined, { cookie: cookie(tokens) });
+
+/** Cookies that a site below the same domain may have set beside ours. */
+const foreign = [
+  { what: "an opaque value", value: "2f8a0c" },
+  { what: "an empty value", value: "" },
+  { what: "a quoted value", value: '"a b"' },
+  { what: "a value with an equals sign", value: "a=b==" },
+  { what: "three dots", value: "..." },
+  { what: "percent encoding that can't be decoded", value: "%E0%A4%A" },
+  { what: "a JWT with a foreign key", value: foreignJwt },
+  { what: "a long value", value: "x".repeat(4_000) },
+];
+
+describe("POST /auth/refresh with several cookies refreshToken", () => {
+  test.each(foreign)("takes ours before and after $what", async ({ value }) => {
+    const { refreshToken } = await app.signIn();
+    const after = await refresh([value, refreshToken]);
+    expect(after.status).toBe(200);
+    const before = await refresh([after.body.refreshToken, value]);
+    expect(before.status).toBe(200);
+    expect(before.headers.get("set-cookie")).toContain(`refreshToken=${before.body.refreshToken}`);
+  });
+
+  test("takes ours between two of other sites", async () => {
+    const { refreshToken, accessToken } = await app.signIn();
+    for (const token of ["one", accessToken]) {
+      const answer = await refresh([token, refreshToken, foreignJwt]);
+      expect(answer.status).toBe(200);
+    }
+  });
+
+  test("is 401 if two verify, and keeps the cookie: another account may have set one", async () => {
+    const [mine, theirs] = [await app.signIn(), await app.signIn()];
+    for (const tokens of [
+      [mine.refreshToken, theirs.refreshToken],
+      [theirs.refreshToken, mine.refreshToken],
+      [theirs.refreshToken, "opaque", mine.refreshToken],
+    ]) {
+      const answer = await refresh(tokens);
+      expect(answer).toMatchObject({ status: 401, body: { code: "REFRESH_TOKEN_INVALID" } });
+      expect(answer.headers.get("set-cookie")).toBeNull();
+    }
+    expect((await refresh([mine.refreshToken])).status).toBe(200);
+    expect((await refresh([theirs.refreshToken])).status).toBe(200);
+  });
+
+  test("is 401 and keeps the cookie if none verifies", async () => {
+    const answer = await refresh(["opaque", foreignJwt]);
+    expect(answer).toMatchObject({ status: 401, body: { code: "REFRESH_TOKEN_INVALID" } });
+    expect(answer.headers.get("set-cookie")).toBeNull();
+  });
+
+  test("clears the cookie if ours verifies but its session has ended", async () => {
+    const { refreshToken, post } = await app.signIn();
+    await post("/auth/logout");
+    for (const tokens of [
+      ["opaque", refreshToken],
+      [refreshToken, "opaque"],
+    ]) {
+      const answer = await refresh(tokens);
+      expect(answer).toMatchObject({ status: 401, body: { code: "REFRESH_TOKEN_INVALID" } });
+      expect(answer.headers.get("set-cookie")).toMatch(CLEARED);
+    }
+  });
+});
+
+describe("POST /auth/logout with several cookies refreshToken", () => {
+  const cases = [
+    { what: "before ours", order: (ours: string, twin: string) => [twin, ours] },
+    { what: "after ours", order: (ours: string, twin: string) => [ours, twin] },
+  ];
+  test.each(cases)("ends the session of ours with a foreign one $what", async ({ order }) => {
+    const { user, headers } = await app.signIn();
+    const other = await app.signIn(user); // another session of the same user, whose cookie is sent
+    const sent = { ...headers, cookie: cookie(order(other.refreshToken, "opaque")) };
+    const answer = await app.httpClient().send("POST", "/auth/logout", undefined, sent);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("set-cookie")).toMatch(CLEARED);
+    expect(await other.profileStatus()).toBe(401);
+  });
+
+  test("ends the session of the access token alone if two verify", async () => {
+    const { user, headers, profileStatus } = await app.signIn();
+    const [second, third] = [await app.signIn(user), await app.signIn(user)];
+    const sent = { ...headers, cookie: cookie([second.refreshToken, third.refreshToken]) };
+    expect((await app.httpClient().send("POST", "/auth/logout", undefined, sent)).status).toBe(200);
+    expect(await profileStatus()).toBe(401);
+    expect([await second.profileStatus(), await third.profileStatus()]).toEqual([200, 200]);
+  });
+});
