@@ -9,8 +9,16 @@ const UNAVAILABLE_CODES =
 const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
 
+/**
+ * A connection's prepared statement does not exist, after `discard all` or behind a pooler, or its
+ * name is taken (PostgreSQL appendix A).
+ */
+const STALE_CODES = /^(26000|42P05)$/;
+
+type DatabaseError = Error & { code?: unknown; syscall?: unknown; routine?: unknown };
+
 /** An error and its causes. The ORM names them `previous`. */
-function* causesOf(error: unknown): Generator<Error & { code?: unknown; syscall?: unknown }> {
+function* causesOf(error: unknown): Generator<DatabaseError> {
   for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous)
     yield e;
 }
@@ -20,6 +28,7 @@ function* causesOf(error: unknown): Generator<Error & { code?: unknown; syscall?
  * sense.
  */
 export function isDatabaseUnavailable(error: unknown): boolean {
+  if (isStaleStatement(error)) return true;
   for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect") return true; // whatever the cause: a missing socket file, no file descriptors left
     if (
@@ -29,6 +38,19 @@ export function isDatabaseUnavailable(error: unknown): boolean {
       return true;
   }
   return false;
+}
+
+/**
+ * Whether a connection can't use a statement as it has prepared it: it is gone, or a change of
+ * tables has changed the type of its result ("cached plan must not change result type", which
+ * servers translate). The statement has not run.
+ */
+export function isStaleStatement(error: unknown): boolean {
+  return [...causesOf(error)].some(
+    ({ code, routine }) =>
+      (typeof code === "string" && STALE_CODES.test(code)) ||
+      (code === "0A000" && routine === "RevalidateCachedQuery"),
+  );
 }
 
 /**

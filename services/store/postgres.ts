@@ -1,18 +1,19 @@
 import { Socket } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import { MikroORM } from "@mikro-orm/core";
 import { PostgreSqlDriver } from "@mikro-orm/postgresql";
 import pg, { type TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
 import type { OnStatement } from "../platform/tracing.ts";
-import { asDatabaseUrlError } from "./errors.ts";
+import { asDatabaseUrlError, isStaleStatement } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { migrateUnderLock } from "./schema.ts";
-import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
+import { type Engine, parseTime, type Statement, TIMESTAMPTZ } from "./store.ts";
 
 /**
- * Connections to PostgreSQL of one process, beside one for health checks: a busy process is not a
- * broken one.
+ * Connections to PostgreSQL of one process, beside one for health checks while all of them are in
+ * use: a busy process is not a broken one.
  */
 const POOL_SIZE = 10;
 /** How long a call waits for a connection, and a connection for its server, in ms. */
@@ -32,6 +33,11 @@ const LOCK_FRACTION = 1 / 5;
  */
 const PROBE_TIMEOUT_MS = 1_000;
 const PROBE_IDLE_MS = 2_500;
+/**
+ * Time in ms for which a statement of a request proves that the database serves this process, if a
+ * health check gets no connection or no reply: a server may have no free slot for it.
+ */
+const PROOF_MS = 2_000;
 /** How long after its timeout a statement's result may arrive, in ms. */
 const RESPONSE_GRACE_MS = 2_000;
 /** Settings that our statements rely on, whatever a server, database or role sets. */
@@ -53,8 +59,48 @@ export async function openPostgres(
   releaseBrokenConnections(pool);
   (pool.options.types as TypeOverrides).setTypeParser(TIMESTAMPTZ, parseTime);
   await checkServer(pool, url, log);
-  /** The connection of health checks, which do not wait behind the calls of a busy process. */
-  const probe = new pg.Pool({
+  const probe = createProbe(pool);
+  let servedAt = Number.NEGATIVE_INFINITY;
+  return {
+    em: orm.em,
+    async run(statement, values) {
+      const result = await runPrepared(pool, statement, values);
+      servedAt = performance.now();
+      return result;
+    },
+    async ping() {
+      const answer = await probe.ask().catch((error) => {
+        if (performance.now() - servedAt > PROOF_MS) throw error;
+      });
+      if (answer) assertWritable(answer);
+    },
+    migrate: () => migratePostgres(url, log).catch(asDatabaseUrlError),
+    connections: () => {
+      const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
+      return { used: totalCount - idle, idle, waiting };
+    },
+    close: async () => void (await Promise.all([orm.close(true), probe.end()])),
+  };
+}
+
+/**
+ * Runs a prepared statement. If its connection can't use what it has prepared, runs the statement
+ * again without a name, which prepares it anew. That is safe: there is no transaction, and the
+ * statement has changed nothing. The pool closes the first connection, as after any error.
+ */
+function runPrepared(pool: pg.Pool, { name, text }: Statement, values: unknown[]) {
+  return pool.query({ name, text, values }).catch((error) => {
+    if (!isStaleStatement(error)) throw error;
+    return pool.query({ text, values });
+  });
+}
+
+/**
+ * What health checks ask: a connection of the pool, as requests use it. While all are in use, one of
+ * its own, so that a check does not wait behind the calls of a busy process.
+ */
+function createProbe(pool: pg.Pool) {
+  const own = new pg.Pool({
     ...pool.options,
     password: pool.options.password, // which pg hides from a copy of the options
     max: 1,
@@ -62,16 +108,17 @@ export async function openPostgres(
     statement_timeout: PROBE_TIMEOUT_MS,
     stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
   }).on("error", () => {}); // while it was idle: the next check connects again
+  const query = { text: PING, query_timeout: PROBE_TIMEOUT_MS }; // closes a connection that is silent
+  const isFree = () => pool.idleCount > pool.waitingCount || pool.totalCount < POOL_SIZE;
   return {
-    em: orm.em,
-    run: ({ name, text }, values) => pool.query({ name, text, values }),
-    ping: async () => assertWritable(await probe.query(PING)),
-    migrate: () => migratePostgres(url, log).catch(asDatabaseUrlError),
-    connections: () => {
-      const { totalCount, idleCount: idle, waitingCount: waiting } = pool;
-      return { used: totalCount - idle, idle, waiting };
+    /** Rejects if there is no reply within the time limit of a check. */
+    ask(): Promise<{ rows: unknown[] }> {
+      const late = wait(PROBE_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+        throw new Error("the database does not respond");
+      });
+      return Promise.race([(isFree() ? pool : own).query(query), late]);
     },
-    close: async () => void (await Promise.all([orm.close(true), probe.end()])),
+    end: () => own.end(),
   };
 }
 

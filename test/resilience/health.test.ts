@@ -1,6 +1,8 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
+import pg from "pg";
 import { afterEach, expect, test } from "vitest";
 import {
   Health,
@@ -10,9 +12,10 @@ import { type Mode, startApp, startSuiteApp } from "../support/app.ts";
 import { forSuite, forTest } from "../support/closing.ts";
 import { createDatabase } from "../support/databases.ts";
 import { describeConcurrent } from "../support/describe-concurrent.ts";
+import { POSTGRES_BIN, startPostgresServer } from "../support/postgres-server.ts";
 import { startProxy } from "../support/proxy.ts";
 import { startSmtpServer } from "../support/smtp-server.ts";
-import { times, until } from "../support/until.ts";
+import { tally, times, until } from "../support/until.ts";
 
 const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 
@@ -92,6 +95,67 @@ describeConcurrent(modes, "GET /health, %s", async (mode) => {
     },
   );
 });
+
+/** Takes every free slot of a server, and each that becomes free. */
+async function takeSlots(url: string) {
+  const clients: pg.Client[] = [];
+  const open = async () => {
+    const client = new pg.Client(url).on("error", () => {});
+    await client.connect();
+    clients.push(client);
+  };
+  const fill = async () => {
+    for (;;) await open();
+  };
+  const isFull = (error: { code?: string }) => error.code === "53300";
+  await fill().catch((error) => expect(isFull(error)).toBe(true));
+  const timer = setInterval(() => void fill().catch(() => {}), 30);
+  return {
+    close: async () => {
+      clearInterval(timer);
+      await Promise.all(clients.map((client) => client.end()));
+    },
+  };
+}
+
+test.runIf(process.env.TEST_SERVERS && POSTGRES_BIN)(
+  "GET /health/ready: is 200 while requests succeed on a server without a free slot, and 503 once it is gone",
+  async () => {
+    const server = await forTest(startPostgresServer({ max_connections: "25" }));
+    const proxy = await forTest(startProxy(server.url));
+    const app = await forTest(startApp({ mode: "servers", env: { DATABASE_URL: proxy.url } }));
+    const { browser, accessToken } = await app.signIn();
+    const grpc = createClient(Health, createGrpcTransport({ baseUrl: app.grpcUrl }));
+    const work = () => {
+      const paths = ["/user/sessions", "/user/sessions", "/user/profile"];
+      return Promise.all(paths.map((path) => browser.get(path, accessToken)));
+    };
+    const health = async () => {
+      const paths = ["/health", "/health/ready", "/health/database"];
+      const answers = await Promise.all(paths.map((path) => app.httpClient().get(path)));
+      const { status } = await grpc.check({ service: "" });
+      return [...answers.map((answer) => answer.status), status];
+    };
+    const occupyPool = () => Promise.all(times(12, () => app.sql("select pg_sleep(0.4)")));
+    await occupyPool();
+    const slots = await takeSlots(server.url);
+
+    for (const isBusy of [false, true, false, true]) {
+      const [answers, states] = await Promise.all([work(), health(), isBusy && occupyPool()]);
+      expect(tally(answers, ({ status }) => status)).toEqual({ 200: answers.length });
+      expect(states).toEqual([200, 200, 200, Status.SERVING]);
+      await wait(500); // longer than results of checks are reused
+    }
+    await slots.close();
+    proxy.cut();
+    const started = performance.now();
+    await until("the end to be reported", async () => (await health()).includes(503));
+    expect(performance.now() - started).toBeLessThan(4_000);
+    await until("all to agree", async () =>
+      isDeepStrictEqual(await health(), [503, 503, 503, Status.NOT_SERVING]),
+    );
+  },
+);
 
 test.runIf(process.env.TEST_SERVERS)(
   "GET /health/ready: is 200 while calls wait for a connection",
