@@ -1,8 +1,9 @@
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { clientAddressOf, type TrustedProxies } from "../services/platform/client.ts";
 import { ServiceError, shuttingDown } from "../services/platform/errors.ts";
+import type { Origins } from "../services/platform/origins.ts";
 import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -137,58 +138,5 @@ function followRoutes(app: FastifyInstance): (url: string) => string {
     return [
       ...new Set(routes.flatMap(({ pattern, methods }) => (pattern.test(path) ? methods : []))),
     ].join(", ");
-  };
-}
-
-/** Browsers cache preflight responses for this time, in seconds. */
-const PREFLIGHT_SECONDS = 600;
-/**
- * Methods that no route has are allowed too: the page can then read the 405, which its browser
- * would hide.
- */
-const METHODS = "GET, POST, PUT, PATCH, DELETE";
-const EXPOSED =
-  "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored";
-
-/** See {@link createOrigins}. */
-export type Origins = ReturnType<typeof createOrigins>;
-
-/**
- * Creates the rules for pages of other origins: which may call the service and read its responses
- * (Fetch standard, CORS protocol).
- */
-export function createOrigins(publicUrl: string, allowed: readonly string[]) {
-  const others = new Set(allowed);
-  const own = new Set([...allowed, new URL(publicUrl).origin]);
-  const isAllowed = ({ origin }: IncomingHttpHeaders) => origin !== undefined && others.has(origin);
-  return {
-    /** Adds the CORS headers if the origin of the request is allowed. */
-    allow(headers: IncomingHttpHeaders, reply: FastifyReply): void {
-      if (others.size > 0) reply.header("vary", "origin");
-      if (!isAllowed(headers)) return;
-      reply.header("access-control-allow-origin", headers.origin);
-      reply.header("access-control-allow-credentials", "true");
-      reply.header("access-control-expose-headers", EXPOSED);
-    },
-    /**
-     * Responds to a preflight request of an allowed origin.
-     * @returns false if the request is something else
-     */
-    preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean {
-      if (!isAllowed(headers) || headers["access-control-request-method"] === undefined)
-        return false;
-      reply.header("access-control-allow-methods", METHODS);
-      const requested = headers["access-control-request-headers"]; // also those of tracing and retry libraries
-      if (requested !== undefined) reply.header("access-control-allow-headers", requested);
-      reply.header("access-control-max-age", PREFLIGHT_SECONDS);
-      reply.code(204).send();
-      return true;
-    },
-    /** Whether a request comes from our own pages, from allowed ones, or from no page. */
-    isOwn(headers: IncomingHttpHeaders): boolean {
-      const site = headers["sec-fetch-site"]; // no script can set it
-      if (site === "cross-site") return false;
-      return site === "same-origin" || headers.origin === undefined || own.has(headers.origin);
-    },
   };
 }

@@ -18,12 +18,13 @@ import {
 } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
+import { createOrigins } from "../services/platform/origins.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { type Clock, systemClock } from "../services/platform/process.ts";
 import { openGate, schemaController } from "../services/platform/server-hooks.ts";
 import { addHealth } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
-import { addRequestHooks, commonHeaders, createOrigins } from "./request-hooks.ts";
+import { addRequestHooks, commonHeaders } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
 import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";

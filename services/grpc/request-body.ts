@@ -129,6 +129,20 @@ function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
 }
 
 type RequestHeaders = FastifyRequest["headers"];
+
+/** A charset parameter with another value than UTF-8, the only charset of JSON (RFC 8259). */
+const OTHER_CHARSET = /^charset\s*=\s*(?!"?utf-?8"?$)/i;
+
+/**
+ * Removes the parameters of the content type, which have no meaning in any of the protocols and most
+ * of which Connect would refuse. Another charset than UTF-8 is left to it.
+ */
+export function dropParameters(headers: RequestHeaders): void {
+  const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";");
+  const isOther = parameters.some((parameter) => OTHER_CHARSET.test(parameter.trim()));
+  if (parameters.length > 0 && !isOther) headers["content-type"] = type.trim();
+}
+
 const isJson = ({ "content-type": type = "" }: RequestHeaders) => /json/i.test(type);
 const isFramed = ({ "content-type": type = "" }: RequestHeaders) => !UNFRAMED.test(type);
 

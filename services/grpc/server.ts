@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
 import {
   type ConnectRouter,
+  cors,
   createContextKey,
   createContextValues,
   type Interceptor,
@@ -22,14 +23,22 @@ import {
 } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/errors.ts";
+import { createOrigins } from "../platform/origins.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
 import { allowGatewayStreams, createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { discardBody, GZIP, rawOf, receiveBody } from "./request-body.ts";
+import { discardBody, dropParameters, GZIP, rawOf, receiveBody } from "./request-body.ts";
+import { answerUnknownMethod } from "./unknown-methods.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
+/**
+ * Older tools ask for the first version of reflection, whose messages are those of the second one
+ * (gRPC Server Reflection Protocol).
+ */
+const REFLECTION_V1ALPHA = /^\/grpc\.reflection\.v1alpha\.ServerReflection\//;
+const REFLECTION_V1 = `/${ServerReflection.typeName}/`;
 
 /**
  * Time limits of the port, in ms. As on the REST port, but connections may be idle for longer,
@@ -61,7 +70,10 @@ const refusalKey = createContextKey<Refusal | undefined>(undefined, { descriptio
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
   Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused">>;
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
-  Partial<Pick<Config, "internalSecret">> & { tls: TlsFiles };
+  Partial<Pick<Config, "internalSecret" | "publicUrl" | "corsOrigins">> & { tls: TlsFiles };
+
+/** Response headers of gRPC-Web and Connect that clients in browsers must be able to read. */
+const { exposedHeaders } = cors;
 
 /**
  * Serves gRPC, gRPC-Web and Connect on one port, with TLS if there is a certificate.
@@ -74,6 +86,8 @@ export async function listenGrpc(
 ): Promise<GrpcServer> {
   const { grpcHost: host, grpcPort: port, tls } = config;
   const { proxies = createTrustedProxies([]) } = app;
+  const { publicUrl = "http://localhost", corsOrigins = [] } = config;
+  const origins = createOrigins(publicUrl, corsOrigins, exposedHeaders);
   const calls = new Set<AbortController>();
   const connections = createHttp2Server(tls.cert ? readTlsFiles(tls) : undefined, timeouts.idleMs);
   const server = fastify({
@@ -84,6 +98,7 @@ export async function listenGrpc(
     exposeHeadRoutes: false,
     schemaController,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
+    rewriteUrl: ({ url = "" }) => url.replace(REFLECTION_V1ALPHA, REFLECTION_V1),
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();
   const refusals = new WeakMap<FastifyRequest, Refusal>();
@@ -117,6 +132,9 @@ export async function listenGrpc(
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
       }
+      dropParameters(request.headers);
+      origins.allow(request.headers, reply);
+      if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       reply.header("grpc-accept-encoding", GZIP);
       endWrites(rawOf(request), reply);
     },
@@ -135,7 +153,10 @@ export async function listenGrpc(
       refuse(request, error, performance.now() - startedAt);
     }
   });
-  server.setNotFoundHandler((_request, reply) => reply.code(404).send());
+  server.setNotFoundHandler((request, reply) => {
+    void discardBody(rawOf(request), timeouts.requestMs);
+    answerUnknownMethod(request, reply);
+  });
   server.setErrorHandler((_error, _request, reply) => reply.code(400).send());
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it

@@ -26,6 +26,9 @@ export const commonVariables = {
   trustProxy: setting(kind.networks, "").describe(
     "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, with commas.",
   ),
+  corsOrigins: setting(kind.origins, "").describe(
+    "Browser origins that may call both ports with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
+  ),
   internalSecret: optional(
     text.regex(
       /^[\x21-\x7e]{16,}$/,
@@ -59,9 +62,6 @@ export const gatewayVariables = {
   port: setting(kind.port, "3000").describe("Port for REST and server-sent events."),
   servicesUrl: optional(kind.servicesUrl, "in process").describe(
     "For a standalone gateway: the `INTERNAL_URL` of the services, or `http://…` for gRPC at their `GRPC_PORT`.",
-  ),
-  corsOrigins: setting(kind.origins, "").describe(
-    "Browser origins that may call with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
   ),
   docs: setting(kind.toggle, "on").describe("`off` removes `GET /docs` and `GET /openapi.json`."),
   web: setting(kind.toggle, "on").describe("`off` serves the API without the web app."),
