@@ -76,21 +76,28 @@ function readItem(
   const problem = problemOf(field, value);
   if (problem !== undefined) {
     violations.push({ field: path, message: problem });
-    return message
-      ? {}
-      : scalar === ScalarType.STRING
-        ? ""
-        : scalar === ScalarType.BOOL
-          ? false
-          : 0;
+    return zeroOf(field);
   }
   if (message) return fromJson(TimestampSchema, value as string);
-  // A number beyond its type becomes the nearest one, which breaks the constraint of its field in
-  // any case.
-  if (scalar === ScalarType.INT32)
-    return Math.min(Math.max(value as number, -(2 ** 31)), 2 ** 31 - 1);
-  if (scalar === ScalarType.UINT32) return Math.min(Math.max(value as number, 0), 2 ** 32 - 1);
-  return value;
+  const [min, max] = boundsOf(scalar);
+  return typeof value === "number" ? Math.min(Math.max(value, min), max) : value;
+}
+
+/** What a field holds whose value can't be read. */
+function zeroOf({ message, scalar }: DescField): unknown {
+  if (message) return {};
+  if (scalar === ScalarType.STRING) return "";
+  return scalar === ScalarType.BOOL ? false : 0;
+}
+
+/**
+ * The range of a type of numbers. A number beyond it becomes the nearest one, which breaks the
+ * constraint of its field in any case.
+ */
+function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
+  if (scalar === ScalarType.INT32) return [-(2 ** 31), 2 ** 31 - 1];
+  if (scalar === ScalarType.UINT32) return [0, 2 ** 32 - 1];
+  return [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
 }
 
 /**
@@ -102,9 +109,7 @@ function problemOf({ message, scalar }: DescField, value: unknown): string | und
     return isTimestamp(value) ? undefined : "must be a date and time such as 2026-01-31T12:00:00Z";
   switch (scalar) {
     case ScalarType.STRING:
-      if (typeof value !== "string") return "must be a string";
-      if (value.includes("\0")) return "must not contain NUL characters";
-      return value.isWellFormed() ? undefined : "must not contain lone surrogates";
+      return problemOfText(value);
     case ScalarType.BOOL:
       return typeof value === "boolean" ? undefined : "must be true or false";
     case ScalarType.DOUBLE:
@@ -112,6 +117,12 @@ function problemOf({ message, scalar }: DescField, value: unknown): string | und
     default:
       return Number.isInteger(value) ? undefined : "must be a whole number";
   }
+}
+
+function problemOfText(value: unknown): string | undefined {
+  if (typeof value !== "string") return "must be a string";
+  if (value.includes("\0")) return "must not contain NUL characters";
+  return value.isWellFormed() ? undefined : "must not contain lone surrogates";
 }
 
 /** Whether a value is a timestamp. Its day must exist: 30 February would be read as 2 March. */

@@ -1,7 +1,7 @@
 import { create, type DescField, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { checkJson } from "../../services/platform/check-json.ts";
+import { checkJson, hasInvalidEscape } from "../../services/platform/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
@@ -9,7 +9,7 @@ import { isObject, readFields } from "./fields.ts";
 
 /** Most values of a body. */
 const MAX_VALUES = 250_000;
-const NO_BODY = { json: {}, hasEscapes: false };
+const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
 const utf8 = new TextDecoder("utf-8", { fatal: true });
@@ -35,7 +35,7 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
   if (queryFields.length > 0)
     read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
   for (const { field, token } of request.tokenCookies ?? []) init[field.localName] = token;
-  if (typeErrors.length === 0 && body.hasEscapes && hasInvalidText(body.json)) {
+  if (typeErrors.length === 0 && body.hasInvalidText) {
     // in a key or in a field that is not read
     throw malformed("The body must not contain NUL characters or lone surrogates.");
   }
@@ -49,12 +49,11 @@ export function readPathFields({ method, pathFields }: HttpBinding, { params }: 
 
 /**
  * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys,
- * bounded depth and size. Text can contain NUL characters and lone surrogates only as escapes:
- * {@link hasInvalidText} finds them if `hasEscapes`.
+ * bounded depth and size. Text can contain NUL characters and lone surrogates only as escapes.
  * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a
  * password
  */
-function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
+function parseJson(bytes: Uint8Array): { json: unknown; hasInvalidText: boolean } {
   let text: string;
   try {
     text = utf8.decode(bytes);
@@ -70,17 +69,7 @@ function parseJson(bytes: Uint8Array): { json: unknown; hasEscapes: boolean } {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
   }
   if (hasDuplicates) throw malformed("The body contains a key twice.");
-  return { json, hasEscapes: text.includes("\\u") };
-}
-
-/**
- * Whether a key or value contains a NUL character or a lone surrogate. PostgreSQL and protobuf
- * accept neither.
- */
-function hasInvalidText(json: unknown): boolean {
-  if (typeof json === "string") return !json.isWellFormed() || json.includes("\0");
-  if (typeof json !== "object" || json === null) return false;
-  return Object.entries(json).some(([key, value]) => hasInvalidText(key) || hasInvalidText(value));
+  return { json, hasInvalidText: hasInvalidEscape(text) };
 }
 
 function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
@@ -93,8 +82,8 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
   if (!isPlain) throw unsupported("The body must be sent uncompressed.");
   if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
-  const { json, hasEscapes } = parseJson(body);
-  if (isObject(json)) return { json, hasEscapes };
+  const { json, hasInvalidText } = parseJson(body);
+  if (isObject(json)) return { json, hasInvalidText };
   if (!isRead) return NO_BODY; // some clients send `null` instead of no body
   throw malformed("The body must be a JSON object.");
 }

@@ -156,8 +156,13 @@ function faultIn(messages: Conversation["messages"]): string | undefined {
   return undefined;
 }
 
-/** Code points, as in the constraints of single fields: a surrogate pair is one character. */
+/**
+ * Code points, as in the constraints of single fields: a surrogate pair is one character. They are
+ * not counted in a text that is too long whatever its characters are.
+ */
 function charactersIn(messages: readonly { content: string }[]): number {
+  const units = messages.reduce((sum, { content }) => sum + content.length, 0);
+  if (units > 2 * MAX_CHARACTERS) return units;
   return messages.reduce(
     (sum, { content }) => sum + content.replace(/[\ud800-\udbff]/g, "").length,
     0,

@@ -4,6 +4,7 @@ import {
   type DescMessage,
   getOption,
   type Message,
+  ScalarType,
 } from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
@@ -24,10 +25,11 @@ const validator = createValidator({
 const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
 /**
- * All violations of a message. The items of a list that is too long are not checked: it is emptied.
+ * All violations of a message. A list that is too long and a text that is far too long are emptied:
+ * checking them would take much time for a refusal that is certain.
  */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
-  const tooLong = takeOverlongLists(schema, message);
+  const tooLong = [...takeOverlongLists(schema, message), ...takeOverlongTexts(schema, message)];
   const result = validator.validate(schema, message);
   if (result.kind === "error") throw result.error;
   const nuls = nulsIn(message).map((path) => ({
@@ -59,6 +61,31 @@ function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
   for (const { localName } of long) lists[localName] = [];
   return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
+
+/** Maximum number of UTF-16 code units of a character. */
+const UNITS_PER_CHARACTER = 2;
+
+/** Refuses texts that are too long whatever their characters are: counting them needs every one. */
+function takeOverlongTexts(schema: DescMessage, message: Message): Violation[] {
+  const texts = message as unknown as Record<string, string | undefined>;
+  const long = schema.fields.filter(
+    (field) =>
+      field.scalar === ScalarType.STRING &&
+      field.fieldKind === "scalar" &&
+      (texts[field.localName] ?? "").length > UNITS_PER_CHARACTER * maxCharacters(field),
+  );
+  for (const { localName } of long) texts[localName] = "";
+  return long.map((field) => ({
+    field: field.jsonName,
+    message: `must be at most ${maxCharacters(field)} characters`,
+  }));
+}
+
+/** The `max_len` constraint of a text, or infinity. */
+const maxCharacters = remembered((field: DescField): number => {
+  const { type } = getOption(field, fieldRules);
+  return (type.case === "string" && Number(type.value.maxLen)) || Number.POSITIVE_INFINITY;
+});
 
 /** The `max_items` constraint of a list, or infinity. */
 export const maxItems = remembered((field: DescField): number => {
