@@ -7,6 +7,7 @@ import type { Origins } from "../services/platform/origins.ts";
 import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import { checkTarget } from "./request-target.ts";
 import type { HttpBinding } from "./transcode/binding.ts";
 
 /** Dependencies of the hooks of every request. Tests without authentication have no gate. */
@@ -76,6 +77,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       begin(request, reply);
       proxies.checkForwarded(request);
       checkHost(request.raw);
+      checkTarget(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       if (request.is404) {
         const allow = methodsOf(request.raw.url ?? "");

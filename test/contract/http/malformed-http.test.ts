@@ -125,3 +125,27 @@ test("Malformed HTTP: a client that disconnects during its body leaves one log l
   expect(line).toMatchObject({ status: 499, clientGone: true });
   expect(server.logs.filter(({ level }) => (level as number) >= 40)).toEqual([]);
 });
+
+test.each([
+  { method: "GET", target: "*" },
+  { method: "HEAD", target: "*" },
+  { method: "POST", target: "*" },
+  { method: "OPTIONS", target: "*" },
+  { method: "GET", target: "ftp://x/user/profile" },
+])(
+  "Malformed HTTP: the target of $method $target is no path, and 400",
+  async ({ method, target }) => {
+    const request = `${method} ${target} HTTP/1.1\r\nHost: x\r\n${close}`;
+    const text = await sendRawHttp(server.port, request);
+    expect(text).toMatch(/^HTTP\/1\.1 400 /);
+    if (method !== "HEAD") expect(read(text).body.code).toBe("MALFORMED_REQUEST");
+  },
+);
+
+test.each(["/user/profile", "http://x/user/profile", "HTTP://x/user/profile"])(
+  "Malformed HTTP: the target %s is a path",
+  async (target) => {
+    const { status } = await exchange(`GET ${target} HTTP/1.1\r\nHost: x\r\n${close}`);
+    expect(status).toBe(200);
+  },
+);
