@@ -11,6 +11,12 @@ const DOCS = "docs/pages";
  * ones are fragments.
  */
 const PATHS = ["/", "/verify-email", "/reset-password"];
+/**
+ * The path at which password managers look for the form that changes a password (W3C, "A Well-Known
+ * URL for Changing Passwords"), and that form. It is relative: `PUBLIC_URL` may have a path.
+ */
+const CHANGE_PASSWORD = "/.well-known/change-password";
+const CHANGE_PASSWORD_FORM = "../#/security";
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
@@ -36,6 +42,7 @@ export function addWeb(app: FastifyInstance): void {
     "content-security-policy": policy,
   });
   for (const path of PATHS) app.get(path, page);
+  app.get(CHANGE_PASSWORD, (_request, reply) => reply.redirect(CHANGE_PASSWORD_FORM, 303));
   const names = readdirSync(locate(`${APP}assets`)).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
   const assets = new Map(names.map((name) => [name, createFile(`${APP}assets/${name}`, cached)]));

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { startSuiteGateway } from "../../support/gateway.ts";
+import { forTest } from "../../support/closing.ts";
+import { start, startSuiteGateway } from "../../support/gateway.ts";
 
 const HTML = "text/html; charset=utf-8";
 
@@ -44,6 +45,17 @@ describe("GET /, the web app", async () => {
     }
   });
 
+  test("GET /.well-known/change-password: leads to the form, below the path of PUBLIC_URL too", async () => {
+    const { status, headers } = await get("/.well-known/change-password");
+    const location = headers.get("location") ?? "";
+    expect(status).toBe(303);
+    for (const base of ["https://api.example.com", "https://example.com/below"]) {
+      const form = new URL(location, `${base}/.well-known/change-password`);
+      expect(form.href).toBe(`${base}/#/security`);
+    }
+    expect((await server.send("HEAD", "/.well-known/change-password")).status).toBe(303);
+  });
+
   test("GET /assets/unknown.js, /admin: stay JSON errors of the API", async () => {
     for (const path of ["/assets/unknown.js", "/admin", "/sign-in", "/index.html"]) {
       const { status, body } = await get(path);
@@ -51,4 +63,10 @@ describe("GET /, the web app", async () => {
     }
     expect((await server.send("POST", "/")).status).toBe(405);
   });
+});
+
+test("GET /.well-known/change-password: is 404 without the web app", async () => {
+  const server = await forTest(start(() => {}, { env: { WEB: "off" } }));
+  const answer = await server.send("GET", "/.well-known/change-password");
+  expect([answer.status, answer.body.code]).toEqual([404, "NOT_FOUND"]);
 });
