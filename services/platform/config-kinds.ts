@@ -51,7 +51,16 @@ export function number(min: number, max: number) {
     .refine((n) => n >= min && n <= max, allowed);
 }
 
-export const port = number(0, 65_535);
+/** What Kubernetes sets NAME_PORT to, in pods beside a service of that name. */
+const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;
+
+/** A port, or 0 for any free one. */
+export const port = text
+  .refine(
+    (value) => !SERVICE_LINK.test(value),
+    "is no number: Kubernetes sets it for a service of that name. Set enableServiceLinks: false in the pod's spec, or rename the service",
+  )
+  .pipe(number(0, 65_535));
 
 /** One of a few words. */
 export const choice = <const T extends [string, ...string[]]>(...values: T) =>

@@ -105,3 +105,17 @@ test.each<Refusal>([
     problems.map((problem) => expect.stringMatching(problem)),
   );
 });
+
+/** What Kubernetes sets in pods beside services with these names. */
+test.each([
+  { name: "GRPC_PORT", link: "tcp://10.96.0.7:50051" },
+  { name: "METRICS_PORT", link: "tcp://10.96.0.8:9464" },
+  { name: "PORT", link: "udp://10.96.0.9:53" },
+  { name: "GRPC_PORT", link: "TCP://[fd00::7]:50051" },
+])("Configuration: names Kubernetes as the cause of $name=$link", ({ name, link }) => {
+  const { problems } = readConfig({ [name]: link });
+  expect(problems).toEqual([
+    expect.stringMatching(`^${name} .*Kubernetes.*enableServiceLinks: false`),
+  ]);
+  expect(problems.join()).not.toContain("10.96");
+});
