@@ -1,0 +1,93 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import { readConfig } from "../../services/platform/config.ts";
+
+const read = (file: string) => readFileSync(file, "utf8");
+
+/** A name of a metric in PromQL, and the labels that it is selected by. */
+const SELECTOR =
+  /\b([a-z][a-z0-9]*_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?(?=\s*(?:\[|\)|[<>=!/*+-]|,|$))/g;
+/** Words of PromQL and names of labels, which look like metrics. */
+const GROUPING = /\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)/g;
+
+/** The selectors of an expression that match more than the metrics of this service. */
+function foreignSelectors(expr: string): string[] {
+  const selectors = [...expr.replace(GROUPING, "").matchAll(SELECTOR)];
+  expect(selectors.length, expr).toBeGreaterThan(0);
+  return selectors
+    .filter(([, , labels = ""]) => !labels.split(/,\s*/).includes('job="gatehouse"'))
+    .map(([selector]) => selector);
+}
+
+/** All values of a key, however deep. */
+function valuesOf(node: unknown, key: string): string[] {
+  if (typeof node !== "object" || node === null) return [];
+  return Object.entries(node).flatMap(([name, value]) =>
+    name === key && typeof value === "string" ? [value] : valuesOf(value, key),
+  );
+}
+
+test("Alert rules: every selector names the job, so that other services page nobody", () => {
+  const files = readdirSync("deploy/prometheus").filter((name) =>
+    /^(?!.*\.test).*\.yml$/.test(name),
+  );
+  const rules = files.flatMap((name) => valuesOf(parse(read(`deploy/prometheus/${name}`)), "expr"));
+  expect(rules.length).toBeGreaterThan(10);
+  expect(rules.flatMap(foreignSelectors)).toEqual([]);
+});
+
+test("Dashboards: every selector names the job", () => {
+  const files = readdirSync("deploy/grafana").filter((name) => name.endsWith(".json"));
+  const dashboards = files.map((name) => JSON.parse(read(`deploy/grafana/${name}`)));
+  const panels = dashboards.flatMap((dashboard) => valuesOf(dashboard, "expr"));
+  expect(panels.length).toBeGreaterThan(20);
+  expect(panels.flatMap(foreignSelectors)).toEqual([]);
+  const labels = dashboards.flatMap((dashboard) => valuesOf(dashboard.templating, "query"));
+  const queries = labels.filter((query) => query.startsWith("label_values("));
+  expect(queries.length).toBeGreaterThan(0);
+  expect(queries.flatMap(foreignSelectors)).toEqual([]);
+});
+
+test("The checks of selectors find those without a job", () => {
+  expect(foreignSelectors('sum by (a_b) (rate(c_d{e="f"}[5m])) / g_h > 1')).toEqual([
+    'c_d{e="f"}',
+    "g_h",
+  ]);
+  expect(foreignSelectors('up == 0 and up{job="gatehouse"} == 0')).toEqual(["up"]);
+});
+
+const manifests = readdirSync("deploy/kubernetes").flatMap((name) =>
+  parseAllDocuments(read(`deploy/kubernetes/${name}`)).map((document) => document.toJS()),
+);
+
+test("Kubernetes: no pod gets the variables of services, which have names of ours", () => {
+  const pods = manifests.flatMap(({ spec }) => (spec?.template ? [spec.template.spec] : []));
+  expect(pods.length).toBe(2);
+  expect(pods.map((pod) => pod.enableServiceLinks)).toEqual([false, false]);
+});
+
+test("Kubernetes: trusts no proxy until the operator names it, and says so", () => {
+  const maps = manifests.flatMap(({ configMapGenerator = [] }) => configMapGenerator);
+  const literals: string[] = maps.flatMap((map) => map.literals);
+  const env = Object.fromEntries(literals.map((literal) => literal.split(/=(.*)/s)));
+  expect(readConfig(env).problems).toEqual([expect.stringMatching(/^TRUST_PROXY must be /)]);
+  expect(readConfig({ ...env, TRUST_PROXY: "10.1.2.3" }).problems).toEqual([]);
+});
+
+const compose = parse(read("docker-compose.yml"), { merge: true });
+
+test("Compose: Redis requires a password, and its clients have it", () => {
+  const { redis, services, "gateway-1": gateway } = compose.services;
+  const password = "${" + "REDIS_PASSWORD:?is not set}";
+  expect(redis.command).toEqual(expect.arrayContaining(["--requirepass", password]));
+  for (const { environment } of [services, gateway])
+    expect(environment.REDIS_URL).toBe(`redis://:${password}@redis:6379`);
+  expect(read("docs/operations.md")).toContain("REDIS_PASSWORD=%s");
+});
+
+test("Compose: images of others have an exact version", () => {
+  const images = valuesOf(compose, "image").filter((image) => image !== "gatehouse");
+  expect(images.length).toBeGreaterThan(2);
+  for (const image of images) expect(image).toMatch(/:v?\d+\.\d+(?:\.\d+)?(?:-\w+)?$/);
+});
