@@ -1,15 +1,43 @@
-import { accessSync, constants, mkdirSync } from "node:fs";
+import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
 import { startupError } from "./errors.ts";
 
+/** Modes that keep other users of the machine out, whatever the umask. */
+const FOLDER_MODE = 0o700;
+const FILE_MODE = 0o600;
+
 /**
- * Creates a folder in `DATA_DIR`, or that folder itself, if necessary.
+ * Creates `DATA_DIR`, if necessary. A folder that exists keeps its mode: it may hold other things.
  * @throws Error for operators, if it is not writable
  */
 export function makeDataFolder(path: string): void {
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    mkdirSync(path, { recursive: true, mode: FOLDER_MODE });
     accessSync(path, constants.W_OK);
   } catch (error) {
     throw startupError("DATA_DIR", error);
   }
+}
+
+/**
+ * Creates a folder in `DATA_DIR`, if necessary, that no other user may read.
+ * @throws Error for operators, if it is not writable
+ */
+export function makePrivateFolder(path: string): void {
+  makeDataFolder(path);
+  setMode(path, FOLDER_MODE);
+}
+
+/** Takes a file, or a folder with all that is in it, from other users. Links are left alone. */
+export function restrict(path: string): void {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (!stats || stats.isSymbolicLink()) return;
+  setMode(path, stats.isDirectory() ? FOLDER_MODE : FILE_MODE);
+  if (stats.isDirectory()) for (const name of readdirSync(path)) restrict(join(path, name));
+}
+
+function setMode(path: string, mode: number): void {
+  try {
+    chmodSync(path, mode);
+  } catch {} // another user's, or a file system without modes
 }

@@ -11,7 +11,7 @@ import { createPostgreSqlTypeParsers, type SqlEntityManager } from "@mikro-orm/s
 import type { Logger } from "pino";
 import array from "postgres-array";
 import type { OnStatement } from "../platform/tracing.ts";
-import { makeDataFolder } from "./data-folder.ts";
+import { makeDataFolder, makePrivateFolder, restrict } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { completeSchema } from "./schema.ts";
@@ -59,6 +59,7 @@ export async function openEmbedded(
     async close() {
       await orm.close(true);
       await pglite.close();
+      if (folder) restrict(folder);
       unlock();
     },
   };
@@ -69,9 +70,9 @@ export async function openEmbedded(
  * since it copies options.
  */
 async function createPglite(path: string | undefined): Promise<PGlite> {
-  if (path) makeDataFolder(path);
+  if (path) makePrivateFolder(path);
   const fresh = !path || readdirSync(path).length === 0;
-  return PGlite.create({
+  const pglite = await PGlite.create({
     dataDir: path ?? "memory://",
     extensions: { pg_trgm },
     startParams: [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"], // 128 take half a second, and stay in memory
@@ -81,6 +82,8 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
     },
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });
+  if (path) restrict(path); // the files of the image have the mode 666, and some new ones that of the umask
+  return pglite;
 }
 
 /** SQLite's result code for a file that another connection has locked. */
@@ -96,7 +99,9 @@ const SQLITE_BUSY = 5;
 export function lockDirectory(path: string): () => void {
   makeDataFolder(path);
   try {
-    const lock = new DatabaseSync(join(path, "lock.sqlite"));
+    const file = join(path, "lock.sqlite");
+    const lock = new DatabaseSync(file);
+    restrict(file); // before its journal, which gets the same mode
     lock.exec("begin exclusive");
     return () => lock.close();
   } catch (error) {

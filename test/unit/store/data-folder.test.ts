@@ -1,9 +1,12 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { readSecretKeys } from "../../../services/crypto/cipher.ts";
+import { accountsAt } from "../../support/accounts.ts";
+import { startProgram } from "../../support/daemon.ts";
+import { folderMailbox } from "../../support/mailbox.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 /** Runs a command as the first process of a container does: it sees no process of others. */
@@ -44,4 +47,43 @@ test("Data folder: a folder in the place of the secret key is refused by name", 
   expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(
     `${dataDir}/secret-key can't be used`,
   );
+});
+
+/** The files and folders in a folder that other users may read, write or search, with their modes. */
+const openIn = (folder: string) =>
+  readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .map((name) => ({ name, mode: statSync(join(folder, name)).mode & 0o777 }))
+    .filter(({ mode }) => (mode & 0o077) !== 0);
+
+test("Data folder: no other user may read database, mails and keys, whatever the umask and the modes of before", async () => {
+  const folder = join(temporaryFolder(), "data");
+  /** Starts the product as a shell with this umask does, on the embedded database. */
+  const start = async () => {
+    const script = `umask 000; exec "${process.execPath}" gateway/main.ts`;
+    const env = { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", DATA_DIR: folder };
+    const running = await startProgram(
+      "sh",
+      ["-c", script],
+      env,
+      (output) => /events on (http:\S+\d)/.exec(output)?.[1],
+    );
+    onTestFinished(() => running.kill("SIGKILL"));
+    return running;
+  };
+  const first = await start();
+  const { email } = await accountsAt(first.found).addUser();
+  await folderMailbox(folder).emailTo(email);
+  expect(statSync(folder).mode & 0o777).toBe(0o700);
+  expect(openIn(folder)).toEqual([]);
+  first.kill("SIGTERM");
+  expect(await first.ended).toBe(0);
+  expect(openIn(folder)).toEqual([]);
+  spawnSync("chmod", ["-R", "a+rwX", folder]); // as releases before have left it
+  expect(openIn(folder).length).toBeGreaterThan(500);
+  const second = await start();
+  const opened = openIn(folder).filter(({ name }) => !/^(secret-key|mail.+)$/.test(name)); // always 600
+  expect(opened).toEqual([]);
+  second.kill("SIGTERM");
+  expect(await second.ended).toBe(0);
+  expect(readdirSync(folder)).toContain("pg");
 });
