@@ -3,6 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueDailyEmail } from "../mail/queue.ts";
+import { formatEnd } from "../mail/templates.ts";
 import { ServiceError, tooBusy } from "../platform/errors.ts";
 import {
   type AttemptKey,
@@ -137,17 +138,29 @@ export async function recordFailedAttempt(
   const failure = { userId: owner?.id, outcome: "failure" } as const;
   const isCode = event === "auth.mfa_failed";
   const record = async (reservation: Reservation) => {
-    const locked = await recordFailure(call, reservation, call.config, call.clock.now(), owner?.id);
+    const now = call.clock.now();
+    const lockedUntil = await recordFailure(call, reservation, call.config, now, owner?.id);
     await recordAudit(call, event, failure);
     if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
-    if (!locked) return;
+    if (!lockedUntil) return;
     await recordAudit(call, "auth.locked", {
       ...failure,
       details: isCode ? { factor: "second" } : {},
     });
-    if (owner) await queueDailyEmail(call, owner, "account-locked");
+    const facts = describeLock(lockedUntil, reservation.kind);
+    if (owner) await queueDailyEmail(call, owner, "account-locked", facts);
   };
   await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
+}
+
+/** What the e-mail about a lock says: when it ends, and what opens the account before. */
+function describeLock(lockedUntil: Date, kind: AttemptKey["kind"]) {
+  if (isForGood({ lockedUntil }))
+    return { end: "This lock does not end by itself.", opening: WAYS[kind] };
+  return {
+    end: `It is locked until ${formatEnd(lockedUntil)}.`,
+    opening: "A reset of your password opens the account at once.",
+  };
 }
 
 /** @param startedAt from before the reservation, by `performance.now()` */

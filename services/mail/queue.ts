@@ -47,7 +47,8 @@ export async function queueDailyEmail(
   call: SystemCall,
   to: Recipient,
   template: TemplateName,
+  variables: Record<string, string> = {},
 ): Promise<void> {
   const recent = await recentEmails(call, to.id, template, DAY_MS);
-  if (recent.length === 0) await queueEmail(call, to, template);
+  if (recent.length === 0) await queueEmail(call, to, template, variables);
 }

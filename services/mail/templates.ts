@@ -24,8 +24,32 @@ export function formatDuration(lifetimeMs: number): string {
   return `${count} ${unit}${count === 1 ? "" : "s"}`;
 }
 
+const MINUTE_MS = 60_000;
+
+/** Formats a time that is to have passed, such as "2026-12-24 18:00 UTC": seconds are rounded up. */
+export function formatEnd(time: Date): string {
+  const minute = new Date(Math.ceil(time.getTime() / MINUTE_MS) * MINUTE_MS);
+  return `${minute.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
 /**
- * Renders a template.
+ * No colour of text is set without its ground: some mail programs darken the ground alone, and the
+ * text would be dark on dark.
+ */
+const BODY = "font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:2em auto;padding:0 1em";
+const BUTTON =
+  "display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none";
+const LESS = "opacity:0.8";
+/** The mail is readable in light and in dark, so no program has to change it. */
+const SCHEMES = `<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<style>:root{color-scheme:light dark;supported-color-schemes:light dark}</style>`;
+
+/** Ask relays to leave the link alone: SendGrid, SparkPost, Amazon SES. */
+const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
+
+/**
+ * Renders a template. The lines of the HTML are short enough to be sent as they are.
  * @param token text of the one-time token; shown beside the link too, for manual entry.
  */
 export function renderEmail(
@@ -46,16 +70,25 @@ export function renderEmail(
     const href = `${appUrl}${path}#token=${token}`;
     text.push(`${label}:\n${href}`, `Or enter this token by hand:\n${token}`);
     html.push(
-      `<p><a href="${escapeHtml(href)}" style="display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none">${label}</a></p>`,
-      `<p style="color:#555">Or enter this token by hand:<br><code style="word-break:break-all">${token}</code></p>`,
+      `<p><a ${UNTRACKED} style="${BUTTON}"\nhref="${escapeHtml(href)}">${label}</a></p>`,
+      `<p style="${LESS}">Or enter this token by hand:<br>\n<code style="word-break:break-all">${token}</code></p>`,
     );
   }
   text.push(signature);
-  html.push(`<p style="color:#555">${escapeHtml(signature)}</p>`);
+  html.push(`<p style="${LESS}">${escapeHtml(signature)}</p>`);
   return {
     subject,
     text: `${text.join("\n\n")}\n`,
-    html: `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${subject}</title></head><body style="font:16px/1.5 system-ui,sans-serif;color:#222;max-width:36em;margin:2em auto;padding:0 1em">${html.join("")}</body></html>`,
+    html: [
+      '<!doctype html>\n<html lang="en">\n<head>',
+      '<meta charset="utf-8">',
+      '<meta name="viewport" content="width=device-width">',
+      SCHEMES,
+      `<title>${subject}</title>`,
+      `</head>\n<body style="${BODY}">`,
+      ...html,
+      "</body>\n</html>\n",
+    ].join("\n"),
   };
 }
 
@@ -67,6 +100,10 @@ const entities: Record<string, string> = {
   "'": "&#39;",
 };
 
+/** Escapes what HTML has a meaning for and, so that it can be sent as it is, all that is not ASCII. */
 function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => entities[character] ?? character);
+  return text.replace(
+    /[&<>"']|[^\t\n\x20-\x7e]/gu,
+    (character) => entities[character] ?? `&#${character.codePointAt(0)};`,
+  );
 }

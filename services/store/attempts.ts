@@ -106,7 +106,7 @@ export const recordSuccess = prepared<Reservation>(
 /**
  * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's
  * owner first, whom an e-mail may notify next: an erasure locks it before the guesses.
- * @returns whether that locks, which it does for good at 100 failures in a row
+ * @returns the end of the lock that it causes, if any: `LOCKED_FOR_GOOD` at 100 failures in a row
  */
 export async function recordFailure(
   db: Db,
@@ -114,10 +114,10 @@ export async function recordFailure(
   { lockoutThreshold: threshold, lockoutResetMs, lockoutDurationMs }: LockoutConfig,
   now: Date,
   ownerId: string | undefined,
-): Promise<boolean> {
+): Promise<Date | undefined> {
   const failuresAfter = new Date(now.getTime() - lockoutResetMs);
   const lockedUntil = new Date(now.getTime() + lockoutDurationMs);
-  const row = await firstRow<{ locked: boolean }>(
+  const row = await firstRow<{ lockedUntil: Date | null }>(
     db,
     `with owner as (select id from users where id = :ownerId for key share)
      update attempts as a set reservations = array_remove(a.reservations, :id::uuid), failed = ${FAILED} + 1, failed_at = :now,
@@ -125,7 +125,7 @@ export async function recordFailure(
        locked_until = case when a.consecutive + 1 >= ${MAX_CONSECUTIVE} then :LOCKED_FOR_GOOD
          when ${FAILED} + 1 >= :threshold then :lockedUntil::timestamptz end
      where kind = :kind and subject = :subject and locked_until is null and (select count(*) from owner) >= 0
-     returning locked_until is not null as locked`,
+     returning locked_until as "lockedUntil"`,
     {
       ...reservation,
       ownerId: ownerId ?? null,
@@ -136,7 +136,7 @@ export async function recordFailure(
       LOCKED_FOR_GOOD,
     },
   );
-  return row?.locked ?? false;
+  return row?.lockedUntil ?? undefined;
 }
 
 /** Ends a reservation whose guess was not evaluated. */

@@ -15,6 +15,8 @@ const facts = {
   left: "9",
   device: "<u>Chrome</u> on Windows",
   date: "2026-12-24 18:00 UTC",
+  end: "It is locked until 2026-12-24 18:15 UTC.",
+  opening: "A reset of your password opens the account at once.",
 };
 
 /** The pages that receive a token. */

@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { startSuiteApp } from "../../support/app.ts";
+
+const app = await startSuiteApp({ mode: "embedded", env: { LOCKOUT_DURATION: "25m" } });
+const NOTICE = /locked/;
+
+test("POST /auth/login: the mail about a lock says until when, and a reset opens the account", async () => {
+  const user = await app.addVerifiedUser();
+  const [before] = [app.clock.now().getTime()];
+  await app.lock(user.email);
+  const after = app.clock.now().getTime();
+  const { text = "" } = await app.mail.emailTo(user.email, NOTICE);
+  const [, day, time] = /locked until (\d{4}-\d\d-\d\d) (\d\d:\d\d) UTC/.exec(text) ?? [];
+  const until = Date.parse(`${day}T${time}Z`);
+  expect(until).toBeGreaterThanOrEqual(before + 25 * 60_000);
+  expect(until).toBeLessThan(after + 26 * 60_000);
+  expect(text).toContain("A reset of your password opens the account at once.");
+  expect((await app.login(user.email)).status).toBe(423);
+  expect((await app.resetPassword(await app.resetTokenFor(user.email))).status).toBe(200);
+  expect((await app.login(user.email, "Brand-new-1")).status).not.toBe(423);
+});
+
+test("POST /auth/login: the mail about a lock that no time ends says what opens the account", async () => {
+  const user = await app.addVerifiedUser();
+  await app.guess(user.email);
+  await app.sql("update attempts set consecutive = 99 where subject = ?", [user.email]);
+  await app.guess(user.email);
+  const { text } = await app.mail.emailTo(user.email, NOTICE);
+  expect(text).toContain("This lock does not end by itself.");
+  expect(text).toContain("Please reset your password by e-mail.");
+  expect(text).not.toMatch(/9999|UTC/);
+});
+
+test("POST /auth/verify-mfa: the mail about wrong codes says until when, and a reset opens the account", async () => {
+  const { user } = await app.setUpConfirmedFactor();
+  for (let i = 0; i < 5; i++) await app.signInBy(user, { code: "000000" }).catch(() => {});
+  const { text } = await app.mail.emailTo(user.email, NOTICE);
+  expect(text).toMatch(/locked until \d{4}-\d\d-\d\d \d\d:\d\d UTC/);
+  expect(text).toContain("A reset of your password opens the account at once.");
+});
