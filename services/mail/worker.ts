@@ -5,23 +5,56 @@ import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
-import { type ClaimedEmail, claimEmails, Email } from "../store/emails.ts";
+import {
+  type ClaimedEmail,
+  claimEmails,
+  type Email,
+  extendLeases,
+  recordAttempt,
+} from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
-import { describeSmtpError, type MailTransport } from "./transport.ts";
+import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 
 /**
- * E-mails claimed at once, and e-mails being sent at once: a slow batch leaves capacity for the
- * next one.
+ * E-mails claimed at once, and deliveries at once. Those that are slow give their place to others, as
+ * long as there are connections: a mail server that makes some wait delays no other.
  */
-const BATCH = 20;
-const MAX_IN_FLIGHT = 2 * BATCH;
-/**
- * A claimed e-mail belongs to its worker for this time in ms, which is extended while it is being
- * sent.
- */
-const LEASE_MS = 10_000;
-const EXTEND_INTERVAL_MS = 3_000;
+const BATCH = 5;
+const PLACES = 10;
+
+/** Times of a worker, in ms. */
+export type WorkerTimes = {
+  /** After this time a delivery is slow. */
+  slowMs: number;
+  /**
+   * A claimed e-mail belongs to its worker for this time, which is extended while it is being sent.
+   * Others send it after a crash, and after a database outage of this length.
+   */
+  leaseMs: number;
+  extendMs: number;
+  /** For a whole e-mail, beyond 65 minutes of steps with STARTTLS and AUTH LOGIN. */
+  emailMs: number;
+  /**
+   * How long closing waits for deliveries. It is shorter than the whole end of a process, see
+   * `shutdownOnSignal`. The others are ended, and sent again by the next worker.
+   */
+  closeMs: number;
+};
+
+const TIMES: WorkerTimes = {
+  slowMs: 5_000,
+  leaseMs: 30_000,
+  extendMs: 5_000,
+  emailMs: 75 * 60_000,
+  closeMs: 15_000,
+};
+
+/** How often, and how long, the result of an attempt is recorded while the database fails, in ms. */
+const RECORD_RETRY_MS = 1_000;
+const RECORD_TIMEOUT_MS = 10 * 60_000;
+/** How long closing waits until deliveries that it has ended are recorded, in ms. */
+const END_TIMEOUT_MS = 2_000;
 /**
  * How often an idle worker looks for e-mails that other processes have queued or left behind, in
  * ms.
@@ -38,11 +71,6 @@ const MAX_BACKOFF_MS = 3_600_000;
  */
 const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_WITHOUT_REPLY_MS = 7 * GIVE_UP_MS;
-/**
- * How long closing waits for e-mails being sent, in ms. Another worker sends the rest when their
- * lease ends.
- */
-const CLOSE_TIMEOUT_MS = 10_000;
 const TOKEN_EXPIRED = "not sent: its link has expired, or was used or replaced meanwhile";
 
 /** Sends the queued e-mails of all processes. */
@@ -62,55 +90,126 @@ type Deps = {
  * number of workers share the queue: each claims rows for the time of a lease, so no transaction is
  * open while an e-mail is being sent.
  */
-export function startMailWorker(deps: Deps) {
-  const inFlight = new Set<Promise<void>>();
-  const leaseEnd = () => new Date(deps.clock.now().getTime() + LEASE_MS);
+export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
+  const { store, clock, log } = deps;
+  /** The deliveries, and what ends them; and those that are not slow. */
+  const inHand = new Map<ClaimedEmail, AbortController>();
+  const recent = new Set<ClaimedEmail>();
+  const closed = new AbortController();
+  let change = Promise.withResolvers<void>();
+  const changed = () => {
+    change.resolve();
+    change = Promise.withResolvers();
+  };
+
+  const isBusy = () => recent.size > PLACES - BATCH || inHand.size > MAX_CONNECTIONS - BATCH;
 
   async function sendDue(closing: AbortSignal): Promise<void> {
     for (let claimed = BATCH; claimed === BATCH; ) {
-      while (inFlight.size > MAX_IN_FLIGHT - BATCH) await Promise.race(inFlight);
+      while (isBusy() && !closing.aborted) await change.promise;
       if (closing.aborted) return;
-      const emails = await claimEmails(deps.store, {
-        now: deps.clock.now(),
-        leaseEnd: leaseEnd(),
+      const emails = await claimEmails(store, {
+        now: clock.now(),
+        leaseMs: times.leaseMs,
         limit: BATCH,
+        inHand: [...inHand.keys()].map(({ id }) => id),
       });
       claimed = emails.length;
-      for (const email of emails) {
-        const sending = send(email).finally(() => inFlight.delete(sending));
-        inFlight.add(sending);
-      }
+      for (const email of emails) void deliver(email);
     }
   }
 
-  /**
-   * Never throws: if the result can't be recorded, the e-mail is sent again when its lease ends.
-   */
-  async function send(email: ClaimedEmail): Promise<void> {
-    const { id, attempts } = email;
-    const update = (changes: Partial<Email>) =>
-      deps.store
-        .fork()
-        .nativeUpdate(Email, { id, attempts, status: "sending" }, changes)
-        .catch(() => 0);
-    const extending = setInterval(() => update({ nextAttemptAt: leaseEnd() }), EXTEND_INTERVAL_MS);
-    await update(await attempt(deps, email).finally(() => clearInterval(extending)));
+  /** Sends an e-mail and records the result. Never throws. */
+  async function deliver(email: ClaimedEmail): Promise<void> {
+    const ending = new AbortController();
+    inHand.set(email, ending);
+    recent.add(email);
+    const leavePlace = () => {
+      recent.delete(email);
+      changed();
+    };
+    const timers = [
+      setTimeout(leavePlace, times.slowMs),
+      setTimeout(() => ending.abort(), times.emailMs),
+    ];
+    const result = await attempt(deps, email, ending.signal);
+    for (const timer of timers) clearTimeout(timer);
+    await record(email, closed.signal.aborted ? dueAgain(result) : result);
+    inHand.delete(email);
+    leavePlace();
   }
 
-  const job = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
+  /**
+   * Records a result. An e-mail that was accepted would be sent again after its lease if the database
+   * failed now, so this goes on until it works.
+   */
+  async function record(email: ClaimedEmail, result: Partial<Email>): Promise<void> {
+    const deadline = performance.now() + RECORD_TIMEOUT_MS;
+    while (!(await isRecorded(email, result)) && performance.now() < deadline) {
+      if (closed.signal.aborted) return;
+      await wait(RECORD_RETRY_MS, undefined, { signal: closed.signal }).catch(() => {});
+    }
+  }
+
+  const isRecorded = (email: ClaimedEmail, result: Partial<Email>) =>
+    recordAttempt({ em: store.fork() }, email, result).then(
+      () => true,
+      () => false,
+    );
+
+  /** An attempt that closing has ended is made again at once, by the next worker. */
+  const dueAgain = (result: Partial<Email>): Partial<Email> =>
+    result.status === "queued" ? { ...result, nextAttemptAt: clock.now() } : result;
+
+  async function extend(): Promise<void> {
+    const claims = [...inHand.keys()];
+    if (claims.length === 0) return;
+    const ids = claims.map(({ id }) => id);
+    const attempts = claims.map(({ attempts }) => attempts);
+    await extendLeases(store, { ids, attempts, leaseMs: times.leaseMs });
+  }
+
+  const sending = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
+  const extending = every(
+    { name: "extend mail leases", intervalMs: times.extendMs, run: extend },
+    deps,
+  );
+
+  async function finishDeliveries(): Promise<void> {
+    const stopped = sending.close();
+    changed(); // it may wait for a place
+    await stopped;
+    while (inHand.size > 0) await change.promise;
+    await extending.close();
+  }
+
+  function endDeliveries(): void {
+    log.warn({ emails: inHand.size }, "mail deliveries ended by the shutdown, will be sent again");
+    closed.abort();
+    for (const ending of inHand.values()) ending.abort();
+  }
+
   return {
     /** Looks for queued e-mails now. */
-    wake: job.wake,
-    /** Stops when the e-mails being sent are finished. */
+    wake: sending.wake,
+    /** Stops when the deliveries have ended, or have been ended. */
     async close() {
-      const finished = job.close().then(() => Promise.all(inFlight));
-      await Promise.race([finished, wait(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+      const finished = finishDeliveries();
+      const within = (ms: number) => Promise.race([finished, wait(ms, undefined, { ref: false })]);
+      await within(times.closeMs);
+      if (inHand.size === 0) return;
+      endDeliveries();
+      await within(END_TIMEOUT_MS);
     },
   };
 }
 
 /** Sends an e-mail, unless its link does not work any more. */
-async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>> {
+async function attempt(
+  deps: Deps,
+  email: ClaimedEmail,
+  signal: AbortSignal,
+): Promise<Partial<Email>> {
   const { sender, cipher, clock, config, log } = deps;
   if (email.tokenExpired)
     return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
@@ -120,11 +219,8 @@ async function attempt(deps: Deps, email: ClaimedEmail): Promise<Partial<Email>>
     const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not be the user's
     const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
     const [, domain] = config.mailFrom.address.split("@");
-    await sender.send({
-      ...rendered,
-      to: { name: "", address: email.to },
-      messageId: `<${email.id}@${domain}>`,
-    });
+    const to = { name: "", address: email.to };
+    await sender.send({ ...rendered, to, messageId: `<${email.id}@${domain}>` }, signal);
     return { status: "sent", sentAt: clock.now(), nextAttemptAt: null };
   } catch (error) {
     const reason = describeSmtpError(error);

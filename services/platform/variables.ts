@@ -100,7 +100,7 @@ export const servicesVariables = {
     kind.url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${kind.URL_ENCODING_HINT}`),
     "`.eml` files in `DATA_DIR/mail`",
   ).describe(
-    "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`.",
+    "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`. `?name=mail.example.com` is the name that EHLO announces, by default the host of `PUBLIC_URL` or the domain of `MAIL_FROM`.",
   ),
   mailFrom: setting(kind.mailbox, "Gatehouse <no-reply@localhost>").describe(
     "Sender of every e-mail.",

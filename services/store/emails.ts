@@ -78,12 +78,30 @@ export type ClaimedEmail = Pick<
   isVerified: boolean;
 };
 
-/** Claims e-mails that are due, oldest first. Others may claim them again from `leaseEnd` on. */
-export const claimEmails = prepared<{ now: Date; leaseEnd: Date; limit: number }, ClaimedEmail>(
+/**
+ * Claims e-mails that are due, oldest first, for the time of a lease. A lease begins and ends by the
+ * clock of the database, so that no wrong clock of a process takes an e-mail from the worker that is
+ * sending it.
+ */
+export const claimEmails = prepared<
+  {
+    now: Date;
+    leaseMs: number;
+    limit: number;
+    /** Ids of the e-mails that the worker itself is sending. */
+    inHand: readonly string[];
+  },
+  ClaimedEmail
+>(
   "claim_emails",
   `with due as materialized (
-     select id from emails where next_attempt_at <= :now order by next_attempt_at, id limit :limit for update skip locked)
-   update emails as e set status = 'sending', attempts = e.attempts + 1, next_attempt_at = :leaseEnd
+     select id from emails
+     where next_attempt_at <= greatest(:now::timestamptz, now())
+       and next_attempt_at <= case when status = 'sending' then now() else :now::timestamptz end
+       and id <> all (:inHand::uuid[])
+     order by next_attempt_at, id limit :limit for update skip locked)
+   update emails as e set status = 'sending', attempts = e.attempts + 1,
+     next_attempt_at = now() + :leaseMs * interval '1 ms'
    from due where e.id = due.id
    returning e.id, e."to", e.template, e.facts as variables, e.token_id as "tokenId", e.attempts,
      coalesce(e.retried_at, e.created_at) as "queuedAt",
@@ -92,6 +110,21 @@ export const claimEmails = prepared<{ now: Date; leaseEnd: Date; limit: number }
      exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
        as "isVerified"`, // materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
 );
+
+/** Identifies a claim: another worker that claims the e-mail later has a further attempt. */
+type Claim = Pick<ClaimedEmail, "id" | "attempts">;
+
+/** Extends the leases of e-mails that are being sent, unless another worker has claimed them. */
+export const extendLeases = prepared<{ ids: string[]; attempts: number[]; leaseMs: number }>(
+  "extend_leases",
+  `update emails as e set next_attempt_at = now() + :leaseMs * interval '1 ms'
+   from unnest(:ids::uuid[], :attempts::int[]) as claim (id, attempts)
+   where e.id = claim.id and e.attempts = claim.attempts and e.status = 'sending'`,
+);
+
+/** Records the result of an attempt, unless another worker has claimed the e-mail meanwhile. */
+export const recordAttempt = ({ em }: Db, { id, attempts }: Claim, result: Partial<Email>) =>
+  em.nativeUpdate(Email, { id, attempts, status: "sending" }, result);
 
 /** Queues an e-mail again that has failed and whose link, if it has one, still works. */
 export const requeueEmail = (

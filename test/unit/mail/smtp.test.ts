@@ -13,14 +13,12 @@ const LETTERS = 10;
 
 /** A transport to a server, and a mail. */
 function openSender(smtpUrl: string) {
-  const config = { smtpUrl, mailFrom: { name: "", address: "us@example.com" }, dataDir: "" };
-  const sender = createMailTransport(
-    config as Parameters<typeof createMailTransport>[0],
-    silent,
-    LETTER_MS,
-  );
-  const send = () =>
-    sender.send({ to: "ann@example.com", subject: "Hello", text: "Hello.", messageId: "<1@x>" });
+  const mailFrom = { name: "", address: "us@example.com" };
+  const publicUrl = "http://localhost:8080";
+  const sender = createMailTransport({ smtpUrl, mailFrom, publicUrl, dataDir: "" }, silent);
+  const to = { name: "", address: "ann@example.com" };
+  const email = { to, subject: "Hello", text: "Hello.", html: "<p>Hello.</p>", messageId: "<1@x>" };
+  const send = () => sender.send(email, AbortSignal.timeout(LETTER_MS));
   return { send, close: () => sender.close() };
 }
 

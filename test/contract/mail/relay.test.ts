@@ -1,0 +1,110 @@
+import { hostname } from "node:os";
+import { expect, test } from "vitest";
+import { createMailTransport } from "../../../services/mail/transport.ts";
+import { requireConfig } from "../../../services/platform/config.ts";
+import { startSuiteApp } from "../../support/app.ts";
+import { forSuite, forTest } from "../../support/closing.ts";
+import { silent } from "../../support/log.ts";
+import { startSlowSmtpServer } from "../../support/slow-smtp-server.ts";
+import { until } from "../../support/until.ts";
+
+const GOOGLE = "421 4.7.0 Try again later, closing connection. (EHLO) a1sor123.4 - gsmtp";
+
+const server = await forSuite(startSlowSmtpServer());
+const app = await startSuiteApp({
+  mode: "embedded",
+  env: {
+    SMTP_URL: server.url,
+    PUBLIC_URL: "https://auth.example.com",
+    MAIL_FROM: "Gatehouse <no-reply@example.com>",
+    MAIL_RETRY_BASE: "1h",
+  },
+});
+
+/** Registers an account and waits until its mail has a status. */
+async function mailOf(status: string, withinMs?: number) {
+  const { email } = await app.addUser();
+  return until(
+    `the mail to be ${status}`,
+    async () => {
+      const select = `select id, status, attempts from emails where "to" = ?`;
+      const [row] = await app.sql<{ id: string; status: string; attempts: number }>(select, [
+        email,
+      ]);
+      return row?.status === status && row.attempts > 0 ? { ...row, email } : undefined;
+    },
+    withinMs,
+  );
+}
+
+test("GET /admin/email-logs: keeps the text of a relay that refuses EHLO", async () => {
+  server.rules.ehlo = () => GOOGLE;
+  const { id } = await mailOf("queued");
+  const admin = await app.signInAdmin();
+  const { items } = (await admin.get("/admin/email-logs?status=queued")).body;
+  const kept = "421 4.7.0 Try again later, closing connection. (EHLO) ….4 - gsmtp";
+  expect(items.find((email: { id: string }) => email.id === id)).toMatchObject({ lastError: kept });
+});
+
+test("POST /auth/register: a relay that refuses EHLO without a host name takes the mail", async () => {
+  server.rules.ehlo = (name) => (/^[\w-]+(\.[\w-]+)+$/.test(name) ? "250 slow.example" : GOOGLE);
+  expect(await mailOf("sent")).toMatchObject({ attempts: 1 });
+  expect(server.names).toContain("auth.example.com");
+});
+
+test.each([
+  { env: { PUBLIC_URL: "https://auth.example.com" }, name: "auth.example.com" },
+  { env: { PUBLIC_URL: "https://auth.example.com:8443/path" }, name: "auth.example.com" },
+  { env: { PUBLIC_URL: "https://müller.example" }, name: "xn--mller-kva.example" },
+  { env: { PUBLIC_URL: "http://203.0.113.7" }, name: "mail.example" },
+  { env: { PUBLIC_URL: "http://[2001:db8::1]:8080" }, name: "mail.example" },
+  { env: { PUBLIC_URL: "http://localhost:8080" }, name: "mail.example" },
+  { env: { PUBLIC_URL: "http://app.localhost" }, name: "mail.example" },
+  { env: { PUBLIC_URL: "http://gatehouse" }, name: "mail.example" },
+  { env: {}, name: "mail.example" },
+  {
+    env: { PUBLIC_URL: "https://auth.example.com" },
+    query: "?name=mx.example.net",
+    name: "mx.example.net",
+  },
+  { env: { PUBLIC_URL: "https://auth.example.com" }, query: "?name=", name: "auth.example.com" },
+  {
+    env: { PUBLIC_URL: "https://auth.example.com" },
+    query: "?tls.rejectUnauthorized=false",
+    name: "auth.example.com",
+  },
+])("SMTP_URL$query with $env: EHLO announces $name", async ({ env, query = "", name }) => {
+  const relay = await forTest(startSlowSmtpServer());
+  const config = requireConfig({
+    MAIL_FROM: "Acme <no-reply@mail.example>",
+    ...env,
+    SMTP_URL: `${relay.url}${query}`,
+  });
+  const sender = await forTest(createMailTransport(config, silent));
+  await sender.ping();
+  const email = { subject: "Hello", text: "Hello.", html: "<p>Hello.</p>", messageId: "<1@x>" };
+  const to = { name: "", address: "ann@example.com" };
+  await sender.send({ ...email, to }, AbortSignal.timeout(60_000));
+  expect(new Set(relay.names)).toEqual(new Set([name]));
+});
+
+test("SMTP_URL: without a name of the installation EHLO announces that of the machine", async () => {
+  const relay = await forTest(startSlowSmtpServer());
+  const config = requireConfig({ SMTP_URL: relay.url });
+  const sender = await forTest(createMailTransport(config, silent));
+  await sender.ping();
+  expect(relay.names).toEqual([hostname().includes(".") ? hostname() : "[127.0.0.1]"]);
+});
+
+// 21 s are longer than a client waited that closed silent connections after 20 s
+test.runIf(process.env.TEST_FULL)(
+  "POST /auth/register: a relay that takes 21 s after the final dot gets one copy",
+  async () => {
+    server.rules.delayMs = (step) => (step === "dot" ? 21_000 : 0);
+    const { email } = await mailOf("sent", 60_000).then((row) => {
+      expect(row).toMatchObject({ attempts: 1 });
+      return row;
+    });
+    expect(server.received.filter(({ to }) => to === email)).toHaveLength(1);
+  },
+);
