@@ -126,6 +126,10 @@ export async function openStandaloneGate(
   transport: Transport,
   options: { log: Logger; clock: Clock },
 ) {
+  if (config.rateLimits && !config.redisUrl)
+    options.log.warn(
+      "REDIS_URL is not set: this gateway counts rate limits by itself, so that every further one adds to them",
+    );
   const services = createClient(AuthService, transport);
   const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
   return { ...(await openGate(config, keys, options)), keys };

@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { forTest } from "../../support/closing.ts";
+import { startProcess } from "../../support/deployment.ts";
+
+const WARNING = "REDIS_URL is not set: this gateway counts rate limits by itself";
+const cases: { when: string; env: Record<string, string>; warns: boolean }[] = [
+  { when: "without Redis", env: {}, warns: true },
+  { when: "without limits", env: { RATE_LIMITS: "off" }, warns: false },
+];
+if (process.env.TEST_SERVERS)
+  cases.push({
+    when: "with Redis",
+    env: { REDIS_URL: process.env.TEST_REDIS_URL as string },
+    warns: false,
+  });
+
+test.each(cases)(
+  "Standalone gateway: says at its start whether it counts limits by itself, $when",
+  async ({ env, warns }) => {
+    const shared = {
+      SERVICES_URL: "http://127.0.0.1:9",
+      INTERNAL_SECRET: "between-gateway-and-services",
+    };
+    const gateway = await forTest(startProcess({ ...shared, ...env }));
+    expect(gateway.output().includes(WARNING)).toBe(warns);
+  },
+);
