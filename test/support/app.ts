@@ -53,7 +53,6 @@ export async function startApp({
   realHashes = false,
 } = {}) {
   const clock = createClock();
-  const dataDir = temporaryFolder();
   const { lines: logs, log } = captureLog({ level: "debug" });
   const smtp = mode === "embedded" ? undefined : await smtpMailbox();
   const providers = await Promise.all(
@@ -61,7 +60,7 @@ export async function startApp({
   );
   const settings: Record<string, string | undefined> = {
     PORT: "0",
-    DATA_DIR: dataDir,
+    DATA_DIR: temporaryFolder(),
     DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(),
     ...(mode !== "embedded" && { REDIS_URL: process.env.TEST_REDIS_URL, SMTP_URL: smtp?.url }),
     INTERNAL_SECRET: SECRET,
@@ -109,7 +108,7 @@ export async function startApp({
   const replicas = await Promise.all((infrastructure?.ports ?? [{}]).map(startReplica));
   const [{ store }] = replicas as [(typeof replicas)[0]];
   const { url, grpcUrl } = infrastructure ?? (replicas[0] as (typeof replicas)[0]);
-  const mail = smtp ?? folderMailbox(dataDir);
+  const mail = smtp ?? folderMailbox(settings.DATA_DIR as string);
   const clients = createGrpcTransport({ baseUrl: grpcUrl });
   const httpClient = (address?: string) => createHttpClient(url, address);
   const app = {

@@ -83,9 +83,13 @@ export const httpStatusOf = (code: number) =>
 /** The threads of Node's pool that run at low priority. */
 export function lowThreadsOf(pid: number): number {
   const folder = `/proc/${pid}/task`;
-  const isPools = (thread: string) =>
-    readFileSync(`${folder}/${thread}/comm`, "utf8").trim() === "libuv-worker";
-  return readdirSync(folder).filter(
-    (thread) => isPools(thread) && getPriority(Number(thread)) === 10,
-  ).length;
+  const isLow = (thread: string) => {
+    try {
+      const name = readFileSync(`${folder}/${thread}/comm`, "utf8").trim();
+      return name === "libuv-worker" && getPriority(Number(thread)) === 10;
+    } catch {
+      return false; // it has ended
+    }
+  };
+  return readdirSync(folder).filter(isLow).length;
 }

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { domainToASCII } from "node:url";
 import PostalMime from "postal-mime";
@@ -28,7 +28,7 @@ export function folderMailbox(dataDir: string) {
   const folder = join(dataDir, "mail");
   const emails = new Map<string, Promise<MailboxEmail>>();
   async function emailsTo(address: string): Promise<MailboxEmail[]> {
-    for (const name of readdirSync(folder))
+    for (const name of existsSync(folder) ? readdirSync(folder) : [])
       if (name.endsWith(".eml") && !emails.has(name))
         emails.set(name, parse(readFileSync(join(folder, name))));
     const all = await Promise.all(

@@ -3,8 +3,17 @@ import { setTimeout as wait } from "node:timers/promises";
 /** A count that does not change for this time is still, also on a busy machine. */
 const STILL_MS = 150;
 
+/** Codes of errors by which a file, process or port that a test waits for is not there yet. */
+const ABSENT = ["ENOENT", "ESRCH", "ECONNREFUSED", "ECONNRESET", "EPIPE"];
+
+/** Whether an error says that something is absent. That of `fetch` has it as its cause. */
+function isAbsence(error: unknown): boolean {
+  const { code, cause } = error as { code?: string; cause?: { code?: string } };
+  return [code, cause?.code].some((each) => each !== undefined && ABSENT.includes(each));
+}
+
 /**
- * Waits for a value that is neither undefined nor false.
+ * Waits for a value that is neither undefined nor false. What it looks at may not exist yet.
  * @returns it
  * @throws Error with its name after the limit
  */
@@ -13,15 +22,21 @@ export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
   withinMs = 45_000,
 ): Promise<T> {
+  let absence: unknown;
   for (
     const deadline = performance.now() + withinMs;
     performance.now() < deadline;
     await wait(10)
   ) {
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
+    try {
+      const found = await look();
+      if (found !== undefined && found !== false) return found;
+    } catch (error) {
+      if (!isAbsence(error)) throw error;
+      absence = error;
+    }
   }
-  throw new Error(`waited ${withinMs} ms in vain for ${what}`);
+  throw new Error(`waited ${withinMs} ms in vain for ${what}`, { cause: absence });
 }
 
 /** Waits until a count has begun to grow and stops growing. */

@@ -49,10 +49,13 @@ test("Data folder: a folder in the place of the secret key is refused by name", 
   );
 });
 
+/** The mode of a file; 0 if the database has deleted it meanwhile. */
+const modeOf = (path: string) => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777;
+
 /** The files and folders in a folder that other users may read, write or search, with their modes. */
 const openIn = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .map((name) => ({ name, mode: statSync(join(folder, name)).mode & 0o777 }))
+    .map((name) => ({ name, mode: modeOf(join(folder, name)) }))
     .filter(({ mode }) => (mode & 0o077) !== 0);
 
 test("Data folder: no other user may read database, mails and keys, whatever the umask and the modes of before", async () => {
@@ -73,7 +76,7 @@ test("Data folder: no other user may read database, mails and keys, whatever the
   const first = await start();
   const { email } = await accountsAt(first.found).addUser();
   await folderMailbox(folder).emailTo(email);
-  expect(statSync(folder).mode & 0o777).toBe(0o700);
+  expect(modeOf(folder)).toBe(0o700);
   expect(openIn(folder)).toEqual([]);
   first.kill("SIGTERM");
   expect(await first.ended).toBe(0);
