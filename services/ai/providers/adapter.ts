@@ -1,5 +1,7 @@
 import type { ProviderErrorKind } from "./errors.ts";
-import type { FinishReason, Prompt, PromptMessage } from "./provider.ts";
+import type { Finish } from "./finish-words.ts";
+import type { Prompt, PromptMessage } from "./provider.ts";
+import type { UsageCounts } from "./token-counts.ts";
 
 /** A dialect: how prompts are sent, and how replies are read. */
 export type Adapter = {
@@ -12,16 +14,8 @@ export type Adapter = {
    * object. May throw over what it cannot read.
    */
   parse(document: object): ParsedEvent;
-  /** `[DONE]`, or the end of a complete reply, may take the place of the finish marker. */
+  /** `[DONE]` may take the place of the finish marker. */
   finishesWithDone?: boolean;
-};
-
-/** Token counts as the provider reports them. Input that its caches held may be counted apart. */
-export type UsageCounts = {
-  [count in "inputTokens" | "cacheWriteTokens" | "cacheReadTokens" | "outputTokens"]?:
-    | number
-    | null
-    | undefined;
 };
 
 /** What one event of a stream, or a complete reply, says. */
@@ -31,12 +25,17 @@ export type ParsedEvent = {
   /** Something was produced that is not shown (reasoning): neither silence nor text. */
   active?: boolean | undefined;
   /** The finish marker. From here on the reply may end. */
-  finished?: FinishReason | undefined;
-  /** Nothing that follows matters. */
+  finish?: Finish | undefined;
+  /** The dialect's closing frame. Nothing that follows matters. */
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
-  /** The model calls a tool although none was offered. Without any text this is no reply. */
-  callsTool?: boolean | undefined;
+  /**
+   * Content that is no text was left out: a call of a tool although none was offered, an image, a
+   * kind that is not known. Without any text this is no reply.
+   */
+  skipped?: boolean | undefined;
+  /** A complete reply: with the end of its document it has ended, even without a finish marker. */
+  whole?: boolean | undefined;
 };
 
 /** Sent where a provider requires a message of the user. */
@@ -101,13 +100,6 @@ export function mergeAdjacent<Role extends string>(
 }
 
 /**
- * The finish reason that a dialect names so, or any of those that mean the maximum number of
- * tokens.
- */
-export const finishReasonOf = (reason: string | null | undefined, atMaximum: readonly string[]) =>
-  reason ? (atMaximum.includes(reason) ? "length" : "stop") : undefined;
-
-/**
  * Text that may be absent.
  * @throws TypeError for any other type
  */
@@ -115,4 +107,17 @@ export function requireText(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value !== "string") throw new TypeError("Text is a string.");
   return value;
+}
+
+/**
+ * The text of one part of a message: a string, or an object with a text.
+ * @returns undefined if the part is something else, such as an image
+ * @throws TypeError for what is no part
+ */
+export function textOfPart(part: unknown): string | undefined {
+  if (typeof part === "string") return part;
+  if (typeof part !== "object" || part === null || Array.isArray(part))
+    throw new TypeError("A part is text or an object.");
+  const { text } = part as { text?: unknown };
+  return text === undefined ? undefined : requireText(text);
 }

@@ -1,12 +1,7 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
-import {
-  type Adapter,
-  finishReasonOf,
-  type ParsedEvent,
-  requireText,
-  type UsageCounts,
-  userTurnsOf,
-} from "./adapter.ts";
+import { type Adapter, type ParsedEvent, requireText, userTurnsOf } from "./adapter.ts";
+import { createFinishReader } from "./finish-words.ts";
+import type { UsageCounts } from "./token-counts.ts";
 
 /** The current version of the API refuses any temperature. The one before accepts them. */
 const VERSION = "2026-10-21";
@@ -46,12 +41,17 @@ export const anthropicAdapter: Adapter = {
       case "content_block_delta":
         return parseBlock(event.delta);
       case "message_delta":
-        return { ...parseStopReason(event.delta?.stop_reason), usage: countsOf(event.usage) };
+        return { finish: finishOf(event.delta?.stop_reason), usage: countsOf(event.usage) };
       case "message_stop":
-        return { finished: "stop", over: true };
+        return { over: true };
       case "message": {
-        const text = event.content?.map((block) => parseBlock(block).text).join("");
-        return { text, ...parseStopReason(event.stop_reason), usage: countsOf(event.usage) };
+        const blocks = event.content.map(parseBlock);
+        return {
+          text: blocks.map(({ text }) => text).join(""),
+          skipped: blocks.some(({ skipped }) => skipped),
+          finish: finishOf(event.stop_reason),
+          usage: countsOf(event.usage),
+        };
       }
       default:
         return {};
@@ -60,15 +60,29 @@ export const anthropicAdapter: Adapter = {
 };
 
 /** Parses a block, or a piece of one. */
-const parseBlock = (block: Block): ParsedEvent => ({
-  text: block.type === "text" || block.type === "text_delta" ? requireText(block.text) : "",
-  active: "thinking" in block && block.thinking !== "",
-});
+function parseBlock(block: Block): ParsedEvent {
+  if (block.type === "text" || block.type === "text_delta")
+    return { text: requireText(block.text) };
+  const isThought = "thinking" in block;
+  return {
+    text: "",
+    active: isThought && block.thinking !== "",
+    skipped: !isThought && !WITHOUT_CONTENT.has(block.type),
+  };
+}
 
-const parseStopReason = (reason: string | null | undefined): ParsedEvent => ({
-  finished: finishReasonOf(reason, ["max_tokens", "model_context_window_exceeded"]),
-  callsTool: reason === "tool_use",
-  failed: reason === "refusal" ? "blocked the content" : undefined,
+/** Blocks and pieces that accompany text or reasoning. */
+const WITHOUT_CONTENT: ReadonlySet<Block["type"]> = new Set([
+  "redacted_thinking",
+  "signature_delta",
+  "citations_delta",
+] as const);
+
+/** Not `pause_turn`: the model has not finished. Servers of this dialect also say "stop". */
+const finishOf = createFinishReader({
+  good: ["end_turn", "stop_sequence", "tool_use", "stop"],
+  limits: ["max_tokens", "model_context_window_exceeded", "length"],
+  filters: ["refusal", "content_filter", "sensitive"],
 });
 
 const countsOf = (usage: Counts | undefined): UsageCounts => ({

@@ -1,118 +1,135 @@
-import { createParser } from "eventsource-parser";
-import type { Adapter, ParsedEvent, UsageCounts } from "./adapter.ts";
-import { classifyError, ProviderError, type ProviderErrorKind } from "./errors.ts";
+import type { Adapter, ParsedEvent } from "./adapter.ts";
+import { BodyParser } from "./body-parser.ts";
+import { classifyError, classifyText, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import type { FinishReason, Usage } from "./provider.ts";
+import { ReplyEnding, type ReplyPhase } from "./reply-ending.ts";
+import { TokenCounts } from "./token-counts.ts";
 
 /**
  * OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all.
  */
-const DONE = "[DONE]";
+const DONE = /^"?\[DONE\]"?$/i;
+/** What plain text does not have, and a damaged document has. */
+const JSON_PUNCTUATION = /[{}[\]"]/;
 
-/** Largest event of a stream. Bytes. */
-const EVENT_BYTES = 1024 * 1024;
-
-/** Decodes one reply: bytes go in, of a stream cut anywhere; text of whole characters comes out. */
+/**
+ * Decodes one reply, whatever its framing: events, one document or several. Bytes go in, cut
+ * anywhere; text of whole characters comes out.
+ */
 export class ReplyDecoder {
-  finishReason: FinishReason | undefined;
   /** Nothing more is read: the reply has ended, or has failed. */
   isClosed = false;
-  /** The latest bytes had content, shown or not. */
+  /** The latest bytes had content, shown or not, or brought the end nearer. */
   hadContent = false;
-  /**
-   * Text followed the finish marker: some servers put one on every piece. Then only the end of the
-   * body is the end.
-   */
-  #hasGoneOn = false;
   #text = "";
-  #hasSpoken = false;
   #failure: ProviderErrorKind | undefined;
-  #callsTool = false;
-  readonly #counts: UsageCounts = {};
+  /** The failure is what the finish marker says: usage may follow. */
+  #hasFailedAtFinish = false;
+  /** Content was left out that is no text, such as a tool call. */
+  #hasSkipped = false;
+  #hasReadEvent = false;
+  /** Documents outside of events. */
+  #documents = 0;
+  /** The last document is a complete reply, rather than a piece of one. */
+  #isWhole = false;
+  /** The rest of the body is read: what is unreadable in it was cut. */
+  #isAtEnd = false;
+  readonly #ending = new ReplyEnding();
+  readonly #counts = new TokenCounts();
   readonly #adapter: Adapter;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
-  readonly #parser = createParser({
-    maxBufferSize: EVENT_BYTES,
-    onEvent: ({ event, data }) => this.#readEvent(data, event === "error"),
-    onError: ({ type }) => {
-      if (type === "max-buffer-size-exceeded") this.#fail("reply too large");
-    },
+  readonly #body = new BodyParser({
+    onEvent: (data, name) => this.#readEvent(data, name),
+    onErrorField: (value) => this.#readErrorText(value),
+    onTooLarge: () => this.#fail("reply too large"),
   });
 
   constructor(adapter: Adapter) {
     this.#adapter = adapter;
   }
 
-  /** The reply is complete, however its body ends. */
-  get isComplete(): boolean {
-    return this.finishReason !== undefined && !this.#hasGoneOn;
+  /** How sure it is that the reply has ended. */
+  get phase(): ReplyPhase {
+    if (this.#hasFailedAtFinish) return "proven";
+    return this.#ending.marker ? this.#ending.phase(this.usage !== undefined) : "open";
   }
 
-  /**
-   * Undefined unless the provider has reported all of it. Input that caches held counts as input.
-   */
+  get finishReason(): FinishReason | undefined {
+    return this.#ending.marker;
+  }
+
+  /** Undefined unless the provider has reported all of it. Cached input counts as input. */
   get usage(): Usage | undefined {
-    const {
-      inputTokens: fresh,
-      cacheWriteTokens = 0,
-      cacheReadTokens = 0,
-      outputTokens,
-    } = this.#counts;
-    const inputs = [fresh, cacheWriteTokens, cacheReadTokens];
-    if (!inputs.every(isCount)) return undefined;
-    const inputTokens = inputs.reduce((sum, count) => sum + count, 0);
-    return isCount(inputTokens) && isCount(outputTokens)
-      ? { inputTokens, outputTokens }
-      : undefined;
+    return this.#counts.usage(this.#ending.hasText);
+  }
+
+  /** The number of characters that wait for the rest of their event or document. */
+  get heldLength(): number {
+    return this.#body.heldLength;
   }
 
   /** What is wrong with the reply, as far as it has come. */
   get error(): ProviderError | undefined {
-    const onlyCalls = this.finishReason && this.#callsTool && !this.#hasSpoken;
-    const failure = this.#failure ?? (onlyCalls ? "unreadable reply" : undefined);
+    const hasNoText = this.#ending.marker && !this.#ending.hasText && this.#hasSkipped;
+    const failure = this.#failure ?? (hasNoText ? "unreadable reply" : undefined);
     return failure && new ProviderError(failure);
   }
 
   /**
-   * Decodes what has arrived of a stream.
+   * Decodes what has arrived.
    * @returns the text in it
    */
   push(bytes: Buffer): string {
     this.hadContent = false;
+    const before = this.phase;
     try {
-      this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
+      this.#body.feed(this.#decoder.decode(bytes, { stream: true }));
     } catch {
-      this.#fail("unreadable reply"); // not UTF-8
+      this.#readUnreadable(); // not UTF-8
     }
+    if (this.#body.mayEndDocument) this.#readDocuments();
+    if (this.phase !== before) this.hadContent = true;
     return this.#take();
   }
 
-  /** Decodes the end of a stream. Some servers leave out the blank line after the last event. */
+  /**
+   * Decodes the end of the body.
+   * @returns the text in it
+   */
   end(): string {
-    const wasOpen = !this.isClosed;
-    try {
-      if (wasOpen) this.#parser.feed(`${this.#decoder.decode()}\n\n`);
-    } catch {
-      this.#fail("unreadable reply"); // not UTF-8
-    }
-    const isCut = wasOpen && this.#failure === "unreadable reply"; // inside its last event, or a character
-    if (isCut) this.#failure = undefined;
-    if (!this.finishReason || (isCut && !this.isComplete)) this.#fail("broke off");
+    if (!this.isClosed) this.#readEnd();
     this.isClosed = true;
     return this.#take();
   }
 
   /**
-   * Decodes a reply that comes as one JSON document.
-   * @returns its text
+   * Decides about a reply whose body has not ended: it broke off, or went silent. An error that has
+   * come outside of events is its cause.
+   * @returns whether that is the end of the reply, good or bad
    */
-  readDocument(bytes: Buffer): string {
+  endsWith(what: "a break" | "silence"): boolean {
+    const error = parseJson(this.#body.bareText);
+    if (isObject(error) && !this.isClosed) this.#failure ??= errorIn(error, false);
+    const { phase } = this;
+    const isOver = phase === "proven" || (phase === "likely" && what === "silence");
+    if (isOver) this.isClosed = true;
+    return isOver || this.#failure !== undefined;
+  }
+
+  #readEnd(): void {
+    this.#isAtEnd = true;
     try {
-      this.#apply(parseDocument(this.#decoder.decode(bytes), this.#adapter));
+      this.#body.feed(this.#decoder.decode());
+      this.#body.end();
     } catch {
-      this.#fail("unreadable reply"); // not UTF-8
+      this.#readUnreadable(); // ends inside a character
     }
-    this.#readEvent(DONE, false);
-    return this.end();
+    this.#readBareLines();
+    if (this.#isWhole && this.#documents === 1 && !this.#hasReadEvent)
+      this.#ending.closeWithoutMarker();
+    if (this.#ending.marker || this.#hasFailedAtFinish) return;
+    const isForeign = this.#ending.isDoubtful && !this.#hasReadEvent && this.#documents === 0;
+    this.#fail(isForeign ? "unreadable reply" : "broke off");
   }
 
   #fail(kind: ProviderErrorKind): void {
@@ -120,7 +137,16 @@ export class ReplyDecoder {
     this.isClosed = true;
   }
 
-  /** The text since the last time. Half of a surrogate pair waits for its other half. */
+  /** After the finish marker nothing unreadable is a failure. */
+  #readUnreadable(
+    kind: ProviderErrorKind = this.#isAtEnd ? "broke off" : "unreadable reply",
+  ): void {
+    if (this.phase === "open") this.#fail(kind);
+  }
+
+  /**
+   * The text since the last time. Half of a surrogate pair waits for its other half.
+   */
   #take(): string {
     const split = !this.isClosed && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
     const end = split ? this.#text.length - 1 : this.#text.length;
@@ -129,71 +155,156 @@ export class ReplyDecoder {
     return text;
   }
 
-  #readEvent(data: string, isError: boolean): void {
-    const trimmed = data.trim();
-    if (trimmed === "") return;
-    if (trimmed !== DONE) this.#apply(parseDocument(data, this.#adapter, isError));
-    else
-      this.#apply({
-        finished: this.#adapter.finishesWithDone && this.#hasSpoken ? "stop" : undefined,
-        over: true,
-      });
+  #readEvent(data: string, name: string | undefined): void {
+    if (this.#body.bareLines.length > 0) this.#readBareLines();
+    if (this.isClosed) return;
+    const text = data.trim();
+    const isError = name === "error";
+    if (!text.startsWith("{")) return void this.#readOther(text, name);
+    const document = parseJson(text);
+    if (document !== undefined) this.#readDocument(document, isError);
+    else if (isError) this.#fail("broke off");
+    else this.#readUnreadable();
+    this.#hasReadEvent = true;
   }
 
-  #apply({ text, usage, active, finished, over, failed, callsTool }: ParsedEvent): void {
+  /** Reads an event that is no object: a closing frame, a keep-alive, an error in plain words. */
+  #readOther(text: string, name: string | undefined): void {
+    if (DONE.test(text)) return void this.#close(this.#adapter.finishesWithDone);
+    const value = parseJson(text);
+    const words = typeof value === "string" ? value.trim() : text;
+    if (name === "error") return void this.#readErrorText(words);
+    if (words === "" || words.startsWith(":")) return;
+    if (Array.isArray(value) && value.length > 0) return void this.#readArray(value);
+    if (JSON_PUNCTUATION.test(words)) return void this.#readUnreadable();
+    if (name !== undefined && name !== "message") return;
+    if (value !== undefined && typeof value !== "string") return void this.#readUnreadable();
+    this.#readPlainText(words);
+  }
+
+  /** Reads text of which only an error makes sense. */
+  #readPlainText(text: string): void {
+    if (this.phase !== "open") return;
+    const failure = classifyText(text);
+    if (failure) this.#fail(failure);
+    else this.#ending.isDoubtful = true;
+  }
+
+  /** Reads what a server calls an error. */
+  #readErrorText(text: string): void {
     if (this.isClosed) return;
-    if (text) {
-      if (this.finishReason) this.#hasGoneOn = true;
-      this.#text += text;
-      this.#hasSpoken = true;
-    }
-    if (text || active || (finished && !this.finishReason)) this.hadContent = true;
-    if (usage) this.#count(usage);
-    this.finishReason ??= finished;
-    if (over) this.isClosed = true;
-    if (callsTool) this.#callsTool = true;
-    if (!failed) return;
-    this.#failure ??= failed;
-    if (!finished) this.isClosed = true; // otherwise the usage may still follow
+    const error = parseJson(text);
+    const named = isObject(error) ? errorIn(error, true) : classifyText(text);
+    this.#fail(named ?? "broke off");
+  }
+
+  #readDocument(document: unknown, isError: boolean): void {
+    if (typeof document === "string") return void this.#readPlainText(document);
+    if (Array.isArray(document)) this.#readArray(document);
+    else this.#apply(parseDocument(document, this.#adapter, isError));
+  }
+
+  /** Reads Gemini's reply without `alt=sse`: the events of a stream in an array. */
+  #readArray(documents: readonly unknown[]): void {
+    for (const document of documents) this.#apply(parseDocument(document, this.#adapter, false));
   }
 
   /**
-   * Later counts replace earlier ones, unless they are absent or null. Output that was counted
-   * stays so.
+   * Reads the lines outside of events if they are documents: one, or one on each line.
+   * @returns whether they are
    */
-  #count(usage: UsageCounts): void {
-    const { outputTokens: before } = this.#counts;
-    const reported = Object.entries(usage).filter(
-      ([, count]) => count !== undefined && count !== null,
-    );
-    Object.assign(this.#counts, Object.fromEntries(reported));
-    if (Number(this.#counts.outputTokens) < Number(before)) this.#counts.outputTokens = before;
+  #readDocuments(): boolean {
+    const documents = documentsIn(this.#body.bareLines);
+    if (!documents) return false;
+    this.#body.takeBareLines();
+    for (const document of documents) this.#readDocument(document, false);
+    this.#documents += documents.length;
+    return true;
+  }
+
+  /** Reads the lines outside of events, of which no more come. */
+  #readBareLines(): void {
+    if (this.#body.bareLines.length === 0 || this.#readDocuments()) return;
+    for (const line of this.#body.takeBareLines()) this.#readBareLine(line);
+  }
+
+  #readBareLine(line: string): void {
+    if (this.isClosed) return;
+    const document = line.startsWith("{") ? parseJson(line) : undefined;
+    if (document !== undefined) this.#readDocument(document, false);
+    else this.#readPlainText(line);
+  }
+
+  /** @param isMarker whether the closing frame may stand for the finish marker */
+  #close(isMarker = false): void {
+    if (isMarker) this.#ending.closeWithoutMarker();
+    if (!this.#ending.marker && !this.#failure) this.#fail("broke off");
+    this.isClosed = true;
+  }
+
+  #apply(event: ParsedEvent): void {
+    if (this.isClosed) return;
+    const { failed, finish } = event;
+    if (failed === "unreadable reply") return void this.#readUnreadable(failed);
+    this.#addContent(event);
+    if (failed) return void this.#fail(failed);
+    if (finish && "failure" in finish) {
+      this.#failure ??= finish.failure;
+      this.#hasFailedAtFinish = true;
+    }
+    if (event.over) this.#close(true);
+  }
+
+  #addContent({ text, usage, active, finish, skipped, whole }: ParsedEvent): void {
+    const marker = finish && "reason" in finish ? finish.reason : undefined;
+    if (text || active || (marker && !this.#ending.marker)) this.hadContent = true;
+    if (text) this.#text += text;
+    this.#ending.add(Boolean(text), marker);
+    if (usage) this.#counts.add(usage);
+    if (skipped) this.#hasSkipped = true;
+    this.#isWhole = whole === true;
   }
 }
 
-const isCount = (value: unknown): value is number =>
-  Number.isInteger(value) && Number(value) >= 0 && Number(value) < 2 ** 31;
-
 const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
 
-/**
- * Parses one JSON document. Errors look alike in all dialects and may come instead of any document,
- * with HTTP status 200 too. Google may wrap them in an array. Never throws.
- */
-function parseDocument(json: string, { parse }: Adapter, isError = false): ParsedEvent {
-  let document: unknown;
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
+
+/** The value of a JSON document; undefined if it is none. */
+function parseJson(text: string): unknown {
   try {
-    const parsed: unknown = JSON.parse(json);
-    document = Array.isArray(parsed) ? parsed[0] : parsed;
+    return JSON.parse(text);
   } catch {
-    return { failed: isError ? "broke off" : "unreadable reply" };
+    return undefined;
   }
-  if (typeof document !== "object" || document === null) return { failed: "unreadable reply" };
+}
+
+/** The documents that lines consist of: one of them all, or one in each; undefined if they don't. */
+function documentsIn(lines: readonly string[]): unknown[] | undefined {
+  const whole = parseJson(lines.join("\n"));
+  if (whole !== undefined) return [whole];
+  if (!lines.every((line) => line.startsWith("{"))) return undefined;
+  const documents = lines.map(parseJson);
+  return documents.every(isObject) ? documents : undefined;
+}
+
+/**
+ * The failure that a document reports. Errors look alike in all dialects and may come instead of
+ * any document, with HTTP status 200 too.
+ */
+function errorIn(document: object, isError: boolean): ProviderErrorKind | undefined {
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
-  if (error || isError || type === "error" || object === "error")
-    return { failed: classifyError(error || document) };
+  const hasError = error || isError || type === "error" || object === "error";
+  return hasError ? classifyError(error || document) : undefined;
+}
+
+/** Parses one document. Never throws. */
+function parseDocument(document: unknown, adapter: Adapter, isError: boolean): ParsedEvent {
+  if (!isObject(document) || Array.isArray(document)) return { failed: "unreadable reply" };
+  const failed = errorIn(document, isError);
+  if (failed) return { failed };
   try {
-    return parse(document);
+    return adapter.parse(document);
   } catch {
     return { failed: "unreadable reply" };
   }

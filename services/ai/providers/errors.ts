@@ -1,3 +1,5 @@
+import { STATUS_CODES } from "node:http";
+
 /** How a provider failed. Clients see these words. */
 export type ProviderErrorKind =
   | "rate limited"
@@ -46,11 +48,11 @@ export function toProviderError(
 
 /**
  * What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Texts
- * are ignored.
+ * are ignored but for a few: see `EXHAUSTED_BALANCE`.
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
-    /insufficient_quota|current_quota|quota_exceeded|credit|billing|budget|arrearage|spend_limit|usage_limit|perday/,
+    /insufficient_quota|current_quota|quota_exceeded|credit|balance(?!r)|insufficient_?funds|billing|budget|arrearage|spend_limit|usage_limit|perday/,
     "quota exhausted",
   ],
   [/rate_limit|slow_down|resource_exhausted|too_many_requests/, "rate limited"],
@@ -61,7 +63,7 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
   [/http 40[13]/, "refused the key"],
   [/http 402/, "quota exhausted"],
-  [/http (408|504)/, "timed out"],
+  [/http (408|504|522|524)/, "timed out"],
   [/http 429/, "rate limited"],
   [/http (503|529)/, "overloaded"],
   // Some providers give these two names to every error.
@@ -72,7 +74,24 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/http 5/, "internal error"],
 ];
 
-type ErrorBody = Partial<Record<"type" | "code" | "status" | "status_code", unknown>> & {
+/**
+ * Texts of an exhausted balance, which some providers give no name of its own. "Quota" is not among
+ * them: Google says it of limits per minute.
+ */
+const EXHAUSTED_BALANCE =
+  /\b(insufficient|not enough|no|out of) (account )?(balance|credits?|funds)\b|\b(balance|credits?)( balance)? (is|are) (too low|insufficient|exhausted|not enough|negative)\b|\ball (available )?credits\b|余额不足|欠费/i;
+/** The kinds that an error has by its status alone, which its text may tell better. */
+const BY_STATUS: ReadonlySet<ProviderErrorKind> = new Set([
+  "rejected the request",
+  "refused the key",
+  "rate limited",
+  "internal error",
+  "broke off",
+]);
+
+type ErrorBody = Partial<
+  Record<"type" | "code" | "status" | "status_code" | "http_code" | "message", unknown>
+> & {
   /** OpenRouter's, about a prompt that a filter has flagged. */
   metadata?: { flagged_input?: unknown } | null;
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
@@ -86,10 +105,11 @@ type ErrorBody = Partial<Record<"type" | "code" | "status" | "status_code", unkn
  */
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
   const body: ErrorBody = typeof error === "object" && error ? error : {};
-  const { type, code, status: named, status_code, metadata, details } = body;
+  const { type, code, status: named, status_code, http_code, metadata, details } = body;
   // Some say the status as text; other numbers are words of their own.
   const httpStatus =
-    status ?? [code, status_code].map(Number).find((number) => number >= 400 && number < 600);
+    status ??
+    [code, status_code, http_code].map(Number).find((number) => number >= 400 && number < 600);
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
     ...listOf(detail?.violations).map((violation) => violation?.quotaId),
@@ -105,7 +125,33 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
     .concat(`http ${httpStatus}`)
     .join(" ")
     .toLowerCase();
-  return ERROR_PATTERNS.find(([pattern]) => pattern.test(words))?.[1] ?? "broke off";
+  const kind = ERROR_PATTERNS.find(([pattern]) => pattern.test(words))?.[1] ?? "broke off";
+  const text = typeof error === "string" ? error : body.message;
+  const isExhausted =
+    BY_STATUS.has(kind) && typeof text === "string" && EXHAUSTED_BALANCE.test(text);
+  return isExhausted ? "quota exhausted" : kind;
+}
+
+/** The statuses of HTTP errors by their reason phrases, in lower case. */
+const STATUS_OF_PHRASE = new Map(
+  Object.entries(STATUS_CODES)
+    .filter(([status]) => Number(status) >= 400)
+    .map(([status, phrase = ""]) => [phrase.toLowerCase(), Number(status)]),
+);
+
+/** "HTTP/1.1 503 Service Unavailable", and parts of it. */
+const STATUS_LINE = /^(?:HTTP\/[\d.]+ |error:? )?(?:([45]\d\d)\b[ :.-]*)?(.*?)[ .!]*$/i;
+
+/**
+ * Names the failure of a line that a proxy or framework writes in place of a reply: an HTTP status,
+ * its reason phrase, or both, in HTML or not.
+ * @returns undefined if the line is none
+ */
+export function classifyText(line: string): ProviderErrorKind | undefined {
+  const text = line.replace(/<[^<>]*>/g, "").trim();
+  const [, number, phrase = ""] = STATUS_LINE.exec(text) ?? [];
+  const status = number ? Number(number) : STATUS_OF_PHRASE.get(phrase.toLowerCase());
+  return status === undefined ? undefined : classifyError(undefined, status);
 }
 
 /** Google names the delay inside the error ("17s"). Milliseconds. */

@@ -1,6 +1,6 @@
-import type { GenerateContentResponse } from "@google/genai";
-import { type Adapter, finishReasonOf, requireText, userTurnsOf } from "./adapter.ts";
-import type { ProviderErrorKind } from "./errors.ts";
+import type { Content, GenerateContentResponse, Part } from "@google/genai";
+import { type Adapter, textOfPart, userTurnsOf } from "./adapter.ts";
+import { createFinishReader, type Finish } from "./finish-words.ts";
 
 /** Gemini refuses zero. */
 const LOWEST_TEMPERATURE = 0.001;
@@ -27,42 +27,54 @@ export const googleAdapter: Adapter = {
     };
   },
   parse(document) {
-    const {
-      candidates,
-      promptFeedback,
-      usageMetadata: usage,
-    } = document as GenerateContentResponse;
-    const parts = candidates?.[0]?.content?.parts ?? [];
-    const reason = candidates?.[0]?.finishReason;
-    const blockReason = promptFeedback?.blockReason;
+    const { candidates, promptFeedback, usageMetadata } = document as GenerateContentResponse;
+    const candidate = candidates?.find((each) => (each?.index ?? 0) === 0);
+    const { text, isThinking, hasOther } = readParts(candidate?.content);
     return {
-      text: parts.map((part) => (part.thought ? "" : requireText(part.text))).join(""),
-      // Counts are cumulative. An event may leave out those that are zero so far, and the last one
-      // any.
-      usage: usage && {
-        inputTokens: usage.promptTokenCount,
-        outputTokens: (usage.candidatesTokenCount ?? 0) + (usage.thoughtsTokenCount ?? 0),
+      text,
+      usage: usageMetadata && {
+        inputTokens: usageMetadata.promptTokenCount,
+        // Frames leave out counts that are zero.
+        outputTokens: usageMetadata.candidatesTokenCount ?? 0,
+        reasoningTokens: usageMetadata.thoughtsTokenCount,
       },
-      active: parts.some((part) => part.thought),
-      finished: finishReasonOf(reason ?? blockReason, ["MAX_TOKENS"]),
-      callsTool: parts.some((part) => part.functionCall), // with the reason STOP
-      failed: blockReason ? "blocked the content" : failureOf(reason),
+      active: isThinking,
+      finish: blockOf(promptFeedback?.blockReason) ?? finishOf(candidate?.finishReason),
+      skipped: hasOther, // a call of a tool comes with the reason STOP
     };
   },
 };
 
-/** Finish reasons of a good reply, and of the filters. Any other is a failure. */
-const COMPLETE = new Set(["STOP", "MAX_TOKENS"]);
-const BLOCKED = new Set([
-  "SAFETY",
-  "RECITATION",
-  "LANGUAGE",
-  "BLOCKLIST",
-  "PROHIBITED_CONTENT",
-  "SPII",
-]);
+const finishOf = createFinishReader({
+  good: ["STOP"],
+  limits: ["MAX_TOKENS"],
+  filters: [
+    ...["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"],
+    ...["MODEL_ARMOR", "JAILBREAK"],
+    ...["IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"],
+  ],
+});
 
-function failureOf(reason: string | null | undefined): ProviderErrorKind | undefined {
-  if (!reason || COMPLETE.has(reason)) return undefined;
-  return BLOCKED.has(reason) ? "blocked the content" : "broke off";
+/** A prompt is blocked whatever the reason, unless there is none. */
+const blockOf = (reason: unknown): Finish | undefined =>
+  finishOf(reason) && { failure: "blocked the content" };
+
+/**
+ * Reads the parts of a candidate's content: text, thoughts, and what is neither.
+ * @throws TypeError if it is no content
+ */
+function readParts(content: Content | undefined) {
+  let text = "";
+  let isThinking = false;
+  let hasOther = false;
+  if (typeof content === "string") throw new TypeError("Content has parts.");
+  for (const part of content?.parts ?? []) {
+    const partText = textOfPart(part);
+    if (part.thought) isThinking = true;
+    else if (partText !== undefined) text += partText;
+    else if (!isSignature(part)) hasOther = true;
+  }
+  return { text, isThinking, hasOther };
 }
+
+const isSignature = (part: Part) => Object.keys(part).every((key) => key === "thoughtSignature");

@@ -2,6 +2,7 @@ import http, { type IncomingMessage, type RequestOptions } from "node:http";
 import https from "node:https";
 import { pipeline, type Readable } from "node:stream";
 import {
+  constants,
   createBrotliDecompress,
   createGunzip,
   createInflate,
@@ -81,10 +82,13 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
+/** Some servers leave out the trailer of a compressed body. What it holds tells whether it is complete. */
+const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
+const gunzip = () => createGunzip(WITHOUT_TRAILER);
 const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
+  gzip: gunzip,
+  "x-gzip": gunzip,
+  deflate: () => createInflate(WITHOUT_TRAILER),
   br: createBrotliDecompress,
   zstd: createZstdDecompress,
 };

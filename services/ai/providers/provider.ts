@@ -36,6 +36,12 @@ export type CallReport = {
 };
 
 /**
+ * Reserves memory for a reply, as far as it has come. Called again as the reply grows.
+ * @throws ProviderError if there is not enough
+ */
+export type ReserveMemory = (bytes: number) => void;
+
+/**
  * Sends a prompt to a chat model host, and reads the reply: pieces of text that are never empty, of
  * whole characters. Text that has arrived since the last pull is one piece, as is a reply that is
  * not streamed. Ends without an error only if the provider has finished the reply. Throws
@@ -46,6 +52,7 @@ export type Provider = (
   prompt: Prompt,
   signal: AbortSignal,
   report: CallReport,
+  reserve?: ReserveMemory,
 ) => AsyncGenerator<string, void>;
 
 /** Bounds of one call: durations in milliseconds. */
@@ -59,7 +66,8 @@ export const DEFAULT_BOUNDS = {
   firstByteMs: 60_000,
   /**
    * Silence between two pieces of content of a stream (pings, comments and empty deltas are
-   * silence), or one document.
+   * silence), or one document. Also the silence that confirms a finish marker which came along with
+   * text, without usage.
    */
   idleMs: 60_000,
   /** The whole call, attempts and waits included. */
@@ -73,7 +81,9 @@ export const DEFAULT_BOUNDS = {
   retries: 2,
   /** Wait before the first further attempt; doubles, with jitter. */
   backoffMs: 250,
-  /** Everything received in one stream. Bytes. */
+  /** Everything received in one reply. Bytes. */
   streamBytes: 256 * 1024 * 1024,
+  /** What is held of one reply: a document, and all text of a reply that is not streamed. */
+  wholeReplyBytes: 16 * 1024 * 1024,
 };
 export type ProviderBounds = typeof DEFAULT_BOUNDS;

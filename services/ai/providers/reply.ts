@@ -1,19 +1,12 @@
 import type { Readable } from "node:stream";
 import { urlToHttpOptions } from "node:url";
 import { type Adapter, fitPrompt } from "./adapter.ts";
+import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
-import { decompressed, type Endpoint, readAll } from "./http-client.ts";
-import type { Provider, ProviderBounds } from "./provider.ts";
+import { decompressed, type Endpoint } from "./http-client.ts";
+import type { CallReport, Provider, ProviderBounds, ReserveMemory } from "./provider.ts";
 import { UpstreamRequest } from "./send.ts";
-
-/**
- * How long the body of a complete reply may take to end, so that its connection can be used again.
- * Milliseconds.
- */
-const DRAIN_MS = 100;
-/** Largest reply that comes as one document. Bytes. */
-const DOCUMENT_BYTES = 16 * 1024 * 1024;
 
 /**
  * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker
@@ -26,7 +19,7 @@ export function createProvider(
 ): Provider {
   const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
   const base = path?.replace(/\/$/, "");
-  return async function* reply(prompt, client, report) {
+  return async function* reply(prompt, client, report, reserve = () => {}) {
     const request = new UpstreamRequest(client, bounds);
     const decoder = new ReplyDecoder(adapter);
     const fitted = fitPrompt(prompt);
@@ -35,51 +28,21 @@ export function createProvider(
       const target = { protocol, hostname, port, path: `${base}/${adapter.path(fitted)}` };
       const post = () =>
         http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
-      const message = await request.send(post, prompt.isStream, report);
-      const content = decompressed(message);
-      body = content;
-      // Some servers answer a request for a stream by one document. Errors come so too, even with
-      // status 200.
-      const type =
-        message.headers["content-type"] ||
-        (prompt.isStream ? "text/event-stream" : "application/json");
-      const isDocument = /^[^;]*json *(;|$)/i.test(type);
-      if (!isDocument && !/^text\/event-stream *(;|$)/i.test(type))
-        throw new ProviderError("unreadable reply");
-      const read = isDocument ? () => readAll(content, DOCUMENT_BYTES) : readerOf(content);
-      let received = 0;
-      if (prompt.isStream) request.resetIdleTimer(bounds.idleMs);
-      try {
-        for (let bytes = await read(); bytes !== undefined; bytes = await read()) {
-          received += bytes.length;
-          if (received > bounds.streamBytes) throw new ProviderError("reply too large");
-          const startedAt = performance.now();
-          const text = isDocument ? decoder.readDocument(bytes) : decoder.push(bytes);
-          report.decodingMs += performance.now() - startedAt;
-          if (text !== "") {
-            request.pauseIdleTimer();
-            yield text;
-          }
-          if (decoder.isClosed) break;
-          if (decoder.hadContent)
-            request.resetIdleTimer(decoder.isComplete ? bounds.afterOutcomeMs : bounds.idleMs);
-        }
-        const rest = decoder.end();
-        if (rest !== "") yield rest;
-      } catch (thrown) {
-        // After the finish marker any end counts as the end: a reset, silence, half a closing
-        // frame.
-        if (!decoder.error && !decoder.isComplete) throw thrown;
-      }
+      body = decompressed(await request.send(post, prompt.isStream, report));
+      const { isStream } = prompt;
+      const reader = new ReplyReader({ body, decoder, request, bounds, isStream, report, reserve });
+      for (let text = await reader.next(); text !== undefined; text = await reader.next())
+        yield text;
       client.throwIfAborted(); // even if the reply is complete: its text may not have been read
       report.usage = decoder.usage;
       report.finishReason = decoder.finishReason;
       if (decoder.error) throw decoder.error;
     } catch (thrown) {
-      // The client's own reason if the client has gone; otherwise the timeout or the failure.
+      // The client's own reason if the client has gone; otherwise the failure that the provider has
+      // named, the timeout, or what else went wrong.
       throw client.aborted
         ? client.reason
-        : toProviderError(request.signal.reason ?? thrown, "broke off");
+        : toProviderError(decoder.error ?? request.signal.reason ?? thrown, "broke off");
     } finally {
       const isDone = decoder.isClosed && !request.signal.aborted;
       request.end(isDone);
@@ -88,55 +51,93 @@ export function createProvider(
   };
 }
 
-/**
- * Lets the body end so that its connection returns to the pool. A body that does not end is
- * destroyed.
- */
-function drain(body: Readable): void {
-  if (body.readableEnded) return;
-  setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  body.removeAllListeners("data").resume();
-}
+type ReaderDeps = {
+  body: Readable;
+  decoder: ReplyDecoder;
+  request: UpstreamRequest;
+  bounds: ProviderBounds;
+  isStream: boolean;
+  report: CallReport;
+  reserve: ReserveMemory;
+};
 
-/**
- * Makes a function that resolves with the bytes that have arrived since its last call, or with
- * undefined at the end. A body whose bytes wait is paused at its high-water mark, so a slow reader
- * slows the provider.
- *
- * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per
- * piece. The body is left open, so that its connection can be used again.
- */
-function readerOf(body: Readable): () => Promise<Buffer | undefined> {
-  let chunks: Buffer[] = [];
-  let size = 0;
-  let end: { error?: unknown } | undefined;
-  let wake = () => {};
-  const onEnd = (error?: unknown) => {
-    end ??= { error };
-    wake();
-  };
-  body
-    .on("data", (chunk: Buffer) => {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size >= body.readableHighWaterMark) body.pause();
-      wake();
-    })
-    .once("end", () => onEnd())
-    .once("error", onEnd)
-    .once("close", () => onEnd(new Error("The body was closed early.")));
-  return async () => {
-    while (chunks.length === 0) {
-      if (end?.error) throw end.error;
-      if (end) return undefined;
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
+/** Reads the body of one reply within the limits of time and size, until the reply has ended. */
+class ReplyReader {
+  readonly #deps: ReaderDeps;
+  readonly #read: () => Promise<Buffer | undefined>;
+  #received = 0;
+  /** What the caller collects: all text of a reply that is not streamed. Characters. */
+  #collected = 0;
+
+  constructor(deps: ReaderDeps) {
+    this.#deps = deps;
+    this.#read = readerOf(deps.body);
+    if (deps.isStream) deps.request.resetIdleTimer(deps.bounds.idleMs);
+  }
+
+  /**
+   * The text that has arrived since the last time, which is never empty. The idle timer pauses
+   * until the next call.
+   * @returns undefined once the reply has ended, well or with `decoder.error`
+   * @throws ProviderError, or the error of the body
+   */
+  async next(): Promise<string | undefined> {
+    const { decoder, request } = this.#deps;
+    if (decoder.hadContent) this.#resetIdleTimer();
+    while (!decoder.isClosed) {
+      const bytes = await this.#receive();
+      const text = this.#decode(bytes);
+      if (text !== "") {
+        request.pauseIdleTimer();
+        return text;
+      }
+      if (decoder.hadContent) this.#resetIdleTimer();
     }
-    const bytes = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-    chunks = [];
-    size = 0;
-    if (body.isPaused()) body.resume();
-    return bytes;
-  };
+    return undefined;
+  }
+
+  /** What has arrived; undefined at the end of the body, or where the reply has ended without it. */
+  async #receive(): Promise<Buffer | undefined> {
+    const { decoder, request } = this.#deps;
+    try {
+      return await this.#read();
+    } catch (thrown) {
+      if (decoder.endsWith(request.isSilent ? "silence" : "a break")) return undefined;
+      throw thrown;
+    }
+  }
+
+  #decode(bytes: Buffer | undefined): string {
+    const { decoder, report } = this.#deps;
+    if (!bytes) return this.#decodeEnd();
+    this.#received += bytes.length;
+    if (this.#received > this.#deps.bounds.streamBytes) throw new ProviderError("reply too large");
+    const startedAt = performance.now();
+    const text = decoder.push(bytes);
+    report.decodingMs += performance.now() - startedAt;
+    this.#reserve(text.length);
+    return text;
+  }
+
+  #decodeEnd(): string {
+    const { decoder, isStream } = this.#deps;
+    if (this.#received === 0 && !isStream) throw new ProviderError("unreadable reply");
+    const text = decoder.end();
+    this.#reserve(text.length);
+    return text;
+  }
+
+  /** Bounds what is held of the reply, whatever its framing, and reserves memory for it. */
+  #reserve(characters: number): void {
+    const { isStream, bounds, decoder, reserve } = this.#deps;
+    if (!isStream) this.#collected += characters;
+    const held = this.#collected + decoder.heldLength;
+    if (held > bounds.wholeReplyBytes) throw new ProviderError("reply too large");
+    reserve(held);
+  }
+
+  #resetIdleTimer(): void {
+    const { decoder, request, bounds } = this.#deps;
+    request.resetIdleTimer(decoder.phase === "proven" ? bounds.afterOutcomeMs : bounds.idleMs);
+  }
 }

@@ -24,6 +24,8 @@ export class UpstreamRequest {
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
   #isIdlePaused = false;
+  /** The request was ended by its idle timer. */
+  isSilent = false;
 
   /** @param client fires when the reply is no longer wanted */
   constructor(client: AbortSignal, bounds: ProviderBounds) {
@@ -79,7 +81,7 @@ export class UpstreamRequest {
     if (this.#idle && this.#idleMs === ms) return void this.#idle.refresh(); // cheaper than a new timer
     clearTimeout(this.#idle);
     this.#idleMs = ms;
-    this.#idle = setTimeout(() => this.#isIdlePaused || this.#onTimeout(), ms);
+    this.#idle = setTimeout(this.#onSilence, ms);
   }
 
   /** Stops the idle timer until the next reset: nothing is expected of the provider. */
@@ -98,29 +100,41 @@ export class UpstreamRequest {
     if (!isDone) this.#controller.abort();
   }
 
+  readonly #onSilence = () => {
+    if (this.#isIdlePaused) return;
+    this.isSilent = true;
+    this.#onTimeout();
+  };
   readonly #onTimeout = () => this.#controller.abort(new ProviderError("timed out"));
   readonly #onClientGone = () => this.#controller.abort(this.#client.reason);
 }
 
 /**
- * Waits for the first byte of a success. Any other status is an error, which is retryable for 408,
- * 429 and 5xx.
+ * Waits for the first byte of a success. Any other status is an error.
  */
 async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
-  if (status === 200) {
+  if (isSuccess(status)) {
     if (message.readableLength === 0 && !message.complete) await once(message, "readable"); // or at its end
     return;
   }
   const error = await errorIn(message, errorMs);
   const kind = classifyError(error, status);
-  const retryable =
-    (status === 408 || status === 429 || status >= 500) && kind !== "quota exhausted";
   throw new ProviderError(kind, {
-    retryable,
+    retryable: kind !== "quota exhausted" && mayPass(message),
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
     detail: `HTTP ${status}`,
   });
+}
+
+/** Some proxies answer 201. Without content there is no reply. */
+const isSuccess = (status: number) => status >= 200 && status < 300 && status !== 204;
+
+/** Whether the same request may succeed later: `x-should-retry` says so, or else the status. */
+function mayPass({ statusCode = 0, headers }: IncomingMessage): boolean {
+  const advice = headers["x-should-retry"];
+  if (advice === "true" || advice === "false") return advice === "true";
+  return statusCode === 408 || statusCode === 429 || statusCode >= 500;
 }
 
 /**

@@ -30,7 +30,7 @@ const COUNTS: [
       cache_creation_input_tokens: null,
       output_tokens: 7,
     },
-    [17, 7],
+    [2017, 7], // counts only grow
   ],
   [null, { input_tokens: 11, cache_creation_input_tokens: 5, output_tokens: 7 }, [16, 7]],
   [

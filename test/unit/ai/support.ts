@@ -58,7 +58,7 @@ export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
 /** Decodes a reply that comes as one document. */
 export function decodeDocument(dialect: Dialect, document: unknown) {
   const decoder = new ReplyDecoder(dialect);
-  const text = decoder.readDocument(Buffer.from(JSON.stringify(document)));
+  const text = decoder.push(Buffer.from(JSON.stringify(document))) + decoder.end();
   return { text, usage: decoder.usage };
 }
 

@@ -1,0 +1,212 @@
+import { describe, expect, test } from "vitest";
+import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import { readCatalogue } from "../../../services/ai/catalogue.ts";
+import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
+import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { forSuite, forTest } from "../../support/closing.ts";
+import {
+  type ScriptedResponse,
+  type Step,
+  startScriptedProvider,
+} from "../../support/scripted-provider.ts";
+import { readReply } from "./support.ts";
+
+/** What a dialect sends for each part of a stream. */
+type Vocabulary = {
+  opening: string;
+  text(text: string): string;
+  /** A finish marker alone, and together with text. */
+  marker(reason?: unknown): string;
+  textWithMarker(text: string): string;
+  /** A marker on a piece without text. */
+  emptyWithMarker: string;
+  reasoningWithMarker: string;
+  usage: string;
+  closing: string;
+};
+
+const frame = (document: object, name?: string) =>
+  `${name ? `event: ${name}\n` : ""}data: ${JSON.stringify(document)}\n\n`;
+
+const chunk = (delta: object, finish_reason: unknown = null) =>
+  frame({ choices: [{ index: 0, delta, finish_reason }] });
+const openai: Vocabulary = {
+  opening: chunk({ role: "assistant", content: "" }),
+  text: (content) => chunk({ content }),
+  marker: (reason = "stop") => chunk({}, reason),
+  textWithMarker: (content) => chunk({ content }, "stop"),
+  emptyWithMarker: chunk({ role: "assistant", content: "" }, "stop"),
+  reasoningWithMarker: chunk({ reasoning_content: "Hm." }, "stop"),
+  usage: frame({
+    choices: [],
+    usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 },
+  }),
+  closing: "data: [DONE]\n\n",
+};
+
+const named = (document: { type: string }) => frame(document, document.type);
+const delta = (delta: object) => named({ type: "content_block_delta", index: 0, delta } as never);
+const messageDelta = (stop_reason: unknown, usage?: object) =>
+  named({ type: "message_delta", delta: { stop_reason }, usage } as never);
+const anthropic: Vocabulary = {
+  opening: named({ type: "message_start", message: { usage: { input_tokens: 9 } } } as never),
+  text: (text) => delta({ type: "text_delta", text }),
+  marker: (reason = "end_turn") => messageDelta(reason),
+  // It has no event for both: they arrive at once.
+  textWithMarker: (text) => delta({ type: "text_delta", text }) + messageDelta("end_turn"),
+  emptyWithMarker: messageDelta("end_turn"),
+  reasoningWithMarker:
+    delta({ type: "thinking_delta", thinking: "Hm." }) + messageDelta("end_turn"),
+  usage: messageDelta(null, { output_tokens: 2 }),
+  closing: named({ type: "message_stop" }),
+};
+
+const candidate = (parts: object[], finishReason?: unknown, usageMetadata?: object) =>
+  frame({
+    candidates: [{ index: 0, content: { role: "model", parts }, finishReason }],
+    usageMetadata,
+  });
+const google: Vocabulary = {
+  opening: candidate([]),
+  text: (text) => candidate([{ text }]),
+  marker: (reason = "STOP") => candidate([], reason),
+  textWithMarker: (text) => candidate([{ text }], "STOP"),
+  emptyWithMarker: candidate([], "STOP"),
+  reasoningWithMarker: candidate([{ text: "Hm.", thought: true }], "STOP"),
+  usage: frame({ usageMetadata: { promptTokenCount: 9, candidatesTokenCount: 2 } }),
+  closing: "", // the end of the body
+};
+
+const DIALECTS: { dialect: SimulatedDialect; words: Vocabulary }[] = [
+  { dialect: "openai", words: openai },
+  { dialect: "openai-compatible", words: openai },
+  { dialect: "anthropic", words: anthropic },
+  { dialect: "google", words: google },
+];
+
+const upstream = await forSuite(startScriptedProvider());
+
+/** Far more than any stream of this suite takes. */
+const LONG_MS = 60_000;
+const SETTING_MS = 200;
+
+/** Opens the provider of a dialect of the shipped catalogue, and reads one reply. */
+async function play(
+  dialect: SimulatedDialect,
+  script: ScriptedResponse,
+  { isStream = true, ...limits }: Partial<ProviderBounds> & { isStream?: boolean } = {},
+) {
+  const catalogue = readCatalogue();
+  const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
+  const bounds = { backoffMs: 1, idleMs: LONG_MS, afterOutcomeMs: LONG_MS, ...limits };
+  const providers = openProviders(catalogue, upstream.env, bounds);
+  const provider = providers.byId.get(entry?.id ?? "");
+  if (!entry || !provider) throw new Error(`No provider speaks ${dialect}.`);
+  await forTest(providers);
+  const maxTokens = upstream.add([script]);
+  const messages = [{ role: "user" as const, content: "Hi there" }];
+  return readReply(provider, { model: entry.models[0], messages, maxTokens, isStream });
+}
+
+const events = (...steps: Step[]): ScriptedResponse => ({
+  status: 200,
+  headers: { "content-type": "text/event-stream" },
+  steps,
+});
+const bytes = (...parts: string[]): Step => ({ bytes: parts.join("") });
+const closed: Step = { end: "close body" };
+const reset: Step = { end: "reset" };
+/** Lets what was written arrive before the connection is reset. */
+const pause: Step = { waitMs: 30 };
+
+describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dialect, words }) => {
+  const { opening, text, marker, textWithMarker, emptyWithMarker, usage, closing } = words;
+  const hasClosing = closing !== "";
+
+  test.each([
+    ["a marker alone, then the end of the body", [text("Hi"), marker()], [closed]],
+    ["a marker with text, then the end of the body", [textWithMarker("Hi")], [closed]],
+    ["a marker alone, then a reset", [text("Hi"), marker()], [pause, reset]],
+    ["a marker with text and usage, then a reset", [textWithMarker("Hi"), usage], [pause, reset]],
+    [
+      "a marker on every piece, then the end of the body",
+      [textWithMarker("H"), textWithMarker("i")],
+      [closed],
+    ],
+    ["a first marker without text", [emptyWithMarker, text("Hi"), marker()], [closed]],
+    ["a first marker with reasoning", [words.reasoningWithMarker, text("Hi"), marker()], [closed]],
+    ["text after the marker", [text("H"), marker(), text("i")], [closed]],
+  ])("is complete: %s", async (_, parts, ending) => {
+    const outcome = await play(dialect, events(bytes(opening, ...parts), ...ending));
+    expect(outcome).toMatchObject({ text: "Hi" });
+    expect(outcome.failure).toBeUndefined();
+  });
+
+  test.each([
+    ["no marker, then the end of the body", [text("Hi")], [closed], "Hi"],
+    ["a first marker without text, then a reset", [emptyWithMarker], [pause, reset], ""],
+    ["a first marker, text and the end of the body", [emptyWithMarker, text("Hi")], [closed], "Hi"],
+    ["a first marker, text and a reset", [emptyWithMarker, text("Hi")], [pause, reset], "Hi"],
+    ["text after the marker, then a reset", [text("H"), marker(), text("i")], [pause, reset], "Hi"],
+    [
+      "a marker on every piece, then a reset",
+      [textWithMarker("H"), textWithMarker("i")],
+      [pause, reset],
+      "Hi",
+    ],
+  ])("broke off: %s", async (_, parts, ending, received) => {
+    const outcome = await play(dialect, events(bytes(opening, ...parts), ...ending));
+    expect(outcome).toEqual({ text: received, failure: "broke off" });
+  });
+
+  test.runIf(hasClosing)("is complete at the closing frame, without waiting for more", async () => {
+    for (const parts of [
+      [text("Hi"), marker()],
+      [textWithMarker("Hi")],
+      [textWithMarker("H"), textWithMarker("i")],
+    ])
+      expect(await play(dialect, events(bytes(opening, ...parts, closing)))).toMatchObject({
+        text: "Hi",
+      });
+  });
+
+  test("a marker alone, or text with usage, is confirmed by a short silence", async () => {
+    for (const parts of [
+      [text("Hi"), marker()],
+      [textWithMarker("Hi"), usage],
+    ]) {
+      const limits = { afterOutcomeMs: SETTING_MS };
+      expect(await play(dialect, events(bytes(opening, ...parts)), limits)).toMatchObject({
+        text: "Hi",
+      });
+    }
+  });
+
+  test.each([
+    ["no text", [emptyWithMarker]],
+    ["reasoning alone", [words.reasoningWithMarker]],
+    ["text after the marker", [text("H"), marker(), text("i")]],
+  ])("silence after a marker is a timeout: %s", async (_, parts) => {
+    const limits = { idleMs: SETTING_MS, afterOutcomeMs: 1 };
+    const outcome = await play(dialect, events(bytes(opening, ...parts)), limits);
+    expect(outcome).toMatchObject({ failure: "timed out" });
+  });
+});
+
+/** The dialects that have one event for text and marker. */
+const WITH_BOTH = DIALECTS.filter(({ dialect }) => dialect !== "anthropic");
+
+test.each(WITH_BOTH)(
+  "Provider stream of $dialect: a marker with text waits for the idle limit, and a reset before it is a failure",
+  async ({ dialect, words }) => {
+    const piece = bytes(words.textWithMarker("Hi"));
+    const limits = { idleMs: SETTING_MS, afterOutcomeMs: 1 };
+    const start = performance.now();
+    expect(await play(dialect, events(piece), limits)).toMatchObject({ text: "Hi" });
+    expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
+    expect(await play(dialect, events(piece, pause, reset))).toEqual({
+      text: "Hi",
+      failure: "broke off",
+    });
+  },
+);
