@@ -2,6 +2,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
+import type { Permit } from "../platform/admission.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
@@ -15,15 +16,18 @@ export type Conversation = Omit<ChatRequest, keyof Message>;
 export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
 
+/** What a reply is held in. */
+type Memory = Pick<Permit, "reserveBody">;
+
 /**
  * Sends a conversation and waits for the complete reply (spec 2.7).
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
-export async function chat(call: ChatDeps, conversation: Conversation) {
+export async function chat(call: ChatDeps, conversation: Conversation, memory?: Memory) {
   const route = resolveRoute(call.ai, conversation, false);
   const report: CallReport = { decodingMs: 0 };
   let content = "";
-  for await (const { chunk } of readReply(call, route, report)) content += chunk;
+  for await (const { chunk } of readReply(call, route, report, memory)) content += chunk;
   const { finishReason = "stop", usage } = report;
   return { content, finishReason, usage, model: route.prompt.model.name, provider: route.entry.id };
 }
@@ -38,12 +42,18 @@ export async function chat(call: ChatDeps, conversation: Conversation) {
 export function streamChat(
   call: ChatDeps,
   conversation: Conversation,
+  memory?: Memory,
 ): AsyncIterable<{ chunk: string }> {
-  return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 });
+  return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 }, memory);
 }
 
 /** Reads a reply, and records its usage however it ends. */
-async function* readReply(call: ChatDeps, { provider, entry, prompt }: Route, report: CallReport) {
+async function* readReply(
+  call: ChatDeps,
+  { provider, entry, prompt }: Route,
+  report: CallReport,
+  memory: Memory | undefined,
+) {
   const { ai, caller, log, requestId } = call;
   // A reply that is not streamed may end later than the session.
   const session = prompt.isStream ? ai.sessions.watch(caller.session.id, call.signal) : undefined;
@@ -56,8 +66,9 @@ async function* readReply(call: ChatDeps, { provider, entry, prompt }: Route, re
   });
   const measure = instrumentCall(call, entry.vendor, prompt, report);
   let outcome: UsageOutcome = "cancelled"; // unless it ends otherwise: the reader has left
+  const reserve = (bytes: number) => reserveReply(memory, bytes);
   try {
-    for await (const chunk of provider(prompt, signal, report)) {
+    for await (const chunk of provider(prompt, signal, report, reserve)) {
       usage.onText(chunk);
       yield { chunk };
     }
@@ -72,6 +83,16 @@ async function* readReply(call: ChatDeps, { provider, entry, prompt }: Route, re
   } finally {
     session?.end();
     measure(usage.finish(outcome, report.usage));
+  }
+}
+
+/** @throws ProviderError for a reply that is larger than the memory left for it */
+function reserveReply(memory: Memory | undefined, bytes: number): void {
+  try {
+    memory?.reserveBody(bytes, "reply");
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new ProviderError("reply too large", { detail: "no memory left" });
   }
 }
 

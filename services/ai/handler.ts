@@ -2,6 +2,7 @@ import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
 import { AI_IGNORED } from "../platform/client.ts";
+import { admittedKey } from "../platform/server-hooks.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 
@@ -23,12 +24,12 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   async chat(req, ctx) {
     const call = signedInCallOf(ctx);
     reportIgnored(call, ctx, req);
-    return chat(call, req);
+    return chat(call, req, permitOf(ctx));
   },
   streamChat(req, ctx) {
     const call = signedInCallOf(ctx);
     reportIgnored(call, ctx, req);
-    return streamChat(call, req);
+    return streamChat(call, req, permitOf(ctx));
   },
   async listUsage(req, ctx) {
     const call = signedInCallOf(ctx);
@@ -38,6 +39,8 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { usage: await listUsage(signedInCallOf(ctx), req) };
   },
 };
+
+const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit;
 
 /**
  * Names a given temperature that the model does not take in a header, since streams have no other

@@ -43,6 +43,7 @@ const CALLER_FRACTION = 1 / 20;
 const MIN_CALLER_REQUESTS = 32;
 const MIN_CALLER_CONNECTIONS = 64;
 const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
+const MIN_CALLER_REPLY_BYTES = 16 * MIB;
 /** Health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
 
@@ -61,9 +62,10 @@ type Caller = { userId: string | undefined; address: string | undefined };
 export type Permit = {
   /**
    * Reserves memory for a body of this size.
+   * @param body the request's, or that of a reply which is collected before it is sent on
    * @throws ServiceError
    */
-  reserveBody(bytes: number): void;
+  reserveBody(bytes: number, body?: "request" | "reply"): void;
   /** Releases everything. May be called twice. */
   release(): void;
 };
@@ -90,6 +92,7 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
     requests: Math.max(MIN_CALLER_REQUESTS, Math.floor(maxRequests * CALLER_FRACTION)),
     watches: WATCHES_PER_ADDRESS,
     bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
+    replies: Math.max(MIN_CALLER_REPLY_BYTES, maxBodyBytes * CALLER_FRACTION),
     connections: Math.max(MIN_CALLER_CONNECTIONS, Math.floor(maxConnections * CALLER_FRACTION)),
   };
   /** Adds to every count, or throws and adds to none. */
@@ -129,22 +132,21 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
         shares.push({ key: "requests", max: maxRequests * fraction, error: full });
       }
       acquire(shares, 1);
-      let bodyShares: Share[] = [];
-      let bodyBytes = 0;
+      const all = { key: "bodies", max: maxBodyBytes, error: full };
+      const request = { shares: [] as Share[], bytes: 0 };
+      const reply = { shares: [] as Share[], bytes: 0 };
       return {
-        reserveBody(bytes) {
-          const more = bytes - SMALL_BODY_BYTES - bodyBytes;
+        reserveBody(bytes, body = "request") {
+          const held = body === "request" ? request : reply;
+          const more = bytes - SMALL_BODY_BYTES - held.bytes;
           if (more <= 0 || shares.length === 0) return; // nothing is held after the release
-          bodyShares = [
-            ...sharesOf("bodies", caller),
-            { key: "bodies", max: maxBodyBytes, error: full },
-          ];
-          acquire(bodyShares, more);
-          bodyBytes += more;
+          held.shares = [...sharesOf(body === "request" ? "bodies" : "replies", caller), all];
+          acquire(held.shares, more);
+          held.bytes += more;
         },
         release() {
           release(shares.splice(0), 1);
-          release(bodyShares.splice(0), bodyBytes);
+          for (const held of [request, reply]) release(held.shares.splice(0), held.bytes);
         },
       };
     },
