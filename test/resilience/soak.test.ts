@@ -143,7 +143,7 @@ test(`Memory: ${SLOW_READERS} clients that read 1 KB a second of an endless repl
   );
 }, 180_000);
 
-test.each(["large-reply 100000000", "endless-event"])(
+test.each(["large-reply 100000000", "endless-event", "endless"])(
   "Memory: a chat reply of 100 MB uses bounded memory and is an error: %s",
   async (name) => {
     const before = await rss();

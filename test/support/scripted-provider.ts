@@ -3,7 +3,10 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 
 /** One step of a response: bytes of its body, a pause, or the way it ends. */
-export type Step = { bytes: string } | { waitMs: number } | { end: "close body" | "reset" };
+export type Step =
+  | { bytes: string | Uint8Array }
+  | { waitMs: number }
+  | { end: "close body" | "reset" };
 
 /** A response, step by step. */
 export type ScriptedResponse = {

@@ -175,7 +175,7 @@ export class ReplyDecoder {
     const words = typeof value === "string" ? value.trim() : text;
     if (name === "error") return void this.#readErrorText(words);
     if (words === "" || words.startsWith(":")) return;
-    if (Array.isArray(value) && value.length > 0) return void this.#readArray(value);
+    if (Array.isArray(value)) return void this.#readArray(value);
     if (JSON_PUNCTUATION.test(words)) return void this.#readUnreadable();
     if (name !== undefined && name !== "message") return;
     if (value !== undefined && typeof value !== "string") return void this.#readUnreadable();

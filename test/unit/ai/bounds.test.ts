@@ -137,6 +137,15 @@ test("Provider client: an endless stream is cut off, and closed at the provider"
   await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt);
 });
 
+test("Provider client: a complete reply is bounded, also if it comes as an endless stream", async () => {
+  const bench = await startTestBench("openai", { wholeReplyBytes: 1_000_000 });
+  expect(await bench.whole("endless")).toMatchObject({ failure: "reply too large" });
+  expect(await bench.whole("large-reply 1100000")).toMatchObject({ failure: "reply too large" });
+  expect((await bench.whole("large-reply 900000")).text).toHaveLength(900_000);
+  const [endless] = bench.simulator.requests;
+  await until("the end of the stream at the provider", () => endless?.closedAt);
+});
+
 test(`Provider client: reads ${FRAMES} frames of one character at once`, {
   timeout: 30_000,
 }, async () => {

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import type { Adapter } from "../../../services/ai/providers/adapter.ts";
 import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
 import { googleAdapter } from "../../../services/ai/providers/google.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
@@ -116,3 +117,211 @@ test.each([
   const outcome = { text: "Hello", usage: undefined, error: "broke off" };
   expect(decode(openaiAdapter, framesOf(chunk(0, "Hello", null)), last)).toEqual(outcome);
 });
+
+/** OpenAI's counts, in the variants of other servers, and what they mean. */
+const OPENAI_COUNTS: {
+  what: string;
+  usage: Counts;
+  tokens: [input: number, output: number] | undefined;
+}[] = [
+  {
+    what: "cached input within the prompt",
+    usage: { ...counts(100, 10, 110), prompt_tokens_details: { cached_tokens: 80 } },
+    tokens: [100, 10],
+  },
+  {
+    what: "cached input beside the prompt, in details",
+    usage: { ...counts(25, 7, 1032), prompt_tokens_details: { cached_tokens: 1000 } },
+    tokens: [1025, 7],
+  },
+  {
+    what: "cached input beside the prompt, on top",
+    usage: { ...counts(25, 7, 1032), cached_tokens: 1000 },
+    tokens: [1025, 7],
+  },
+  {
+    what: "input read from and written to a cache, beside the prompt",
+    usage: {
+      ...counts(25, 7, 1532),
+      cache_read_input_tokens: 1000,
+      cache_creation_input_tokens: 500,
+    },
+    tokens: [1525, 7],
+  },
+  {
+    what: "the same cached input under two names",
+    usage: {
+      ...counts(25, 7, 1032),
+      cache_read_input_tokens: 1000,
+      prompt_tokens_details: { cached_tokens: 1000 },
+    },
+    tokens: [1025, 7],
+  },
+  {
+    what: "cached input and hidden reasoning",
+    usage: { ...counts(25, 7, 1082), cached_tokens: 1000 },
+    tokens: [1025, 57],
+  },
+  {
+    what: "reasoning in the total alone, and cached input within the prompt",
+    usage: {
+      ...counts(100, 10, 160),
+      prompt_tokens_details: { cached_tokens: 80 },
+      completion_tokens_details: { reasoning_tokens: 50 },
+    },
+    tokens: [100, 60],
+  },
+  {
+    what: "reasoning within the completion, and cached input beside the prompt",
+    usage: {
+      ...counts(25, 200, 1225),
+      cached_tokens: 1000,
+      completion_tokens_details: { reasoning_tokens: 100 },
+    },
+    tokens: [1025, 200],
+  },
+  { what: "a total that is too small", usage: counts(100, 10, 5), tokens: [100, 10] },
+  { what: "no output beside text", usage: counts(100, 0, 100), tokens: undefined },
+  { what: "no input", usage: counts(0, 10, 10), tokens: undefined },
+  { what: "zeros", usage: counts(0, 0, 0), tokens: undefined },
+];
+
+function counts(prompt_tokens: number, completion_tokens: number, total_tokens: number): Counts {
+  return { prompt_tokens, completion_tokens, total_tokens };
+}
+
+const tokensOf = (tokens: [input: number, output: number] | undefined) =>
+  tokens && { inputTokens: tokens[0], outputTokens: tokens[1] };
+
+describe("OpenAI dialect: usage", () => {
+  test.each(OPENAI_COUNTS)("with $what", ({ usage, tokens }) => {
+    const frames = framesOf(chunk(0, "Hello.", "stop"), { choices: [], usage });
+    expect(decode(openaiAdapter, frames).usage).toEqual(tokensOf(tokens));
+    const whole = { choices: [{ message: { content: "Hello." }, finish_reason: "stop" }], usage };
+    expect(decodeDocument(openaiAdapter, whole).usage).toEqual(tokensOf(tokens));
+  });
+
+  test.each([
+    ["of a choice", { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }] }],
+    ["of Groq", { choices: [], x_groq: { usage: counts(9, 2, 11) } }],
+  ])("is read in the place %s", (_, document) => {
+    const frames = framesOf(chunk(0, "Hello.", "stop"), document);
+    expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });
+  });
+
+  test.each([
+    ["zeros", counts(0, 0, 0)],
+    ["smaller counts", counts(3, 1, 4)],
+    ["null", null],
+  ])("stays if a later event reports %s", (_, usage) => {
+    const first = { choices: [], usage: counts(9, 2, 11) };
+    const frames = framesOf(chunk(0, "Hello.", "stop"), first, { choices: [], usage });
+    expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });
+  });
+});
+
+test("Google dialect: usage has the maximum of each count, in whichever event", () => {
+  const event = (finishReason: string | null, usageMetadata: Counts) => ({
+    candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
+    usageMetadata,
+  });
+  const frames = framesOf(
+    event(null, { promptTokenCount: 10, thoughtsTokenCount: 3 }),
+    event(null, { promptTokenCount: 10, candidatesTokenCount: 5 }),
+    event("STOP", { promptTokenCount: 0, candidatesTokenCount: 0, thoughtsTokenCount: 0 }),
+  );
+  expect(decode(googleAdapter, frames).usage).toEqual({ inputTokens: 10, outputTokens: 8 });
+});
+
+test("Google dialect: ignores the events of all candidates but the first", () => {
+  const event = (index: number, text: string, finishReason?: string) => ({
+    candidates: [{ index, content: { parts: [{ text }] }, finishReason }],
+  });
+  const frames = framesOf(
+    event(0, "Hel"),
+    event(1, "Good", "STOP"),
+    { candidates: [...event(1, "bye").candidates, ...event(0, "lo.", "STOP").candidates] },
+    event(1, "!", "SAFETY"),
+  );
+  expect(decode(googleAdapter, frames)).toMatchObject({ text: "Hello.", error: undefined });
+  const others = framesOf(event(1, "Good", "STOP"));
+  expect(decode(googleAdapter, others)).toMatchObject({ text: "", error: "broke off" });
+});
+
+/** Content of other shapes, and its text; undefined means a failure. */
+const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }[] = [
+  ...(
+    [
+      ["a string", "Hi there", "Hi there"],
+      [
+        "parts",
+        [
+          { type: "text", text: "Hi " },
+          { type: "text", text: "there" },
+        ],
+        "Hi there",
+      ],
+      ["parts of another type", [{ type: "output_text", text: "Hi there" }], "Hi there"],
+      ["parts without a type", [{ text: "Hi " }, { text: "there" }], "Hi there"],
+      ["strings", ["Hi ", "there"], "Hi there"],
+      ["one part", { type: "text", text: "Hi there" }, "Hi there"],
+      ["text and an image", [{ type: "image_url", image_url: {} }, "Hi there"], "Hi there"],
+      ["an image", [{ type: "image_url", image_url: { url: "data:" } }]],
+      ["an object", { parts: ["Hi there"] }],
+      ["a part whose text is an object", [{ type: "text", text: { value: "Hi there" } }]],
+      ["a number in a list", [7]],
+      ["a list in a list", [["Hi there"]]],
+    ] as const
+  ).map(([what, content, text]) => ({
+    what: `OpenAI dialect, ${what}`,
+    adapter: openaiAdapter,
+    whole: { choices: [{ message: { content }, finish_reason: "stop" }] },
+    ...(text && { text }),
+  })),
+  ...(
+    [
+      ["text", [{ type: "text", text: "Hi there" }], "Hi there"],
+      [
+        "text and reasoning",
+        [
+          { type: "thinking", thinking: "Hm." },
+          { type: "text", text: "Hi there" },
+        ],
+        "Hi there",
+      ],
+      ["another type", [{ type: "output_text", text: "Hi there" }]],
+      ["strings", ["Hi there"]],
+      ["a string", "Hi there"],
+    ] as const
+  ).map(([what, content, text]) => ({
+    what: `Anthropic dialect, ${what}`,
+    adapter: anthropicAdapter,
+    whole: { type: "message", content, stop_reason: "end_turn" },
+    ...(text && { text }),
+  })),
+  ...(
+    [
+      ["text", { parts: [{ text: "Hi " }, { text: "there" }] }, "Hi there"],
+      [
+        "text and a signature",
+        { parts: [{ text: "Hi there" }, { thoughtSignature: "x" }] },
+        "Hi there",
+      ],
+      ["an image", { parts: [{ inlineData: { mimeType: "image/png", data: "" } }] }],
+      ["a string", "Hi there"],
+    ] as const
+  ).map(([what, content, text]) => ({
+    what: `Google dialect, ${what}`,
+    adapter: googleAdapter,
+    whole: { candidates: [{ content, finishReason: "STOP" }] },
+    ...(text && { text }),
+  })),
+];
+
+test.each(CONTENTS)(
+  "Content is text or a failure, never empty: $what",
+  ({ adapter, whole, text }) => {
+    const expected = text ? { text, error: undefined } : { text: "", error: "unreadable reply" };
+    expect(decodeDocument(adapter, whole)).toMatchObject(expected);
+  },
+);

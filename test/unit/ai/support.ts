@@ -59,7 +59,7 @@ export function decode(dialect: Dialect, ...parts: (string | Uint8Array)[]) {
 export function decodeDocument(dialect: Dialect, document: unknown) {
   const decoder = new ReplyDecoder(dialect);
   const text = decoder.push(Buffer.from(JSON.stringify(document))) + decoder.end();
-  return { text, usage: decoder.usage };
+  return { text, usage: decoder.usage, error: decoder.error?.kind };
 }
 
 /** A prompt, whether or not its reply is streamed. */

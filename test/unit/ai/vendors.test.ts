@@ -40,6 +40,46 @@ describe("Errors of OpenAI-compatible servers", () => {
     ],
     ["Qwen, in arrears", 400, errorOf("Arrearage", "Arrearage"), "quota exhausted"],
     [
+      "MiniMax, without balance",
+      429,
+      errorOf("insufficient_balance_error", null),
+      "quota exhausted",
+    ],
+    ["a vendor, without balance", 400, errorOf("InsufficientBalance", null), "quota exhausted"],
+    [
+      "Anthropic, without credit",
+      400,
+      {
+        type: "error",
+        error: { type: "invalid_request_error", message: "Your credit balance is too low." },
+      },
+      "quota exhausted",
+    ],
+    [
+      "Zhipu, without balance",
+      429,
+      { error: { code: "1113", message: "Insufficient balance. Please recharge." } },
+      "quota exhausted",
+    ],
+    [
+      "SiliconFlow, without balance",
+      403,
+      { error: { code: 30001, message: "Sorry, your account balance is insufficient" } },
+      "quota exhausted",
+    ],
+    [
+      "xAI, without credits",
+      403,
+      { error: "Your team has used all available credits." },
+      "quota exhausted",
+    ],
+    [
+      "a balancer, of too many requests",
+      429,
+      errorOf("load_balancer_error", "rate_limit_exceeded"),
+      "rate limited",
+    ],
+    [
       "Qwen's filter",
       400,
       errorOf("data_inspection_failed", "data_inspection_failed"),
@@ -81,6 +121,27 @@ describe("Errors of OpenAI-compatible servers", () => {
     const events = [piece({ content: "Some text" }), { data: JSON.stringify(error) }, done];
     const expected = ["Some text", ""].map((text) => ({ text, failure }));
     expect(await outcomesOf({ events, whole: error })).toEqual(expected);
+  });
+});
+
+describe("Errors in a choice of OpenRouter", () => {
+  test.each([
+    ["with a finish reason", "error", 429, "rate limited"],
+    ["without a finish reason", null, 502, "internal error"],
+    ["with a good finish reason", "stop", 503, "overloaded"],
+  ])("are failures: %s", async (_, finish_reason, code, failure) => {
+    const choice = { index: 0, finish_reason, error: { code, message: "prose" } };
+    const half = { content: "Half" };
+    const events = [
+      piece(half),
+      { data: JSON.stringify({ choices: [{ ...choice, delta: {} }] }) },
+      done,
+    ];
+    const whole = { choices: [{ ...choice, message: half }] };
+    expect(await outcomesOf({ events, whole })).toEqual([
+      { text: "Half", failure },
+      { text: "", failure },
+    ]);
   });
 });
 

@@ -1,0 +1,105 @@
+import { gzipSync } from "node:zlib";
+import { describe, expect, test } from "vitest";
+import { readCatalogue } from "../../../services/ai/catalogue.ts";
+import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { forSuite } from "../../support/closing.ts";
+import { type ScriptedResponse, startScriptedProvider } from "../../support/scripted-provider.ts";
+import { framesOf, promptFor, readReply } from "./support.ts";
+
+const upstream = await forSuite(startScriptedProvider());
+const catalogue = readCatalogue();
+const providers = await forSuite(openProviders(catalogue, upstream.env, { backoffMs: 1 }));
+
+/**
+ * Reads a reply of provider-d, an OpenAI-compatible one, streamed and whole.
+ * @returns the outcomes, and the numbers of requests
+ */
+async function outcomesOf(script: ScriptedResponse[]) {
+  const entry = catalogue.providers.find(({ id }) => id === "provider-d");
+  const provider = providers.byId.get("provider-d");
+  if (!entry || !provider) throw new Error("There is no provider-d.");
+  const read = async (isStream: boolean) => {
+    const maxTokens = upstream.add(script);
+    const prompt = { ...promptFor(entry, "Hi there"), maxTokens, isStream };
+    const { text, failure } = await readReply(provider, prompt);
+    return { text, failure, calls: upstream.callsOf(maxTokens) };
+  };
+  return [await read(true), await read(false)];
+}
+
+const document = JSON.stringify({
+  choices: [{ index: 0, message: { content: "Hi" }, finish_reason: "stop" }],
+});
+const chunk = (delta: object, finish_reason: string | null) => ({
+  choices: [{ index: 0, delta, finish_reason }],
+});
+const events = `${framesOf(chunk({ content: "Hi" }, null), chunk({}, "stop"))}data: [DONE]\n\n`;
+const response = (
+  body: string | Uint8Array,
+  headers: Record<string, string>,
+  status = 200,
+): ScriptedResponse => ({ status, headers, steps: [{ bytes: body }, { end: "close body" }] });
+
+/** Labels of bodies, right and wrong. */
+const TYPES = [
+  ...["application/json", "text/event-stream", "text/event-stream; charset=utf-8"],
+  ...["application/x-ndjson", "text/plain", "text/html", "application/octet-stream"],
+  ...["text/event-stream, text/event-stream", "nonsense", ""],
+];
+
+describe("Envelopes of good replies", () => {
+  const good = Array(2).fill({ text: "Hi", failure: undefined, calls: 1 });
+
+  test.each(TYPES)("the body decides how it is read, not the content type %j", async (type) => {
+    const headers: Record<string, string> = type ? { "content-type": type } : {};
+    expect(await outcomesOf([response(document, headers)])).toEqual(good);
+    expect(await outcomesOf([response(events, headers)])).toEqual(good);
+  });
+
+  test.each([200, 201, 202, 203])("status %i is a success", async (status) => {
+    const headers = { "content-type": "application/json" };
+    expect(await outcomesOf([response(document, headers, status)])).toEqual(good);
+  });
+
+  test.each([
+    ["a document", document],
+    ["events", events],
+  ])("gzip without its trailer: %s", async (_, body) => {
+    const headers = { "content-encoding": "gzip" };
+    const cut = gzipSync(body).subarray(0, -8);
+    expect(await outcomesOf([response(cut, headers)])).toEqual(good);
+    const half = await outcomesOf([response(gzipSync(body).subarray(0, 30), headers)]);
+    for (const { text, failure } of half) expect(failure, text).toBeDefined();
+  });
+});
+
+describe("Attempts", () => {
+  const error = (status: number, headers: Record<string, string>) =>
+    response(
+      '{"error":{"message":"x"}}',
+      { "content-type": "application/json", ...headers },
+      status,
+    );
+  const hi = response(document, {});
+
+  test.each([
+    ["x-should-retry: false", error(529, { "x-should-retry": "false" }), 1, "overloaded"],
+    ["x-should-retry: false", error(429, { "x-should-retry": "false" }), 1, "rate limited"],
+    ["x-should-retry: true", error(409, { "x-should-retry": "true" }), 2, undefined],
+    ["x-should-retry: true", error(400, { "x-should-retry": "true" }), 2, undefined],
+    [
+      "x-should-retry: perhaps",
+      error(409, { "x-should-retry": "perhaps" }),
+      1,
+      "rejected the request",
+    ],
+  ])("obey %s: %#", async (_, first, calls, failure) => {
+    const outcome = { text: failure ? "" : "Hi", failure, calls };
+    expect(await outcomesOf([first, hi])).toEqual([outcome, outcome]);
+  });
+
+  test.each([408, 504, 522, 524])("status %i is named as a timeout", async (status) => {
+    const outcome = { text: "", failure: "timed out", calls: 3 };
+    expect(await outcomesOf([error(status, {})])).toEqual([outcome, outcome]);
+  });
+});

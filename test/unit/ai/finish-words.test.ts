@@ -1,0 +1,143 @@
+import { describe, expect, test } from "vitest";
+import type { Adapter } from "../../../services/ai/providers/adapter.ts";
+import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
+import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
+import { googleAdapter } from "../../../services/ai/providers/google.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
+import { framesOf } from "./support.ts";
+
+type Dialect = {
+  dialect: string;
+  adapter: Adapter;
+  /** The frames of a stream with one piece of text and a finish reason, and what closes it. */
+  frames(reason: unknown): string;
+  /** The complete reply. */
+  whole(reason: unknown): object;
+  good: unknown[];
+  limits: unknown[];
+  filters: unknown[];
+};
+
+/** No word of any dialect for a good end. */
+const FAILURES: unknown[] = [
+  ...["abort", "aborted", "error", "ERROR", "network_error", "insufficient_system_resource"],
+  ...["repetition", "cancelled", "USER_CANCEL", "OTHER", "timeout", "load", "unknown", "stop!"],
+  ...[{ type: "stop" }, ["stop"], true, 7],
+];
+/** Absent reasons: the reply has not ended. */
+const ABSENT = [null, undefined, "", "null", 0, "FINISH_REASON_UNSPECIFIED"];
+
+const DIALECTS: Dialect[] = [
+  {
+    dialect: "openai",
+    adapter: openaiAdapter,
+    frames: (finish_reason) =>
+      framesOf(
+        { choices: [{ index: 0, delta: { content: "Half of" } }] },
+        { choices: [{ index: 0, delta: {}, finish_reason }] },
+      ),
+    whole: (finish_reason) => ({
+      choices: [{ index: 0, message: { content: "Half of" }, finish_reason }],
+    }),
+    good: ["stop", "STOP", "Stop", "eos", "eos_token", "COMPLETE", "end_turn", "endTurn"],
+    limits: [
+      ...["length", "LENGTH", "MAX_TOKENS", "max-tokens", "maxTokens", "max_output_tokens"],
+      ...["model_length", "max_completion_tokens", "model_context_window_exceeded"],
+    ],
+    filters: ["content_filter", "content-filter", "CONTENT_FILTER", "SAFETY", "sensitive"],
+  },
+  {
+    dialect: "anthropic",
+    adapter: anthropicAdapter,
+    frames: (stop_reason) =>
+      framesOf(
+        { type: "content_block_delta", delta: { type: "text_delta", text: "Half of" } },
+        { type: "message_delta", delta: { stop_reason } },
+      ),
+    whole: (stop_reason) => ({
+      type: "message",
+      content: [{ type: "text", text: "Half of" }],
+      stop_reason,
+    }),
+    good: ["end_turn", "END_TURN", "end-turn", "stop_sequence"],
+    limits: ["max_tokens", "MAX_TOKENS", "model_context_window_exceeded"],
+    filters: ["refusal", "Refusal"],
+  },
+  {
+    dialect: "google",
+    adapter: googleAdapter,
+    frames: (finishReason) =>
+      framesOf(
+        { candidates: [{ content: { parts: [{ text: "Half of" }] } }] },
+        { candidates: [{ finishReason }] },
+      ),
+    whole: (finishReason) => ({
+      candidates: [{ content: { parts: [{ text: "Half of" }] }, finishReason }],
+    }),
+    good: ["STOP", "stop"],
+    limits: ["MAX_TOKENS", "max_tokens"],
+    filters: [
+      ...["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"],
+      ...["MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "image-recitation"],
+    ],
+  },
+];
+
+/** Decodes a body to its end. */
+function endOf(adapter: Adapter, body: string) {
+  const decoder = new ReplyDecoder(adapter);
+  const text = decoder.push(Buffer.from(body)) + decoder.end();
+  const { error, finishReason } = decoder;
+  return { text, end: error ? error.kind : finishReason };
+}
+
+describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole, ...words }) => {
+  const endsOf = (reason: unknown) => [
+    endOf(adapter, frames(reason)),
+    endOf(adapter, JSON.stringify(whole(reason))),
+  ];
+  const both = (end: string) => Array(2).fill({ text: "Half of", end });
+
+  test.each(words.good)("%j ends a reply", (reason) => {
+    expect(endsOf(reason)).toEqual(both("stop"));
+  });
+
+  test.each(words.limits)("%j is the maximum number of tokens", (reason) => {
+    expect(endsOf(reason)).toEqual(both("length"));
+  });
+
+  test.each(words.filters)("%j is a filter", (reason) => {
+    expect(endsOf(reason)).toEqual(both("blocked the content"));
+  });
+
+  test.each(FAILURES)("%j is a failure", (reason) => {
+    for (const { end } of endsOf(reason)) expect(end).toMatch(/^(broke off|timed out)$/);
+  });
+
+  test.each(ABSENT)("%j is no reason: a stream that ends with it broke off", (reason) => {
+    expect(endOf(adapter, frames(reason))).toEqual({ text: "Half of", end: "broke off" });
+  });
+});
+
+test("Finish reasons of google: a blocked prompt is blocked whatever its reason, unless that is unspecified", () => {
+  const blocked = (blockReason: string) =>
+    endOf(googleAdapter, JSON.stringify({ promptFeedback: { blockReason } })).end;
+  for (const reason of ["SAFETY", "OTHER", "JAILBREAK", "MODEL_ARMOR", "A_LATER_REASON"])
+    expect(blocked(reason)).toBe("blocked the content");
+  const feedback = { promptFeedback: { blockReason: "BLOCKED_REASON_UNSPECIFIED" } };
+  const good = { candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason: "STOP" }] };
+  expect(endOf(googleAdapter, JSON.stringify({ ...good, ...feedback }))).toEqual({
+    text: "Hi",
+    end: "stop",
+  });
+});
+
+test("Finish reasons of openai: usage that follows a failure is still read", () => {
+  const decoder = new ReplyDecoder(openaiAdapter);
+  const usage = { prompt_tokens: 9, completion_tokens: 2 };
+  decoder.push(Buffer.from(DIALECTS[0]?.frames("network_error") ?? ""));
+  expect(decoder.isClosed).toBe(false);
+  decoder.push(Buffer.from(`${framesOf({ choices: [], usage })}data: [DONE]\n\n`));
+  expect(decoder.usage).toEqual({ inputTokens: 9, outputTokens: 2 });
+  expect(decoder.error?.kind).toBe("broke off");
+});

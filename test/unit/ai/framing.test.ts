@@ -1,0 +1,315 @@
+import { describe, expect, test } from "vitest";
+import type { Adapter } from "../../../services/ai/providers/adapter.ts";
+import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
+import { googleAdapter } from "../../../services/ai/providers/google.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
+import { decode, framesOf } from "./support.ts";
+
+const chunk = (content: string, finish_reason: string | null = null) => ({
+  choices: [{ index: 0, delta: { content }, finish_reason }],
+});
+const piece = (text: string) => framesOf(chunk(text));
+const stop = framesOf({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+const done = "data: [DONE]\n\n";
+const whole = {
+  choices: [{ index: 0, message: { content: "ab" }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 9, completion_tokens: 2 },
+};
+
+const candidate = (text: string, finishReason?: string) => ({
+  candidates: [{ index: 0, content: { parts: [{ text }] }, finishReason }],
+});
+const geminiPiece = (text: string) => framesOf(candidate(text)).replaceAll("\n", "\r\n");
+const geminiBusy = { error: { code: 503, message: "busy", status: "UNAVAILABLE" } };
+
+const anthropicPiece = (text: string) =>
+  framesOf({ type: "content_block_delta", delta: { type: "text_delta", text } });
+const anthropicStop = framesOf({ type: "message_delta", delta: { stop_reason: "end_turn" } });
+const messageStop = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+const anthropicBusy = { type: "error", error: { type: "overloaded_error", message: "busy" } };
+
+type Body = { what: string; adapter: Adapter; body: string; text: string; error?: string };
+
+/** Bodies of every framing, with errors in every place. */
+const BODIES: Body[] = [
+  // Errors that are no data
+  {
+    what: "llama.cpp's field error",
+    adapter: openaiAdapter,
+    body: `${piece("a")}error: {"code":500,"message":"context shift","type":"server_error"}\n\n${done}`,
+    text: "a",
+    error: "internal error",
+  },
+  {
+    what: "a field error in plain words",
+    adapter: openaiAdapter,
+    body: `${piece("a")}error: the model has crashed\n\n${done}`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "a bare error on one line",
+    adapter: openaiAdapter,
+    body: `${piece("a")}{"error":{"message":"x","code":429}}\n${done}`,
+    text: "a",
+    error: "rate limited",
+  },
+  {
+    what: "a bare error before the finish marker",
+    adapter: openaiAdapter,
+    body: `${piece("a")}{"error":{"message":"x","code":503}}\n\n${stop}${done}`,
+    text: "a",
+    error: "overloaded",
+  },
+  {
+    what: "a bare error on many lines",
+    adapter: googleAdapter,
+    body: `${geminiPiece("a")}${JSON.stringify(geminiBusy, null, 2)}\n`,
+    text: "a",
+    error: "overloaded",
+  },
+  {
+    what: "a bare error in an array",
+    adapter: googleAdapter,
+    body: `${geminiPiece("a")}${JSON.stringify([geminiBusy], null, 2)}`,
+    text: "a",
+    error: "overloaded",
+  },
+  {
+    what: "a bare error of Anthropic, and message_stop",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}${JSON.stringify(anthropicBusy)}\n\n${messageStop}`,
+    text: "a",
+    error: "overloaded",
+  },
+  ...[
+    "Internal Server Error",
+    "500 Internal Server Error",
+    "<h1>500 Internal Server Error</h1>",
+  ].map(
+    (line): Body => ({
+      what: line,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${line}\n\n${done}`,
+      text: "a",
+      error: "internal error",
+    }),
+  ),
+  {
+    what: "a reason phrase as data",
+    adapter: openaiAdapter,
+    body: `${piece("a")}data: Service Unavailable\n\n${done}`,
+    text: "a",
+    error: "overloaded",
+  },
+  {
+    what: "other words, then [DONE] without a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}upstream connect error or disconnect before headers\n\n${done}`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "other words, then message_stop without a stop reason",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}upstream connect error\n\n${messageStop}`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "other words, then a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}retrying upstream\n\n${piece("b")}${stop}${done}`,
+    text: "ab",
+  },
+  {
+    what: "[DONE] without a finish reason, which some servers leave out",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${piece("b")}${done}`,
+    text: "ab",
+  },
+  { what: "[DONE] alone", adapter: openaiAdapter, body: done, text: "", error: "broke off" },
+  {
+    what: "message_stop alone",
+    adapter: anthropicAdapter,
+    body: messageStop,
+    text: "",
+    error: "broke off",
+  },
+  {
+    what: "[DONE] in another dialect",
+    adapter: googleAdapter,
+    body: `${geminiPiece("a")}${done}`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "an error page alone",
+    adapter: openaiAdapter,
+    body: "<html><body>Sign in to the network</body></html>\n",
+    text: "",
+    error: "unreadable reply",
+  },
+  // Documents
+  { what: "a document", adapter: openaiAdapter, body: JSON.stringify(whole), text: "ab" },
+  {
+    what: "a document on many lines",
+    adapter: openaiAdapter,
+    body: `${JSON.stringify(whole, null, 2)}\n`,
+    text: "ab",
+  },
+  {
+    what: "a document and [DONE]",
+    adapter: openaiAdapter,
+    body: `${JSON.stringify(whole)}\n\n${done}`,
+    text: "ab",
+  },
+  {
+    what: "a document without a finish reason",
+    adapter: openaiAdapter,
+    body: JSON.stringify({ choices: [{ message: { content: "ab" }, finish_reason: null }] }),
+    text: "ab",
+  },
+  {
+    what: "half a document",
+    adapter: openaiAdapter,
+    body: JSON.stringify(whole, null, 2).slice(0, -20),
+    text: "",
+    error: "unreadable reply",
+  },
+  {
+    what: "a document per line",
+    adapter: openaiAdapter,
+    body: [chunk("a"), chunk("b", "stop")].map((each) => `${JSON.stringify(each)}\n`).join(""),
+    text: "ab",
+  },
+  {
+    what: "a document per line, without a finish reason",
+    adapter: openaiAdapter,
+    body: [chunk("a"), chunk("b")].map((each) => `${JSON.stringify(each)}\n`).join(""),
+    text: "ab",
+    error: "broke off",
+  },
+  {
+    what: "one document of a stream of them",
+    adapter: openaiAdapter,
+    body: `${JSON.stringify(chunk("a"))}\n`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "Gemini's array",
+    adapter: googleAdapter,
+    body: JSON.stringify([candidate("a"), candidate("b", "STOP")], null, 2),
+    text: "ab",
+  },
+  {
+    what: "Gemini's array on one line",
+    adapter: googleAdapter,
+    body: JSON.stringify([candidate("a"), candidate("b", "STOP")]),
+    text: "ab",
+  },
+  {
+    what: "Gemini's array with an error",
+    adapter: googleAdapter,
+    body: JSON.stringify([candidate("a"), geminiBusy], null, 2),
+    text: "a",
+    error: "overloaded",
+  },
+  {
+    what: "half of Gemini's array",
+    adapter: googleAdapter,
+    body: JSON.stringify([candidate("a"), candidate("b", "STOP")], null, 2).slice(0, -30),
+    text: "",
+    error: "unreadable reply",
+  },
+  // Keep-alives
+  ...[
+    "data: : keepalive\n\n",
+    'data: ": keepalive"\n\n',
+    "data:\n\n",
+    'data: ""\n\n',
+    "data: ping\n\n",
+    "event: keepalive\ndata: ping\n\n",
+    "event: ping\ndata: ping\n\n",
+    "event: ping\ndata: {}\n\n",
+    "event: ping\ndata:\n\n",
+    "event: ping\ndata: null\n\n",
+    "event: ping\ndata: []\n\n",
+    "event: heartbeat\ndata: 2027-01-01T00:00:00Z\n\n",
+    "event: status\ndata: 17\n\n",
+    ": comment\n\n",
+    ":\n\n",
+    "id: 7\n\n",
+    "event: ping\n\n",
+  ].map(
+    (frame): Body => ({
+      what: `keep-alive ${JSON.stringify(frame)}`,
+      adapter: openaiAdapter,
+      body: `${frame}${piece("a")}${frame}${piece("b")}${frame}${stop}${frame}${done}`,
+      text: "ab",
+    }),
+  ),
+  {
+    what: "a ping of another dialect",
+    adapter: anthropicAdapter,
+    body: `event: ping\ndata: ping\n\n${anthropicPiece("a")}data: : ping\n\n${anthropicPiece("b")}${anthropicStop}event: x\ndata: y\n\n${messageStop}`,
+    text: "ab",
+  },
+  // What is unreadable
+  ...[
+    'data: {"choices":[{"delta":\n\n',
+    'data: x"choices":[{"delta":{"content":"b"}}]}\n\n',
+    "data: null\n\n",
+    "data: 7\n\n",
+  ].flatMap((frame): Body[] => [
+    {
+      what: `unreadable ${JSON.stringify(frame)}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${frame}${piece("b")}${stop}${done}`,
+      text: "a",
+      error: "unreadable reply",
+    },
+    {
+      what: `unreadable after the finish marker ${JSON.stringify(frame)}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${piece("b")}${stop}${frame}${done}`,
+      text: "ab",
+    },
+  ]),
+  {
+    what: "a damaged event of Anthropic",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}event: content_block_delta\ndata: x"type":"content_block_delta"}\n\n${anthropicStop}${messageStop}`,
+    text: "a",
+    error: "unreadable reply",
+  },
+  // Closing frames
+  ...[
+    "data: [DONE]\n\n",
+    'data: "[DONE]"\n\n',
+    "data:[DONE]\n\n",
+    "data:  [done] \n\n",
+    "event: done\ndata: [DONE]\n\n",
+    "data: [DONE]",
+  ].map(
+    (frame): Body => ({
+      what: `closing frame ${JSON.stringify(frame)}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${piece("b")}${stop}${frame}`,
+      text: "ab",
+    }),
+  ),
+];
+
+describe("Bodies of replies, cut at any byte", () => {
+  test.each(BODIES)("$what", ({ adapter, body, text, error }) => {
+    const bytes = Buffer.from(body);
+    for (let cut = 0; cut < bytes.length; cut++) {
+      const outcome = decode(adapter, bytes.subarray(0, cut), bytes.subarray(cut));
+      expect({ cut, ...outcome }).toMatchObject({ cut, text, error });
+    }
+    const everyByte = [...bytes].map((byte) => Buffer.of(byte));
+    expect(decode(adapter, ...everyByte)).toMatchObject({ text, error });
+  });
+});
