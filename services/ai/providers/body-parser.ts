@@ -20,6 +20,7 @@ type Handlers = {
 export class BodyParser {
   #bareLines: string[] = [];
   #bareLength = 0;
+  #triedLength = 0;
   #partialLine: string[] = [];
   #partialLength = 0;
   readonly #handlers: Handlers;
@@ -38,17 +39,24 @@ export class BodyParser {
     return this.#bareLength + this.#partialLength;
   }
 
-  /** A document outside of events may be complete: its last line looks like an end. */
-  get mayEndDocument(): boolean {
+  /**
+   * Whether a document outside of events may be complete: its last line looks like an end. After
+   * each time that it does, the document must double, so that parsing it costs no more than its
+   * length. The end of the body and the next event find the document in any case.
+   */
+  seemsComplete(): boolean {
     const line = this.#bareLines.at(-1)?.trimEnd() ?? "";
-    return /^[{}[\]]/.test(line) && /[}\]]$/.test(line);
+    if (this.#bareLength < 2 * this.#triedLength) return false;
+    if (!/^[{}[\]]/.test(line) || !/[}\]]$/.test(line)) return false;
+    this.#triedLength = this.#bareLength;
+    return true;
   }
 
   /** Parses what has arrived, cut anywhere. */
   feed(text: string): void {
     const end = text.endsWith("\n") ? text.length : lastLineEnd(text);
     if (end === 0) return void this.#hold(text);
-    this.#parser.feed(this.#takePartialLine() + text.slice(0, end));
+    this.#parseLines(this.#takePartialLine() + text.slice(0, end));
     if (end < text.length) this.#hold(text.slice(end));
   }
 
@@ -67,12 +75,13 @@ export class BodyParser {
     if (lines.length === 0) return lines;
     this.#bareLines = [];
     this.#bareLength = 0;
+    this.#triedLength = 0;
     return lines;
   }
 
-  /** What has come outside of events, the last line of the body included, which may be cut. */
-  get bareText(): string {
-    return [...this.#bareLines, ...this.#partialLine].join("");
+  /** The lines outside of events, and the last line of the body, which may be cut or an event's. */
+  get openLines(): readonly string[] {
+    return [...this.#bareLines, this.#partialLine.join("")];
   }
 
   #hold(text: string): void {
@@ -96,11 +105,34 @@ export class BodyParser {
     if (type === "max-buffer-size-exceeded") return void this.#handlers.onTooLarge();
     if (type !== "unknown-field") return;
     if (field?.toLowerCase() === "error") return void this.#handlers.onErrorField(value);
+    this.#addBareLine(line);
+  }
+
+  /**
+   * Parses complete lines. The parser makes an error of each line that is no field, with its stack:
+   * the lines of a document do not go there.
+   */
+  #parseLines(text: string): void {
+    if (this.#bareLines.length === 0 && !DOCUMENT_START.test(text))
+      return void this.#parser.feed(text);
+    for (const line of text.match(LINES) ?? []) {
+      if (FIELD.test(line)) this.#parser.feed(line);
+      else this.#addBareLine(line.trimEnd());
+    }
+  }
+
+  #addBareLine(line: string): void {
     this.#bareLines.push(line);
     this.#bareLength += line.length + 1;
     if (this.#bareLength > DOCUMENT_CHARACTERS) this.#handlers.onTooLarge();
   }
 }
+
+const DOCUMENT_START = /^[{[]/;
+/** Lines with their ends. */
+const LINES = /[^\r\n]*(?:\r\n|\n|\r)/g;
+/** A field of SSE, a comment, the end of an event, or what looks like any of them. */
+const FIELD = /^(?:data|event|id|retry|error)|^:|^\s*$/i;
 
 /** The position after the last complete line; 0 if there is none. */
 const lastLineEnd = (text: string) => Math.max(text.lastIndexOf("\n"), text.lastIndexOf("\r")) + 1;

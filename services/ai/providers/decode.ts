@@ -87,7 +87,7 @@ export class ReplyDecoder {
     } catch {
       this.#readUnreadable(); // not UTF-8
     }
-    if (this.#body.mayEndDocument) this.#readDocuments();
+    if (this.#body.seemsComplete()) this.#readDocuments();
     if (this.phase !== before) this.hadContent = true;
     return this.#take();
   }
@@ -108,8 +108,7 @@ export class ReplyDecoder {
    * @returns whether that is the end of the reply, good or bad
    */
   endsWith(what: "a break" | "silence"): boolean {
-    const error = parseJson(this.#body.bareText);
-    if (isObject(error) && !this.isClosed) this.#failure ??= errorIn(error, false);
+    if (!this.isClosed) this.#failure ??= failureIn(this.#body.openLines);
     const { phase } = this;
     const isOver = phase === "proven" || (phase === "likely" && what === "silence");
     if (isOver) this.isClosed = true;
@@ -296,6 +295,13 @@ function errorIn(document: object, isError: boolean): ProviderErrorKind | undefi
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
   const hasError = error || isError || type === "error" || object === "error";
   return hasError ? classifyError(error || document) : undefined;
+}
+
+/** The failure that lines outside of events report, of which the last may be cut. */
+function failureIn(lines: readonly string[]): ProviderErrorKind | undefined {
+  const document = parseJson(lines.join(""));
+  if (isObject(document)) return errorIn(document, false);
+  return lines.map(classifyText).find((failure) => failure !== undefined);
 }
 
 /** Parses one document. Never throws. */

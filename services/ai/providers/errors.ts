@@ -139,6 +139,8 @@ const STATUS_OF_PHRASE = new Map(
     .map(([status, phrase = ""]) => [phrase.toLowerCase(), Number(status)]),
 );
 
+/** Longest line that may be a status line, with room for tags. */
+const STATUS_LINE_CHARACTERS = 200;
 /** "HTTP/1.1 503 Service Unavailable", and parts of it. */
 const STATUS_LINE = /^(?:HTTP\/[\d.]+ |error:? )?(?:([45]\d\d)\b[ :.-]*)?(.*?)[ .!]*$/i;
 
@@ -148,6 +150,7 @@ const STATUS_LINE = /^(?:HTTP\/[\d.]+ |error:? )?(?:([45]\d\d)\b[ :.-]*)?(.*?)[ 
  * @returns undefined if the line is none
  */
 export function classifyText(line: string): ProviderErrorKind | undefined {
+  if (line.length > STATUS_LINE_CHARACTERS) return undefined;
   const text = line.replace(/<[^<>]*>/g, "").trim();
   const [, number, phrase = ""] = STATUS_LINE.exec(text) ?? [];
   const status = number ? Number(number) : STATUS_OF_PHRASE.get(phrase.toLowerCase());

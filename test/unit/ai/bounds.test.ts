@@ -2,10 +2,11 @@ import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
+import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { times, until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
-import { type Bench, startBench, startTestBench } from "./support.ts";
+import { type Bench, decode, startBench, startTestBench } from "./support.ts";
 
 /**
  * The limits that must not end a call, and far less than them: what ends sooner was ended by the
@@ -152,6 +153,20 @@ test(`Provider client: reads ${FRAMES} frames of one character at once`, {
   const bench = await startTestBench("openai");
   const outcome = await bench.stream(`tiny-frames ${FRAMES}`);
   expect([outcome.failure, outcome.text === "x".repeat(FRAMES)]).toEqual([undefined, true]);
+});
+
+const LARGE = 8 * 1024 * 1024;
+
+test.each([
+  ["a line of points", `${".".repeat(LARGE)}x\n`],
+  ["tags that do not end", `${"<".repeat(LARGE)}\n`],
+  ["many ends of documents", `[\n${"{}\n,\n".repeat(LARGE / 5)}`],
+])("Provider client: parses %s outside of events in time", (_, body) => {
+  const bytes = Buffer.from(body);
+  const parts = times(LARGE / 65_536, (i) => bytes.subarray(i * 65_536, (i + 1) * 65_536));
+  const start = performance.now();
+  expect(decode(openaiAdapter, ...parts)).toMatchObject({ text: "" });
+  expect(performance.now() - start).toBeLessThan(SOON_MS);
 });
 
 /** Starts a stream with the provider simulator, and reads its first piece. */

@@ -210,3 +210,17 @@ test.each(WITH_BOTH)(
     });
   },
 );
+
+test.each([
+  ["a document", '{"error":{"code":503,"status":"UNAVAILABLE"}}\n', "overloaded"],
+  ["a document without a line end", '{"error":{"code":503}}', "overloaded"],
+  ["a line", "Service Unavailable\n", "overloaded"],
+])(
+  "Provider stream: an error outside of events is the cause of a break and of silence: %s",
+  async (_, error, failure) => {
+    const parts = bytes(openai.opening, openai.text("Hi"), error);
+    const outcome = { text: "Hi", failure };
+    expect(await play("openai", events(parts, pause, reset))).toEqual(outcome);
+    expect(await play("openai", events(parts), { idleMs: SETTING_MS })).toEqual(outcome);
+  },
+);
