@@ -12,6 +12,16 @@ const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 
+/** Line ends of Unicode that JSON does not escape. Many readers end a line at them too. */
+const LINE_ENDS = /[\u0085\u2028\u2029]/g;
+
+/** JSON on one line, whatever its reader takes for the end of a line. */
+const oneLine = (data: unknown) =>
+  JSON.stringify(data).replace(
+    LINE_ENDS,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+
 /**
  * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). No header
  * is sent before the first message, a failure or a long silence, so that an early failure has its
@@ -106,7 +116,7 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
      */
     write(data: unknown): boolean {
       heartbeat.refresh();
-      return send(`data: ${JSON.stringify(data)}\n\n`);
+      return send(`data: ${oneLine(data)}\n\n`);
     },
     /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
     close(): void {
