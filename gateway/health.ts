@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import type { Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import {
@@ -6,6 +5,7 @@ import {
   HealthCheckResponse_ServingStatus as ServingStatus,
 } from "../gen/health/v1/health_pb.ts";
 import { LATENCY_MS } from "../services/platform/client.ts";
+import { version } from "../services/platform/version.ts";
 import type { Phase } from "./lifecycle.ts";
 
 /** Timeout of one check, in ms. */
@@ -18,13 +18,6 @@ type Checks = Record<Part, Check>;
 
 /** Whether the path of a route is that of a health check. */
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
-
-/** The version of the product. */
-export const { version } = JSON.parse(
-  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
-) as {
-  version: string;
-};
 
 /**
  * Adds the health routes (interface section 5). The gateway has no dependency of its own. It checks

@@ -1,9 +1,9 @@
 import type { DescField, DescMessage, DescService } from "@bufbuild/protobuf";
-import { version } from "../../gateway/health.ts";
 import { type HttpBinding, readBinding } from "../../gateway/transcode/binding.ts";
 import type { Limit } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { Access, LimitKey } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { services } from "../../services/platform/policy.ts";
+import { version } from "../../services/platform/version.ts";
 import type { Schema } from "./components.ts";
 import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
 import { healthPaths } from "./health-schema.ts";

@@ -26,13 +26,15 @@ const ATTEMPTS = [
 ];
 
 describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (dialect) => {
-  const bench = await startSuiteBench(dialect, { afterOutcomeMs: 100 });
+  const limits = { afterOutcomeMs: 100 };
+  const bench = await startSuiteBench(dialect, limits);
 
   /**
    * The numbers of requests of a streamed and of a whole reply, which must have the outcomes of the
    * case.
    */
   async function attemptsOf(name: string): Promise<[number, number]> {
+    const bench = await startTestBench(dialect, limits); // without connections that were used before
     const { requests } = bench.simulator;
     const { stream, chat } = expectedOf(name);
     const before = requests.length;

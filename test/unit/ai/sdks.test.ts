@@ -61,7 +61,7 @@ const SDKS: Record<SimulatedDialect, AskBySdk> = {
 };
 
 /** The headers that differ by client. */
-const OWN = ["accept-encoding", "connection", "content-length", "host"];
+const OWN = ["accept", "accept-encoding", "connection", "content-length", "host", "user-agent"];
 const headersOf = (headers: IncomingHttpHeaders) =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !OWN.includes(name)));
 const target = ({ path, body }: SimulatedRequest) => ({ path, body });

@@ -1,0 +1,39 @@
+import { BlockList, isIP } from "node:net";
+
+/** The proxies for each protocol, and the hosts that are reached without them. */
+export type ProxyEnv = {
+  HTTPS_PROXY?: string | undefined;
+  HTTP_PROXY?: string | undefined;
+  NO_PROXY?: string | undefined;
+};
+
+/**
+ * Reads a list of hosts that are reached without a proxy, as curl does: names stand for their
+ * subdomains too, addresses may be networks, and `*` alone stands for everything. Node's agents
+ * match names exactly. What they understand beside that holds as well: they read the list after us.
+ * @returns whether a host is in it
+ */
+export function exemptions(noProxy = ""): (hostname: string) => boolean {
+  if (noProxy.trim() === "*") return () => true;
+  const entries = noProxy.toLowerCase().split(/[\s,]+/);
+  const names = entries.map((entry) => entry.replace(/^\.|\.$/g, "")).filter(Boolean);
+  const networks = new BlockList();
+  for (const entry of entries) addNetwork(networks, entry);
+  return (hostname) => {
+    const host = hostname.toLowerCase().replace(/^\[|[\].]$/g, "");
+    const version = isIP(host);
+    if (version > 0) return networks.check(host, version === 6 ? "ipv6" : "ipv4");
+    return names.some((name) => host === name || host.endsWith(`.${name}`));
+  };
+}
+
+/** Adds an entry if it is an address or a network. */
+function addNetwork(networks: BlockList, entry: string): void {
+  const [address = "", bits] = entry.replace(/[[\]]/g, "").split("/");
+  const version = isIP(address);
+  if (version === 0) return;
+  const longest = version === 6 ? 128 : 32;
+  const prefix = bits === undefined ? longest : Number(bits);
+  if (Number.isInteger(prefix) && prefix >= 0 && prefix <= longest)
+    networks.addSubnet(address, prefix, version === 6 ? "ipv6" : "ipv4");
+}
