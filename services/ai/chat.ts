@@ -4,6 +4,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
 import type { Permit } from "../platform/admission.ts";
 import { ServiceError, type Violation } from "../platform/errors.ts";
+import { isBlank } from "./blank-text.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { ProviderError } from "./providers/errors.ts";
@@ -168,12 +169,9 @@ const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 function faultIn(messages: Conversation["messages"]): string | undefined {
   if (charactersIn(messages) > MAX_CHARACTERS)
     return `must contain at most ${MAX_CHARACTERS} characters`;
-  if (
-    messages.every(
-      ({ role, content }) => role === "assistant" || role === "system" || content === "",
-    )
-  )
-    return "must contain a message of the user";
+  const isOther = (role: string) => role === "assistant" || role === "system";
+  if (messages.every(({ role, content }) => isOther(role) || isBlank(content)))
+    return "must contain a message of the user that is not blank";
   return undefined;
 }
 

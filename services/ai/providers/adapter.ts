@@ -1,3 +1,5 @@
+import { isBlank } from "../blank-text.ts";
+import type { ApiPath } from "./endpoint-path.ts";
 import type { ProviderErrorKind } from "./errors.ts";
 import type { Finish } from "./finish-words.ts";
 import type { Prompt, PromptMessage } from "./provider.ts";
@@ -6,7 +8,7 @@ import type { UsageCounts } from "./token-counts.ts";
 /** A dialect: how prompts are sent, and how replies are read. */
 export type Adapter = {
   /** Below the base URL. */
-  path(prompt: FittedPrompt): string;
+  path(prompt: FittedPrompt): ApiPath;
   headers(key: string, prompt: FittedPrompt): Record<string, string>;
   body(prompt: FittedPrompt): object;
   /**
@@ -48,7 +50,8 @@ const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 export type FittedPrompt = ReturnType<typeof fitPrompt>;
 
 /**
- * Fits a prompt to its model. Messages are split into system text and the rest, without empty ones.
+ * Fits a prompt to its model. Messages are split into system text and the rest, without blank ones.
+ * A model that has no place for system text finds it in the first turn of the user.
  */
 export function fitPrompt({
   model,
@@ -59,14 +62,17 @@ export function fitPrompt({
   temperature,
 }: Prompt) {
   const contents = messages.filter(({ role }) => role === "system").map(({ content }) => content);
+  const system = [systemPrompt, ...contents].filter((text) => !isBlank(text)).join("\n\n");
+  const turns = messages.filter(({ role, content }) => role !== "system" && !isBlank(content));
+  const isSystemTurn = model.systemRole === "user" && system !== "";
   return {
     model,
     isStream,
     /**
      * All system text in one: some providers have a field for it, others refuse it after a reply.
      */
-    system: [systemPrompt, ...contents].filter((text) => text !== "").join("\n\n") || undefined,
-    turns: messages.filter(({ role, content }) => role !== "system" && content !== ""),
+    system: isSystemTurn ? undefined : system || undefined,
+    turns: isSystemTurn ? [{ role: "user", content: system } as const, ...turns] : turns,
     outputTokens: maxTokens && Math.min(maxTokens, model.outputTokens),
     temperature:
       temperature === undefined || model.temperature === "refused"

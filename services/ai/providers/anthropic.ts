@@ -14,7 +14,7 @@ type Counts = Partial<Anthropic.MessageDeltaUsage> | null;
 
 /** Anthropic's messages API. */
 export const anthropicAdapter: Adapter = {
-  path: () => "v1/messages",
+  path: () => ({ version: "v1", isVersionInBase: false, resource: "messages" }),
   headers: (key, { temperature }) => ({
     authorization: `Bearer ${key}`,
     "anthropic-version": temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE,

@@ -9,8 +9,11 @@ const LOWEST_TEMPERATURE = 0.001;
  * Gemini. Every event of a stream is a complete response object. The end of the body is the end.
  */
 export const googleAdapter: Adapter = {
-  path: ({ model, isStream }) =>
-    `v1beta/models/${encodeURIComponent(model.upstream)}:${isStream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
+  path: ({ model, isStream }) => ({
+    version: "v1beta",
+    isVersionInBase: false,
+    resource: `${resourceOf(model.upstream)}:${isStream ? "streamGenerateContent?alt=sse" : "generateContent"}`,
+  }),
   headers: (key) => ({ "x-goog-api-key": key }),
   body(prompt) {
     const { system, outputTokens, temperature } = prompt;
@@ -44,6 +47,12 @@ export const googleAdapter: Adapter = {
     };
   },
 };
+
+/** The resource of a model. Names with a slash say their collection, as `tunedModels/my-model`. */
+function resourceOf(name: string): string {
+  const path = name.split("/").map(encodeURIComponent).join("/");
+  return name.includes("/") ? path : `models/${path}`;
+}
 
 const finishOf = createFinishReader({
   good: ["STOP"],

@@ -57,7 +57,7 @@ const finishOf = createFinishReader({
 
 /** Chat completions of OpenAI. */
 export const openaiAdapter: Adapter = {
-  path: () => "chat/completions",
+  path: () => ({ version: "v1", isVersionInBase: true, resource: "chat/completions" }),
   headers: (key) => ({ authorization: `Bearer ${key}` }),
   body: (prompt) => bodyOf(prompt, true),
   /** Some servers leave out the finish reason, some the final `[DONE]`. */

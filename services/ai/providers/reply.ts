@@ -3,6 +3,7 @@ import { urlToHttpOptions } from "node:url";
 import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
+import { endpointPath } from "./endpoint-path.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
 import { decompressed, type Endpoint } from "./http-client.ts";
 import type { CallReport, Provider, ProviderBounds, ReserveMemory } from "./provider.ts";
@@ -17,15 +18,15 @@ export function createProvider(
   { baseUrl, key, http }: Endpoint,
   bounds: ProviderBounds,
 ): Provider {
-  const { protocol, hostname, port, path } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
-  const base = path?.replace(/\/$/, "");
+  const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
   return async function* reply(prompt, client, report, reserve = () => {}) {
-    const request = new UpstreamRequest(client, bounds);
-    const decoder = new ReplyDecoder(adapter);
     const fitted = fitPrompt(prompt);
+    const path = endpointPath(base ?? "", adapter.path(fitted));
+    const request = new UpstreamRequest(client, bounds, path);
+    const decoder = new ReplyDecoder(adapter);
     let body: Readable | undefined;
     try {
-      const target = { protocol, hostname, port, path: `${base}/${adapter.path(fitted)}` };
+      const target = { protocol, hostname, port, path };
       const post = () =>
         http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
       body = decompressed(await request.send(post, prompt.isStream, report));

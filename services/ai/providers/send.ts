@@ -19,6 +19,7 @@ export class UpstreamRequest {
   readonly signal = this.#controller.signal;
   readonly #client: AbortSignal;
   readonly #bounds: ProviderBounds;
+  readonly #path: string;
   readonly #startedAt = performance.now();
   readonly #total: NodeJS.Timeout;
   #idle: NodeJS.Timeout | undefined;
@@ -27,10 +28,14 @@ export class UpstreamRequest {
   /** The request was ended by its idle timer. */
   isSilent = false;
 
-  /** @param client fires when the reply is no longer wanted */
-  constructor(client: AbortSignal, bounds: ProviderBounds) {
+  /**
+   * @param client fires when the reply is no longer wanted
+   * @param path for the log, if the provider does not have it
+   */
+  constructor(client: AbortSignal, bounds: ProviderBounds, path: string) {
     this.#client = client;
     this.#bounds = bounds;
+    this.#path = path.replace(/\?.*/, "");
     this.#total = setTimeout(this.#onTimeout, bounds.totalMs);
     if (client.aborted) this.#onClientGone();
     else client.addEventListener("abort", this.#onClientGone);
@@ -58,7 +63,7 @@ export class UpstreamRequest {
         const sentAt = performance.now();
         const message = await answer;
         report.sentAt ??= sentAt;
-        await checkStatus(message, afterOutcomeMs);
+        await checkStatus(message, this.#path, afterOutcomeMs);
         this.pauseIdleTimer();
         return message;
       } catch (thrown) {
@@ -112,9 +117,10 @@ export class UpstreamRequest {
 /**
  * Waits for the first byte of a success. Any other status is an error.
  */
-async function checkStatus(message: IncomingMessage, errorMs: number): Promise<void> {
+async function checkStatus(message: IncomingMessage, path: string, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
   if (isSuccess(status)) {
+    if (message.errored) throw message.errored; // by what came along with the head
     if (message.readableLength === 0 && !message.complete) await once(message, "readable"); // or at its end
     return;
   }
@@ -123,7 +129,7 @@ async function checkStatus(message: IncomingMessage, errorMs: number): Promise<v
   throw new ProviderError(kind, {
     retryable: kind !== "quota exhausted" && mayPass(message),
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
-    detail: `HTTP ${status}`,
+    detail: status === 404 ? `HTTP 404 at ${path}` : `HTTP ${status}`,
   });
 }
 

@@ -1,9 +1,11 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import {
   SIMULATED_DIALECTS,
   type SimulatedDialect,
 } from "../../../scripts/simulators/simulator.ts";
+import { BLANKS } from "../../support/blanks.ts";
 import { type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
 type Model = Prompt["model"];
@@ -116,6 +118,114 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     expect((await bench.stream(prompt)).failure).toBeUndefined();
     expect(JSON.stringify(body())).not.toMatch(/Be kind\..*Be brief\..*Hello/); // the prompt comes first
   });
+});
+
+const { version } = JSON.parse(readFileSync("package.json", "utf8"));
+
+describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => {
+  const bench = await startSuiteBench(dialect);
+  const lastBody = () => JSON.stringify(bench.simulator.requests.at(-1)?.body);
+
+  test.each(["whole", "stream"] as const)(
+    "name the client and what it reads (%s)",
+    async (kind) => {
+      await bench[kind]("plain");
+      expect(bench.simulator.requests.at(-1)?.headers).toMatchObject({
+        "user-agent": `gatehouse/${version}`,
+        accept: expect.stringMatching(/application\/json.*text\/event-stream/),
+      });
+    },
+  );
+
+  test.each(BLANKS)("leave out text that is nothing but %s", async (_, blank) => {
+    const user = { role: "user", content: "\ncase: plain \n" } as const;
+    await bench.whole({ ...bench.promptOf("plain"), messages: [user] });
+    const expected = lastBody();
+    expect(expected).toContain(JSON.stringify(user.content)); // as it was given
+    const [assistant, system] = (["assistant", "system"] as const).map((role) => ({
+      role,
+      content: blank,
+    }));
+    const surrounded: Prompt["messages"][] = [
+      [assistant, user] as Prompt["messages"],
+      [user, system] as Prompt["messages"],
+      [{ role: "user", content: blank }, user],
+    ];
+    for (const messages of surrounded) {
+      const prompt = { ...bench.promptOf("plain"), systemPrompt: blank, messages };
+      expect(await bench.whole(prompt)).toMatchObject({ text: REPLY });
+      expect(lastBody()).toBe(expected);
+    }
+    const unanswered = [
+      { role: "assistant", content: "Hello." },
+      { role: "user", content: blank },
+    ] as const;
+    expect(
+      (await bench.whole({ ...bench.promptOf("plain"), messages: [user, ...unanswered] })).failure,
+    ).toBeUndefined();
+    expect(lastBody()).not.toContain(JSON.stringify(blank));
+  });
+});
+
+describe("Provider requests to models of Google", async () => {
+  const bench = await startSuiteBench("google");
+  const ask = async (given: Partial<Model>, prompt: Partial<Prompt> = {}) => {
+    const plain = bench.promptOf("plain");
+    const model = { ...plain.model, ...given };
+    await bench.whole({ ...plain, systemPrompt: "Be brief.", ...prompt, model });
+    return bench.simulator.requests.at(-1);
+  };
+
+  test.each([
+    { messages: "user: Hello.", contents: "user: Be brief.\n\nHello." },
+    {
+      messages: "user: Hello. | assistant: Hi. | system: Be kind. | user: And now?",
+      contents: "user: Be brief.\n\nBe kind.\n\nHello. | model: Hi. | user: And now?",
+    },
+    {
+      messages: "assistant: Hi. | user: Hello.",
+      contents: "user: Be brief. | model: Hi. | user: Hello.",
+    },
+  ])(
+    "have the system text in the first turn of the user, if the model has no other place ($messages)",
+    async ({ messages, contents }) => {
+      const request = await ask(
+        { upstream: "gemma-3-27b-it", systemRole: "user" },
+        { messages: messagesOf(messages) },
+      );
+      const body = request?.body as { contents: { role: string; parts: { text: string }[] }[] };
+      expect(body).not.toHaveProperty("systemInstruction");
+      expect(body.contents.map(({ role, parts }) => `${role}: ${parts[0]?.text}`).join(" | ")).toBe(
+        contents,
+      );
+    },
+  );
+
+  test.each([
+    { upstream: "gemini-3.8-flash", path: "models/gemini-3.8-flash" },
+    { upstream: "models/gemini-3.8-flash", path: "models/gemini-3.8-flash" },
+    { upstream: "tunedModels/my-model-1", path: "tunedModels/my-model-1" },
+    { upstream: "my model", path: "models/my%20model" },
+    { upstream: "tunedModels/a?b#c", path: "tunedModels/a%3Fb%23c" },
+    {
+      upstream: "publishers/google/models/gemini-3.8-flash",
+      path: "publishers/google/models/gemini-3.8-flash",
+    },
+  ])("name the resource of $upstream", async ({ upstream, path }) => {
+    expect((await ask({ upstream }))?.path).toBe(`/v1beta/${path}:generateContent`);
+  });
+});
+
+test("Provider requests: system text goes into the first turn of the user of any dialect", async () => {
+  const bench = await startTestBench("anthropic");
+  const prompt = bench.promptOf("plain");
+  const model = { ...prompt.model, systemRole: "user" as const };
+  expect(await bench.whole({ ...prompt, model, systemPrompt: "Be brief." })).toMatchObject({
+    text: REPLY,
+  });
+  const body = bench.simulator.requests.at(-1)?.body;
+  expect(body).not.toHaveProperty("system");
+  expect(body).toMatchObject({ messages: [sent("user", "Be brief.\n\ncase: plain")] });
 });
 
 test("Provider requests: a stream requests usage where the model allows it, and no padding from OpenAI", async () => {
