@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { z } from "zod";
-import { variableOf } from "../services/platform/config-kinds.ts";
+import { variableOf, variablesOf } from "../services/platform/config-kinds.ts";
 import {
   commonVariables,
   gatewayVariables,
@@ -25,8 +25,10 @@ function rowsOf(variables: Record<string, z.ZodType>): Row[] {
   return Object.entries(variables).map(([setting, schema]) => {
     const fallback = schema instanceof z.ZodPrefault ? String(schema.def.defaultValue) : "";
     const { shown = fallback ? `\`${fallback}\`` : "none", description } = schema.meta() ?? {};
+    const names = variablesOf(setting, schema);
+    const usual = variableOf(setting);
     return {
-      name: variableOf(setting),
+      name: names.includes(usual) ? usual : (names[0] ?? usual),
       fallback,
       shown: String(shown),
       about: String(description),
@@ -44,7 +46,7 @@ function providerRows(): Row[] {
       name: baseUrlVariable,
       fallback: baseUrl,
       shown: `\`${baseUrl}\``,
-      about: `Base URL of \`${id}\`.`,
+      about: `Base URL of \`${id}\`, with or without the version or the path of its requests.`,
     },
   ]);
 }

@@ -27,7 +27,7 @@ export function createAiContext(
     idleMs: config.aiIdleTimeoutMs,
     totalMs: config.aiTotalTimeoutMs,
     retries: config.aiRetries,
-    proxyEnv: { HTTPS_PROXY: config.httpsProxy, NO_PROXY: config.noProxy },
+    proxyEnv: config.proxies,
   });
   const usage = openUsageLedger(store, clock, log);
   const sessions = createSessionWatcher(store, clock, log);

@@ -10,6 +10,12 @@ export const text = z.string();
 export const variableOf = (name: string) =>
   name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
 
+/** The variables of a setting, in the order in which they are looked up. The first that is set counts. */
+export function variablesOf(name: string, schema: z.ZodType): string[] {
+  const { names } = schema.meta() ?? {};
+  return Array.isArray(names) ? names : [variableOf(name)];
+}
+
 /** A setting with a default, as the text that its variable would have. */
 export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) =>
   schema.prefault(fallback);
@@ -96,6 +102,11 @@ export const URL_ENCODING_HINT = "with signs such as # and / in a password spell
  */
 export const url = (protocols: string[], what: string) =>
   text.refine((value) => isUrl(value, protocols), `must be ${what}`);
+
+/** A proxy for outbound requests. Without a protocol it is one of http, as for curl. */
+export const proxyUrl = text
+  .transform((value) => (value.includes("://") ? value : `http://${value}`))
+  .pipe(url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`));
 
 /** An http or https URL to which paths are appended, without a trailing slash. */
 export const webUrl = text

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import type { z } from "zod";
 import { RegisterRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { variableOf } from "./config-kinds.ts";
+import { variableOf, variablesOf } from "./config-kinds.ts";
 import { violationsOf } from "./validation.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
@@ -25,7 +25,9 @@ const all = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
 const ofServices = { ...commonVariables, port: gatewayVariables.port, ...servicesVariables };
 const gateway = { ...commonVariables, ...gatewayVariables };
 const groups = { all, gateway, services: ofServices, command: ofServices };
-const ownVariables = new Set(Object.keys(all).map(variableOf));
+const ownVariables = new Set(
+  Object.entries(all).flatMap(([name, schema]) => variablesOf(name, schema)),
+);
 type Values = { [K in keyof typeof all]: z.output<(typeof all)[K]> };
 
 /**
@@ -50,8 +52,10 @@ export function readConfig(environment: Environment, role: ProcessRole = "all") 
   const env: Env = Object.fromEntries(Object.entries(environment).filter(isSet));
   const problems: string[] = [];
   const read = ([name, schema]: [string, z.ZodType]) => {
-    const variable = variableOf(name);
-    const { data, error } = schema.safeParse(name in groups[role] ? env[variable] : undefined);
+    const names = variablesOf(name, schema);
+    const variable = names.find((each) => each in env) ?? variableOf(name);
+    const given = names.includes(variable) && name in groups[role] ? env[variable] : undefined;
+    const { data, error } = schema.safeParse(given);
     if (error) problems.push(`${variable} ${error.issues[0]?.message}`);
     return [name, error ? schema.parse(undefined) : data];
   };
@@ -129,7 +133,9 @@ function warningsOf(v: Values): string[] {
       "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
   ];
   return [
-    v.httpsProxy && !hasProxies && "HTTPS_PROXY has no effect before Node 22.21 and 24.5",
+    (v.httpsProxy || v.httpProxy) &&
+      !hasProxies &&
+      "HTTPS_PROXY and http_proxy have no effect before Node 22.21 and 24.5",
     ...(v.nodeEnv === "production" ? inProduction : []),
   ].filter((warning) => typeof warning === "string");
 }
@@ -151,6 +157,12 @@ function toConfig(values: Values, env: Env) {
     /** Of the gRPC port, or of a gateway alone. */
     tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
     database: databaseLocation(values),
+    /** How AI providers are reached. The names are those that Node's agents read. */
+    proxies: {
+      HTTPS_PROXY: values.httpsProxy,
+      HTTP_PROXY: values.httpProxy,
+      NO_PROXY: values.noProxy,
+    },
     admin: email && password ? { email, password } : null,
     /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
     catalogueVariables: Object.fromEntries(

@@ -171,14 +171,22 @@ export const servicesVariables = {
   aiCatalog: optional(text, "the shipped one").describe(
     "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
   ),
-  httpsProxy: optional(
-    kind.url(["http:", "https:"], `http://user:pass@host:port, ${kind.URL_ENCODING_HINT}`),
-  ).describe(
-    "Proxy through which AI providers with https are reached. Requires Node 22.21 or 24.5.",
-  ),
-  noProxy: optional(text).describe(
-    "Hosts that are reached without `HTTPS_PROXY`, separated by commas.",
-  ),
+  httpsProxy: optional(kind.proxyUrl)
+    .meta({ names: ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] })
+    .describe(
+      "Proxy through which AI providers with https are reached: `http://user:pass@host:port`. Also `https_proxy`, which is looked up first, as curl does, then `all_proxy` and `ALL_PROXY`. Requires Node 22.21 or 24.5.",
+    ),
+  // Without HTTP_PROXY, like curl: a CGI server sets it from a header of a request.
+  httpProxy: optional(kind.proxyUrl)
+    .meta({ names: ["http_proxy", "all_proxy", "ALL_PROXY"] })
+    .describe(
+      "The same for AI providers with http. In lower case only, as for curl; then `all_proxy` and `ALL_PROXY`.",
+    ),
+  noProxy: optional(text)
+    .meta({ names: ["no_proxy", "NO_PROXY"] })
+    .describe(
+      "Hosts that are reached without these proxies, separated by commas: names, which stand for their subdomains too, addresses, networks such as `10.0.0.0/8`, or `*` alone. `no_proxy` is looked up first.",
+    ),
   aiFirstByteTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
     "Maximum time until the first byte of a reply.",
   ),

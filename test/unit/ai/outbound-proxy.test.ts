@@ -3,10 +3,11 @@ import http from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import tls from "node:tls";
 import { urlToHttpOptions } from "node:url";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
+import { requireConfig } from "../../../services/platform/config.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp } from "../../support/app.ts";
 import { forTest } from "../../support/closing.ts";
@@ -93,3 +94,95 @@ test.each([
     expect(sockets).toHaveLength(2);
   },
 );
+
+/** Environments, with PROXY for the address of the proxy, and how a provider is reached in them. */
+type Row = { env: Record<string, string>; url: string; isProxied: boolean };
+const HTTPS = "https://api.provider.example:1";
+const HTTP = "http://api.provider.example:1";
+const row = (env: Row["env"], url: string, isProxied: boolean): Row => ({ env, url, isProxied });
+const exempt = (NO_PROXY: string, url: string, isProxied: boolean) =>
+  row({ HTTPS_PROXY: "http://PROXY", NO_PROXY }, url, isProxied);
+
+describe("Provider client: takes the proxies of the environment as curl does", () => {
+  const lookup = (_: string, { all }: { all?: boolean }, callback: (...found: never[]) => void) =>
+    all
+      ? callback(null as never, [{ address: "127.0.0.1", family: 4 }] as never)
+      : callback(null as never, "127.0.0.1" as never, 4 as never);
+
+  test.each([
+    row({}, HTTPS, false),
+    row({ HTTPS_PROXY: "http://PROXY" }, HTTPS, true),
+    row({ https_proxy: "http://PROXY" }, HTTPS, true),
+    row({ https_proxy: "http://PROXY", HTTPS_PROXY: "http://127.0.0.1:9" }, HTTPS, true),
+    row({ https_proxy: " ", HTTPS_PROXY: "http://PROXY" }, HTTPS, true), // blank counts as not set
+    row({ https_proxy: "PROXY" }, HTTPS, true),
+    row({ https_proxy: "http://PROXY/" }, HTTPS, true),
+    row({ all_proxy: "http://PROXY" }, HTTPS, true),
+    row({ ALL_PROXY: "http://PROXY" }, HTTPS, true),
+    row({ ALL_PROXY: "http://127.0.0.1:9", https_proxy: "http://PROXY" }, HTTPS, true),
+    row({ http_proxy: "http://PROXY" }, HTTPS, false),
+    row({ http_proxy: "http://PROXY" }, HTTP, true),
+    row({ HTTPS_PROXY: "http://PROXY" }, HTTP, false),
+    row({ HTTP_PROXY: "http://PROXY" }, HTTP, false), // a CGI server sets it from a header of a request
+    row({ all_proxy: "http://PROXY" }, HTTP, true),
+    row({ https_proxy: "http://PROXY", no_proxy: "api.provider.example" }, HTTPS, false),
+    row({ http_proxy: "http://PROXY", NO_PROXY: "provider.example" }, HTTP, false),
+    row(
+      { https_proxy: "http://PROXY", no_proxy: "a.b", NO_PROXY: "provider.example" },
+      HTTPS,
+      true,
+    ),
+    exempt("*", HTTPS, false),
+    exempt(" * ", HTTPS, false),
+    exempt("api.provider.example", HTTPS, false),
+    exempt("provider.example", HTTPS, false),
+    exempt(".provider.example", HTTPS, false),
+    exempt("*.provider.example", HTTPS, false),
+    exempt("provider.example.", HTTPS, false),
+    exempt("Provider.EXAMPLE", HTTPS, false),
+    exempt("provider.example", "https://provider.example:1", false),
+    exempt(".provider.example", "https://provider.example:1", false),
+    exempt("provider.example", "https://my-provider.example:1", true),
+    exempt("der.example", HTTPS, true),
+    exempt("a.b,provider.example", HTTPS, false),
+    exempt("a.b provider.example", HTTPS, false),
+    exempt("a.b , provider.example", HTTPS, false),
+    exempt("provider.example", "https://api.provider.example.:1", false),
+    exempt("127.0.0.1", "https://127.0.0.1:1", false),
+    exempt("127.0.0.0/8", "https://127.0.0.1:1", false),
+    exempt("10.0.0.0/8", "https://127.0.0.1:1", true),
+    exempt("127.0.0.0/99", "https://127.0.0.1:1", true),
+    exempt("::1", "https://[::1]:1", false),
+    exempt("[::1]", "https://[::1]:1", false),
+    exempt("fd00::/8,::/96", "https://[::1]:1", false),
+    exempt("fd00::/8", "https://[::1]:1", true),
+  ])("$env: $url is behind the proxy: $isProxied", async ({ env, url, isProxied }) => {
+    const seen: string[] = [];
+    const proxy = http.createServer((_, response) => {
+      seen.push("plain");
+      response.end("{}");
+    });
+    proxy.on("connect", ({ url: target }, client) => {
+      seen.push(String(target));
+      client.destroy();
+    });
+    const address = `127.0.0.1:${await listenForTest(proxy)}`;
+    const set = Object.entries(env).map(([name, value]) => [name, value.replace("PROXY", address)]);
+    const { proxies } = requireConfig(Object.fromEntries(set));
+    const client = await forTest(createHttpClient(1_000, proxies));
+    const target = { ...urlToHttpOptions(new URL(url)), lookup } as http.RequestOptions;
+    await client.post(target, {}, {}, new AbortController().signal).catch(() => {});
+    expect(seen.length > 0).toBe(isProxied);
+  });
+
+  test.each([
+    { name: "https_proxy", value: "socks5://127.0.0.1:9" },
+    { name: "HTTPS_PROXY", value: "not a proxy" },
+    { name: "http_proxy", value: "http://" },
+    { name: "all_proxy", value: "ftp://secret@127.0.0.1" },
+  ])("the start refuses $name=$value, by its name and without its value", ({ name, value }) => {
+    const read = () => requireConfig({ [name]: value });
+    expect(read).toThrow(new RegExp(`^${name} must be`));
+    expect(read).not.toThrow(/secret|socks5/);
+  });
+});
