@@ -41,12 +41,14 @@ const reasoning = z
 
 export const OPENAI: House = {
   models: {
-    "gpt-5.4": reasoning,
-    "gpt-5.4-mini": reasoning,
-    "gpt-4.1": z
+    "gpt-6.1-sol": reasoning,
+    "gpt-6.1-terra": reasoning,
+    // It takes a temperature only without reasoning.
+    "gpt-6-luna": z
       .strictObject({
         ...openai,
-        max_completion_tokens: tokens(32_768),
+        reasoning_effort: z.literal("none"),
+        max_completion_tokens: tokens(128_000),
         temperature: temperature(2),
       })
       .refine(onlyStreamed),

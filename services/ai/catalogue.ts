@@ -39,12 +39,18 @@ const modelSchema = z.strictObject({
    */
   temperature: z.union([z.number().positive().max(2), z.literal("refused")]).exactOptional(),
   /**
-   * Role of system text in OpenAI's shape; "user" for a model without one. Elsewhere it has a field
-   * of its own.
+   * Role of system text in OpenAI's shape. Elsewhere it has a field of its own. "user" is for a model
+   * without either, in every dialect: the text begins the first turn of the user.
    */
   systemRole: z.enum(["system", "developer", "user"]).exactOptional(),
   /** OpenAI's shape: the field that limits the reply. */
   outputTokensField: z.enum(["max_tokens", "max_completion_tokens"]).exactOptional(),
+  /**
+   * OpenAI's shape: how much a model reasons. Some take a temperature only with "none".
+   */
+  reasoningEffort: z
+    .enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])
+    .exactOptional(),
   /**
    * OpenAI's shape: whether a stream reports usage on request. Some servers always report it and
    * reject the request.
@@ -114,6 +120,8 @@ const providerSchema = z
   });
 
 const catalogueSchema = z.strictObject({
+  /** The day on which the models were compared with those that the providers offer. */
+  checkedOn: z.iso.date().exactOptional(),
   providers: z.array(providerSchema).min(1).superRefine(unique("id")),
 });
 

@@ -101,6 +101,7 @@ function bodyOf(prompt: FittedPrompt, isOpenai: boolean): OpenAI.ChatCompletionC
     ),
     ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
     ...(temperature !== undefined && { temperature }),
+    ...(model.reasoningEffort && { reasoning_effort: model.reasoningEffort }),
     ...(isStream && {
       stream: true,
       ...(model.usageOnRequest && { stream_options: streamOptions }),

@@ -37,10 +37,11 @@ const SENT: Record<SimulatedDialect, { model: string; body: object }> = {
   openai: {
     model: "model-a-3",
     body: {
-      model: "gpt-4.1",
+      model: "gpt-6-luna",
       messages: [sent("developer", SYSTEM), sent("user", USER)],
-      max_completion_tokens: 32_768,
+      max_completion_tokens: 128_000,
       temperature: 2,
+      reasoning_effort: "none",
     },
   },
   anthropic: {

@@ -1,0 +1,75 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { readCatalogue } from "../../../services/ai/catalogue.ts";
+
+/** The models that an SDK knows, and what it says of those that are deprecated. */
+type Models = { known: Set<string>; deprecated: Map<string, string> };
+
+const sdkFile = (path: string) => readFileSync(`node_modules/${path}`, "utf8");
+
+/** The names in a union of string literals. */
+const namesIn = (source: string, declaration: RegExp) =>
+  new Set([...(declaration.exec(source)?.[1] ?? "").matchAll(/['"]([\w.-]+)['"]/g)].map(wordOf));
+const wordOf = ([, word = ""]: RegExpMatchArray) => word;
+
+/** OpenAI lists them in the comment on its type: names, then what will happen to them. */
+function modelsOfOpenai(): Models {
+  const source = sdkFile("openai/resources/shared.d.ts");
+  const [, comment = ""] =
+    /Deprecated values:(.*?)\*\/\s*export type ChatModel\b/s.exec(source) ?? [];
+  const deprecated = new Map<string, string>();
+  for (const entry of comment.replace(/\n \*/g, " ").split(" - ").slice(1)) {
+    const [, names = "", fate = ""] = /^(.*?"): +(.*)$/s.exec(entry.replace(/\s+/g, " ")) ?? [];
+    for (const name of names.matchAll(/"([\w.-]+)"/g)) deprecated.set(wordOf(name), fate);
+  }
+  return { known: namesIn(source, /export type ChatModel = ([^;]*);/), deprecated };
+}
+
+/** Anthropic's client warns of them. */
+function modelsOfAnthropic(): Models {
+  const folder = "@anthropic-ai/sdk/resources/messages";
+  const [, list = ""] =
+    /DEPRECATED_MODELS = \{(.*?)\}/s.exec(sdkFile(`${folder}/messages.js`)) ?? [];
+  const entries = [...list.matchAll(/'([\w.-]+)': '(.*?)'/g)];
+  const types = sdkFile(`${folder}/messages.d.ts`);
+  return {
+    known: namesIn(types, /export type Model = ([^;]*);/),
+    deprecated: new Map(entries.map(([, name = "", date = ""]) => [name, date])),
+  };
+}
+
+/** Google takes them out of its type. */
+function modelsOfGoogle(): Models {
+  const source = sdkFile("@google/genai/dist/genai.d.ts");
+  return { known: namesIn(source, /type Model_2 = ([^;]*);/), deprecated: new Map() };
+}
+
+/** The models of each SDK, and one that it deprecates at the installed version. */
+const SDKS = {
+  openai: { models: modelsOfOpenai(), past: "gpt-4.1" },
+  anthropic: { models: modelsOfAnthropic(), past: "claude-sonnet-4-5" },
+  google: { models: modelsOfGoogle(), past: undefined },
+};
+
+describe.each(["neutral", "native"])("AI catalogue %s", (path) => {
+  test.each(Object.entries(SDKS))(
+    "offers no model of %s that its SDK marks as deprecated, or does not know",
+    (dialect, { models: { known, deprecated }, past }) => {
+      const { providers } = readCatalogue(path);
+      const models = providers
+        .filter((provider) => provider.dialect === dialect)
+        .flatMap(({ models }) => models);
+      expect(models).not.toEqual([]);
+      expect(past === undefined || deprecated.has(past)).toBe(true); // the SDK was understood
+      const ending = models
+        .filter(({ upstream }) => deprecated.has(upstream))
+        .map(({ name, upstream }) => `${name} (${upstream}): ${deprecated.get(upstream)}`);
+      expect(ending).toEqual([]);
+      expect(models.map(({ upstream }) => upstream).filter((name) => !known.has(name))).toEqual([]);
+    },
+  );
+
+  test("says when its models were compared with those of the providers", () => {
+    expect(readCatalogue(path).checkedOn).toMatch(/^\d{4}-\d{2}-\d{2}$/);
+  });
+});
