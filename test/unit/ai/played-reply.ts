@@ -1,0 +1,77 @@
+import { PassThrough } from "node:stream";
+import { vi } from "vitest";
+import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import type { Adapter } from "../../../services/ai/providers/adapter.ts";
+import { ProviderError } from "../../../services/ai/providers/errors.ts";
+import type { Endpoint } from "../../../services/ai/providers/http-client.ts";
+import {
+  type CallReport,
+  DEFAULT_BOUNDS,
+  type Usage,
+} from "../../../services/ai/providers/provider.ts";
+import { createProvider } from "../../../services/ai/providers/reply.ts";
+import type { Body, Outcome } from "./reference-decoder.ts";
+import { promptFor } from "./support.ts";
+
+const [entry] = readCatalogue().providers as [CatalogueProvider];
+
+/** What a caller of a provider sees of a reply. */
+export type Played = { text: string; outcome: Outcome; usage: Usage | undefined; failure?: string };
+
+/**
+ * Lets the provider client read a body that arrives piece by piece. Needs fake timers: silence
+ * passes at once.
+ * @param type the content type of the body
+ */
+export async function play(
+  adapter: Adapter,
+  { arrivals, ending }: Body,
+  { isStream, type }: { isStream: boolean; type: string },
+): Promise<Played> {
+  const body = Object.assign(
+    new PassThrough().on("error", () => {}),
+    {
+      statusCode: 200,
+      headers: { "content-type": type },
+      complete: false,
+    },
+  );
+  const http = { post: async () => body } as unknown as Endpoint["http"];
+  const endpoint = { baseUrl: "http://127.0.0.1:9/v1", key: "key", http };
+  const provider = createProvider(adapter, endpoint, { ...DEFAULT_BOUNDS, retries: 0 });
+  const report: CallReport = { decodingMs: 0 };
+  let text = "";
+  let failure: string | undefined;
+  const read = async () => {
+    const prompt = { ...promptFor(entry, "Hello."), isStream };
+    for await (const piece of provider(prompt, new AbortController().signal, report)) text += piece;
+  };
+  const reading = read().catch((thrown) => {
+    if (!(thrown instanceof ProviderError)) throw thrown;
+    failure = thrown.kind;
+  });
+  await settle();
+  for (const { bytes, afterMs } of arrivals) {
+    if (afterMs > 0) await vi.advanceTimersByTimeAsync(afterMs);
+    if (!body.destroyed) body.write(bytes);
+    await settle();
+  }
+  if (ending === "end") body.end();
+  if (ending === "reset") body.destroy(Object.assign(new Error("reset"), { code: "ECONNRESET" }));
+  await settle();
+  await vi.advanceTimersByTimeAsync(DEFAULT_BOUNDS.totalMs);
+  await reading;
+  await vi.advanceTimersByTimeAsync(DEFAULT_BOUNDS.totalMs); // what closes the connection
+  const good = report.finishReason === "length" ? "limit" : "finished";
+  return {
+    text,
+    outcome: failure ? "failed" : good,
+    usage: report.usage,
+    ...(failure && { failure }),
+  };
+}
+
+/** Lets everything happen that waits for no timer. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+}

@@ -1,0 +1,322 @@
+import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
+import type { Usage } from "../../../services/ai/providers/provider.ts";
+
+/** Bytes of a body, and the silence before them in ms. */
+export type Arrival = { bytes: Buffer; afterMs: number };
+/** A body as it arrives, and what comes then: its end, a reset of the connection, or nothing. */
+export type Body = { arrivals: Arrival[]; ending: "end" | "reset" | "silence" };
+
+export type Outcome = "finished" | "limit" | "failed";
+/** What a reader of a body must have come to. */
+export type Verdict = {
+  text: string;
+  /** One, or several where the promises leave it open. */
+  outcomes: Outcome[];
+  /** The tokens that were reported; undefined if they must be estimated. */
+  usage: Usage | undefined;
+};
+
+/** The limits of a reader, in ms: after the proof of an end, and between two pieces. */
+export type Limits = { afterOutcomeMs: number; idleMs: number };
+
+/**
+ * How far a reply has come.
+ * - `open`: no finish marker has come.
+ * - `early`: one has come before any text. Some servers put it on the first piece.
+ * - `likely`: it came along with text, without usage. Some servers put it on every piece.
+ * - `proven`: it came behind the text, or with usage.
+ * - `doubtful`: text has followed a marker.
+ */
+type Phase = "open" | "early" | "likely" | "proven" | "doubtful";
+
+/** What has been read so far. It is over once nothing that follows counts. */
+type State = {
+  phase: Phase;
+  text: string;
+  /** The good ends that markers have named. */
+  ends: Set<Outcome>;
+  failure: "none" | "perhaps" | "certain";
+  /** Something may have been an error: `[DONE]` cannot stand for the finish marker. */
+  isDoubtful: boolean;
+  isOver: boolean;
+  counts: Counts;
+};
+type Counts = Record<"input" | "written" | "read" | "output" | "reasoning", number | undefined>;
+
+/** What one document says. */
+type Facts = Partial<{
+  text: string;
+  word: unknown;
+  counts: Partial<Counts>;
+  over: boolean;
+  isWhole: boolean;
+}>;
+
+// biome-ignore lint/suspicious/noExplicitAny: a document of a provider, which may be anything
+type Json = any;
+
+/**
+ * Reads a reply as plainly as the promises about replies can be written down, and as slowly: every
+ * arrival decodes the whole body anew.
+ */
+export function referenceVerdict(dialect: SimulatedDialect, body: Body, limits: Limits): Verdict {
+  const received: Buffer[] = [];
+  let state = decode(dialect, "", false);
+  for (const { bytes, afterMs } of body.arrivals) {
+    if (state.isOver) break;
+    if (isSilentTooLong(state, afterMs, limits)) return verdictOf(state, "silence");
+    received.push(bytes);
+    state = decode(dialect, textIn(received), false);
+  }
+  if (!state.isOver && body.ending === "end") state = decode(dialect, textIn(received), true);
+  return verdictOf(state, state.isOver ? "end" : body.ending);
+}
+
+function isSilentTooLong({ phase }: State, ms: number, { afterOutcomeMs, idleMs }: Limits) {
+  return ms > (phase === "proven" ? afterOutcomeMs : idleMs);
+}
+
+/** The characters that are complete. */
+const textIn = (received: Buffer[]) =>
+  new TextDecoder("utf-8").decode(Buffer.concat(received), { stream: true });
+
+/** The good outcomes of a reply by its phase and the way in which its body ends. */
+function verdictOf({ phase, text, ends, failure, counts }: State, ending: Body["ending"]): Verdict {
+  const good = ends.size > 0 ? [...ends] : (["finished"] as const);
+  const either = [...good, "failed"] as const;
+  const failed = ["failed"] as const;
+  const table: Record<Phase, Record<Body["ending"], readonly Outcome[]>> = {
+    open: { end: failed, reset: failed, silence: failed },
+    early: { end: good, reset: failed, silence: either },
+    likely: { end: good, reset: either, silence: good },
+    proven: { end: good, reset: good, silence: good },
+    doubtful: { end: good, reset: failed, silence: either },
+  };
+  const outcomes = new Set<Outcome>(failure === "certain" ? failed : table[phase][ending]);
+  if (failure === "perhaps") outcomes.add("failed");
+  return { text, outcomes: [...outcomes], usage: usageOf(counts, text) };
+}
+
+/** Counts that cannot be right are not reported: no input, or text without output. */
+function usageOf(counts: Counts, text: string): Usage | undefined {
+  const { input, written = 0, read = 0, output, reasoning = 0 } = counts;
+  if (input === undefined || output === undefined) return undefined;
+  const inputTokens = input + written + read;
+  const outputTokens = output + reasoning;
+  const isPossible = inputTokens > 0 && (outputTokens > 0 || text === "");
+  return isPossible ? { inputTokens, outputTokens } : undefined;
+}
+
+/** Decodes a body from its beginning. @param isEnd whether no more comes */
+function decode(dialect: SimulatedDialect, body: string, isEnd: boolean): State {
+  const state: State = {
+    phase: "open",
+    text: "",
+    ends: new Set(),
+    failure: "none",
+    isDoubtful: false,
+    isOver: false,
+    counts: {
+      input: undefined,
+      written: undefined,
+      read: undefined,
+      output: undefined,
+      reasoning: undefined,
+    },
+  };
+  for (const { name, data, bare } of blocksIn(body, isEnd)) {
+    if (bare) readBare(dialect, state, bare);
+    else if (name === "error") fail(state);
+    else readEvent(dialect, state, name, data);
+    if (state.isOver) break;
+  }
+  return state;
+}
+
+type Block = { name: string; data: string; bare?: string[] };
+
+/** Splits a body into events, and the lines between them that are no fields. */
+function* blocksIn(body: string, isEnd: boolean): Generator<Block> {
+  let event: { name: string; data: string[] } = { name: "", data: [] };
+  let bare: string[] = [];
+  for (const line of linesIn(body, isEnd)) {
+    const [, field = line, value = ""] = /^([^:]*): ?(.*)$/s.exec(line) ?? [];
+    if (field === "data") event.data.push(value);
+    else if (field === "event") event.name = value;
+    else if (field === "error") yield { name: "error", data: value };
+    else if (!["", "id", "retry"].includes(field)) bare.push(line);
+    if (line !== "") continue;
+    if (event.data.length > 0) {
+      if (bare.length > 0) yield { name: "", data: "", bare };
+      yield { name: event.name, data: event.data.join("\n") };
+      bare = [];
+    }
+    event = { name: "", data: [] };
+  }
+  if (bare.length > 0 && (isEnd || isJson(bare.join("\n")))) yield { name: "", data: "", bare };
+}
+
+/** The complete lines of a body. At its end its last line is one, and a blank line follows. */
+function linesIn(body: string, isEnd: boolean): string[] {
+  const lines = body.replace(/^\ufeff/, "").split(/\r\n|\n|\r/);
+  const cut = lines.pop() ?? "";
+  return isEnd ? [...lines, ...(cut === "" ? [] : [cut]), ""] : lines;
+}
+
+/** Reads lines that are no fields: one document, a document on each line, or text. */
+function readBare(dialect: SimulatedDialect, state: State, lines: string[]): void {
+  const documents = isJson(lines.join("\n")) ? [lines.join("\n")] : lines;
+  for (const document of documents) {
+    if (state.isOver) break;
+    const isDocument = /^[[{]/.test(document) && isJson(document);
+    if (isDocument) readJson(dialect, state, JSON.parse(document));
+    else readWords(state, document);
+  }
+}
+
+function readEvent(dialect: SimulatedDialect, state: State, name: string, data: string): void {
+  const text = data.trim();
+  const isSilence = text === "" || text === '""' || text.startsWith(":");
+  if (isSilence) return;
+  if (/^"?\[DONE\]"?$/.test(text)) readDone(dialect, state);
+  else if (isJson(text)) readJson(dialect, state, JSON.parse(text));
+  else if (["", "message"].includes(name)) failUnreadable(state);
+}
+
+/** `[DONE]` ends a reply that has a marker, in the dialects of OpenAI also one that has text. */
+function readDone(dialect: SimulatedDialect, state: State): void {
+  const standsForMarker = dialect.startsWith("openai") && state.text !== "" && !state.isDoubtful;
+  if (state.phase !== "open") state.phase = "proven";
+  else if (standsForMarker) finish(state, "finished");
+  state.isOver = true;
+}
+
+function readJson(dialect: SimulatedDialect, state: State, document: Json): void {
+  if (state.isOver) return;
+  const isObject = typeof document === "object" && document !== null;
+  if (!isObject) failUnreadable(state);
+  else if (Array.isArray(document)) for (const each of document) readJson(dialect, state, each);
+  else if (document.error || document.type === "error" || document.object === "error") fail(state);
+  else apply(state, FACTS[dialect](document));
+}
+
+function apply(state: State, { text = "", word, counts = {}, over = false, isWhole }: Facts): void {
+  if (text !== "" && (state.phase === "likely" || state.phase === "proven"))
+    state.phase = "doubtful";
+  state.text += text;
+  for (const [name, count] of Object.entries(counts) as [keyof Counts, unknown][])
+    if (typeof count === "number") state.counts[name] = Math.max(count, state.counts[name] ?? 0);
+  const end = endOf(word);
+  if (end === "failed") fail(state, false);
+  else if (end) mark(state, end, text !== "");
+  else if (isWhole && state.text !== "") mark(state, "finished", true);
+  if (state.phase === "likely" && usageOf(state.counts, state.text)) state.phase = "proven";
+  if (!over) return;
+  if (state.phase === "open" && state.text !== "" && !state.isDoubtful) finish(state, "finished");
+  if (state.phase !== "open") state.phase = "proven";
+  state.isOver = true;
+}
+
+/** A finish marker has come. */
+function mark(state: State, end: Outcome, isWithText: boolean): void {
+  state.ends.add(end);
+  if (state.text === "") state.phase = "early";
+  else if (state.phase !== "doubtful") state.phase = isWithText ? "likely" : "proven";
+}
+
+function finish(state: State, end: Outcome): void {
+  state.ends.add(end);
+  state.phase = "proven";
+}
+
+/** An error ends a reply. One behind the proof of the end may or may not. */
+function fail(state: State, isOver = true): void {
+  const isProven = state.phase === "proven" && state.failure === "none";
+  state.failure = isProven ? "perhaps" : "certain";
+  if (isOver) state.isOver = true;
+}
+
+/** What cannot be read ends a reply before its marker, and means nothing behind it. */
+function failUnreadable(state: State): void {
+  if (state.phase === "open") fail(state);
+  else if (state.phase === "early" || state.phase === "doubtful") {
+    state.failure = "perhaps";
+    state.isOver = true;
+  }
+}
+
+/** Words outside of JSON are an error if they name one. */
+function readWords(state: State, words: string): void {
+  if (
+    /^(5\d\d |HTTP\/1\.1 5\d\d )?(Internal Server Error|Bad Gateway|Service Unavailable)$/.test(
+      words,
+    )
+  )
+    fail(state);
+  else state.isDoubtful = true;
+}
+
+const WORDS: Record<string, Outcome> = {
+  ...Object.fromEntries(["stop", "endturn", "stopsequence"].map((word) => [word, "finished"])),
+  ...Object.fromEntries(["length", "maxtokens", "maxoutputtokens"].map((word) => [word, "limit"])),
+};
+
+/** Good words are listed. Every other one is a failure. Letter case, `-` and `_` do not matter. */
+function endOf(word: unknown): Outcome | undefined {
+  if (word === undefined || word === null || word === "") return undefined;
+  return WORDS[String(word).toLowerCase().replace(/[-_]/g, "")] ?? "failed";
+}
+
+const FACTS: Record<SimulatedDialect, (document: Json) => Facts> = {
+  openai: factsOfOpenai,
+  "openai-compatible": factsOfOpenai,
+  anthropic({ type, message, delta, content, content_block, stop_reason, usage }) {
+    const { output_tokens, ...input } = message?.usage ?? {}; // the output at the start is a placeholder
+    const block = delta ?? content_block;
+    const isText = block?.type === "text_delta" || block?.type === "text";
+    return {
+      text: isText ? block.text : content?.map((part: Json) => part.text ?? "").join(""),
+      word: delta?.stop_reason ?? stop_reason,
+      counts: {
+        input: (usage ?? input).input_tokens,
+        written: (usage ?? input).cache_creation_input_tokens,
+        read: (usage ?? input).cache_read_input_tokens,
+        output: usage?.output_tokens,
+      },
+      over: type === "message_stop",
+    };
+  },
+  google({ candidates, usageMetadata }) {
+    const candidate = candidates?.find(({ index = 0 }) => index === 0);
+    const parts = candidate?.content?.parts ?? [];
+    return {
+      text: parts.map((part: Json) => (part.thought ? "" : (part.text ?? ""))).join(""),
+      word: candidate?.finishReason,
+      counts: usageMetadata && {
+        input: usageMetadata.promptTokenCount,
+        output: usageMetadata.candidatesTokenCount ?? 0,
+        reasoning: usageMetadata.thoughtsTokenCount,
+      },
+    };
+  },
+};
+
+function factsOfOpenai({ choices, usage }: Json): Facts {
+  const choice = choices?.find(({ index = 0 }) => index === 0);
+  const content = (choice?.delta ?? choice?.message)?.content ?? "";
+  return {
+    text: typeof content === "string" ? content : "", // parts of reasoning
+    word: choice?.finish_reason,
+    counts: usage ? { input: usage.prompt_tokens, output: usage.completion_tokens } : {},
+    isWhole: choice?.message !== undefined,
+  };
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
