@@ -535,7 +535,7 @@ export type UpdateUserRequest = {
   name?: string | undefined;
   /** New e-mail address. It counts as unverified unless `emailVerified` is true. It ends the sessions of the user. Another spelling of the same address changes nothing else. */
   email?: string | undefined;
-  /** New role: `user` or `admin`. A demotion ends the sessions of the user. */
+  /** New role: `user` or `admin`. It requires `password`. A demotion ends the sessions of the user. */
   role?: "user" | "admin" | undefined;
   /** Marks the e-mail address as verified or unverified. */
   emailVerified?: boolean | undefined;
@@ -543,6 +543,8 @@ export type UpdateUserRequest = {
   locked?: boolean | undefined;
   /** Only false is allowed. It disables MFA and ends the sessions of the user. */
   mfaEnabled?: boolean | undefined;
+  /** Password of the caller, not of the user. Required with `role`. */
+  password?: string | undefined;
 };
 
 export type UpdateUserResponse = {
@@ -882,7 +884,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour. A change of role also requires the password of the caller; the user and all administrators are notified by e-mail. Address, verification and MFA of an administrator can't be changed, nor those of a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
     /** Erases a user immediately. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -903,7 +905,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     retryEmail: (id: string, options?: CallOptions) =>
       call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),
-    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for an administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
   },

@@ -4,7 +4,7 @@ import type { SystemCall } from "../call.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
-import { User } from "../store/users.ts";
+import { ADMIN_PROTECTION_MS, User } from "../store/users.ts";
 
 /** Usage rows per statement, so that each is far shorter than the statement timeout. */
 const USAGE_BATCH_SIZE = 50_000;
@@ -41,18 +41,22 @@ export const deletedUsers: DueUsers = ({ clock }) => ({ deletionAt: { $lte: cloc
 
 /**
  * Those who never verified an address and do not use the account, once it is old enough. A session
- * may have been in use for its whole maximum age after the sign-in. Administrators stay.
+ * may have been in use for its whole maximum age after the sign-in. Administrators stay, and those
+ * who are protected as one.
  */
 export const unverifiedUsers: DueUsers = ({ clock, config }) => {
-  const before = new Date(clock.now().getTime() - config.unverifiedRetentionMs);
+  const now = clock.now().getTime();
+  const before = new Date(now - config.unverifiedRetentionMs);
+  const demotedBefore = new Date(now - ADMIN_PROTECTION_MS);
   const signedInBefore = new Date(before.getTime() - config.sessionMaxAgeMs);
+  const isUnprotected = { $or: [{ demotedAt: null }, { demotedAt: { $lte: demotedBefore } }] };
   const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
   return {
     emailVerifiedAt: null,
     wasVerified: false,
     role: "user",
     createdAt: { $lte: before },
-    ...isUnused,
+    $and: [isUnused, isUnprotected],
   };
 };
 

@@ -43,6 +43,21 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
   });
 }
 
+/** What a request may prove with that the caller is the user, and not somebody with their token. */
+export type Confirmation = { password?: string | undefined };
+
+/**
+ * Checks that a request proves that the caller is the user.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and as `confirmPassword`
+ */
+export async function confirmCaller(call: SignedInCall, { password }: Confirmation): Promise<void> {
+  if (password === undefined) {
+    const message = "This needs a confirmation. Please give your password.";
+    throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
+  }
+  await confirmPassword(call, password);
+}
+
 /** The error for a caller whose account was erased meanwhile. */
 export const accountGone = () => new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
 

@@ -8,6 +8,7 @@ import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { newId } from "../store/store.ts";
 import { User } from "../store/users.ts";
+import { announceRole, notifyAdmins } from "./announce-role.ts";
 
 type Deps = SystemCall & Pick<Call, "passwords">;
 
@@ -42,6 +43,8 @@ export async function bootstrapAdmin(
       await disableMfa(call, account.id);
       await clearLocks(call, { id: account.id, canonicalEmail }, "operator");
     } else if (!account.isCreated) await endImpersonations(call, account.id);
+    const announce = account.isCreated ? notifyAdmins : announceRole;
+    await announce(call, { ...account, role: "admin" });
     const details = { role: "admin", ...(isTakenOver && { takenOver: true }) };
     await recordAudit(call, "admin.user_updated", { userId: account.id, details });
     return account.hasPassword;

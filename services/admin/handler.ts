@@ -8,13 +8,8 @@ import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
-import {
-  deleteUser,
-  impersonate,
-  readAdminUser,
-  revokeUserSessions,
-  updateUser,
-} from "./manage-user.ts";
+import { impersonate } from "./impersonate.ts";
+import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
 import { retryEmail } from "./retry-email.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -29,8 +24,8 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { user: adminUser(await readAdminUser(call, req.id), call.clock.now()) };
   },
   async updateUser(req, ctx) {
-    const call = callOf(ctx);
-    const user = await updateUser(call, req.id, req);
+    const call = signedInCallOf(ctx);
+    const user = await updateUserAsAdmin(call, req.id, req, req);
     return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
   },
   async deleteUser(req, ctx) {

@@ -11,20 +11,19 @@ import {
   assertOtherAdmin,
   assertRecentAdminSignIn,
   assertStillAdmin,
-  lockOwnSession,
+  type Confirmation,
+  confirmCaller,
 } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/errors.ts";
-import { newSession } from "../sessions/open-session.ts";
-import { createAccessToken } from "../sessions/tokens.ts";
 import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
-import { endImpersonations, revokeSessions, Session } from "../store/sessions.ts";
-import { dropSurplusImpersonation } from "../store/sign-in.ts";
+import { endImpersonations, revokeSessions } from "../store/sessions.ts";
 import { canonicalId } from "../store/store.ts";
-import { lockUser, type Role, User } from "../store/users.ts";
+import { ADMIN_PROTECTION_MS, lockAdminsAnd, lockUser, type Role, User } from "../store/users.ts";
+import { announceRole } from "./announce-role.ts";
 
 /**
  * Reads one user.
@@ -36,7 +35,10 @@ export async function readAdminUser(call: Pick<SystemCall, "em">, id: string): P
   return user;
 }
 
-const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such user.");
+/** The error for an id that no user has. */
+export const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such user.");
+
+const DAY_MS = 86_400_000;
 
 const FIELDS = ["name", "email", "role", "emailVerified", "locked", "mfaEnabled"] as const;
 /**
@@ -49,11 +51,30 @@ type UserChanges = Pick<UpdateUserRequest, (typeof FIELDS)[number]>;
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
 
 /**
+ * Changes a user as the caller demands, who proves to be no thief of a token: by a recent sign-in
+ * and, for a change of role, by a confirmation in the request. Whether that suffices does not depend
+ * on whether the user exists.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, and as
+ * `updateUser`
+ */
+export async function updateUserAsAdmin(
+  call: SignedInCall,
+  userId: string,
+  changes: UserChanges,
+  confirmation: Confirmation,
+): Promise<AdminUser> {
+  if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call);
+  if (changes.role === "user") assertNotSelf(call, canonicalId(userId), "demote");
+  if (changes.role !== undefined) await confirmCaller(call, confirmation);
+  return updateUser(call, userId, changes);
+}
+
+/**
  * Changes a user. A demotion, another address and the loss of the second factor revoke the user's
  * sessions, a promotion those of impersonators. A new address counts as unverified unless
  * `emailVerified` says otherwise.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT,
- * LAST_ADMIN, FORBIDDEN, VALIDATION_FAILED
+ * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN,
+ * VALIDATION_FAILED
  */
 export async function updateUser(
   call: SystemCall,
@@ -61,11 +82,9 @@ export async function updateUser(
   changes: UserChanges,
 ): Promise<AdminUser> {
   const id = canonicalId(userId);
-  if (SENSITIVE.some((field) => changes[field] !== undefined)) assertRecentAdminSignIn(call); // whether or not the user exists
   const address = changes.email === undefined ? undefined : readEmailAddress(changes.email);
   return withUniqueAddress(call, async () => {
-    if (changes.role === "user") await assertRemovableAdmin(call, id, "demote");
-    await lockUser(call, id);
+    await lockForUpdate(call, id, changes.role);
     await assertStillAdmin(call);
     const user = await call.em.findOne(User, { id });
     if (!user) throw userNotFound();
@@ -80,22 +99,30 @@ export async function updateUser(
 }
 
 /**
- * Checks that the changes do not concern how an administrator signs in or recovers the account. A
- * stolen access token must not be enough to take over such an account for good: the administrator's
- * own routes ask for the password.
+ * Locks a user and, for a change of role, all administrators: such changes happen one after the
+ * other, and each knows whom to notify.
+ * @throws ServiceError SELF_TARGETED, LAST_ADMIN
+ */
+async function lockForUpdate(call: SystemCall, id: string, role: string | undefined) {
+  if (role === "user") await assertRemovableAdmin(call, id, "demote");
+  else if (role !== undefined) await lockAdminsAnd(call, id);
+  await lockUser(call, id);
+}
+
+/**
+ * Checks that the changes do not concern how an administrator signs in or recovers the account, nor
+ * one who was an administrator a few days ago. A stolen access token must not be enough to take over
+ * such an account for good: the administrator's own routes ask for the password.
  * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
  */
 function assertEditableAccess(
-  { caller }: SystemCall,
+  { caller, clock }: SystemCall,
   user: User,
-  { emailVerified, mfaEnabled }: UserChanges,
-  address?: EmailAddress,
+  changes: UserChanges,
+  address: EmailAddress | undefined,
 ): void {
-  const changesAccess =
-    (address !== undefined && address.stored !== user.email) ||
-    (emailVerified !== undefined && emailVerified !== user.emailVerified) ||
-    (mfaEnabled === false && user.mfaEnabled);
-  if (!changesAccess || !caller || user.role !== "admin") return; // no caller: the command line
+  if (!caller) return; // the command line
+  if (!changesAccess(user, changes, address) || !user.isProtectedAsAdmin(clock.now())) return;
   if (caller.user.id === user.id) {
     const message =
       "Administrators can't change their own address, verification or second factor here.";
@@ -105,36 +132,67 @@ function assertEditableAccess(
     );
   }
   const message =
-    "The address, verification and second factor of another administrator can't be changed.";
-  throw new ServiceError(Reason.CONFLICT, `${message} Please demote the administrator first.`);
+    "The address, verification and second factor of another administrator can't be changed";
+  const days = ADMIN_PROTECTION_MS / DAY_MS;
+  throw new ServiceError(Reason.CONFLICT, `${message} until ${days} days after a demotion.`);
+}
+
+/** Whether changes concern how a user signs in or recovers the account. */
+function changesAccess(
+  user: User,
+  { emailVerified, mfaEnabled }: UserChanges,
+  address: EmailAddress | undefined,
+): boolean {
+  if (address !== undefined && address.stored !== user.email) return true;
+  if (emailVerified !== undefined && emailVerified !== user.emailVerified) return true;
+  return mfaEnabled === false && user.mfaEnabled;
 }
 
 async function applyChanges(
   call: SystemCall,
   user: User,
   changes: UserChanges,
-  address?: EmailAddress,
+  address: EmailAddress | undefined,
 ): Promise<void> {
-  const now = call.clock.now();
   const { id, name, email, canonicalEmail, role } = user;
-  const isMoving = address !== undefined && address.canonical !== canonicalEmail;
-  const emailVerified = changes.emailVerified ?? (isMoving ? false : user.emailVerified);
-  call.em.assign(user, {
-    name: changes.name?.trim() ?? user.name,
-    email: address?.stored ?? user.email,
-    canonicalEmail: address?.canonical ?? user.canonicalEmail,
-    role: (changes.role as Role | undefined) ?? user.role,
-    wasVerified: user.wasVerified || user.emailVerified,
-    emailVerifiedAt: emailVerified ? (user.emailVerifiedAt ?? now) : null,
-    updatedAt: now,
-  });
+  call.em.assign(user, changedColumns(user, changes, address, call.clock.now()));
   await call.em.flush();
+  const isMoving = user.canonicalEmail !== canonicalEmail;
+  const isDemoted = role === "admin" && user.role === "user";
   if (isMoving) await leaveAddress(call, { id, name, email, canonicalEmail }, user.email);
   if (changes.locked === false) await clearLocks(call, user, "operator");
   const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id));
-  if (isMoving || losesFactor || (role === "admin" && user.role === "user"))
-    await revokeSessions(call, id);
-  if (role === "user" && user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
+  if (isMoving || losesFactor || isDemoted) await revokeSessions(call, id);
+  if (user.role === role) return;
+  if (user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
+  await announceRole(call, user);
+}
+
+/** The columns that changes give a user, who has not changed yet. */
+function changedColumns(
+  user: User,
+  changes: UserChanges,
+  address: EmailAddress | undefined,
+  now: Date,
+) {
+  const { stored: email, canonical: canonicalEmail } = address ?? {
+    stored: user.email,
+    canonical: user.canonicalEmail,
+  };
+  const staysVerified = user.emailVerified && canonicalEmail === user.canonicalEmail;
+  const emailVerified = changes.emailVerified ?? staysVerified;
+  const role = (changes.role as Role | undefined) ?? user.role;
+  const isDemoted = user.role === "admin" && role === "user";
+  return {
+    name: changes.name?.trim() ?? user.name,
+    email,
+    canonicalEmail,
+    role,
+    demotedAt: isDemoted ? now : user.demotedAt,
+    wasVerified: user.wasVerified || user.emailVerified,
+    emailVerifiedAt: emailVerified ? (user.emailVerifiedAt ?? now) : null,
+    updatedAt: now,
+  };
 }
 
 /**
@@ -177,61 +235,13 @@ async function assertRemovableAdmin(
   id: string,
   action: "delete" | "demote",
 ): Promise<void> {
-  if (call.caller?.user.id === id) {
-    const message = `Administrators can't ${action} themselves. Please ask another one.`;
-    throw new ServiceError(Reason.SELF_TARGETED, message);
-  }
+  assertNotSelf(call, id, action);
   await assertOtherAdmin(call, id);
 }
 
-/** Longest impersonation, in ms. */
-const MAX_DURATION_MS = 15 * 60_000;
-
-/**
- * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or
- * with the administrator's own session.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for another
- * administrator, UNAUTHENTICATED when that session has ended meanwhile
- */
-export async function impersonate(call: SignedInCall, id: string, reason = "") {
-  const userId = canonicalId(id);
-  const admin = call.caller.user;
-  assertRecentAdminSignIn(call);
-  if (admin.id === userId)
-    throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
-  const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenTtlMs);
-  const session = newSession(call, durationMs, durationMs);
-  const { id: sessionId, createdAt } = session;
-  const { user, expiresAt } = await call.em.transactional(async () => {
-    await lockUser(call, userId); // waits for a promotion in progress
-    const user = await call.em.findOne(User, { id: userId });
-    if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
-    await lockOwnSession(call);
-    if (user.role === "admin")
-      throw new ServiceError(Reason.CONFLICT, "Administrators can't be impersonated.");
-    const own = await call.em.findOneOrFail(Session, { id: call.caller.session.id });
-    const expiresAt = new Date(Math.min(session.expiresAt.getTime(), own.expiresAt.getTime()));
-    const times = { rotatedAt: createdAt, lastActiveAt: createdAt, expiresAt, endsAt: expiresAt };
-    const began = { ...session, ...times, generation: 0, successorUsed: false };
-    await dropSurplusImpersonation(call, userId);
-    await call.em.insert(Session, {
-      ...began,
-      user: userId,
-      actorId: admin.id,
-      actorSessionId: own.id,
-    });
-    await recordAudit(call, "admin.impersonated", {
-      userId,
-      details: { sessionId, ...(reason && { reason }) },
-    });
-    return { user, expiresAt };
-  });
-  const tokenSession = {
-    id: sessionId,
-    generation: 0,
-    rotatedAt: createdAt,
-    expiresAt,
-    actorId: admin.id,
-  };
-  return { accessToken: createAccessToken(call, tokenSession, user), user, expiresAt };
+/** @throws ServiceError SELF_TARGETED */
+function assertNotSelf({ caller }: SystemCall, id: string, action: "delete" | "demote"): void {
+  if (caller?.user.id !== id) return;
+  const message = `Administrators can't ${action} themselves. Please ask another one.`;
+  throw new ServiceError(Reason.SELF_TARGETED, message);
 }

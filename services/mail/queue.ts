@@ -1,5 +1,5 @@
 import type { SystemCall } from "../call.ts";
-import { insertEmail, type Recipient, recentEmails } from "../store/emails.ts";
+import { insertEmails, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
 
 /** E-mails of one template that a user gets per hour, so that strangers cannot fill a mailbox. */
@@ -21,8 +21,21 @@ export async function queueEmail(
   tokenId: string | null = null,
 ): Promise<void> {
   if (await hasReachedLimit(call, to.id, template)) return;
-  const email = { template, variables: { name: to.name, ...variables }, tokenId };
-  await insertEmail(call, to, email, call.clock.now());
+  await queueEmails(call, [to], template, variables, tokenId);
+}
+
+/**
+ * Queues an e-mail as `queueEmail` does, but to several users and however many they have got. For
+ * what no stranger can cause: whoever could would use up the limit first, and act unnoticed then.
+ */
+export async function queueEmails(
+  call: SystemCall,
+  recipients: readonly Recipient[],
+  template: TemplateName,
+  variables: Record<string, string> = {},
+  tokenId: string | null = null,
+): Promise<void> {
+  await insertEmails(call, recipients, { template, variables, tokenId }, call.clock.now());
   call.onComplete.push(() => call.mailWorker.wake());
 }
 

@@ -1,4 +1,5 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type ClockedDb, type Db, firstRow } from "./store.ts";
@@ -87,7 +88,7 @@ export const upsertAdmin = (
   db: Db,
   admin: Pick<User, "id" | "email" | "canonicalEmail" | "passwordHash">,
   now: Date,
-): Promise<{ id: string; isCreated: boolean; hasPassword: boolean } | undefined> =>
+): Promise<(Recipient & { isCreated: boolean; hasPassword: boolean }) | undefined> =>
   firstRow(
     db,
     `insert into users as u (id, email, canonical_email, name, role, password_hash, password_changed_at,
@@ -99,6 +100,6 @@ export const upsertAdmin = (
          case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
        email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)
        where u.role <> 'admin'
-     returning u.id, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: it was inserted
+     returning u.id, u.email, u.name, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: it was inserted
     { ...admin, now },
   );

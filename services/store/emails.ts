@@ -29,18 +29,22 @@ export interface Email extends InferEntity<typeof Email> {}
 /** The user whom an e-mail is for, with the address that it goes to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/** Queues an e-mail, due at once, unless its user is being erased. */
-export async function insertEmail(
+/** Queues an e-mail to each recipient, due at once, except to users who are being erased. */
+export async function insertEmails(
   { em }: Db,
-  to: Recipient,
-  email: Pick<Email, "template" | "variables" | "tokenId">,
+  recipients: readonly Recipient[],
+  { template, variables, tokenId }: Pick<Email, "template" | "variables" | "tokenId">,
   now: Date,
 ): Promise<void> {
+  const emails = recipients.map(({ id: userId, email: to, name }) => {
+    return { id: newId(now), user_id: userId, to, facts: { name, ...variables } };
+  });
   await em.execute(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
-     select :id, id, :email, :template, :variables, :tokenId, 'queued', :now, :now
-     from users where id = :userId for key share`,
-    { ...email, id: newId(now), userId: to.id, email: to.email, now },
+     select v.id, u.id, v."to", :template, v.facts, :tokenId, 'queued', :now, :now
+     from jsonb_to_recordset(:emails::jsonb) as v (id uuid, user_id uuid, "to" text, facts jsonb)
+     join users u on u.id = v.user_id for key share of u`,
+    { emails: JSON.stringify(emails), template, tokenId, now },
   );
 }
 

@@ -12,6 +12,7 @@ const table = defineEntity({
     name: p.string(),
     bio: p.string().nullable(),
     role: p.string().$type<Role>(),
+    demotedAt: p.datetime().nullable(), // when the user was last an administrator; null: never, or until now
     passwordHash: p.string().hidden(),
     passwordChangedAt: p.datetime(),
     emailVerifiedAt: p.datetime().nullable(),
@@ -30,6 +31,9 @@ const table = defineEntity({
 /** Roles, by their JSON names. */
 export type Role = "user" | "admin";
 
+/** How long the protection of an administrator outlasts a demotion, in ms. */
+export const ADMIN_PROTECTION_MS = 7 * 86_400_000;
+
 export class User extends table.class {
   declare [OptionalProps]?: "emailVerified" | "mfaEnabled";
   get emailVerified(): boolean {
@@ -37,6 +41,14 @@ export class User extends table.class {
   }
   get mfaEnabled(): boolean {
     return this.mfaSecret != null;
+  }
+  /**
+   * Whether the user is protected as an administrator: one now, or until a few days ago. Otherwise a
+   * stolen session could demote an administrator first, and take over the account then.
+   */
+  isProtectedAsAdmin(now: Date): boolean {
+    const protectedSince = now.getTime() - ADMIN_PROTECTION_MS;
+    return this.role === "admin" || (this.demotedAt?.getTime() ?? 0) > protectedSince;
   }
   /**
    * Whether the date of a requested deletion has come. The account counts as gone, erased yet or
@@ -107,6 +119,10 @@ export const lockAdminsAnd = ({ em }: Db, userId: string) =>
      where role = 'admin' or id = :userId order by id for no key update`,
     { userId },
   );
+
+/** All administrators, as recipients of e-mails. */
+export const findAdmins = ({ em }: Db): Promise<Pick<User, "id" | "email" | "name">[]> =>
+  em.find(User, { role: "admin" }, { fields: ["id", "email", "name"], orderBy: { id: "asc" } });
 
 /**
  * A user to be registered, the token and the e-mail that verify the address, and the audit event.

@@ -61,6 +61,16 @@ test("Method policy: every administrator method is forbidden during impersonatio
   expect(open.map(({ name }) => name)).toEqual([]);
 });
 
+test("Method policy: an impersonator reads, chats and leaves, and does nothing else for the user", () => {
+  const open = methods.filter((method) => {
+    const rules = policyOf(method);
+    return rules?.access === Access.USER && !rules.forbidImpersonation;
+  });
+  const reads = ["GetProfile", "ListProviders", "ListSessions", "ListUsage"];
+  const names = ["Chat", "Logout", "StreamChat", ...reads];
+  expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
+});
+
 test("Validation: the rules of every method's request can be compiled", () => {
   for (const { input } of methods) violationsOf(input, create(input)); // throws if not
 });

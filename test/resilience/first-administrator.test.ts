@@ -45,7 +45,8 @@ describe("Start with ADMIN_EMAIL", () => {
     const first = await startOn(env);
     const { id } = (await first.login(own.email)).body.user;
     const other = await first.signInAdmin();
-    expect((await other.put(`/admin/users/${id}`, { role: "user" })).status).toBe(200);
+    const demotion = { role: "user", password: PASSWORD };
+    expect((await other.put(`/admin/users/${id}`, demotion)).status).toBe(200);
     await first.close();
     const next = await forTest(startOn(env));
     expect((await next.login(own.email)).body.user.role).toBe("user");

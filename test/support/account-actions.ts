@@ -1,5 +1,5 @@
 import { generate } from "otplib";
-import { type createAccounts, PASSWORD, type TestUser } from "./accounts.ts";
+import { type createAccounts, PASSWORD, type SignedIn, type TestUser } from "./accounts.ts";
 import type { MovableClock } from "./clock.ts";
 import { NEW_PASSWORD, WRONG_PASSWORD } from "./credentials.ts";
 import type { HttpClient } from "./http-client.ts";
@@ -93,6 +93,9 @@ export function createActions(app: App) {
     signInBy,
     signInAdmin: async (given?: TestUser) =>
       app.signIn(given ?? (await app.addUser({ role: "admin" }))),
+    /** Changes a user's role as an administrator, who confirms it by password. */
+    changeRole: ({ user: admin, put }: SignedIn, userId: string, role: "user" | "admin") =>
+      put(`/admin/users/${userId}`, { role, password: admin.password }),
     /** Locks an account by five wrong passwords. */
     async lock(email: string): Promise<void> {
       for (let i = 0; i < 5; i++) await guess(email);

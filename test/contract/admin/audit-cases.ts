@@ -177,7 +177,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     DeleteAccount: own({ "user.deletion_requested": {} }, () => ({ body: {} })),
     UpdateUser: admin(
       { "admin.user_updated": { fields: ["name", "role"], role: "admin" } },
-      { name: "Bea", role: "admin" },
+      { name: "Bea", role: "admin", password: PASSWORD },
     ),
     DeleteUser: admin({ "admin.user_deleted": {}, "user.erased": {} }),
     RevokeUserSessions: admin({ "admin.sessions_revoked": { sessions: 1 } }),

@@ -48,7 +48,7 @@ test.for(ENDS)(
     expect(await app.profileStatus(body.accessToken)).toBe(200);
     if (end === "logout") await admin.post("/auth/logout");
     if (end === "revocation") await chief.delete(`/admin/users/${admin.user.id}/sessions`);
-    if (end === "demotion") await chief.put(`/admin/users/${admin.user.id}`, { role: "user" });
+    if (end === "demotion") await app.changeRole(chief, admin.user.id, "user");
     if (end === "deletion") await chief.delete(`/admin/users/${admin.user.id}`);
     expect(await app.profileStatus(body.accessToken)).toBe(401);
     expect((await chief.get(`/admin/users/${user.id}/sessions`)).body).toEqual([]);
@@ -128,6 +128,7 @@ test("POST /admin/impersonate/:userId: forbids account changes, and records each
 }) => {
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {});
   const { password } = user;
+  const [own] = (await (await app.signIn(user)).get("/user/sessions")).body;
   const tries: [route: string, body?: object][] = [
     ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }],
     ["POST /user/change-email", { newEmail: "other@example.com", password }],
@@ -136,6 +137,9 @@ test("POST /admin/impersonate/:userId: forbids account changes, and records each
     ["POST /auth/disable-totp", { password }],
     ["POST /auth/backup-codes", { password, code: "123456" }],
     ["GET /user/export"],
+    ["PUT /user/profile", { name: "Renamed" }],
+    ["DELETE /user/sessions"],
+    [`DELETE /user/sessions/${own.id}`],
   ];
   for (const [route, body] of tries) {
     const [method = "", path = ""] = route.split(" ");

@@ -8,8 +8,7 @@ const remaining = (ids: string[]) =>
   app.sql("select id from users where role = 'admin' and id in (?)", [ids]);
 
 const actions = {
-  demote: ({ put }: SignedIn, { user }: SignedIn) =>
-    put(`/admin/users/${user.id}`, { role: "user" }),
+  demote: (admin: SignedIn, { user }: SignedIn) => app.changeRole(admin, user.id, "user"),
   delete: ({ delete: remove }: SignedIn, { user }: SignedIn) => remove(`/admin/users/${user.id}`),
 };
 
@@ -37,9 +36,7 @@ test("Last administrator: if six demote each other at once, at least one remains
   const ids = admins.map(({ user }) => user.id);
   const answers = await Promise.all(
     admins.flatMap((admin) =>
-      ids
-        .filter((id) => id !== admin.user.id)
-        .map((id) => admin.put(`/admin/users/${id}`, { role: "user" })),
+      ids.filter((id) => id !== admin.user.id).map((id) => app.changeRole(admin, id, "user")),
     ),
   );
   for (const { status } of answers) expect([200, 401, 403]).toContain(status);
@@ -53,7 +50,7 @@ test("Last administrator: cannot be demoted or deleted", async () => {
   try {
     const root = await app.signInAdmin();
     const answers = await Promise.all([
-      admin.put(`/admin/users/${root.user.id}`, { role: "user" }),
+      app.changeRole(admin, root.user.id, "user"),
       root.delete(`/admin/users/${admin.user.id}`),
     ]);
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);

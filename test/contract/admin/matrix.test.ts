@@ -2,6 +2,7 @@ import { Code, type ConnectError } from "@connectrpc/connect";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { bearer } from "../../support/http-client.ts";
 import { routes } from "../../support/routes.ts";
@@ -12,6 +13,9 @@ const adminRoutes = routes.filter(({ access }) => access === Access.ADMIN);
 /** The user of every request. No request may change the account. */
 const target = await app.addUser();
 const ids = { existing: target.id, absent: uuid() };
+
+/** A change of role, which the caller confirms. */
+const PROMOTION = { role: "admin", password: PASSWORD };
 
 type Route = (typeof routes)[number];
 
@@ -30,7 +34,7 @@ const unauthenticated: Holders = {
   "the holder of a refresh token": async () => (await app.signInAdmin()).refreshToken,
   "an administrator impersonated before the promotion": async () => {
     const { admin, user, token } = await impersonation();
-    await admin.put(`/admin/users/${user.id}`, { role: "admin" });
+    await app.changeRole(admin, user.id, "admin");
     return token;
   },
   "the holder of an expired token": async () => {
@@ -40,7 +44,7 @@ const unauthenticated: Holders = {
   },
   "a demoted administrator": async () => {
     const [admin, other] = [await app.signInAdmin(), await app.signInAdmin()];
-    await other.put(`/admin/users/${admin.user.id}`, { role: "user" });
+    await app.changeRole(other, admin.user.id, "user");
     return admin.accessToken;
   },
   "the holder of an altered token": async () =>
@@ -60,7 +64,7 @@ const refusedBy = (status: number, code: Code, holders: Holders) =>
   Object.entries(holders).map(([who, token]) => ({ who, token, status, code }));
 
 async function askRest({ verb, path }: Route, id: string, token: string | undefined) {
-  const body = verb === "PUT" ? { role: "admin" } : verb === "POST" ? {} : undefined;
+  const body = verb === "PUT" ? PROMOTION : verb === "POST" ? {} : undefined;
   const answer = await app
     .httpClient()
     .send(verb, path.replace(/\{\w+\}/, id), body, bearer(token));
@@ -72,7 +76,7 @@ async function askGrpc({ service, localName }: Route, id: string, token: string 
     string,
     (req: unknown, options: unknown) => Promise<unknown>
   >;
-  const request = { id, userId: id, ...(localName === "updateUser" && { role: "admin" }) };
+  const request = { id, userId: id, ...(localName === "updateUser" && PROMOTION) };
   const answer = client[localName]?.(request, { headers: bearer(token) });
   return answer?.then(
     () => ({ code: undefined, message: "it succeeded" }),

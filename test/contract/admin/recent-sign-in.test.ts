@@ -18,7 +18,7 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
   const target = await shared.addUser();
   const required = refusal(403, "REAUTHENTICATION_REQUIRED");
   const changes = [
-    { role: "admin" },
+    { role: "admin", password: admin.password },
     { email: "x@example.com" },
     { emailVerified: true },
     { mfaEnabled: false },
@@ -36,7 +36,7 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
   });
   expect((await put(`/admin/users/${target.id}`, { name: "Bea", locked: false })).status).toBe(200);
   const again = await shared.signIn(admin);
-  expect((await again.put(`/admin/users/${target.id}`, { role: "admin" })).status).toBe(200);
+  expect((await shared.changeRole(again, target.id, "admin")).status).toBe(200);
 });
 
 describe("Settings ADMIN_REAUTH=0, REQUIRE_ADMIN_MFA=on", async () => {
@@ -70,6 +70,7 @@ describe("Settings ADMIN_REAUTH=0, REQUIRE_ADMIN_MFA=on", async () => {
     const refreshed = (await app.refresh(body.refreshToken)).body;
     const target = await app.addUser();
     const { put } = withToken(app.httpClient(), refreshed.accessToken);
-    expect((await put(`/admin/users/${target.id}`, { role: "admin" })).status).toBe(200);
+    const promotion = { role: "admin", password: user.password };
+    expect((await put(`/admin/users/${target.id}`, promotion)).status).toBe(200);
   });
 });

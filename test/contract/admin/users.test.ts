@@ -87,7 +87,7 @@ test("GET /admin/users: filters by role, verified address and lock, alone and co
 }) => {
   const { word, users, newest } = await group(4);
   const [a = "", b = "", c = "", d = ""] = users.map(({ id }) => id);
-  await admin.put(`/admin/users/${a}`, { role: "admin" });
+  await app.changeRole(admin, a, "admin");
   await admin.put(`/admin/users/${b}`, { emailVerified: true });
   await app.lock(users[2]?.email ?? "");
   const find = async (query: string) => {

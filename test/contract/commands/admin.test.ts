@@ -40,6 +40,22 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     ]);
   });
 
+  test("notifies the user and all administrators of a promotion by e-mail", async () => {
+    const administrator = await app.addUser({ role: "admin" });
+    const user = await app.addVerifiedUser();
+    expect((await admin("promote", user.email)).code).toBe(0);
+    expect((await app.mail.emailTo(user.email, /Your role/)).text).toContain("now: admin.");
+    const created = freshEmail();
+    expect((await admin("promote", created)).code).toBe(0);
+    for (const address of [user.email, created]) {
+      const isAbout = ({ text }: { text?: string | undefined }) => text?.includes(address);
+      const about = await until(`the notice about ${address}`, async () =>
+        (await app.mail.emailsTo(administrator.email)).find(isAbout),
+      );
+      expect(about.text).toContain("An operator of this service");
+    }
+  });
+
   test("creates an administrator where there is no account, and shows a password once", async () => {
     const email = freshEmail();
     const { code, out } = await admin("promote", email);

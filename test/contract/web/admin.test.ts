@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { PASSWORD } from "../../support/accounts.ts";
 import {
   fillIn,
   goTo,
@@ -83,6 +84,22 @@ describeWeb("Web app: administration", {}, (web) => {
     await seeHeading(page, user.email);
     await open(tab, "/admin", "Dashboard");
     expect(refused, "the page of a user asks for no other one when it is left").toEqual([]);
+  });
+
+  test("asks for the administrator's own password before it changes a role", async () => {
+    const user = await web.app.addVerifiedUser();
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    const ownPassword = page.getByLabel("Your own password, to change the role");
+    await open(tab, `/admin/users/${user.id}`, user.email);
+    expect(await ownPassword.count()).toBe(0);
+    await page.getByLabel("Role").selectOption("Administrator");
+    await press(page, "Save");
+    await page.locator("input[name=password][aria-invalid=true]").waitFor();
+    await ownPassword.fill(PASSWORD);
+    await press(page, "Save", "Saved.");
+    await ownPassword.waitFor({ state: "detached" });
+    expect((await web.app.login(user.email)).body.user.role).toBe("admin");
   });
 
   test("lists grow while scrolling, and a search beyond 20,000 rows continues by a button", async () => {

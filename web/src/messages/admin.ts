@@ -38,6 +38,10 @@ export const admin = {
 
   "user.details": ["Details", "Angaben"],
   "user.emailVerified": ["Address is confirmed", "Adresse ist bestätigt"],
+  "user.ownPassword": [
+    "Your own password, to change the role",
+    "Ihr eigenes Passwort, um die Rolle zu ändern",
+  ],
   "user.unlock": ["Unlock", "Entsperren"],
   "user.unlocked": ["Unlocked.", "Entsperrt."],
   "user.disableMfa": ["Turn off two-step sign-in", "Zwei Schritte ausschalten"],

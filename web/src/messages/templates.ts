@@ -31,4 +31,9 @@ export const templates = {
     "Sitzung zur Sicherheit beendet",
   ],
   "template.deletion-requested": ["Your account will be deleted", "Konto wird gelöscht"],
+  "template.role-changed": ["Your role was changed", "Rolle geändert"],
+  "template.administrators-changed": [
+    "The role of a user was changed",
+    "Rolle eines Benutzers geändert",
+  ],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -1,0 +1,66 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { assertRecentAdminSignIn, lockOwnSession } from "../accounts/guards.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { SignedInCall } from "../call.ts";
+import { ServiceError } from "../platform/errors.ts";
+import { newSession } from "../sessions/open-session.ts";
+import { createAccessToken } from "../sessions/tokens.ts";
+import { Session } from "../store/sessions.ts";
+import { dropSurplusImpersonation } from "../store/sign-in.ts";
+import { canonicalId } from "../store/store.ts";
+import { lockUser, User } from "../store/users.ts";
+import { userNotFound } from "./manage-user.ts";
+
+/** Longest impersonation, in ms. */
+const MAX_DURATION_MS = 15 * 60_000;
+
+/**
+ * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or
+ * with the administrator's own session.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a protected
+ * administrator, UNAUTHENTICATED when that session has ended meanwhile
+ */
+export async function impersonate(call: SignedInCall, id: string, reason = "") {
+  const userId = canonicalId(id);
+  const admin = call.caller.user;
+  assertRecentAdminSignIn(call);
+  if (admin.id === userId)
+    throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
+  const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenTtlMs);
+  const session = newSession(call, durationMs, durationMs);
+  const { id: sessionId, createdAt } = session;
+  const { user, expiresAt } = await call.em.transactional(async () => {
+    await lockUser(call, userId); // waits for a promotion in progress
+    const user = await call.em.findOne(User, { id: userId });
+    if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
+    await lockOwnSession(call);
+    if (user.isProtectedAsAdmin(createdAt)) {
+      const message = "Administrators can't be impersonated, nor can users who were one lately.";
+      throw new ServiceError(Reason.CONFLICT, message);
+    }
+    const own = await call.em.findOneOrFail(Session, { id: call.caller.session.id });
+    const expiresAt = new Date(Math.min(session.expiresAt.getTime(), own.expiresAt.getTime()));
+    const times = { rotatedAt: createdAt, lastActiveAt: createdAt, expiresAt, endsAt: expiresAt };
+    const began = { ...session, ...times, generation: 0, successorUsed: false };
+    await dropSurplusImpersonation(call, userId);
+    await call.em.insert(Session, {
+      ...began,
+      user: userId,
+      actorId: admin.id,
+      actorSessionId: own.id,
+    });
+    await recordAudit(call, "admin.impersonated", {
+      userId,
+      details: { sessionId, ...(reason && { reason }) },
+    });
+    return { user, expiresAt };
+  });
+  const tokenSession = {
+    id: sessionId,
+    generation: 0,
+    rotatedAt: createdAt,
+    expiresAt,
+    actorId: admin.id,
+  };
+  return { accessToken: createAccessToken(call, tokenSession, user), user, expiresAt };
+}
