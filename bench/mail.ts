@@ -81,6 +81,7 @@ const mailWorker = startMailWorker({
   sender,
   cipher: createCipher(Buffer.alloc(32)),
   clock: systemClock,
+  agreedTime: { read: async () => systemClock.now() },
   config,
   log,
 });

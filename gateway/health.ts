@@ -11,10 +11,10 @@ import type { Phase } from "./lifecycle.ts";
 /** Timeout of one check, in ms. */
 const CHECK_TIMEOUT_MS = 2_000;
 
-const parts = ["database", "cache", "mail"] as const;
-type Part = (typeof parts)[number];
+type Part = "database" | "cache" | "mail" | "clock";
 type Check = { status: "ok" | "down"; latencyMs: number };
-type Checks = Record<Part, Check>;
+/** The clock of the services is shown while it differs from that of the database. */
+type Checks = Record<Exclude<Part, "clock">, Check> & { clock?: Check };
 
 /** Whether the path of a route is that of a health check. */
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
@@ -26,9 +26,13 @@ export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);
   const checkAll = async () => {
-    const checks = Object.fromEntries(
-      await Promise.all(parts.map(async (p) => [p, await check(p)])),
-    ) as Checks;
+    const [database, cache, mail, clock] = await Promise.all([
+      check("database"),
+      check("cache"),
+      check("mail"),
+      check("clock"),
+    ]);
+    const checks: Checks = { database, cache, mail, ...(clock.status === "down" && { clock }) };
     return { status: overall(checks), checks };
   };
   app.get("/health", async (_request, reply) => {
@@ -45,10 +49,13 @@ export function addHealth(app: FastifyInstance, transport: Transport, phase: () 
   }
 }
 
-/** The service is down without its database, and degraded without another dependency. */
+/**
+ * The service is down without its database, and degraded without another dependency or while its
+ * clock and that of the database differ.
+ */
 function overall(checks: Checks): "ok" | "degraded" | "down" {
   if (checks.database.status === "down") return "down";
-  return parts.some((part) => checks[part].status === "down") ? "degraded" : "ok";
+  return Object.values(checks).some(({ status }) => status === "down") ? "degraded" : "ok";
 }
 
 const send = (reply: FastifyReply, body: { status: string; [name: string]: unknown }) =>
@@ -69,8 +76,11 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
     );
     const answer = await call.catch(() => undefined); // services that can't be reached count as down
     const latencyMs = Number(answer?.header.get(LATENCY_MS) ?? performance.now() - started);
-    const isServing = answer?.message.status === ServingStatus.SERVING;
-    return { status: isServing ? "ok" : "down", latencyMs: Math.round(latencyMs * 10) / 10 };
+    const status = answer?.message.status;
+    // Services that are away, or of the previous release, say nothing of their clock.
+    const isDown =
+      service === "clock" ? status === ServingStatus.NOT_SERVING : status !== ServingStatus.SERVING;
+    return { status: isDown ? "down" : "ok", latencyMs: Math.round(latencyMs * 10) / 10 };
   };
   return (part) => {
     const shared = pending.get(part) ?? ask(part).finally(() => pending.delete(part));

@@ -3,15 +3,17 @@
  * may run at once.
  */
 import { setTimeout as wait } from "node:timers/promises";
+import type { Logger } from "pino";
 import { addPartitions, dropPartitions } from "../services/audit/worker.ts";
 import { openExistingCipher } from "../services/crypto/cipher.ts";
+import { createAgreedTime } from "../services/jobs/agreed-time.ts";
 import { type Config, requireConfig } from "../services/platform/config.ts";
 import { createLog } from "../services/platform/log.ts";
-import { loadEnvFile } from "../services/platform/process.ts";
+import { loadEnvFile, systemClock } from "../services/platform/process.ts";
 import { isLockTimeout } from "../services/store/errors.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { checkSchema } from "../services/store/schema.ts";
-import type { Store } from "../services/store/store.ts";
+import { readDatabaseTime, type Store } from "../services/store/store.ts";
 
 /**
  * Tries to update the partitions while a long reader of the audit log locks them, and the pause
@@ -26,7 +28,7 @@ async function migrate(config: Config): Promise<void> {
   try {
     await store.migrate();
     await checkSchema(store.fork(), log);
-    await updatePartitions(store, config);
+    await updatePartitions(store, config, log);
     log.info("the database is up to date");
   } finally {
     await store.close();
@@ -34,10 +36,22 @@ async function migrate(config: Config): Promise<void> {
 }
 
 /**
- * Old partitions are dropped only with the secret key of the service, by which the drop is sealed.
+ * Does nothing while the clocks of this process and of the database differ. Old partitions are
+ * dropped only with the secret key of the service, by which the drop is sealed.
  */
-async function updatePartitions(store: Store, config: Config, tries = TRIES): Promise<void> {
-  const now = new Date();
+async function updatePartitions(
+  store: Store,
+  config: Config,
+  log: Logger,
+  tries = TRIES,
+): Promise<void> {
+  const agreedTime = createAgreedTime({
+    clock: systemClock,
+    log,
+    readDatabaseTime: () => readDatabaseTime({ em: store.fork() }),
+  });
+  const now = await agreedTime.read();
+  if (!now) return;
   try {
     await addPartitions({ em: store.fork() }, now);
     const cipher = openExistingCipher(config);
@@ -52,7 +66,7 @@ async function updatePartitions(store: Store, config: Config, tries = TRIES): Pr
   } catch (error) {
     if (!isLockTimeout(error) || tries === 1) throw error;
     await wait(PAUSE_MS);
-    await updatePartitions(store, config, tries - 1);
+    await updatePartitions(store, config, log, tries - 1);
   }
 }
 

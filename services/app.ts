@@ -12,6 +12,7 @@ import { addGauges } from "./gauges.ts";
 import { healthChecks, healthHandler } from "./grpc/health.ts";
 import { interceptors, serve } from "./index.ts";
 import { reportRefused } from "./interceptors/observe.ts";
+import { createAgreedTime } from "./jobs/agreed-time.ts";
 import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
@@ -27,7 +28,7 @@ import { openKeyRing } from "./sessions/key-ring.ts";
 import { openGeoIp } from "./sessions/open-session.ts";
 import { openStore } from "./store/open-store.ts";
 import { checkSchema } from "./store/schema.ts";
-import type { Store } from "./store/store.ts";
+import { readDatabaseTime, type Store } from "./store/store.ts";
 
 /** The services of one process, ready to be served. */
 export type App = Awaited<ReturnType<typeof openApp>>;
@@ -43,6 +44,8 @@ export type AppOptions = {
   admission?: Admission | undefined;
   /** Tests hash more cheaply. */
   hashCost?: HashCost | undefined;
+  /** Tests move the clock of the database with that of the process, by so many ms. */
+  databaseAheadMs?: (() => number) | undefined;
 };
 
 /**
@@ -77,6 +80,9 @@ export async function openApp(config: Config, options: AppOptions) {
       database: store.ping,
       cache: async () => void (await Promise.all([redis?.ping(), rateLimiter?.check()])),
       mail: sender.ping,
+      clock: async () => {
+        if (!context.agreedTime.agrees()) throw new Error("the clocks differ");
+      },
     });
     addGauges(context, checks);
     const health = healthHandler(checks, () => draining);
@@ -113,7 +119,7 @@ async function openContext(
   config: Config,
   store: Store,
   sender: MailTransport,
-  { log, clock, tracing, hashCost }: AppOptions,
+  { log, clock, tracing, hashCost, databaseAheadMs = () => 0 }: AppOptions,
   own: <T extends Closable>(resource: T) => T,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
@@ -123,11 +129,21 @@ async function openContext(
     config.mfaTokenTtlMs,
   );
   const keys = await openKeyRing(store, cipher, clock, longestTokenMs);
-  const mailWorker = own(startMailWorker({ store, sender, cipher, clock, config, log }));
+  const agreedTime = createAgreedTime({
+    clock,
+    log,
+    async readDatabaseTime() {
+      const time = await readDatabaseTime({ em: store.fork() });
+      return new Date(time.getTime() + databaseAheadMs());
+    },
+  });
+  const mailWorker = own(
+    startMailWorker({ store, sender, cipher, clock, agreedTime, config, log }),
+  );
   const lastSeen = createLastSeen(store, log);
   own({ close: lastSeen.flush });
   return {
-    ...{ config, log, clock, tracing, store, cipher, keys, mailWorker, lastSeen },
+    ...{ config, log, clock, agreedTime, tracing, store, cipher, keys, mailWorker, lastSeen },
     query: store.query,
     findSession: createFindSession(store, clock),
     ai: own(createAiContext(config, store, clock, log)),

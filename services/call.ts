@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { AiContext } from "./ai/context.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
+import type { AgreedTime } from "./jobs/agreed-time.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import { type Client, requestIdOf } from "./platform/client.ts";
@@ -20,6 +21,8 @@ export type AppContext = {
   config: Config;
   log: Logger;
   clock: Clock;
+  /** The time by which jobs delete. */
+  agreedTime: AgreedTime;
   store: Store;
   /** Runs a prepared statement of a hot path, outside of any transaction. */
   query: Store["query"];

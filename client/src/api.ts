@@ -715,7 +715,7 @@ export type ListAllUsageRequest = {
 export type ListAllUsageResponse = UsageDay[];
 
 export type GetHealthResponse = {
-  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok" | "degraded" | "down";
   /** Version of the service. */
   version: string;
@@ -725,59 +725,73 @@ export type GetHealthResponse = {
   checks: {
     /** The database. */
     database: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
     /** The cache. */
     cache: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
     /** The mail server. */
     mail: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** Present while the clocks of process and database differ: nothing is deleted then. */
+    clock?: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    } | undefined;
   };
 };
 
 export type GetLivenessResponse = {
-  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok";
 };
 
 export type GetReadinessResponse = {
-  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok" | "degraded" | "down";
   /** The dependencies. */
   checks?: {
     /** The database. */
     database: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
     /** The cache. */
     cache: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
     /** The mail server. */
     mail: {
-      /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
       status: "ok" | "down";
       /** Duration of the check in milliseconds. */
       latencyMs: number;
     };
+    /** Present while the clocks of process and database differ: nothing is deleted then. */
+    clock?: {
+      /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
+      status: "ok" | "down";
+      /** Duration of the check in milliseconds. */
+      latencyMs: number;
+    } | undefined;
   } | undefined;
   /** Present while the process starts or shuts down. */
   phase?: "starting" | "draining" | undefined;
@@ -785,7 +799,7 @@ export type GetReadinessResponse = {
 
 /** The database. */
 export type GetDatabaseHealthResponse = {
-  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok" | "down";
   /** Duration of the check in milliseconds. */
   latencyMs: number;
@@ -793,7 +807,7 @@ export type GetDatabaseHealthResponse = {
 
 /** The cache. */
 export type GetCacheHealthResponse = {
-  /** `ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready. */
+  /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok" | "down";
   /** Duration of the check in milliseconds. */
   latencyMs: number;

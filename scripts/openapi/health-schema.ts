@@ -13,7 +13,7 @@ const object = (
 });
 
 const STATUS =
-  "`ok`: ready. `degraded`: ready without the cache or the mail server. `down`: not ready.";
+  "`ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready.";
 const statusOf = (...values: string[]) =>
   property("status", { type: "string", enum: values }, STATUS);
 const check = (description: string) => ({
@@ -24,8 +24,11 @@ const check = (description: string) => ({
   description,
 });
 const [database, cache] = [check("The database."), check("The cache.")];
+const clock = check(
+  "Present while the clocks of process and database differ: nothing is deleted then.",
+);
 const checks = {
-  ...object({ database, cache, mail: check("The mail server.") }),
+  ...object({ database, cache, mail: check("The mail server.") }, { clock }),
   description: "The dependencies.",
 };
 const version = property("version", { type: "string" }, "Version of the service.");

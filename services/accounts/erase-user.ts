@@ -1,6 +1,7 @@
 import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { recordAudit } from "../audit/record.ts";
 import type { SystemCall } from "../call.ts";
+import type { Config } from "../platform/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
@@ -33,21 +34,20 @@ export async function eraseUser(
   return true;
 }
 
-/** Which users are to be erased. */
-type DueUsers = (call: SystemCall) => FilterQuery<User>;
-
 /** Those whose deletion is due. */
-export const deletedUsers: DueUsers = ({ clock }) => ({ deletionAt: { $lte: clock.now() } });
+export const deletedUsers = (now: Date): FilterQuery<User> => ({ deletionAt: { $lte: now } });
 
 /**
  * Those who never verified an address and do not use the account, once it is old enough. A session
  * may have been in use for its whole maximum age after the sign-in. Administrators stay, and those
  * who are protected as one.
  */
-export const unverifiedUsers: DueUsers = ({ clock, config }) => {
-  const now = clock.now().getTime();
-  const before = new Date(now - config.unverifiedRetentionMs);
-  const demotedBefore = new Date(now - ADMIN_PROTECTION_MS);
+export function unverifiedUsers(
+  now: Date,
+  config: Pick<Config, "unverifiedRetentionMs" | "sessionMaxAgeMs">,
+): FilterQuery<User> {
+  const before = new Date(now.getTime() - config.unverifiedRetentionMs);
+  const demotedBefore = new Date(now.getTime() - ADMIN_PROTECTION_MS);
   const signedInBefore = new Date(before.getTime() - config.sessionMaxAgeMs);
   const isUnprotected = { $or: [{ demotedAt: null }, { demotedAt: { $lte: demotedBefore } }] };
   const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
@@ -58,7 +58,7 @@ export const unverifiedUsers: DueUsers = ({ clock, config }) => {
     createdAt: { $lte: before },
     $and: [isUnused, isUnprotected],
   };
-};
+}
 
 /** Accounts per query. Each is erased in a transaction of its own. */
 const BATCH_SIZE = 20;
@@ -66,12 +66,13 @@ const BATCH_SIZE = 20;
 /**
  * Erases users, unless a sign-in has changed what makes them due or another process is erasing
  * them.
+ * @param isDue which users
  * @param signal stops between two accounts
  * @throws the first error of an account that could not be erased, after the others were
  */
 export async function purgeUsers(
   createCall: () => SystemCall,
-  isDue: DueUsers,
+  isDue: FilterQuery<User>,
   signal: AbortSignal,
 ): Promise<void> {
   const failures: unknown[] = [];
@@ -79,7 +80,7 @@ export async function purgeUsers(
     erased = 0;
     const call = createCall();
     const orderBy = { deletionAt: "asc", id: "asc" } as const;
-    const due = await call.em.find(User, isDue(call), {
+    const due = await call.em.find(User, isDue, {
       fields: ["id"],
       orderBy,
       limit: BATCH_SIZE,
@@ -87,7 +88,7 @@ export async function purgeUsers(
     for (const { id } of due) {
       if (signal.aborted) break;
       const own = createCall();
-      const erasure = own.em.transactional(() => eraseUser(own, id, isDue(own)));
+      const erasure = own.em.transactional(() => eraseUser(own, id, isDue));
       if (await erasure.catch((error) => void failures.push(error))) erased++;
     }
   }

@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import type { AgreedTime } from "../jobs/agreed-time.ts";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
@@ -26,6 +27,7 @@ type Deps = {
   store: Store;
   clock: Clock;
   config: Pick<Config, "auditRetentionMs">;
+  agreedTime: Pick<AgreedTime, "read">;
   log: Logger;
 } & Omit<SealDeps, "em">;
 
@@ -33,9 +35,8 @@ type Deps = {
  * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch,
  * logs the head.
  */
-export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
-  close(): Promise<void>;
-} {
+export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
+  const { store, cipher, clock, agreedTime, config, log } = deps;
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   const seal = async (signal = AbortSignal.abort()): Promise<void> => {
@@ -52,7 +53,8 @@ export function startAuditWorker({ store, cipher, clock, config, log }: Deps): {
     published = head;
   };
   const updatePartitions = async () => {
-    const now = clock.now();
+    const now = await agreedTime.read();
+    if (!now) return;
     await addPartitions(db(), now);
     if (config.auditRetentionMs === 0 || !(await ownsPartitions(db()))) return;
     const dropped = await dropPartitions(

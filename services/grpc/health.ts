@@ -29,15 +29,25 @@ type Check = () => Promise<void>;
 
 export type HealthChecks = ReturnType<typeof healthChecks>;
 
-export const healthChecks = (parts: { database: Check; cache: Check; mail: Check }) => ({
+export const healthChecks = ({
+  clock = async () => {},
+  ...parts
+}: {
+  database: Check;
+  cache: Check;
+  mail: Check;
+  clock?: Check;
+}) => ({
   database: measured(parts.database, CHECK_MS),
   cache: measured(parts.cache, CHECK_MS),
   mail: measured(parts.mail, MAIL_CHECK_MS, MAIL_AWAY_CHECK_MS),
+  clock: measured(clock, CHECK_MS),
 });
 
 /**
  * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache",
- * "mail"). Requests can be served without cache and mail, so the process follows the database.
+ * "mail"), and for the "clock", which agrees with that of the database. Requests can be served
+ * without cache and mail, so the process follows the database.
  * `x-gatehouse-latency-ms` is the duration of a check.
  */
 export function healthHandler(

@@ -2,43 +2,73 @@ import { deletedUsers, purgeUsers, unverifiedUsers } from "../accounts/erase-use
 import { type AppContext, systemCall } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
 import { purgeExpired } from "../store/purge.ts";
+import type { AgreedTime } from "./agreed-time.ts";
 import { every, type Job } from "./background.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
+/** How often the clocks are compared beside the runs of jobs, in ms. */
+const COMPARE_INTERVAL_MS = 5_000;
+
 /**
  * Starts the background jobs of a process. Every process runs them; several may run the same job at
- * once.
+ * once. Those that delete by time leave out a run while the clocks of process and database differ,
+ * and run as soon as these agree again.
  */
 export function startJobs(context: AppContext): { close(): Promise<void> } {
-  const { store } = context;
+  const { store, agreedTime } = context;
   const createCall = () => systemCall(context, store, "jobs");
   const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
-  const jobs: Job[] = [
+  const jobs: TimedJob[] = [
     {
       name: "purge deleted users",
       intervalMs: MINUTE_MS,
-      run: (signal) => purgeUsers(createCall, deletedUsers, signal),
+      run: (now, signal) => purgeUsers(createCall, deletedUsers(now), signal),
     },
-    { name: "rotate signing keys", intervalMs: MINUTE_MS, run: () => context.keys.rotate() },
+    {
+      name: "rotate signing keys",
+      intervalMs: MINUTE_MS,
+      run: (now) => context.keys.rotate(now),
+    },
+    {
+      name: "purge expired rows",
+      intervalMs: HOUR_MS,
+      async run(now, signal) {
+        await purgeExpired(store, now, context.config, signal);
+        if (context.config.unverifiedRetentionMs > 0)
+          await purgeUsers(createCall, unverifiedUsers(now, context.config), signal);
+        await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
+      },
+    },
+  ];
+  const timed = jobs.map((job) => every({ ...job, run: atAgreedTime(agreedTime, job) }, context));
+  const others: Job[] = [
     {
       name: "re-encrypt secrets",
       intervalMs: HOUR_MS,
       run: (signal) => reEncrypt(context, store, signal),
     },
     {
-      name: "purge expired rows",
-      intervalMs: HOUR_MS,
-      async run(signal) {
-        await purgeExpired(store, context.clock.now(), context.config, signal);
-        if (context.config.unverifiedRetentionMs > 0)
-          await purgeUsers(createCall, unverifiedUsers, signal);
-        await purgeMailFolder(context.config, { em: store.fork() }, mailSince);
+      name: "compare clocks",
+      intervalMs: COMPARE_INTERVAL_MS,
+      async run() {
+        const agreed = agreedTime.agrees();
+        const { agrees } = await agreedTime.compare();
+        if (agrees && !agreed) for (const job of timed) job.wake();
       },
     },
   ];
-  const running = jobs.map((job) => every(job, context));
+  const running = [...timed, ...others.map((job) => every(job, context))];
   return { close: async () => void (await Promise.all(running.map((job) => job.close()))) };
 }
+
+/** A job that deletes, or changes for good, by time. */
+type TimedJob = Omit<Job, "run"> & { run(now: Date, signal: AbortSignal): Promise<unknown> };
+
+/** Runs a job at the agreed time, or not at all while there is none. */
+const atAgreedTime = (time: AgreedTime, job: TimedJob) => async (signal: AbortSignal) => {
+  const now = await time.read();
+  if (now) await job.run(now, signal);
+};

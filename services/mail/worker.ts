@@ -2,6 +2,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Cipher } from "../crypto/cipher.ts";
 import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
+import type { AgreedTime } from "../jobs/agreed-time.ts";
 import { every } from "../jobs/background.ts";
 import type { Config } from "../platform/config.ts";
 import type { Clock } from "../platform/process.ts";
@@ -81,6 +82,8 @@ type Deps = {
   sender: MailTransport;
   cipher: Cipher;
   clock: Clock;
+  /** Without agreement on the time no e-mail is given up. */
+  agreedTime: Pick<AgreedTime, "read">;
   config: Config;
   log: Logger;
 };
@@ -108,6 +111,7 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
     for (let claimed = BATCH; claimed === BATCH; ) {
       while (isBusy() && !closing.aborted) await change.promise;
       if (closing.aborted) return;
+      const mayGiveUp = (await deps.agreedTime.read()) !== undefined;
       const emails = await claimEmails(store, {
         now: clock.now(),
         leaseMs: times.leaseMs,
@@ -115,12 +119,12 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
         inHand: [...inHand.keys()].map(({ id }) => id),
       });
       claimed = emails.length;
-      for (const email of emails) void deliver(email);
+      for (const email of emails) void deliver(email, mayGiveUp);
     }
   }
 
   /** Sends an e-mail and records the result. Never throws. */
-  async function deliver(email: ClaimedEmail): Promise<void> {
+  async function deliver(email: ClaimedEmail, mayGiveUp: boolean): Promise<void> {
     const ending = new AbortController();
     inHand.set(email, ending);
     recent.add(email);
@@ -132,7 +136,7 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
       setTimeout(leavePlace, times.slowMs),
       setTimeout(() => ending.abort(), times.emailMs),
     ];
-    const result = await attempt(deps, email, ending.signal);
+    const result = await attempt(deps, email, mayGiveUp, ending.signal);
     for (const timer of timers) clearTimeout(timer);
     await record(email, closed.signal.aborted ? dueAgain(result) : result);
     inHand.delete(email);
@@ -204,14 +208,18 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
   };
 }
 
-/** Sends an e-mail, unless its link does not work any more. */
+/**
+ * Sends an e-mail, unless its link does not work any more.
+ * @param mayGiveUp whether the time is certain enough to give it up for its age, or that of its link
+ */
 async function attempt(
   deps: Deps,
   email: ClaimedEmail,
+  mayGiveUp: boolean,
   signal: AbortSignal,
 ): Promise<Partial<Email>> {
   const { sender, cipher, clock, config, log } = deps;
-  if (email.tokenExpired)
+  if (email.tokenExpired && mayGiveUp)
     return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
@@ -227,7 +235,7 @@ async function attempt(
     const { id, template, attempts } = email;
     log.warn({ email: id, template, attempt: attempts, reason }, "mail not sent");
     const now = clock.now().getTime();
-    const isLast = isPermanent(error, now - email.queuedAt.getTime());
+    const isLast = isPermanent(error, mayGiveUp ? now - email.queuedAt.getTime() : 0);
     if (isLast) return { status: "failed", lastError: reason, nextAttemptAt: null };
     const backoffMs = Math.min(config.mailRetryBaseMs * 2 ** (attempts - 1), MAX_BACKOFF_MS);
     const jitter = 0.75 + Math.random() / 2;

@@ -4,7 +4,7 @@ import type { Cipher } from "../crypto/cipher.ts";
 import { createReload, importPublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
-import { type Db, newId, type Store } from "../store/store.ts";
+import { type Db, newId, readDatabaseTime, type Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
@@ -31,8 +31,7 @@ export async function openKeyRing(
   const reload = createReload(async () => {
     [loadedAt, keys] = [clock.now(), await load(store, cipher)];
   });
-  const rotate = async () => {
-    const now = clock.now();
+  const rotate = async (now = clock.now()) => {
     await deleteRetiredKeys(
       { em: store.fork() },
       new Date(now.getTime() - longestTokenMs - OVERLAP_MS),
@@ -40,7 +39,8 @@ export async function openKeyRing(
     await addSigningKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
     await reload();
   };
-  if (keys.length === 0) await rotate();
+  if (keys.length === 0)
+    await rotate(earlier(clock.now(), await readDatabaseTime({ em: store.fork() })));
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
     /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
@@ -63,10 +63,15 @@ export async function openKeyRing(
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
     verifiedTokens: new Map<string, JWTPayload>(),
-    /** Adds the next key when it is due, and deletes those that no valid token is signed with. */
+    /**
+     * Adds the next key when it is due at a time, and deletes those that no valid token is signed
+     * with.
+     */
     rotate,
   };
 }
+
+const earlier = (one: Date, other: Date) => (one < other ? one : other);
 
 /** Loads the keys in the order in which they become active. */
 async function load(store: Store, cipher: Cipher) {

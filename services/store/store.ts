@@ -72,6 +72,10 @@ export const firstRow = <Row extends object>(
 export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<boolean> =>
   (await firstRow(db, sql, values)) !== undefined;
 
+/** The present time by the clock of the database. */
+export const readDatabaseTime = async (db: Db): Promise<Date> =>
+  (await oneRow<{ now: Date }>(db, "select clock_timestamp() as now")).now;
+
 /** A row by the names of its columns, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
   const columnOf = (field: string) =>

@@ -84,6 +84,7 @@ export async function startApp({
       internalSecret: config.internalSecret,
       hashCost,
       admission,
+      databaseAheadMs: clock.aheadMs,
     });
     const grpc = await listenGrpc(app, config, timeouts);
     const internal = mode === "apart" || infrastructure ? await startInternal(app) : undefined;

@@ -85,7 +85,8 @@ export async function openAuditFixture(engine: string) {
 
   /** @param auditRetentionMs by default retention is off */
   const startWorker = (log = silent, auditRetentionMs = 0) =>
-    startAuditWorker({ store, cipher, clock, config: { auditRetentionMs }, log });
+    startAuditWorker({ store, cipher, clock, agreedTime, config: { auditRetentionMs }, log });
+  const agreedTime = { read: async () => clock.now() };
   const head = () => headOf(sealDeps());
   const time = { clock, inDays };
   return {

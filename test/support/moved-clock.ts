@@ -1,15 +1,18 @@
 /**
- * Loaded before a process, whose clock each SIGUSR2 then puts forward by an hour, back by one, and
- * right, in turn.
+ * Loaded before a process, whose clock each SIGUSR2 then puts forward, back, and right, in turn.
+ * `MOVED_CLOCK_MS`: by how much, an hour by default. `MOVED_CLOCK_MOVES`: how often it has been moved
+ * when the process starts.
  */
 const HOUR_MS = 3_600_000;
-const MOVES = [HOUR_MS, -HOUR_MS, 0];
+const STEP_MS = Number(process.env.MOVED_CLOCK_MS ?? HOUR_MS);
+const MOVES = [0, STEP_MS, -STEP_MS];
 const Real = Date;
-let moves = 0;
-let shiftMs = 0;
+let moves = Number(process.env.MOVED_CLOCK_MOVES ?? 0);
+let shiftMs = MOVES[moves % MOVES.length] as number;
 
 process.on("SIGUSR2", () => {
-  shiftMs = MOVES[moves++ % MOVES.length] as number;
+  moves += 1;
+  shiftMs = MOVES[moves % MOVES.length] as number;
 });
 globalThis.Date = class extends Real {
   constructor(...values: [number]) {

@@ -31,7 +31,7 @@ test("Erasure of deleted accounts: stops between two of them when the process en
     if (++calls === 2) ending.abort(); // the call that erases the first one
     return systemCall({ clock: systemClock } as AppContext, store, "jobs");
   };
-  await purgeUsers(createCall, deletedUsers, ending.signal);
+  await purgeUsers(createCall, deletedUsers(new Date()), ending.signal);
   expect(await em.execute("select id from users")).toHaveLength(2);
 });
 
