@@ -8,15 +8,17 @@ import { recordAudit } from "../services/audit/record.ts";
 import { systemCall } from "../services/call.ts";
 import { type Cipher, openExistingCipher } from "../services/crypto/cipher.ts";
 import { createPasswords } from "../services/crypto/passwords.ts";
+import { createAgreedTime } from "../services/jobs/agreed-time.ts";
 import { type Config, requireConfig } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
 import { createLog } from "../services/platform/log.ts";
 import { loadEnvFile, systemClock } from "../services/platform/process.ts";
-import { addSigningKey, openKeyRing } from "../services/sessions/key-ring.ts";
+import { addSigningKey, openKeyRing, withdrawSigningKeys } from "../services/sessions/key-ring.ts";
+import { deletePendingSignIns } from "../services/store/one-time-tokens.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { checkSchema, grantServiceRole } from "../services/store/schema.ts";
-import { endAllTokens } from "../services/store/sessions.ts";
-import type { Store } from "../services/store/store.ts";
+import { endAllTokens, revokeSomeSessions } from "../services/store/sessions.ts";
+import { readDatabaseTime, type Store } from "../services/store/store.ts";
 import { verifyFromCommandLine } from "./audit/report.ts";
 
 const USAGE = `npm run admin -- <command>
@@ -26,7 +28,8 @@ const USAGE = `npm run admin -- <command>
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
   after-restore            ends all sessions, mailed links and signing keys of a restored backup, before the start
-  rotate-keys              adds a signing key, which signs tokens an hour later; no session ends
+  rotate-keys [--now]      adds a signing key, which signs tokens an hour later; no session ends. With --now, after
+                           a leak: withdraws all signing keys at once, and ends all sessions
   grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
 Stop the service first if it runs on its embedded database: only one process can open that.
 `;
@@ -126,23 +129,65 @@ async function afterRestore(store: Store, _subject: string, config: Config): Pro
   print(`${sessions} sessions have ended. The service can start.`);
 }
 
-async function rotateKeys(store: Store, _subject: string, config: Config): Promise<void> {
-  await addSigningKey({ em: store.fork() }, await openCipher(store, config), systemClock.now());
+async function rotateKeys(store: Store, option: string, config: Config): Promise<void> {
+  const cipher = await openCipher(store, config);
+  const { earlier: now } = await createAgreedTime({
+    clock: systemClock,
+    log: createLog("warn"),
+    readDatabaseTime: () => readDatabaseTime({ em: store.fork() }),
+  }).compare();
+  if (option === "--now") return withdrawKeys(store, config, cipher, now);
+  await addSigningKey({ em: store.fork() }, cipher, now);
   print(
     "A new key signs from an hour on. The older ones are deleted when their last token has expired.",
   );
 }
 
-const commands: Record<string, (store: Store, subject: string, config: Config) => Promise<void>> = {
-  promote,
-  unlock,
-  "disable-mfa": disableMfa,
-  "end-sessions": endSessions,
-  "after-restore": afterRestore,
-  "rotate-keys": rotateKeys,
-  "grant-role": grantRole,
+/** Sessions that one statement ends. */
+const SESSIONS_PER_STATEMENT = 5_000;
+
+/**
+ * Withdraws the signing keys in a short transaction first, after which no token of the past is valid
+ * in any process. Then ends the sessions, however many they are.
+ */
+async function withdrawKeys(
+  store: Store,
+  config: Config,
+  cipher: Cipher,
+  now: Date,
+): Promise<void> {
+  const call = operatorCall(store, config);
+  await call.em.transactional(async () => {
+    const keys = await withdrawSigningKeys(call, cipher, now);
+    await deletePendingSignIns(call);
+    await recordAudit(call, "admin.keys_withdrawn", { userId: undefined, details: { keys } });
+  });
+  const batch = { until: systemClock.now(), limit: SESSIONS_PER_STATEMENT };
+  let sessions = 0;
+  for (let ended = -1; ended !== 0; sessions += ended)
+    ended = await revokeSomeSessions({ em: store.fork() }, now, batch);
+  await recordAudit(call, "admin.sessions_revoked", { userId: undefined, details: { sessions } });
+  print(
+    `A new key signs within a second. The older ones are withdrawn, and ${sessions} sessions have ended: everybody signs in again.`,
+  );
+}
+
+type Command = {
+  run(store: Store, subject: string, config: Config): Promise<void>;
+  /** What follows the name of the command. */
+  takes: RegExp;
 };
-const WITHOUT_SUBJECT = ["after-restore", "rotate-keys"];
+const SUBJECT = /./;
+const NOTHING = /^$/;
+const commands: Record<string, Command> = {
+  promote: { run: promote, takes: SUBJECT },
+  unlock: { run: unlock, takes: SUBJECT },
+  "disable-mfa": { run: disableMfa, takes: SUBJECT },
+  "end-sessions": { run: endSessions, takes: SUBJECT },
+  "after-restore": { run: afterRestore, takes: NOTHING },
+  "rotate-keys": { run: rotateKeys, takes: /^(?:--now)?$/ },
+  "grant-role": { run: grantRole, takes: SUBJECT },
+};
 
 async function find(
   store: Store,
@@ -178,7 +223,7 @@ function randomPassword(): string {
 async function run([name = "", subject = "", ...rest]: string[]): Promise<void> {
   if (name === "verify-audit") return verifyFromCommandLine(process.argv.slice(3), process.env);
   const command = commands[name];
-  if (!command || (subject === "") !== WITHOUT_SUBJECT.includes(name) || rest.length > 0) {
+  if (!command?.takes.test(subject) || rest.length > 0) {
     process.stderr.write(USAGE);
     process.exitCode = 2;
     return;
@@ -189,7 +234,7 @@ async function run([name = "", subject = "", ...rest]: string[]): Promise<void> 
   try {
     if (config.migrate && name !== "grant-role") await store.migrate();
     await checkSchema(store.fork(), log);
-    await command(store, subject, config);
+    await command.run(store, subject, config);
   } finally {
     await store.close();
   }

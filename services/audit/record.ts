@@ -29,7 +29,7 @@ export type AuditedEvent =
     )
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
-  | ("admin.email_retried" | "admin.denied");
+  | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 
 /** Data of an event beside the call that it happened in. */
 export type AuditData = {

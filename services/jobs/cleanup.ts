@@ -9,6 +9,8 @@ import { reEncrypt } from "./re-encrypt.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
+/** How often the ids of the signing keys are read, in ms: a withdrawn one works no longer. */
+const WATCH_KEYS_INTERVAL_MS = 500;
 /** How often the clocks are compared beside the runs of jobs, in ms. */
 const COMPARE_INTERVAL_MS = 5_000;
 
@@ -49,6 +51,11 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       name: "re-encrypt secrets",
       intervalMs: HOUR_MS,
       run: (signal) => reEncrypt(context, store, signal),
+    },
+    {
+      name: "watch signing keys",
+      intervalMs: WATCH_KEYS_INTERVAL_MS,
+      run: () => context.keys.watch(),
     },
     {
       name: "compare clocks",

@@ -19,8 +19,13 @@ export type PublicKey = Awaited<ReturnType<typeof importPublicKey>>;
 export type VerificationKeys = {
   /** The key of this id; undefined if it does not exist. Rejects if the keys can't be loaded. */
   verificationKey(kid: string): Promise<PublicKey | undefined>;
-  /** Claims of tokens that this process has signed or verified, by the text of the token. */
-  verifiedTokens: Map<string, JWTPayload>;
+  /**
+   * Claims of tokens that this process has signed or verified, by the text of the token. Another
+   * map once a key is withdrawn.
+   */
+  readonly verifiedTokens: Map<string, JWTPayload>;
+  /** Called when a token that was verified here is refused elsewhere: its key may be withdrawn. */
+  recheck?(): void;
 };
 
 export type TokenDeps = { config: { publicUrl: string }; keys: VerificationKeys; clock: Clock };
@@ -57,7 +62,9 @@ const bearerToken = (authorization = "") => /^bearer +([\w.~+/-]+=*) *$/i.exec(a
  */
 export function refuseBearerToken({ keys }: TokenDeps, authorization: string | undefined): void {
   const token = bearerToken(authorization);
-  if (token !== undefined) rememberToken(keys, token, {});
+  if (token === undefined) return;
+  rememberToken(keys.verifiedTokens, token, {});
+  keys.recheck?.();
 }
 
 export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | undefined {
@@ -79,17 +86,18 @@ export async function verifyToken(
   kind: TokenKind,
   token: string,
 ): Promise<JWTPayload | undefined> {
-  const known = deps.keys.verifiedTokens.get(token);
+  const { verifiedTokens } = deps.keys; // the map from before the check: a key may be withdrawn meanwhile
+  const known = verifiedTokens.get(token);
   const claims = known ?? (await checkToken(deps, kind, token));
   if (claims?.type !== kind || (claims.exp as number) * 1000 <= deps.clock.now().getTime())
     return undefined;
-  if (!known) rememberToken(deps.keys, token, claims);
+  if (!known) rememberToken(verifiedTokens, token, claims);
   return claims;
 }
 
 /** Caches the claims of a valid token; none for a token that is refused. */
 export function rememberToken(
-  { verifiedTokens }: VerificationKeys,
+  verifiedTokens: Map<string, JWTPayload>,
   token: string,
   claims: JWTPayload,
 ): void {
@@ -129,19 +137,28 @@ function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
 
 const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 
-/** The services' public keys in a gateway that runs apart. Fetched again for an unknown key id. */
+/**
+ * The services' public keys in a gateway that runs apart. Fetched again for an unknown key id, and
+ * when the services refuse a token that has passed here.
+ */
 export function createRemoteKeys(
   fetchKeys: () => Promise<{ kid: string; x: string }[]>,
 ): VerificationKeys {
   let keys = new Map<string, PublicKey>();
+  let verifiedTokens = new Map<string, JWTPayload>();
   const reload = createReload(async () => {
     const imported = (await fetchKeys()).map(
       async ({ kid, x }) => [kid, await importPublicKey(x)] as const,
     );
-    keys = new Map(await Promise.all(imported));
+    const loaded = new Map(await Promise.all(imported));
+    if ([...keys.keys()].some((kid) => !loaded.has(kid))) verifiedTokens = new Map();
+    keys = loaded;
   });
   return {
-    verifiedTokens: new Map(),
+    get verifiedTokens() {
+      return verifiedTokens;
+    },
+    recheck: () => void reload().catch(() => {}), // the next refusal tries again
     async verificationKey(kid) {
       if (!keys.has(kid)) await reload();
       return keys.get(kid);

@@ -3,7 +3,14 @@ import type { JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
 import { createReload, importPublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
-import { deleteRetiredKeys, insertSigningKey, SigningKey } from "../store/signing-keys.ts";
+import {
+  deleteRetiredKeys,
+  insertSigningKey,
+  type NewSigningKey,
+  readKeyIds,
+  replaceSigningKeys,
+  SigningKey,
+} from "../store/signing-keys.ts";
 import { type Db, newId, readDatabaseTime, type Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
@@ -27,10 +34,17 @@ export async function openKeyRing(
   clock: Clock,
   longestTokenMs: number,
 ) {
-  let [loadedAt, keys] = [clock.now(), await load(store, cipher)];
-  const reload = createReload(async () => {
-    [loadedAt, keys] = [clock.now(), await load(store, cipher)];
-  });
+  let loadedAt = clock.now();
+  let keys = await load(store, cipher);
+  let verifiedTokens = new Map<string, JWTPayload>();
+  const adopt = async () => {
+    const now = clock.now();
+    const loaded = await load(store, cipher);
+    if (lacksAny(loaded, keys)) verifiedTokens = new Map();
+    loadedAt = now;
+    keys = loaded;
+  };
+  const reload = createReload(adopt);
   const rotate = async (now = clock.now()) => {
     await deleteRetiredKeys(
       { em: store.fork() },
@@ -39,8 +53,11 @@ export async function openKeyRing(
     await addSigningKey({ em: store.fork() }, cipher, now, new Date(now.getTime() - KEY_AGE_MS));
     await reload();
   };
-  if (keys.length === 0)
-    await rotate(earlier(clock.now(), await readDatabaseTime({ em: store.fork() })));
+  const makeFirst = async () => {
+    const databaseTime = await readDatabaseTime({ em: store.fork() });
+    await rotate(earlier(clock.now(), databaseTime)); // one from the future would put off its successor
+  };
+  if (keys.length === 0) await makeFirst();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
     /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
@@ -62,7 +79,19 @@ export async function openKeyRing(
         await reload().catch(() => {}); // it was suspended
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
-    verifiedTokens: new Map<string, JWTPayload>(),
+    get verifiedTokens() {
+      return verifiedTokens;
+    },
+    /**
+     * Loads the keys if another process has changed them. Forgets the tokens that were verified
+     * with a deleted one: it may have leaked.
+     */
+    async watch() {
+      const kids = await readKeyIds({ em: store.fork() });
+      if (kids.length === 0) return makeFirst();
+      const isSame = kids.length === keys.length && kids.every((kid) => find(kid));
+      if (!isSame) await adopt();
+    },
     /**
      * Adds the next key when it is due at a time, and deletes those that no valid token is signed
      * with.
@@ -70,6 +99,10 @@ export async function openKeyRing(
     rotate,
   };
 }
+
+/** Whether a key was deleted. */
+const lacksAny = (loaded: { kid: string }[], before: { kid: string }[]) =>
+  before.some(({ kid }) => !loaded.some((key) => key.kid === kid));
 
 const earlier = (one: Date, other: Date) => (one < other ? one : other);
 
@@ -95,15 +128,23 @@ export async function addSigningKey(
   now: Date,
   youngEnough = now,
 ): Promise<void> {
+  await insertSigningKey(db, makeKey(cipher, now), youngEnough);
+}
+
+/**
+ * Withdraws all keys, of which one may have leaked, and makes a new one that signs at once. Joins
+ * the caller's transaction.
+ * @returns how many were withdrawn
+ */
+export const withdrawSigningKeys = (db: Db, cipher: Cipher, now: Date): Promise<number> =>
+  replaceSigningKeys(db, makeKey(cipher, now));
+
+function makeKey(cipher: Cipher, now: Date): NewSigningKey {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);
   const activeAt = new Date(now.getTime() + OVERLAP_MS); // every process and verifier has loaded it by then
-  await insertSigningKey(
-    db,
-    { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt },
-    youngEnough,
-  );
+  return { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt };
 }
 
 function decryptPrivateKey(cipher: Cipher, kid: string, sealed: string): KeyObject {

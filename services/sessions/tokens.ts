@@ -100,7 +100,7 @@ function signJwt(
   };
   const signed = `${encode({ alg: "EdDSA", typ: "JWT", kid })}.${encode(payload)}`;
   const token = `${signed}.${signBytes(null, Buffer.from(signed), privateKey).toString("base64url")}`;
-  rememberToken(call.keys, token, payload); // most tokens are used in the process that signed them
+  rememberToken(call.keys.verifiedTokens, token, payload); // most tokens are used in the process that signed them
   return token;
 }
 

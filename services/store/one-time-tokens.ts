@@ -61,6 +61,11 @@ export async function invalidateOneTimeTokens(
   await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
 }
 
+/** Deletes the MFA tokens of all users: their sign-ins begin anew. Mailed links stay. */
+export async function deletePendingSignIns({ em }: Db): Promise<void> {
+  await em.nativeDelete(OneTimeToken, { kind: "sign-in" });
+}
+
 /**
  * Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets
  * the token.

@@ -168,6 +168,24 @@ export async function updateLastActive(
 }
 
 /**
+ * Revokes some of all sessions that began until a time, so that no statement lasts long.
+ * @returns how many; 0 once all are revoked
+ */
+export async function revokeSomeSessions(
+  { em }: Db,
+  now: Date,
+  { until, limit }: { until: Date; limit: number },
+): Promise<number> {
+  const { affectedRows } = await em.execute<{ affectedRows: number }>(
+    `update sessions set revoked_at = :now where id in (
+       select id from sessions where revoked_at is null and created_at <= :until order by id limit :limit for update)`,
+    { now, until, limit },
+    "run",
+  );
+  return affectedRows;
+}
+
+/**
  * Ends every session, one-time token and signing key, so that no token of the past is valid.
  * @returns open sessions that ended
  */

@@ -15,6 +15,11 @@ export const SigningKey = defineEntity({
 });
 export interface SigningKey extends InferEntity<typeof SigningKey> {}
 
+export type NewSigningKey = Pick<
+  SigningKey,
+  "kid" | "publicKey" | "privateKey" | "createdAt" | "activeAt"
+>;
+
 /**
  * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that
  * start together from each inserting one. The first key of all signs at once, each later one from
@@ -22,7 +27,7 @@ export interface SigningKey extends InferEntity<typeof SigningKey> {}
  */
 export async function insertSigningKey(
   { em }: Db,
-  key: Pick<SigningKey, "kid" | "publicKey" | "privateKey" | "createdAt" | "activeAt">,
+  key: NewSigningKey,
   youngEnough: Date,
 ): Promise<void> {
   await em.transactional(async () => {
@@ -31,6 +36,24 @@ export async function insertSigningKey(
     if (newest && newest.createdAt > youngEnough) return;
     await em.insert(SigningKey, newest ? key : { ...key, activeAt: key.createdAt });
   });
+}
+
+/** The ids of all keys, which tell whether one was added or deleted. */
+export async function readKeyIds({ em }: Db): Promise<string[]> {
+  const keys = await em.find(SigningKey, {}, { fields: ["kid"] });
+  return keys.map(({ kid }) => kid);
+}
+
+/**
+ * Replaces all keys by one that signs at once. Joins the caller's transaction, and waits for a key
+ * that is being added.
+ * @returns how many were deleted
+ */
+export async function replaceSigningKeys({ em }: Db, key: NewSigningKey): Promise<number> {
+  await em.execute("select pg_advisory_xact_lock(:makeKey)", LOCKS);
+  const deleted = await em.nativeDelete(SigningKey, {});
+  await em.insert(SigningKey, { ...key, activeAt: key.createdAt });
+  return deleted;
 }
 
 /** Deletes the keys whose successor became active before that time. */

@@ -7,7 +7,7 @@ import { createTokenPair, readRefreshToken } from "../../../services/sessions/to
 import { createClock } from "../../support/clock.ts";
 import { forTest } from "../../support/closing.ts";
 import { openQuietStore } from "../../support/stores.ts";
-import { times } from "../../support/until.ts";
+import { times, until } from "../../support/until.ts";
 
 const ID = "01890a5d-ac96-774b-bcce-b302099a8057";
 
@@ -81,4 +81,28 @@ test("Signing keys of a gateway: a new key is found by one fetch, also with a hu
   expect(await remote.verificationKey("second")).toBeDefined();
   expect(new Set(await Promise.all(unknown))).toEqual(new Set([undefined]));
   expect(fetches).toBe(2);
+});
+
+test("Signing keys of a gateway: the tokens of a withdrawn key are forgotten once the services refuse one", async () => {
+  const keys = [published("leaked")];
+  const remote = createRemoteKeys(async () => [...keys]);
+  expect(await remote.verificationKey("leaked")).toBeDefined();
+  remote.verifiedTokens.set("a token of the leaked key", {});
+  keys.splice(0, 1, published("new"));
+  remote.recheck?.();
+  await until("the token to be forgotten", () => remote.verifiedTokens.size === 0);
+  expect(await remote.verificationKey("leaked")).toBeUndefined();
+});
+
+test("Signing keys: a token whose key is withdrawn during its verification is not remembered", async () => {
+  const { store, clock, one } = await twoRings();
+  const before = one.verifiedTokens;
+  await store
+    .fork()
+    .execute(
+      "delete from signing_keys where active_at = (select min(active_at) from signing_keys)",
+    );
+  await one.watch();
+  expect(one.verifiedTokens).not.toBe(before); // what is added to the former map is never read
+  expect(one.signingKeyAt(clock.now()).kid).toBe((await one.jwks())[0]?.kid);
 });

@@ -39,5 +39,6 @@ export const events = {
     "Verwaltung als Benutzer angemeldet",
   ],
   "event.admin.email_retried": ["E-mail sent again", "E-Mail erneut gesendet"],
+  "event.admin.keys_withdrawn": ["Signing keys withdrawn", "Signaturschlüssel zurückgezogen"],
   "event.admin.denied": ["Refused to an administrator", "Der Verwaltung verweigert"],
 } as const satisfies Record<string, readonly [string, string]>;
