@@ -11,6 +11,7 @@ type Details = {
   violations?: Violation[];
   retryAfter?: number | undefined;
   requestId?: string | null;
+  streamCode?: ErrorCode | undefined;
 };
 
 /** Every error of the client, except an abort: that is the reason of its signal. */
@@ -26,6 +27,11 @@ export class GatehouseError extends Error {
   readonly retryAfter: number | undefined;
   /** The id of the request in the service's log. */
   readonly requestId: string | undefined;
+  /**
+   * What ended a stream, for `STREAM_ERROR`: the code that the service names beside its message.
+   * Undefined for other errors, and for a service that names none.
+   */
+  readonly streamCode: ErrorCode | undefined;
 
   constructor(
     code: ErrorCode | ClientErrorCode,
@@ -39,6 +45,7 @@ export class GatehouseError extends Error {
     this.violations = details.violations ?? [];
     this.retryAfter = details.retryAfter;
     this.requestId = details.requestId ?? undefined;
+    this.streamCode = details.streamCode;
   }
 }
 

@@ -1,7 +1,11 @@
+import type { ErrorCode } from "./api.ts";
 import { connectionError, GatehouseError, unexpected } from "./errors.ts";
 
 /** A line of data, as the service sends it or as a proxy has rewritten it. */
 const DATA = /^data: ?(.*?)\r?$/s;
+
+/** An event of a stream: a piece of the reply, or the failure that ended it. */
+type StreamEvent = { chunk?: string; error?: string; code?: ErrorCode };
 
 /**
  * The chunks of an event stream. Leaving the loop early cancels the request.
@@ -17,14 +21,16 @@ export async function* chunksOf(
     if (data === undefined) continue; // an empty line ends each event, comments keep the connection open
     if (data === "[DONE]") return;
     const event = eventOf(data, response);
-    if (event.error !== undefined)
-      throw new GatehouseError("STREAM_ERROR", event.error, { status: response.status });
+    if (event.error !== undefined) throw failureOf(event.error, event.code, response);
     if (event.chunk) yield event.chunk;
   }
   throw new GatehouseError("NETWORK_ERROR", "The stream ended before the reply was complete.");
 }
 
-function eventOf(data: string, response: Response): { chunk?: string; error?: string } {
+const failureOf = (message: string, streamCode: ErrorCode | undefined, { status }: Response) =>
+  new GatehouseError("STREAM_ERROR", message, { status, streamCode });
+
+function eventOf(data: string, response: Response): StreamEvent {
   try {
     return JSON.parse(data);
   } catch (thrown) {

@@ -57,7 +57,7 @@ export async function sendStream(
     if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
     headers.push(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
-    events.write({ error: failed.body.message });
+    events.write({ error: failed.body.message, code: failed.body.code });
   } finally {
     events.close();
   }

@@ -20,7 +20,8 @@ const ABOUT = `Accounts, sessions, administration and AI chat.
 
 Responses omit fields without a value. In requests \`null\` means that the field is absent.`;
 const EVENTS =
-  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string}`, and `data: [DONE]` at the end. ' +
+  'Server-sent events: `data: {"chunk": string}`, `data: {"error": string, "code": string}`, and `data: [DONE]` at the ' +
+  "end. `code` is one of the codes of an error body, such as `PROVIDER_ERROR`. " +
   "Lines that begin with `:` keep the connection open; ignore them.";
 const EVENTS_EXAMPLE = 'data: {"chunk":"Hello"}\n\ndata: {"chunk":"!"}\n\ndata: [DONE]\n\n';
 const SCHEMES = {

@@ -164,13 +164,33 @@ test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and
   const chat = await post("/ai/chat", conversationOf("Hello.", "provider-d"));
   expect(chat).toMatchObject({ status: 422, body: { code: "PROVIDER_NOT_CONFIGURED", message } });
   const stream = await post("/ai/stream", conversationOf("Hello.", "provider-d"));
-  const body = `data: ${JSON.stringify({ error: message })}\n\ndata: [DONE]\n\n`;
+  const event = { error: message, code: "PROVIDER_NOT_CONFIGURED" };
+  const body = `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`;
   expect(stream).toMatchObject({ status: 200, body });
   expect(stream.headers.get("ratelimit-limit")).toBe("100");
   expect((await get("/ai/providers")).body[3]).toMatchObject({ configured: false });
   expect(limited.providers[3]?.requests).toEqual([]);
   expect(await limited.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
 });
+
+/** What fails during a stream, and the code of the event that tells it. */
+const STREAM_FAILURES = [
+  { name: "a provider without a key", provider: "provider-d", content: "Hello." },
+  { name: "a key that the provider refuses", provider: "provider-a", content: "case: bad-key" },
+  { name: "an error in the reply", provider: "provider-b", content: "case: error-event" },
+  { name: "a reply that breaks off", provider: "provider-a", content: "case: reset-midway" },
+];
+test.for(STREAM_FAILURES)(
+  "POST /ai/stream: the event of $name has error and code of the reply of /ai/chat, in this order",
+  async ({ provider, content }) => {
+    const { post } = await limited.signIn();
+    const conversation = conversationOf(content, provider);
+    const stream = String((await post("/ai/stream", conversation)).body);
+    const { message, code } = (await post("/ai/chat", conversation)).body;
+    const event = `data: ${JSON.stringify({ error: message, code })}\n\ndata: [DONE]\n\n`;
+    expect(stream.slice(-event.length)).toBe(event);
+  },
+);
 
 test("POST /ai/stream: a stream beyond AI_STREAMS_PER_USER is 429, with Retry-After and the rate limit", async () => {
   const { post, accessToken } = await limited.signIn();

@@ -35,6 +35,20 @@ test("Client: an error event throws STREAM_ERROR after the pieces before it", as
   expect(text).toBe(PREFIX);
 });
 
+test.for([
+  { event: { error: "No.", code: "PROVIDER_ERROR" }, streamCode: "PROVIDER_ERROR" },
+  { event: { error: "No." }, streamCode: undefined }, // an older service
+])(
+  "Client: STREAM_ERROR of $event has the streamCode $streamCode",
+  async ({ event, streamCode }) => {
+    const body = `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`;
+    const client = clientAt(app.url, { fetch: async () => new Response(body) });
+    const thrown = await textOf(client.ai.stream(requestOf("Hello."))).catch((error) => error);
+    expect(thrown).toMatchObject({ code: "STREAM_ERROR", message: "No." });
+    expect(thrown.streamCode).toBe(streamCode);
+  },
+);
+
 test("Client: a request that is refused before the stream throws its code and violations", async ({
   client,
 }) => {
