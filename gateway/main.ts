@@ -46,7 +46,10 @@ async function start(config: Config): Promise<void> {
   const services = await (servicesUrl
     ? connectServices(servicesUrl, config, options)
     : openServices(config, options));
-  const { createGateway } = await import("./server.ts");
+  const [{ createGateway }, { isWebBuilt }] = await Promise.all([
+    import("./server.ts"),
+    import("./web.ts"),
+  ]);
   const gateway = createGateway({
     config: { ...config, internalSecret },
     ...services,
@@ -66,13 +69,13 @@ async function start(config: Config): Promise<void> {
     await services.close();
     await tracing?.close();
   });
-  // The documentation sends requests, and cookies are accepted from the public address only.
-  const publicUrl = port === 0 ? url : config.publicUrl;
-  printBanner(
-    url,
-    grpcServer && `${grpcHost}:${grpcServer.port}`,
-    config.docs ? `${publicUrl}/docs` : undefined,
-  );
+  // Pages send requests, and cookies are accepted from the public address only.
+  const publicUrl = config.publicUrl === "http://localhost:0" ? url : config.publicUrl;
+  printBanner(url, {
+    grpc: grpcServer && `${grpcHost}:${grpcServer.port}`,
+    webApp: config.web && isWebBuilt ? `${publicUrl}/` : undefined,
+    docs: config.docs ? `${publicUrl}/docs` : undefined,
+  });
 }
 
 /** Connects to services in another process. */
@@ -111,12 +114,16 @@ async function openServices(config: Config, options: AppOptions) {
   };
 }
 
+/** What a process serves beside REST, each at its address. */
+type Served = Record<"grpc" | "webApp" | "docs", string | undefined>;
+
 /** For people, on standard error: standard output carries the log. */
-function printBanner(url: string, grpc: string | undefined, docs: string | undefined): void {
+function printBanner(url: string, { grpc, webApp, docs }: Served): void {
   process.stderr.write(
     [
       "",
       `Gatehouse is ready: REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`,
+      ...(webApp ? [`Web app: ${webApp}`] : []),
       "Try first:",
       `  curl -s ${url}/health`,
       `  curl -s ${url}/auth/register -H 'Content-Type: application/json' -d '{"email":"ann@example.com","password":"Secret-1!","name":"Ann","acceptTerms":true}'`,

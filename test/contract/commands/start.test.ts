@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { startProcess } from "../../support/deployment.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
+import { until } from "../../support/until.ts";
+
+const STARTS = [
+  { name: "by itself", env: {}, webApp: "itself" },
+  { name: "behind a proxy", env: { PUBLIC_URL: "https://ai.test/app" }, webApp: "ai.test/app" },
+  { name: "with WEB=off", env: { WEB: "off" }, webApp: "nowhere" },
+];
+
+test.for(STARTS)("npm start: $name it names the web app at $webApp", async ({ env, webApp }) => {
+  const started = await startProcess({ DATA_DIR: temporaryFolder(), LOG_LEVEL: "warn", ...env });
+  await until("the end of the message", () => started.output().includes("Read on: "));
+  const named = /^Web app: (\S+)$/m.exec(started.output())?.[1];
+  await started.end("SIGTERM");
+  const addresses: Record<string, string | undefined> = {
+    itself: `${started.url}/`,
+    "ai.test/app": "https://ai.test/app/",
+    nowhere: undefined,
+  };
+  expect(named).toBe(addresses[webApp]);
+});
