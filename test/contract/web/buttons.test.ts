@@ -1,0 +1,156 @@
+import { readdirSync, readFileSync } from "node:fs";
+import type { Locator, Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { seeHeading } from "../../support/web-actions.ts";
+import { CHROMIUM, describeWeb } from "../../support/web-fixture.ts";
+
+type Family = "red" | "indigo" | "grey" | "white";
+type Variant = { name: string; look: string; html: string; family: Family };
+
+/** Every look of a button, and the family of colours that tells its meaning. */
+const VARIANTS: Variant[] = [
+  { name: "main action", look: "", html: "<button>Go</button>", family: "indigo" },
+  {
+    name: "link as a button",
+    look: "",
+    html: '<a role="button" href="#/">Go</a>',
+    family: "indigo",
+  },
+  {
+    name: "second action",
+    look: "secondary",
+    html: '<button class="secondary">Go</button>',
+    family: "grey",
+  },
+  {
+    name: "quiet action",
+    look: "secondary outline",
+    html: '<button class="secondary outline">Go</button>',
+    family: "grey",
+  },
+  { name: "danger", look: "danger", html: '<button class="danger">Go</button>', family: "red" },
+  {
+    name: "danger that submits",
+    look: "danger",
+    html: '<button type="submit" class="danger">Go</button>',
+    family: "red",
+  },
+  { name: "link", look: "link", html: '<button class="link">Go</button>', family: "indigo" },
+  {
+    name: "way out of an impersonation",
+    look: "",
+    html: '<aside class="banner"><button>Go</button></aside>',
+    family: "white",
+  },
+];
+
+const BUTTON = 'document.querySelector("main :is(button, a)")';
+
+/** What a person can do to a button. */
+const STATES: Record<string, (page: Page, button: Locator) => Promise<void>> = {
+  "at rest": async () => {},
+  "under the mouse": (_, button) => button.hover(),
+  focused: (_, button) => button.focus(),
+  pressed: async (page, button) => {
+    await button.hover();
+    await page.mouse.down();
+  },
+  disabled: (page) => page.evaluate(`${BUTTON}.setAttribute("disabled", "")`),
+};
+
+/** Colours as the browser has computed them, such as `rgb(179, 38, 30)`. */
+type Look = { background: string; text: string; ring: string };
+const LOOK = `(({ backgroundColor, color, boxShadow }) =>
+  ({ background: backgroundColor, text: color, ring: boxShadow }))(getComputedStyle(${BUTTON}))`;
+
+type Rgb = [red: number, green: number, blue: number, opacity: number];
+const rgbOf = (color: string): Rgb => {
+  const [red = 0, green = 0, blue = 0, opacity = 1] = (color.match(/[\d.]+/g) ?? []).map(Number);
+  return [red, green, blue, opacity];
+};
+
+function familyOf([red, green, blue]: Rgb): Family | "other" {
+  const [low, high] = [Math.min(red, green, blue), Math.max(red, green, blue)];
+  if (low > 235) return "white";
+  if (high - low < 0.35 * high) return "grey";
+  if (high === red && green < 0.8 * red && blue < 0.8 * red) return "red";
+  return high === blue ? "indigo" : "other";
+}
+
+/** Relative luminance (WCAG 2.2). */
+function luminanceOf(color: Rgb): number {
+  const linear = color.slice(0, 3).map((value) => {
+    const part = value / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * (linear[0] ?? 0) + 0.7152 * (linear[1] ?? 0) + 0.0722 * (linear[2] ?? 0);
+}
+
+function contrastOf(one: Rgb, other: Rgb): number {
+  const [dark = 0, light = 0] = [luminanceOf(one), luminanceOf(other)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/** The look of a button of the page in a state. */
+async function lookOf(page: Page, html: string, state: keyof typeof STATES): Promise<Look> {
+  await page.evaluate(`document.querySelector("main").innerHTML = ${JSON.stringify(html)}`);
+  await STATES[state]?.(page, page.locator("main :is(button, a)"));
+  const look = (await page.evaluate(LOOK)) as Look;
+  await page.mouse.up();
+  await page.mouse.move(0, 0);
+  return look;
+}
+
+/** The family of what fills a button; of its text where nothing does. */
+const meaningOf = ({ background, text }: Look) =>
+  familyOf(rgbOf(isFilled(background) ? background : text));
+const isFilled = (background: string) => rgbOf(background)[3] > 0;
+
+describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
+  const cases = (["light", "dark"] as const).flatMap((scheme) =>
+    VARIANTS.map((variant) => ({ scheme, ...variant })),
+  );
+  const openIn = async (colorScheme: "light" | "dark") => {
+    const { page } = await web.open("/sign-in");
+    await seeHeading(page, "Sign in");
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    return page;
+  };
+
+  test.for(cases)(
+    "$name, in $scheme colours: each state keeps its meaning, with text that can be read",
+    async ({ scheme, html, family }) => {
+      const page = await openIn(scheme);
+      for (const state of Object.keys(STATES)) {
+        const look = await lookOf(page, html, state);
+        expect({ state, family: meaningOf(look) }).toEqual({ state, family });
+        if (isFilled(look.background))
+          expect(contrastOf(rgbOf(look.background), rgbOf(look.text)), state).toBeGreaterThan(4.5);
+      }
+    },
+  );
+
+  test.for(cases.filter(({ look }) => look !== "link" && !look.includes("outline")))(
+    "$name, in $scheme colours: the ring of the focus has its colour",
+    async ({ scheme, html, family }) => {
+      const { ring } = await lookOf(await openIn(scheme), html, "focused");
+      const shadows = ring.match(/rgba?\([^)]*\)/g) ?? []; // the last one is the ring
+      expect(familyOf(rgbOf(shadows.at(-1) ?? ""))).toBe(family);
+    },
+  );
+
+  test("every look that a button has in a page is among those", () => {
+    const files = readdirSync("web/src", { recursive: true, encoding: "utf8" });
+    const sources = files
+      .filter((name) => name.endsWith(".svelte"))
+      .map((name) => readFileSync(`web/src/${name}`, "utf8"));
+    const looks = sources.flatMap((source) => [
+      ...[...source.matchAll(/<button[^>]*?\sclass="([^"{]+)"/g)].map(([, look = ""]) => look),
+      ...[...source.matchAll(/\slook="([^"]+)"/g)].map(([, look = ""]) => look),
+    ]);
+    const unseen = new Set(looks);
+    for (const known of [...VARIANTS.map(({ look }) => look), "icon", "icon menu", "skip"])
+      unseen.delete(known);
+    expect([...unseen]).toEqual([]);
+  });
+});
