@@ -1,0 +1,161 @@
+import { expect, test } from "vitest";
+import { type Block, GrowingMarkdown } from "../../../web/src/lib/markdown.ts";
+
+const KIB = 1024;
+const open = () => new GrowingMarkdown((html) => html);
+const show = (text: string) => open().show(text);
+const htmlOf = (blocks: Block[]) =>
+  blocks.map((block) => ("html" in block ? block.html : `<as-written>${block.text}`)).join("");
+
+/**
+ * Processor time of some work, in ms: the least of three runs, since others use the machine too.
+ */
+function costOf(work: () => unknown): number {
+  const runs = [1, 2, 3].map(() => {
+    const before = process.cpuUsage();
+    work();
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1_000;
+  });
+  return Math.min(...runs);
+}
+
+/** Texts of any length that parsers of Markdown read again and again. */
+const HOSTILE: Record<string, (length: number) => string> = {
+  "open brackets": (length) => "[".repeat(length),
+  "open images": (length) => "![".repeat(length / 2),
+  "nested links": (length) => `${"[a](".repeat(length / 8)}${")".repeat(length / 2)}`,
+  "brackets and a far end": (length) => `${"[a".repeat(length / 2)}](x)`,
+  "brackets with backslashes": (length) => "[\\".repeat(length / 2),
+  "unmatched stars": (length) => "*a".repeat(length / 2),
+  "stars and underscores": (length) => "*_".repeat(length / 2),
+  "stars before blanks": (length) => "**a ".repeat(length / 4),
+  tildes: (length) => "~~a".repeat(length / 3),
+  "backticks of growing length": (length) =>
+    Array.from({ length: Math.sqrt(length * 2) }, (_, i) => `a${"`".repeat(i)}`).join(""),
+  "open code": (length) => "a`b``".repeat(length / 5),
+  "nested quotations": (length) => ">".repeat(length),
+  "quotations with text": (length) => `${"> ".repeat(length / 2)}a`,
+  "nested lists": (length) =>
+    Array.from({ length: Math.sqrt(length) }, (_, i) => `${"  ".repeat(i)}- a`).join("\n"),
+  "list signs in a line": (length) => "- ".repeat(length / 2),
+  "many short paragraphs": (length) => "a\n\n".repeat(length / 3),
+  "a wide table": (length) =>
+    `${"|a".repeat(length / 6)}|\n${"|-".repeat(length / 6)}|\n${"|b".repeat(length / 6)}|`,
+  "a narrow table": (length) => `|a|b|\n|-|-|\n${"|\n".repeat(length / 2)}`,
+  "a table of rows that lack cells": (length) => {
+    const columns = Math.sqrt(length) / 2;
+    return `${"|a".repeat(columns)}|\n${"|-".repeat(columns)}|\n${"b\n".repeat(length / 3)}`;
+  },
+  headings: (length) => "# a\n".repeat(length / 4),
+  "underlines without a heading": (length) => "=\n".repeat(length / 2),
+  "definitions of links": (length) => "[a]: b\n".repeat(length / 7),
+  "a long address that many links repeat": (length) =>
+    `[a]: http://${"b".repeat(length / 2)}\n\n${"[a]".repeat(length / 6)}`,
+  "a long title that many links repeat": (length) =>
+    `[a]: b "${"c".repeat(length / 2)}"\n\n${"[a]".repeat(length / 6)}`,
+  "open tags": (length) => "<a ".repeat(length / 3),
+  "open comments": (length) => "<!--".repeat(length / 4),
+  entities: (length) => "&amp;&#".repeat(length / 7),
+  addresses: (length) => "http://a.b/(".repeat(length / 12),
+  "halves of addresses": (length) => "www._".repeat(length / 5),
+  "mail addresses": (length) => "a@a.".repeat(length / 4),
+  "exclamation marks": (length) => "!".repeat(length),
+  backslashes: (length) => "\\".repeat(length),
+  blanks: (length) => `a${" ".repeat(length)}b`,
+  "one long line": (length) => "word ".repeat(length / 5),
+  "open fences": (length) => "```\n~~~\n".repeat(length / 8),
+};
+
+/** Below this, in ms, noise is larger than what is measured. */
+const SLACK_MS = 150;
+
+test.for(Object.keys(HOSTILE))(
+  "Markdown: 64 KB of %s cost little more than twice 32 KB",
+  (name) => {
+    const text = HOSTILE[name] as (length: number) => string;
+    const [half, whole] = [32, 64].map((size) => costOf(() => show(text(size * KIB))));
+    expect(whole).toBeLessThan(3 * (half ?? 0) + SLACK_MS);
+  },
+);
+
+test.for(Object.keys(HOSTILE))("Markdown: what 64 KB of %s become is bounded", (name) => {
+  const html = htmlOf(show((HOSTILE[name] as (length: number) => string)(64 * KIB)));
+  expect(html.length).toBeLessThan(3_000_000);
+  expect(html.match(/<\w/g)?.length ?? 0).toBeLessThan(21_000);
+});
+
+const TEXT = "A **bold** [link](http://a.test) with `code`, *stars* and [a reference][a].\n\n";
+
+test("Markdown: a reply that comes in pieces costs in proportion to its length", () => {
+  const stream = (length: number) => {
+    const growing = open();
+    const whole = TEXT.repeat(length / TEXT.length);
+    for (let end = 0; end <= whole.length; end += 256) growing.show(whole.slice(0, end));
+  };
+  const [half, whole] = [64, 128].map((size) => costOf(() => stream(size * KIB)));
+  expect(whole).toBeLessThan(3 * (half ?? 0) + SLACK_MS);
+});
+
+test("Markdown: finished blocks of a growing reply stay the same objects", () => {
+  const growing = open();
+  const before = growing.show(TEXT.repeat(10));
+  const after = growing.show(TEXT.repeat(11));
+  expect(after).toHaveLength(11);
+  const kept = after.filter((block, index) => block === before[index]);
+  expect(kept).toHaveLength(8);
+});
+
+/** Texts whose pieces may mean something else once the next one has come. */
+const GROWING = [
+  { name: "paragraphs", text: "One\ntwo\n\nthree **four** five\n\nsix" },
+  { name: "an ordered list with blank lines", text: "1. a\n\n2. b\n\n10. c\n\nText\n\n3. d" },
+  { name: "lists in lists", text: "- a\n\n  b\n- c\n    - d\n\n      e\n\n* f\n\n--\n\n---\n" },
+  { name: "headings by underlines", text: "Title\n===\n\nText\n---\n\nText\n\n# Title" },
+  { name: "a table", text: "Text\n\n| a | b |\n|---|:-:|\n| 1 | 2 |\n\nText\n\n| a |\n|-" },
+  {
+    name: "code",
+    text: "Text\n\n```js\nlet a;\n\n\nlet b;\n```\n\n    indented\n\n    more\n\n``",
+  },
+  { name: "quotations", text: "> a\n> b\n\n> c\nlazy\n\ntext\n>d" },
+  {
+    name: "links defined later",
+    text: "[a] and [b]\n\ntext\n\ntext\n\n[a]: http://a.test\n\n[b]: c",
+  },
+  { name: "line ends of Windows", text: "a\r\n\r\nb\r\n\r\nc\r\nd\r\n\r\ne" },
+];
+
+test.for(GROWING)("Markdown: $name in pieces are shown as they are as a whole", ({ text }) => {
+  const growing = open();
+  for (let end = 1; end <= text.length; end += 1) {
+    const part = text.slice(0, end);
+    expect(htmlOf(growing.show(part)), JSON.stringify(part)).toBe(htmlOf(show(part)));
+  }
+});
+
+test("Markdown: another text replaces the former one", () => {
+  const growing = open();
+  growing.show(TEXT.repeat(5));
+  expect(htmlOf(growing.show("Another\n\ntext"))).toBe("<p>Another</p>\n<p>text</p>\n");
+});
+
+const AS_WRITTEN = [
+  { name: "more than 262,144 characters", text: "**a** ".repeat(50_000) },
+  { name: "quotations in quotations, deeper than 48", text: `${"> ".repeat(60)}**deep**` },
+  { name: "lists in lists, deeper than 24", text: `${"- ".repeat(60)}**deep**` },
+];
+test.for(AS_WRITTEN)("Markdown: $name are shown as they were written", ({ text }) => {
+  expect(show(text)).toEqual([{ text }]);
+});
+
+const MEANINGS = [
+  { markdown: "<b>no</b>", html: "<p>&lt;b&gt;no&lt;/b&gt;</p>\n" },
+  { markdown: "[a](javascript:alert(1))", html: "<p>[a](javascript:alert(1))</p>\n" },
+  { markdown: "![a <b>](http://x.test/a.png)", html: "<p>a &lt;b&gt;</p>\n" },
+  { markdown: "see readme.md", html: "<p>see readme.md</p>\n" },
+  { markdown: "http://x.test", html: '<p><a href="http://x.test">http://x.test</a></p>\n' },
+  { markdown: "~~no~~ *a* __b__", html: "<p><s>no</s> <em>a</em> <strong>b</strong></p>\n" },
+];
+test.for(MEANINGS)("Markdown: shows $markdown as $html", ({ markdown, html }) => {
+  expect(htmlOf(show(markdown))).toBe(html);
+});
