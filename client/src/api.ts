@@ -59,7 +59,7 @@ export type User = {
   role: "user" | "admin";
   /** True after the owner has verified the e-mail address. */
   emailVerified: boolean;
-  /** True when login requires a second factor. */
+  /** True when login requires a second factor. SetupTotp sets it at once: see `mfaConfirmed`. */
   mfaEnabled: boolean;
   /** Time of the registration. */
   createdAt: string;
@@ -67,6 +67,8 @@ export type User = {
   updatedAt: string;
   /** Time at which the password reaches its maximum age. Absent when passwords do not expire. */
   passwordExpiresAt?: string | undefined;
+  /** True after a first code of the authenticator has been accepted, by VerifyMfa or CreateBackupCodes. Until then SetupTotp may be repeated, and a password reset removes the factor. Absent when `mfaEnabled` is false. */
+  mfaConfirmed?: boolean | undefined;
 };
 
 /** The fields of a user that UpdateProfile returns. */

@@ -35,7 +35,7 @@ const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
 /** The caller's account as it stood when the call began. */
-export type CallerUser = Profile & Pick<User, "passwordChangedAt">;
+export type CallerUser = Profile & Pick<User, "passwordChangedAt" | "mfaConfirmed">;
 
 /** An open session and its user, as read for every authenticated request. */
 export type FoundSession = {
@@ -56,7 +56,7 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
   `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
        coalesce(t.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
-       t.password_changed_at as "passwordChangedAt", ${PROFILE_COLUMNS}
+       t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
      where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
 );

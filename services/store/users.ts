@@ -35,12 +35,16 @@ export type Role = "user" | "admin";
 export const ADMIN_PROTECTION_MS = 7 * 86_400_000;
 
 export class User extends table.class {
-  declare [OptionalProps]?: "emailVerified" | "mfaEnabled";
+  declare [OptionalProps]?: "emailVerified" | "mfaEnabled" | "mfaConfirmed";
   get emailVerified(): boolean {
     return this.emailVerifiedAt != null;
   }
   get mfaEnabled(): boolean {
     return this.mfaSecret != null;
+  }
+  /** Whether a first code of the second factor has been accepted. */
+  get mfaConfirmed(): boolean {
+    return this.mfaConfirmedAt != null;
   }
   /**
    * Whether the user is protected as an administrator: one now, or until a few days ago. Otherwise a

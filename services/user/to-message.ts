@@ -21,7 +21,7 @@ export function toMessage<Row extends object>(row: Row): Message<Row> {
 
 /** An account as its profile shows it (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
-  // An entity computes two of these: a copy of it would lack them.
+  // An entity computes three of these: a copy of it would lack them.
   const {
     id,
     email,
@@ -30,6 +30,7 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
     role,
     emailVerified,
     mfaEnabled,
+    mfaConfirmed,
     passwordChangedAt,
     createdAt,
     updatedAt,
@@ -44,6 +45,7 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
     role,
     emailVerified,
     mfaEnabled,
+    mfaConfirmed: mfaEnabled ? mfaConfirmed : null,
     createdAt,
     updatedAt,
     passwordExpiresAt,

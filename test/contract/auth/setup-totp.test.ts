@@ -50,6 +50,34 @@ test.skipIf(isMissing("zbarimg"))("POST /auth/setup-totp: zbarimg reads the QR c
   });
 });
 
+const CONFIRMATIONS = [
+  { by: "a sign-in", path: "/auth/verify-mfa" },
+  { by: "new backup codes", path: "/auth/backup-codes" },
+];
+test.for(CONFIRMATIONS)(
+  "GET /user/profile: mfaConfirmed is absent, false after the set-up, true after a first code by $by, absent when off",
+  async ({ path }) => {
+    const user = await app.addUser();
+    const before = await app.signIn(user);
+    const stateOf = async ({ get }: Pick<typeof before, "get">) =>
+      (await get("/user/profile")).body.mfaConfirmed;
+    expect(await stateOf(before)).toBeUndefined();
+    const { authenticator, ...account } = await app.setUpFactor(user);
+    expect(await stateOf(account)).toBe(false);
+    const { backupCodes } = authenticator;
+    await app.signInBy(user, { backupCode: backupCodes[0] });
+    expect(await stateOf(account)).toBe(false); // it does not prove that the authenticator works
+    const code = await authenticator.code();
+    const { password } = user;
+    if (path === "/auth/verify-mfa") await app.signInBy(user, { code });
+    else await account.post(path, { password, code });
+    expect(await stateOf(account)).toBe(true);
+    app.clock.advance("30s"); // the next code
+    await account.post("/auth/disable-totp", { password, code: await authenticator.code() });
+    expect(await stateOf(account)).toBeUndefined();
+  },
+);
+
 // a backup code does not prove that the authenticator works, so it does not count as the first code
 test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
   const first = await app.setUpFactor();

@@ -1,5 +1,14 @@
 import { expect, test } from "vitest";
-import { enter, fillIn, goTo, press, seeHeading, submit } from "../../support/web-actions.ts";
+import {
+  enter,
+  fillIn,
+  goTo,
+  press,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
+} from "../../support/web-actions.ts";
 import { describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
 
 describeWeb("Web app: security and sessions", {}, (web) => {
@@ -52,6 +61,59 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await dialog.waitFor({ state: "detached" });
     const [row] = await web.app.sql("select mfa_secret from users where id = ?", [user.id]);
     expect(row).toEqual({ mfa_secret: null });
+  });
+
+  test("a second factor is not called on before a first code was accepted, and is set up again until then", async () => {
+    const user = await web.app.addUser();
+    const tab = await web.signIn(user);
+    const { page } = tab;
+    const section = page.getByRole("article").filter({ hasText: "Two-step sign-in" });
+    const dialog = page.getByRole("dialog");
+    const secretShown = async () => {
+      await dialog.locator("img").waitFor(); // the QR code
+      return (await dialog.locator("code").first().textContent()) ?? "";
+    };
+    await goTo(page, "/security");
+    await press(page, "Set up");
+    const first = await secretShown();
+    await press(dialog, "Later");
+    await see(section, "Not confirmed yet");
+    await page.reload();
+    await see(section, "Not confirmed yet");
+    await expectAccessible(tab);
+    await press(section, "Set up again");
+    await expect.poll(secretShown).not.toBe(first);
+    const secret = await secretShown();
+    await submit(dialog, { Code: "000000", "Current password": user.password }, "Confirm");
+    await seeAlert(page, "The code is wrong");
+    await see(section, "Not confirmed yet");
+    const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" });
+    const code = await authenticator.code();
+    await submit(dialog, { Code: `${code.slice(0, 3)} ${code.slice(3)}` }, "Confirm");
+    await see(dialog, "two-step sign-in is on");
+    const backupCodes = await dialog.getByRole("listitem").allInnerTexts();
+    expect(backupCodes).toHaveLength(10);
+    await press(dialog, "I have kept them");
+    await section.getByText("On", { exact: true }).waitFor();
+    expect((await web.app.signInBy(user, { backupCode: backupCodes[0] })).status).toBe(200);
+  });
+
+  test("a second factor that was never confirmed is confirmed later, or turned off by the password alone", async () => {
+    const user = await web.app.addUser();
+    const { authenticator } = await web.app.setUpFactor(user);
+    const { page } = await web.open("/sign-in");
+    await enter(page, user);
+    await press(page, "Use a backup code");
+    await submit(page, { "Backup code": authenticator.backupCodes[0] ?? "" }, "Verify");
+    await goTo(page, "/security");
+    await see(page, "Not confirmed yet");
+    const dialog = page.getByRole("dialog");
+    await press(page, "Turn off");
+    expect(await dialog.getByLabel("Code or backup code").count()).toBe(0);
+    await press(dialog, "Close");
+    await press(page, "Enter a code");
+    const proof = { Code: await authenticator.code(), "Current password": user.password };
+    await submit(dialog, proof, "Confirm", "two-step sign-in is on");
   });
 
   test("two tabs refresh at once and stay signed in; one signs out of both", async () => {

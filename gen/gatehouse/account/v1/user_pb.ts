@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user.proto.
  */
 export const file_gatehouse_account_v1_user: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLYAgoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBAUIGCgRfYmlvQhYKFF9wYXNzd29yZF9leHBpcmVzX2F0YgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSKGAwoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIaCg1tZmFfY29uZmlybWVkGAsgASgISAKIAQFCBgoEX2Jpb0IWChRfcGFzc3dvcmRfZXhwaXJlc19hdEIQCg5fbWZhX2NvbmZpcm1lZGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * An account.
@@ -64,7 +64,7 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   emailVerified: boolean;
 
   /**
-   * True when login requires a second factor.
+   * True when login requires a second factor. SetupTotp sets it at once: see `mfaConfirmed`.
    *
    * @generated from field: bool mfa_enabled = 7;
    */
@@ -90,6 +90,14 @@ export type User = Message<"gatehouse.account.v1.User"> & {
    * @generated from field: optional google.protobuf.Timestamp password_expires_at = 10;
    */
   passwordExpiresAt?: Timestamp | undefined;
+
+  /**
+   * True after a first code of the authenticator has been accepted, by VerifyMfa or CreateBackupCodes. Until then
+   * SetupTotp may be repeated, and a password reset removes the factor. Absent when `mfaEnabled` is false.
+   *
+   * @generated from field: optional bool mfa_confirmed = 11;
+   */
+  mfaConfirmed?: boolean | undefined;
 };
 
 /**
