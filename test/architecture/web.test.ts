@@ -55,6 +55,7 @@ test("Web app: every violation of a field that people fill in has a sentence", (
 test.each([
   ["event", "services/audit/record.ts", /"([a-z]+\.[a-z_]+)"/g],
   ["template", "services/mail/templates.json", /^ {2}"([a-z-]+)": \{/gm],
+  ["provider", "services/ai/providers/errors.ts", /^ {2}\| "([a-z ]+)"/gm],
 ])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
   const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
   expect(names.length).toBeGreaterThan(10);
@@ -65,6 +66,7 @@ test("Web app: every text is English and German, with the same values", () => {
   for (const [key, [english, german]] of Object.entries(messages)) {
     expect([english.trim(), german.trim()], key).not.toContain("");
     expect(placeholders(german), key).toEqual(placeholders(english));
-    if (/^(errors|violations|event|template)/.test(key)) expect(german, key).not.toBe(english);
+    if (/^(errors|violations|event|template|provider)/.test(key))
+      expect(german, key).not.toBe(english);
   }
 });

@@ -1,3 +1,4 @@
+import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
   fillIn,
@@ -11,6 +12,7 @@ import {
 } from "../../support/web-actions.ts";
 import {
   BOTH,
+  CHROMIUM,
   describeWeb,
   expectAccessible,
   screenshot,
@@ -152,4 +154,97 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
       expect(problems.splice(0)).toEqual([expect.stringContaining("Cross-Origin-Opener-Policy")]); // needs https
     },
   );
+});
+
+/** A server on which one provider has no key. */
+const WITHOUT_KEY = { browsers: CHROMIUM, env: { MISTRAL_API_KEY: "" } };
+
+describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (web) => {
+  /** Whether the server says of each provider that it has a key: it may lose it meanwhile. */
+  const answerProviders = (page: Page, configured: boolean) =>
+    page.route("**/ai/providers", async (route) => {
+      const response = await route.fetch();
+      const providers: object[] = await response.json();
+      await route.fulfill({ response, json: providers.map((each) => ({ ...each, configured })) });
+    });
+  const settingsOf = async (page: Page) => {
+    await page.locator("details > summary").first().click();
+    return page.locator("details select").first();
+  };
+
+  test("offers no provider that is not set up", async () => {
+    const { page } = await web.signInUser();
+    const settings = await settingsOf(page);
+    const textsOf = async (state: string) =>
+      (await settings.locator(`option:${state}`).allInnerTexts()).map((text) => text.trim());
+    expect(await textsOf("enabled")).toEqual(["provider-a", "provider-b", "provider-c"]);
+    expect(await textsOf("disabled")).toEqual(["provider-d (not set up)"]);
+  });
+
+  test("without any provider it says so and sends nothing", async () => {
+    const { page } = await web.signInUser();
+    await answerProviders(page, false);
+    await page.reload();
+    await see(page, "No AI provider is set up here.");
+    await fillIn(page, { Message: "Hello" });
+    await page.keyboard.press("Enter");
+    expect(await page.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
+    expect(await page.locator(".log > article").count()).toBe(0);
+  });
+
+  test("a kept conversation whose provider is not set up any more can be read, and continued with another one", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "Hello");
+    await page.getByRole("button", { name: "Try again" }).waitFor(); // complete and stored
+    await page.evaluate(`for (const [key, value] of Object.entries(localStorage))
+      localStorage[key] = value.replaceAll("provider-a", "provider-d")`);
+    await page.reload();
+    await see(page, "The provider of this conversation is not set up here.");
+    await see(page.locator(".markdown"), "couldn't agree more");
+    expect(await page.getByRole("button", { name: "Try again" }).count()).toBe(0);
+    await (await settingsOf(page)).selectOption("provider-b");
+    await say(page, "Hello again");
+    await expect.poll(() => page.locator(".markdown").count()).toBe(2);
+  });
+
+  const READERS = [
+    { whom: "a user", admin: false },
+    { whom: "an administrator", admin: true },
+  ];
+  test.for(READERS)(
+    "$whom reads of a failure in the language of the page, and only administrators its details",
+    async ({ admin }) => {
+      const { page } = await web.signIn(await web.app.addUser(admin ? { role: "admin" } : {}));
+      await press(page, "Deutsch");
+      await answerProviders(page, true); // the key is taken away after the list was read
+      await page.reload();
+      await (await settingsOf(page)).selectOption("provider-d");
+      await submit(page, { Nachricht: "Hallo" }, "Senden");
+      const alert = page.getByRole("alert");
+      await seeAlert(page, "Dieser Anbieter ist nicht eingerichtet.");
+      expect(/MISTRAL_API_KEY/.test(await alert.innerText())).toBe(admin);
+      await press(page, "Neue Unterhaltung");
+      await page.locator("details select").first().selectOption("provider-a");
+      await submit(page, { Nachricht: "case: bad-key" }, "Senden");
+      await seeAlert(page, "Der KI-Anbieter provider-a ist gescheitert: Schlüssel abgelehnt.");
+      await press(page, "English");
+      await seeAlert(page, "The AI provider provider-a failed: refused the key.");
+    },
+  );
+
+  test("the sentence that an earlier version has kept of a failure is not shown any more", async () => {
+    const user = await web.app.addUser();
+    const context = await web.newBrowser();
+    const turn = { role: "assistant", content: "", problem: "MISTRAL_API_KEY is missing." };
+    const turns = [{ role: "user", content: "Hello" }, turn];
+    const kept = [
+      { id: "1", provider: "provider-a", model: "", system: "", temperature: "", turns },
+    ];
+    await context.addInitScript(
+      `localStorage["gatehouse-conversations-${user.id}"] = ${JSON.stringify(JSON.stringify(kept))}`,
+    );
+    const { page } = await web.signIn(user, context);
+    await seeAlert(page, "The reply is not complete.");
+    expect(await page.getByText("MISTRAL_API_KEY").count()).toBe(0);
+  });
 });

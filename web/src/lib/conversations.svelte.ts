@@ -1,11 +1,14 @@
+import type { Failure } from "./failure.ts";
+
 /**
- * One thing that was said. A reply is incomplete because of a problem, or because the person
- * stopped it.
+ * One thing that was said. A reply is incomplete because of a failure, or because the person
+ * stopped it. Earlier versions kept the sentence of a failure as `problem`.
  */
 export type Turn = {
   role: "user" | "assistant";
   content: string;
-  problem?: string;
+  failure?: Pick<Failure, "code" | "violations" | "detail">;
+  problem?: unknown;
   isStopped?: boolean;
 };
 

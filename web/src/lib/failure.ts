@@ -10,6 +10,8 @@ export type Failure = {
   violations: Record<string, string>;
   /** Seconds until another attempt makes sense. */
   retryAfter: number | undefined;
+  /** What the service says of it, in English. It may name what only operators know. */
+  detail: string | undefined;
 };
 
 /** The sentence of an error, and what belongs to its fields. */
@@ -20,12 +22,11 @@ export function failureOf(thrown: unknown): Failure {
       message: t("errors.INTERNAL"),
       violations: {},
       retryAfter: undefined,
+      detail: undefined,
     };
   }
-  const { code, status } = thrown;
-  const key = `errors.${code}`;
-  let message = isMessage(key) ? t(key) : thrown.message;
-  if (code === "STREAM_ERROR") message += ` ${thrown.message}`; // the service's reason, of any kind
+  const { status, message: detail } = thrown;
+  const code = thrown.streamCode ?? thrown.code;
   const violations: Record<string, string> = {};
   for (const each of thrown.violations) {
     violations[each.field] = [violations[each.field], sentence(each.message)]
@@ -33,7 +34,25 @@ export function failureOf(thrown: unknown): Failure {
       .join(", ");
   }
   const isTimed = status === 423 || status === 429 || status === 503;
-  return { code, message, violations, retryAfter: isTimed ? thrown.retryAfter : undefined };
+  const retryAfter = isTimed ? thrown.retryAfter : undefined;
+  return { code, message: sentenceOf(code, detail), violations, retryAfter, detail };
+}
+
+/**
+ * The sentence of an error by its code, in the language of the page. The service's own sentence is
+ * English, and may be for operators: it is not shown.
+ * @param detail the service's sentence, of which a provider's failure has a known kind
+ */
+export function sentenceOf(code: string, detail: string | undefined): string {
+  const key = `errors.${code}`;
+  if (code === "PROVIDER_ERROR") return sentenceOfProvider(detail) ?? t("errors.PROVIDER_ERROR");
+  return t(isMessage(key) ? key : "errors.UNEXPECTED_RESPONSE");
+}
+
+function sentenceOfProvider(detail = ""): string | undefined {
+  const [, provider = "", kind] = /^The AI provider (.+) failed: (.+)\.$/.exec(detail) ?? [];
+  const key = `provider.${kind}`;
+  return isMessage(key) ? t("chat.providerFailed", { provider, kind: t(key) }) : undefined;
 }
 
 /** A violation in the language of the page, where the catalogue has it. */

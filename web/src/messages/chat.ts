@@ -12,6 +12,18 @@ export const chat = {
   "chat.settings": ["Settings", "Einstellungen"],
   "chat.provider": ["Provider", "Anbieter"],
   "chat.notConfigured": ["{provider} (not set up)", "{provider} (nicht eingerichtet)"],
+  "chat.providerFailed": [
+    "The AI provider {provider} failed: {kind}.",
+    "Der KI-Anbieter {provider} ist gescheitert: {kind}.",
+  ],
+  "chat.noProvider": [
+    "No AI provider is set up here. An administrator can change that.",
+    "Hier ist kein KI-Anbieter eingerichtet. Ein Administrator kann das ändern.",
+  ],
+  "chat.otherProvider": [
+    "The provider of this conversation is not set up here. Choose another one in the settings above.",
+    "Der Anbieter dieser Unterhaltung ist hier nicht eingerichtet. Wählen Sie oben in den Einstellungen einen anderen.",
+  ],
   "chat.model": ["Model", "Modell"],
   "chat.system": ["System prompt", "Systemanweisung"],
   "chat.temperature": ["Temperature", "Temperatur"],

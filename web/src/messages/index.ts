@@ -4,6 +4,7 @@ import { chat } from "./chat.ts";
 import { common } from "./common.ts";
 import { errors } from "./errors.ts";
 import { events } from "./events.ts";
+import { providers } from "./providers.ts";
 import { templates } from "./templates.ts";
 
 /** The catalogue: every text of the app in English and German. */
@@ -14,6 +15,7 @@ export const messages = {
   ...chat,
   ...admin,
   ...events,
+  ...providers,
   ...templates,
 };
 export type MessageKey = keyof typeof messages;
