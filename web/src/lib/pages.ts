@@ -1,6 +1,6 @@
-import type { User } from "@gatehouse/client";
 import type { Component } from "svelte";
 import { visibly } from "./net.svelte.ts";
+import { type Actor, refusalOf } from "./offers.ts";
 
 type Loaded = { default: Component<Record<string, string>> };
 type Load = () => Promise<Loaded>;
@@ -39,14 +39,15 @@ const admin: Record<string, Load> = {
 const adminUser = page(() => import("../pages/admin/User.svelte"));
 
 /** The page at a place, for whom it is for. Others sign in first. */
-export function pageOf(path: string, viewer: User | undefined): Found {
+export function pageOf(path: string, actor: Actor): Found {
   const found = (load: Load, params = {}, isAlone = false) => ({ load, params, isAlone });
   const openPage = open[path];
   if (openPage) return found(openPage, {}, true);
-  if (!viewer) return found(signIn, {}, true);
+  if (!actor.viewer) return found(signIn, {}, true);
   if (path === "/sign-in") return found(own["/"] ?? notFound);
-  const load = own[path] ?? (viewer.role === "admin" ? admin[path] : undefined);
+  const isAdmin = refusalOf("administration", actor) === undefined;
+  const load = own[path] ?? (isAdmin ? admin[path] : undefined);
   if (load) return found(load);
   const [, userId] = /^\/admin\/users\/([\w-]+)$/.exec(path) ?? [];
-  return userId && viewer.role === "admin" ? found(adminUser, { userId }) : found(notFound);
+  return userId && isAdmin ? found(adminUser, { userId }) : found(notFound);
 }

@@ -1,5 +1,6 @@
 import { type Client, claimsOf, createClient, GatehouseError, type User } from "@gatehouse/client";
 import { fetchVisibly } from "./net.svelte.ts";
+import type { Actor } from "./offers.ts";
 import { route } from "./router.svelte.ts";
 import { toast } from "./toasts.svelte.ts";
 
@@ -25,6 +26,11 @@ class Session {
 
   /** Whose data is shown. */
   readonly viewer = $derived(this.impersonation?.user ?? this.user);
+  /** Who acts, for `refusalOf`. */
+  readonly actor = $derived<Actor>({
+    viewer: this.viewer,
+    isImpersonating: this.impersonation !== undefined,
+  });
 
   constructor() {
     tabs.onmessage = ({ data }: MessageEvent<Message>) => {
@@ -109,9 +115,7 @@ class Session {
     if (!left) return;
     this.impersonation = undefined;
     route.open(`/admin/users/${left.user.id}`);
-    const sessions = await left.routes.user.listSessions().catch(() => []);
-    const own = sessions.find(({ current }) => current);
-    if (own) await left.routes.user.revokeSession(own.id).catch(() => {}); // it ends by itself soon
+    await left.routes.auth.logout().catch(() => {}); // it ends by itself soon
   }
 
   async #begin({

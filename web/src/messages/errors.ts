@@ -124,6 +124,23 @@ export const errors = {
     "Der Server hat unerwartet geantwortet.",
   ],
 
+  "refused.ownAccess": [
+    "Change your own address and second factor in your security settings.",
+    "Ändern Sie Ihre eigene Adresse und Ihren zweiten Faktor in Ihren Sicherheitseinstellungen.",
+  ],
+  "refused.ownRole": [
+    "Only another administrator can change your role, or delete this account here.",
+    "Nur ein anderer Administrator kann Ihre Rolle ändern oder dieses Konto hier löschen.",
+  ],
+  "refused.administratorAccess": [
+    "Address and second factor of another administrator can't be changed. Take the role away first.",
+    "Adresse und zweiter Faktor anderer Administratoren lassen sich nicht ändern. Entziehen Sie zuerst die Rolle.",
+  ],
+  "refused.impersonateAdmin": [
+    "Nobody can sign in as an administrator.",
+    "Als Administrator kann sich niemand anderes anmelden.",
+  ],
+
   "violations.must be {0} to {1} characters": [
     "must have {0} to {1} characters",
     "muss {0} bis {1} Zeichen haben",

@@ -1,0 +1,124 @@
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
+import { goTo, press, see, submit } from "../../support/web-actions.ts";
+import { CHROMIUM, describeWeb, expectAccessible } from "../../support/web-fixture.ts";
+
+const IMPERSONATING = "This is not possible in the name of another user.";
+
+/** Own pages, and how often each gives the reason in place of what the API refuses. */
+const OWN_PAGES = [
+  { path: "/profile", heading: "Profile", reasons: 1 },
+  { path: "/security", heading: "Security", reasons: 3 },
+  { path: "/sessions", heading: "Sessions", reasons: 1 },
+  { path: "/data", heading: "Your data", reasons: 2 },
+];
+const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit", "/admin/emails", "/admin/usage"];
+
+describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
+  const openPage = async (page: Page, path: string, heading: string) => {
+    await goTo(page, path);
+    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await expect.poll(() => page.locator("main [aria-busy=true]").count()).toBe(0);
+  };
+  /** What can be pressed or changed on a page. */
+  const controls = (page: Page) =>
+    page.locator("main :is(button, input, select, textarea):visible:enabled").count();
+
+  test("in the name of a user, no page offers what the API refuses, and each says why", async () => {
+    const user = await web.app.addVerifiedUser();
+    await web.app.signIn(user); // a session that could be ended
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await openPage(page, `/admin/users/${user.id}`, user.email);
+    await press(page, "Sign in as this user");
+    await press(page.getByRole("dialog"), "Sign in as this user");
+    await see(page, `acts as ${user.email}`);
+    const refused: string[] = [];
+    page.on("response", (answer) => answer.status() >= 400 && refused.push(answer.url()));
+    for (const { path, heading, reasons } of OWN_PAGES) {
+      await openPage(page, path, heading);
+      expect(await page.getByText(IMPERSONATING).count(), path).toBe(reasons);
+      expect(await controls(page), path).toBe(0);
+      await expectAccessible(tab);
+    }
+    expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
+    for (const path of [...ADMIN_PAGES, `/admin/users/${user.id}`]) {
+      await goTo(page, path);
+      await see(page, "There is no such page.");
+    }
+    await press(page, "Back to yourself");
+    await page.getByRole("link", { name: "Audit log" }).waitFor();
+    expect(refused).toEqual([]);
+    const open =
+      "select actor_id is not null as foreign from sessions where user_id = ? and revoked_at is null";
+    expect(await web.app.sql(open, [user.id])).toEqual([{ foreign: false }]);
+  });
+
+  test("a user has no link to the administration, nor its pages", async () => {
+    const { page } = await web.signInUser();
+    expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
+    for (const path of ADMIN_PAGES) {
+      await goTo(page, path);
+      await see(page, "There is no such page.");
+    }
+  });
+
+  type OnUser = {
+    whom: "a user" | "another administrator" | "themselves";
+    disabled: string[];
+    buttons: string[];
+  };
+  const ON_USERS: OnUser[] = [
+    {
+      whom: "a user",
+      disabled: [],
+      buttons: ["Save", "Turn off two-step sign-in", "Sign in as this user", "Delete now"],
+    },
+    {
+      whom: "another administrator",
+      disabled: ["E-mail address", "Address is confirmed"],
+      buttons: ["Save", "Delete now"],
+    },
+    {
+      whom: "themselves",
+      disabled: ["E-mail address", "Address is confirmed", "Role"],
+      buttons: ["Save"],
+    },
+  ];
+  test.for(ON_USERS)("an administrator is offered on $whom what the API accepts", async (row) => {
+    const admin = await web.app.addUser({ role: "admin" });
+    const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
+    const target = row.whom === "themselves" ? admin : other;
+    const tab = await web.signIn(admin);
+    const { page } = tab;
+    await web.app.setUpFactor(target);
+    await openPage(page, `/admin/users/${target.id}`, target.email);
+    const details = page.getByRole("article").filter({ hasText: "Details" });
+    for (const [label, field] of Object.entries({
+      Name: details.getByLabel("Name", { exact: true }),
+      "E-mail address": details.getByLabel("E-mail address"),
+      "Address is confirmed": details.getByLabel("Address is confirmed"),
+      Role: details.getByRole("combobox"),
+    })) {
+      expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
+    }
+    expect(await details.getByRole("button").allInnerTexts()).toEqual(row.buttons);
+    await expectAccessible(tab);
+    await submit(details, { Name: "Another Name" }, "Save");
+    await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
+  });
+
+  test("a change of the role asks for the administrator's own password", async () => {
+    const user = await web.app.addUser();
+    const admin = await web.app.addUser({ role: "admin" });
+    const { page } = await web.signIn(admin);
+    await openPage(page, `/admin/users/${user.id}`, user.email);
+    const details = page.getByRole("article").filter({ hasText: "Details" });
+    expect(await details.getByLabel("Your own password").count()).toBe(0);
+    await details.getByRole("combobox").selectOption("admin");
+    const request = page.waitForRequest((sent) => sent.method() === "PUT");
+    await submit(details, { "Your own password": admin.password }, "Save");
+    await see(page, "Saved.");
+    expect((await request).postDataJSON()).toEqual({ role: "admin", password: admin.password });
+  });
+});

@@ -1,0 +1,135 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { getOption } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { Access, policy } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { ACTIONS, type Action, type Actor, refusalOf } from "../../../web/src/lib/offers.ts";
+import { messages } from "../../../web/src/messages/index.ts";
+
+const person = (id: string, role: string) => ({ id, role }) as NonNullable<Actor["viewer"]>;
+const ACTORS = {
+  "a user": { viewer: person("ann", "user"), isImpersonating: false },
+  "an administrator": { viewer: person("root", "admin"), isImpersonating: false },
+  "an administrator who acts as a user": { viewer: person("ann", "user"), isImpersonating: true },
+  nobody: { viewer: undefined, isImpersonating: false },
+};
+const TARGETS = {
+  "a user": { id: "bea", role: "user" },
+  "another administrator": { id: "chief", role: "admin" },
+  themselves: { id: "root", role: "admin" },
+} as const;
+
+const SESSION_OWNER: Action[] = [
+  "updateProfile",
+  "changePassword",
+  "changeEmail",
+  "setupTotp",
+  "disableTotp",
+  "createBackupCodes",
+  "revokeSession",
+  "revokeOtherSessions",
+  "exportData",
+  "deleteAccount",
+];
+
+const OWN = SESSION_OWNER.flatMap((action) => [
+  { action, actor: "a user", refusal: undefined },
+  { action, actor: "an administrator", refusal: undefined },
+  {
+    action,
+    actor: "an administrator who acts as a user",
+    refusal: "errors.IMPERSONATING",
+  },
+]);
+test.for(OWN)("$action: what is offered to $actor is refused with $refusal", (row) => {
+  expect(refusalOf(row.action, ACTORS[row.actor as keyof typeof ACTORS])).toBe(row.refusal);
+});
+
+const ADMINISTRATION: { actor: keyof typeof ACTORS; refusal: string | undefined }[] = [
+  { actor: "a user", refusal: "errors.FORBIDDEN" },
+  { actor: "an administrator", refusal: undefined },
+  { actor: "an administrator who acts as a user", refusal: "errors.IMPERSONATING" },
+  { actor: "nobody", refusal: "errors.FORBIDDEN" },
+];
+test.for(ADMINISTRATION)("administration: for $actor it is refused with $refusal", (row) => {
+  expect(refusalOf("administration", ACTORS[row.actor])).toBe(row.refusal);
+});
+
+type OnUser = { action: Action; target: keyof typeof TARGETS; refusal: string | undefined };
+const ON_USERS: OnUser[] = [
+  { action: "updateUser.role", target: "a user", refusal: undefined },
+  { action: "updateUser.role", target: "another administrator", refusal: undefined },
+  { action: "updateUser.role", target: "themselves", refusal: "errors.SELF_TARGETED" },
+  { action: "updateUser.access", target: "a user", refusal: undefined },
+  {
+    action: "updateUser.access",
+    target: "another administrator",
+    refusal: "refused.administratorAccess",
+  },
+  { action: "updateUser.access", target: "themselves", refusal: "refused.ownAccess" },
+  { action: "deleteUser", target: "a user", refusal: undefined },
+  { action: "deleteUser", target: "another administrator", refusal: undefined },
+  { action: "deleteUser", target: "themselves", refusal: "errors.SELF_TARGETED" },
+  { action: "impersonate", target: "a user", refusal: undefined },
+  { action: "impersonate", target: "another administrator", refusal: "refused.impersonateAdmin" },
+  { action: "impersonate", target: "themselves", refusal: "errors.SELF_TARGETED" },
+];
+test.for(ON_USERS)(
+  "$action on $target: offered to administrators, or refused with $refusal",
+  (row) => {
+    const target = TARGETS[row.target];
+    expect(refusalOf(row.action, ACTORS["an administrator"], target)).toBe(row.refusal);
+    for (const actor of ["a user", "an administrator who acts as a user", "nobody"] as const)
+      expect(refusalOf(row.action, ACTORS[actor], target)).toBeDefined();
+  },
+);
+
+test("every reason is a sentence of the catalogue", () => {
+  const reasons = ACTIONS.flatMap((action) =>
+    Object.values(ACTORS).flatMap((actor) =>
+      Object.values(TARGETS).map((target) => refusalOf(action, actor, target)),
+    ),
+  ).filter((reason) => reason !== undefined);
+  expect(reasons.filter((reason) => !(reason in messages))).toEqual([]);
+});
+
+const METHODS = [AuthService, UserService, AdminService, AIService].flatMap(
+  ({ methods }) => methods,
+);
+/** The methods of the API that the app calls, by their names in the client. */
+const CALLED = readdirSync("web/src", { recursive: true, encoding: "utf8" })
+  .filter((name) => /\.(svelte|ts)$/.test(name))
+  .flatMap((name) => [
+    ...readFileSync(`web/src/${name}`, "utf8").matchAll(/\b(?:auth|user|admin|ai)\.(\w+)\(/g),
+  ])
+  .map(([, method = ""]) => method);
+
+test("every method that the app calls and the API refuses under impersonation is refused by the app", () => {
+  const called = METHODS.filter(({ localName }) => CALLED.includes(localName));
+  expect(called.length).toBeGreaterThan(25);
+  const impersonating = ACTORS["an administrator who acts as a user"];
+  const offered = called.filter((method) => {
+    const { access, forbidImpersonation } = getOption(method, policy);
+    if (!forbidImpersonation) return false;
+    if (access === Access.ADMIN) return !refusalOf("administration", impersonating);
+    const action = ACTIONS.find((name) => name.split(".")[0] === method.localName);
+    return !action || !refusalOf(action, impersonating);
+  });
+  expect(offered.map(({ localName }) => localName)).toEqual([]);
+});
+
+test("every action is a method of the API that a page asks about", () => {
+  const pages = readdirSync("web/src", { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(svelte|ts)$/.test(name) && !name.endsWith("offers.ts"))
+    .map((name) => readFileSync(`web/src/${name}`, "utf8"))
+    .join("\n");
+  const ofSecondFactor = ["disableTotp", "createBackupCodes"]; // beside setupTotp in one part
+  const known = METHODS.map(({ localName }) => localName);
+  for (const action of ACTIONS) {
+    if (action !== "administration") expect(known).toContain(action.split(".")[0]);
+    if (!ofSecondFactor.includes(action)) expect(pages).toContain(`"${action}"`);
+  }
+});
