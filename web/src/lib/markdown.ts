@@ -1,7 +1,7 @@
 import MarkdownIt, { type Token } from "markdown-it";
 
-/** A piece of a reply: as HTML, or where that would cost too much, as it was written. */
-export type Block = { html: string } | { text: string };
+/** Blocks of a reply: as HTML, or where that would cost too much, as they were written. */
+export type Piece = { html: string } | { text: string };
 
 /** Replies that are longer, in UTF-16 code units, are shown as they were written. */
 const MAX_LENGTH = 262_144;
@@ -14,11 +14,16 @@ const MAX_NESTING = 50;
 const MAX_LINK_STEPS = 20_000_000;
 /**
  * What the blocks of a reply may weigh together, in characters: tables make a cell of each `|`, and
- * links by reference repeat an address that stands once. It is some 20,000 elements, which a
- * browser sanitizes and lays out within 0.2 s.
+ * links by reference repeat an address that stands once. It is some 8,000 elements: a browser makes
+ * them safe and lays them out within 0.2 s.
  */
-const MAX_WEIGHT = 1_000_000;
+const MAX_WEIGHT = 400_000;
 const ELEMENT_WEIGHT = 50;
+/**
+ * A style of Pico's for headings looks through all elements before each one: 5,000 in a row took
+ * seconds.
+ */
+const HEADING_WEIGHT = 2_000;
 
 const markdown = new MarkdownIt("default", { html: false, linkify: true, maxNesting: MAX_NESTING });
 markdown.linkify.set({ fuzzyLink: false }); // readme.md is no address
@@ -60,9 +65,10 @@ function parse(text: string): { sources: Source[]; hasDefinitions: boolean } {
 /** What a block costs the browser, in characters. It is infinite if the parser has left text out. */
 function weightOf(tokens: Token[]): number {
   let weight = 0;
-  for (const { level, block, attrs, children } of tokens) {
+  for (const { type, tag, nesting, level, block, attrs, children } of tokens) {
     if (block && level >= MAX_NESTING - 1) return Number.POSITIVE_INFINITY;
-    weight += ELEMENT_WEIGHT;
+    const isElement = tag !== "" && nesting >= 0;
+    if (isElement) weight += type === "heading_open" ? HEADING_WEIGHT : ELEMENT_WEIGHT;
     for (const [, value] of attrs ?? []) weight += String(value).length;
     if (children) weight += weightOf(children);
   }
@@ -75,7 +81,7 @@ function weightOf(tokens: Token[]): number {
  */
 export class GrowingMarkdown {
   readonly #clean: (html: string) => string;
-  /** The blocks that further text can't change, what they weigh, and the text that they show. */
+  /** The pieces that further text can't change, what they weigh, and the text that they show. */
   #finished: Shown = NOTHING;
 
   /** @param clean makes the HTML of a block safe */
@@ -84,10 +90,10 @@ export class GrowingMarkdown {
   }
 
   /**
-   * The blocks of a text. Those that are as before are the same objects.
+   * The pieces of a text. Those that are as before are the same objects.
    * @param given the reply so far
    */
-  show(given: string): Block[] {
+  show(given: string): Piece[] {
     if (given.length > MAX_LENGTH) return [{ text: given }];
     const text = given.replace(/\r\n?/g, "\n");
     if (!text.startsWith(this.#finished.text)) this.#finished = NOTHING;
@@ -98,29 +104,41 @@ export class GrowingMarkdown {
     }
     const growing = hasDefinitions ? sources : sources.splice(-GROWING);
     if (!hasDefinitions) this.#finished = this.#append(sources);
-    return this.#append(growing).blocks;
+    return this.#append(growing).pieces;
   }
 
-  /** The finished blocks and these. What a browser can't bear is plain text, in one piece. */
+  /**
+   * The finished pieces and these blocks. Blocks are made safe together, since each time costs as
+   * much as a hundred elements. What a browser can't bear is plain text.
+   */
   #append(sources: Source[]): Shown {
-    const blocks = [...this.#finished.blocks];
+    const pieces = [...this.#finished.pieces];
     let { weight } = this.#finished;
+    let html = "";
+    const flush = () => {
+      if (html) pieces.push({ html: this.#clean(html) });
+      html = "";
+    };
     for (const { tokens, text } of sources) {
       const more = weightOf(tokens);
-      const last = blocks.at(-1);
       if (weight + more <= MAX_WEIGHT) {
         weight += more;
-        blocks.push({ html: this.#clean(markdown.renderer.render(tokens, markdown.options, {})) });
-      } else if (last && "text" in last) blocks.splice(-1, 1, { text: last.text + text });
-      else blocks.push({ text });
+        html += markdown.renderer.render(tokens, markdown.options, {});
+        continue;
+      }
+      flush();
+      const last = pieces.at(-1);
+      if (last && "text" in last) pieces.splice(-1, 1, { text: last.text + text });
+      else pieces.push({ text });
     }
+    flush();
     const shown = sources.map(({ text }) => text).join("");
-    return { blocks, weight, text: this.#finished.text + shown };
+    return { pieces, weight, text: this.#finished.text + shown };
   }
 }
 
-type Shown = { blocks: Block[]; weight: number; text: string };
-const NOTHING: Shown = { blocks: [], weight: 0, text: "" };
+type Shown = { pieces: Piece[]; weight: number; text: string };
+const NOTHING: Shown = { pieces: [], weight: 0, text: "" };
 /**
  * Blocks at the end that further text may change: the last one, and the one before if the last line,
  * of which only a part has come, continues it.
