@@ -51,7 +51,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     expect(refused).toEqual([]);
     const open =
       "select actor_id is not null as foreign from sessions where user_id = ? and revoked_at is null";
-    expect(await web.app.sql(open, [user.id])).toEqual([{ foreign: false }]);
+    await expect.poll(() => web.app.sql(open, [user.id])).toEqual([{ foreign: false }]);
   });
 
   test("a user has no link to the administration, nor its pages", async () => {
