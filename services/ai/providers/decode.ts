@@ -110,7 +110,7 @@ export class ReplyDecoder {
   endsWith(what: "a break" | "silence"): boolean {
     if (!this.isClosed) this.#failure ??= failureIn(this.#body.openLines);
     const { phase } = this;
-    const isOver = phase === "proven" || (phase === "likely" && what === "silence");
+    const isOver = phase !== "open" && (phase !== "doubtful" || what === "silence");
     if (isOver) this.isClosed = true;
     return isOver || this.#failure !== undefined;
   }
@@ -127,7 +127,7 @@ export class ReplyDecoder {
     if (this.#isWhole && this.#documents === 1 && !this.#hasReadEvent)
       this.#ending.closeWithoutMarker();
     if (this.#ending.marker || this.#hasFailedAtFinish) return;
-    const isForeign = this.#ending.isDoubtful && !this.#hasReadEvent && this.#documents === 0;
+    const isForeign = this.#ending.isSuspect && !this.#hasReadEvent && this.#documents === 0;
     this.#fail(isForeign ? "unreadable reply" : "broke off");
   }
 
@@ -186,7 +186,7 @@ export class ReplyDecoder {
     if (this.phase !== "open") return;
     const failure = classifyText(text);
     if (failure) this.#fail(failure);
-    else this.#ending.isDoubtful = true;
+    else this.#ending.isSuspect = true;
   }
 
   /** Reads what a server calls an error. */

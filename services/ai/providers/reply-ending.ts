@@ -1,27 +1,28 @@
 import type { FinishReason } from "./provider.ts";
 
 /**
- * How sure it is that a reply has ended.
+ * How sure it is that a reply has ended, before a closing frame or the end of the body says so.
  * - `open`: it goes on. If the body breaks off or goes silent, the reply is incomplete.
- * - `likely`: the finish marker came along with text and without usage. Some servers put a marker on
- *   every piece, so it takes silence to believe it.
- * - `proven`: only usage or a closing frame may follow. The reply is complete however its body ends.
+ * - `doubtful`: the server has put a finish marker on a piece of text, or before any. It may do so on
+ *   every piece: only a long silence confirms the marker, and a break is a failure.
+ * - `likely`: the marker stands alone behind the text. A long silence or a break is the end.
+ * - `proven`: usage has come too. A short silence or a break is the end.
  */
-export type ReplyPhase = "open" | "likely" | "proven";
+export type ReplyPhase = "open" | "doubtful" | "likely" | "proven";
 
 /**
  * What has been seen of a reply as far as it decides whether the reply has ended. A closing frame
  * (`[DONE]`, `message_stop`) and the end of the body are ends if there was a finish marker. Without
- * them the marker alone counts where it stands behind the text, since some servers put one on the
- * first, empty piece, and some on every piece.
+ * them a marker counts only where it stands behind the text.
  */
 export class ReplyEnding {
   /** The finish marker, as far as it holds for the text that has come. */
   marker: FinishReason | undefined;
   hasText = false;
   /** Something came that may have been an error: a closing frame cannot stand for the marker. */
-  isDoubtful = false;
-  #isMarkedWithText = false;
+  isSuspect = false;
+  /** A marker came before any text, or along with it. */
+  #marksEarly = false;
   /** Text followed a marker that had text before it. Only a closing frame or the body's end is one. */
   #hasGoneOn = false;
 
@@ -30,7 +31,7 @@ export class ReplyEnding {
     if (hasText) this.#addText();
     if (!marker) return;
     if (!this.marker || hasText) this.marker = marker;
-    this.#isMarkedWithText = hasText;
+    if (hasText || !this.hasText) this.#marksEarly = true;
   }
 
   #addText(): void {
@@ -42,11 +43,12 @@ export class ReplyEnding {
   /** @param hasUsage whether the provider has reported the usage */
   phase(hasUsage: boolean): ReplyPhase {
     if (!this.marker || !this.hasText || this.#hasGoneOn) return "open";
-    return this.#isMarkedWithText && !hasUsage ? "likely" : "proven";
+    if (hasUsage) return "proven";
+    return this.#marksEarly ? "doubtful" : "likely";
   }
 
   /** Adds a closing frame that may stand for the marker, which some servers leave out. */
   closeWithoutMarker(): void {
-    if (this.hasText && !this.isDoubtful) this.marker ??= "stop";
+    if (this.hasText && !this.isSuspect) this.marker ??= "stop";
   }
 }

@@ -170,16 +170,41 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
       });
   });
 
-  test("a marker alone, or text with usage, is confirmed by a short silence", async () => {
+  test("a marker and usage are confirmed by a short silence", async () => {
+    const limits = { afterOutcomeMs: SETTING_MS };
     for (const parts of [
-      [text("Hi"), marker()],
+      [text("Hi"), marker(), usage],
       [textWithMarker("Hi"), usage],
-    ]) {
-      const limits = { afterOutcomeMs: SETTING_MS };
+    ])
       expect(await play(dialect, events(bytes(opening, ...parts)), limits)).toMatchObject({
         text: "Hi",
       });
-    }
+  });
+
+  test("a marker alone is confirmed by a silence of the idle limit", async () => {
+    const start = performance.now();
+    const limits = { idleMs: SETTING_MS, afterOutcomeMs: 1 };
+    const outcome = await play(dialect, events(bytes(opening, text("Hi"), marker())), limits);
+    expect(outcome).toMatchObject({ text: "Hi" });
+    expect(outcome.failure).toBeUndefined();
+    expect(performance.now() - start).toBeGreaterThanOrEqual(SETTING_MS - 5);
+  });
+
+  test.each([
+    ["a marker on the first, empty piece", [emptyWithMarker], [text("Hi"), marker()]],
+    ["a marker with reasoning", [words.reasoningWithMarker], [text("Hi"), marker()]],
+    ["a marker on every piece", [textWithMarker("H")], [textWithMarker("i")]],
+    ["a marker behind every piece", [text("H"), marker()], [text("i"), marker()]],
+    [
+      "a marker on every piece, empty ones too",
+      [textWithMarker("H"), emptyWithMarker],
+      [textWithMarker("i"), emptyWithMarker],
+    ],
+  ])("goes on after a pause: %s", async (_, first, rest) => {
+    const steps = [bytes(opening, ...first), { waitMs: SETTING_MS }, bytes(...rest), closed];
+    const outcome = await play(dialect, events(...steps), { afterOutcomeMs: 1 });
+    expect(outcome).toMatchObject({ text: "Hi" });
+    expect(outcome.failure).toBeUndefined();
   });
 
   test.each([
