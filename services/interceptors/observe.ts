@@ -16,7 +16,7 @@ import {
 } from "../platform/errors.ts";
 import type { AvailabilityLog } from "../platform/log.ts";
 import { admittedKey } from "../platform/server-hooks.ts";
-import { isDatabaseUnavailable, redactDatabaseError } from "../store/errors.ts";
+import { isDatabaseUnavailable, isStaleStatement, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 
 /** The rest of the interceptor chain, and what it is called with. */
@@ -63,21 +63,17 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
   return (error: unknown, { method, header, signal }: AnyRequest): ConnectError => {
     if (error instanceof ServiceError) return toConnectError(error);
     if (signal.aborted) return abortError(signal);
+    if (isStaleStatement(error)) return databaseAway(); // the caller's next try has it prepared again
     if (isDatabaseUnavailable(error)) {
       onDatabaseFailure(error as Error);
-      return toConnectError(unavailable(AWAY_MESSAGE, DATABASE_RETRY_SECONDS));
+      return databaseAway();
     }
     if (error instanceof ConnectError && error.code === Code.Unimplemented) {
       return toConnectError(
         new ServiceError(Reason.NOT_IMPLEMENTED, "This method is not implemented yet."),
       );
     }
-    if (
-      error instanceof ConnectError &&
-      error.code !== Code.Internal &&
-      error.code !== Code.Unknown
-    )
-      return error;
+    if (isExpected(error)) return error;
     const rpc = rpcName(method);
     log.error(
       { err: redactDatabaseError(error), rpc, requestId: header.get("x-request-id") },
@@ -86,6 +82,12 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
     return internalError();
   };
 }
+
+const databaseAway = () => toConnectError(unavailable(AWAY_MESSAGE, DATABASE_RETRY_SECONDS));
+
+/** Whether an error of Connect says what has happened. */
+const isExpected = (error: unknown): error is ConnectError =>
+  error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown;
 
 type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
 

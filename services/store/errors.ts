@@ -7,7 +7,7 @@ import { UniqueConstraintViolationException } from "@mikro-orm/core";
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
 const UNAVAILABLE_MESSAGES =
-  /connection terminated|timeout exceeded when trying to connect|connection timeout|client has encountered a connection error|not queryable/i;
+  /connection terminated|timeout exceeded when trying to connect|connection timeout|query read timeout|client has encountered a connection error|not queryable/i;
 
 /**
  * A connection's prepared statement does not exist, after `discard all` or behind a pooler, or its
@@ -28,7 +28,6 @@ function* causesOf(error: unknown): Generator<DatabaseError> {
  * sense.
  */
 export function isDatabaseUnavailable(error: unknown): boolean {
-  if (isStaleStatement(error)) return true;
   for (const { code, syscall, message } of causesOf(error)) {
     if (syscall === "connect") return true; // whatever the cause: a missing socket file, no file descriptors left
     if (

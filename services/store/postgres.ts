@@ -114,7 +114,7 @@ function createProbe(pool: pg.Pool) {
     /** Rejects if there is no reply within the time limit of a check. */
     ask(): Promise<{ rows: unknown[] }> {
       const late = wait(PROBE_TIMEOUT_MS, undefined, { ref: false }).then(() => {
-        throw new Error("the database does not respond");
+        throw new Error("connection timeout: the database does not respond");
       });
       return Promise.race([(isFree() ? pool : own).query(query), late]);
     },

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { startApp } from "../support/app.ts";
 import { forTest } from "../support/closing.ts";
 import { newAccount } from "../support/credentials.ts";
+import { runSql } from "../support/databases.ts";
 import { tally, times } from "../support/until.ts";
 
 /** More than the connections of a process, so that each of them is used. */
@@ -44,5 +45,28 @@ test.runIf(process.env.TEST_SERVERS).each(changes)(
     else await onAllConnections(() => app.sql(sql));
     expect(await traffic()).toEqual(served);
     expect(await traffic()).toEqual(served);
+  },
+);
+
+/** Makes every change of a user fail as a statement that is gone does. */
+const GONE = `
+  create function fail_as_gone() returns trigger language plpgsql as
+    $$ begin raise exception 'prepared statement does not exist' using errcode = '26000'; end $$;
+  create trigger gone before insert or update on users for each row execute function fail_as_gone()`;
+
+test.runIf(process.env.TEST_SERVERS)(
+  "Prepared statements: a request is 503 if running it again does not help, in a transaction or not",
+  async () => {
+    const app = await forTest(startApp({ mode: "servers" }));
+    const { put } = await app.signIn();
+    await runSql(app.settings.DATABASE_URL as string, GONE);
+    for (const answer of [
+      await app.httpClient().post("/auth/register", newAccount()),
+      await put("/user/profile", { name: "Another" }),
+    ]) {
+      expect(answer).toMatchObject({ status: 503, body: { code: "UNAVAILABLE" } });
+      expect(answer.headers.get("retry-after")).toBe("2");
+    }
+    expect(app.logs.filter((line) => /"level":50|database unavailable/.test(line))).toEqual([]);
   },
 );
