@@ -36,7 +36,16 @@ export async function play(
       complete: false,
     },
   );
-  const http = { post: async () => body } as unknown as Endpoint["http"];
+  const post = async (
+    _target: object,
+    _headers: object,
+    _document: object,
+    signal: AbortSignal,
+  ) => {
+    signal.addEventListener("abort", () => body.destroy(new Error("aborted")));
+    return body;
+  };
+  const http = { post } as unknown as Endpoint["http"];
   const endpoint = { baseUrl: "http://127.0.0.1:9/v1", key: "key", http };
   const provider = createProvider(adapter, endpoint, { ...DEFAULT_BOUNDS, retries: 0 });
   const report: CallReport = { decodingMs: 0 };
@@ -73,5 +82,5 @@ export async function play(
 
 /** Lets everything happen that waits for no timer. */
 async function settle(): Promise<void> {
-  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+  for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -9,7 +9,9 @@ export type Body = { arrivals: Arrival[]; ending: "end" | "reset" | "silence" };
 export type Outcome = "finished" | "limit" | "failed";
 /** What a reader of a body must have come to. */
 export type Verdict = {
+  /** All of it; only its beginning if a finish marker has named a failure: more may be read or not. */
   text: string;
+  isTextCut: boolean;
   /** One, or several where the promises leave it open. */
   outcomes: Outcome[];
   /** The tokens that were reported; undefined if they must be estimated. */
@@ -36,6 +38,8 @@ type State = {
   /** The good ends that markers have named. */
   ends: Set<Outcome>;
   failure: "none" | "perhaps" | "certain";
+  /** The text before a finish marker that named a failure. */
+  textBeforeFailure?: string;
   /** Something may have been an error: `[DONE]` cannot stand for the finish marker. */
   isDoubtful: boolean;
   isOver: boolean;
@@ -81,7 +85,9 @@ const textIn = (received: Buffer[]) =>
   new TextDecoder("utf-8").decode(Buffer.concat(received), { stream: true });
 
 /** The good outcomes of a reply by its phase and the way in which its body ends. */
-function verdictOf({ phase, text, ends, failure, counts }: State, ending: Body["ending"]): Verdict {
+function verdictOf(state: State, ending: Body["ending"]): Verdict {
+  const { phase, ends, failure, counts, textBeforeFailure } = state;
+  const text = textBeforeFailure ?? state.text;
   const good = ends.size > 0 ? [...ends] : (["finished"] as const);
   const either = [...good, "failed"] as const;
   const failed = ["failed"] as const;
@@ -94,7 +100,8 @@ function verdictOf({ phase, text, ends, failure, counts }: State, ending: Body["
   };
   const outcomes = new Set<Outcome>(failure === "certain" ? failed : table[phase][ending]);
   if (failure === "perhaps") outcomes.add("failed");
-  return { text, outcomes: [...outcomes], usage: usageOf(counts, text) };
+  const usage = usageOf(counts, state.text);
+  return { text, isTextCut: textBeforeFailure !== undefined, outcomes: [...outcomes], usage };
 }
 
 /** Counts that cannot be right are not reported: no input, or text without output. */
@@ -136,24 +143,39 @@ function decode(dialect: SimulatedDialect, body: string, isEnd: boolean): State 
 type Block = { name: string; data: string; bare?: string[] };
 
 /** Splits a body into events, and the lines between them that are no fields. */
-function* blocksIn(body: string, isEnd: boolean): Generator<Block> {
+function blocksIn(body: string, isEnd: boolean): Block[] {
+  const blocks: Block[] = [];
   let event: { name: string; data: string[] } = { name: "", data: [] };
   let bare: string[] = [];
-  for (const line of linesIn(body, isEnd)) {
-    const [, field = line, value = ""] = /^([^:]*): ?(.*)$/s.exec(line) ?? [];
-    if (field === "data") event.data.push(value);
-    else if (field === "event") event.name = value;
-    else if (field === "error") yield { name: "error", data: value };
-    else if (!["", "id", "retry"].includes(field)) bare.push(line);
-    if (line !== "") continue;
+  const endBare = () => {
+    if (bare.length > 0) blocks.push({ name: "", data: "", bare });
+    bare = [];
+  };
+  const endEvent = () => {
     if (event.data.length > 0) {
-      if (bare.length > 0) yield { name: "", data: "", bare };
-      yield { name: event.name, data: event.data.join("\n") };
-      bare = [];
+      endBare();
+      blocks.push({ name: event.name, data: event.data.join("\n") });
     }
     event = { name: "", data: [] };
+  };
+  const fields: Record<string, (value: string) => void> = {
+    "": () => {}, // a comment
+    id: () => {},
+    retry: () => {},
+    data: (value) => void event.data.push(value),
+    event: (value) => {
+      event.name = value;
+    },
+    error: (value) => void blocks.push({ name: "error", data: value }), // of llama.cpp
+  };
+  for (const line of linesIn(body, isEnd)) {
+    const [, field = line, value = ""] = /^([^:]*): ?(.*)$/s.exec(line) ?? [];
+    if (line === "") endEvent();
+    else if (Object.hasOwn(fields, field)) fields[field]?.(value);
+    else bare.push(line);
   }
-  if (bare.length > 0 && (isEnd || isJson(bare.join("\n")))) yield { name: "", data: "", bare };
+  if (isEnd || isJson(bare.join("\n"))) endBare();
+  return blocks;
 }
 
 /** The complete lines of a body. At its end its last line is one, and a blank line follows. */
@@ -165,7 +187,8 @@ function linesIn(body: string, isEnd: boolean): string[] {
 
 /** Reads lines that are no fields: one document, a document on each line, or text. */
 function readBare(dialect: SimulatedDialect, state: State, lines: string[]): void {
-  const documents = isJson(lines.join("\n")) ? [lines.join("\n")] : lines;
+  const whole = lines.join("\n").trim();
+  const documents = isJson(whole) ? [whole] : lines.map((line) => line.trim());
   for (const document of documents) {
     if (state.isOver) break;
     const isDocument = /^[[{]/.test(document) && isJson(document);
@@ -185,10 +208,8 @@ function readEvent(dialect: SimulatedDialect, state: State, name: string, data: 
 
 /** `[DONE]` ends a reply that has a marker, in the dialects of OpenAI also one that has text. */
 function readDone(dialect: SimulatedDialect, state: State): void {
-  const standsForMarker = dialect.startsWith("openai") && state.text !== "" && !state.isDoubtful;
-  if (state.phase !== "open") state.phase = "proven";
-  else if (standsForMarker) finish(state, "finished");
-  state.isOver = true;
+  if (state.phase === "open" && !dialect.startsWith("openai")) state.isOver = true;
+  else close(state);
 }
 
 function readJson(dialect: SimulatedDialect, state: State, document: Json): void {
@@ -200,19 +221,33 @@ function readJson(dialect: SimulatedDialect, state: State, document: Json): void
   else apply(state, FACTS[dialect](document));
 }
 
-function apply(state: State, { text = "", word, counts = {}, over = false, isWhole }: Facts): void {
-  if (text !== "" && (state.phase === "likely" || state.phase === "proven"))
-    state.phase = "doubtful";
-  state.text += text;
-  for (const [name, count] of Object.entries(counts) as [keyof Counts, unknown][])
-    if (typeof count === "number") state.counts[name] = Math.max(count, state.counts[name] ?? 0);
+function apply(state: State, { text = "", word, counts, over = false, isWhole }: Facts): void {
+  addText(state, text);
+  addCounts(state, counts ?? {});
   const end = endOf(word);
-  if (end === "failed") fail(state, false);
+  if (end === "failed") failAtMarker(state);
   else if (end) mark(state, end, text !== "");
   else if (isWhole && state.text !== "") mark(state, "finished", true);
   if (state.phase === "likely" && usageOf(state.counts, state.text)) state.phase = "proven";
-  if (!over) return;
-  if (state.phase === "open" && state.text !== "" && !state.isDoubtful) finish(state, "finished");
+  if (over) close(state);
+}
+
+function addText(state: State, text: string): void {
+  const isMarked = state.phase === "likely" || state.phase === "proven";
+  if (text !== "" && isMarked) state.phase = "doubtful";
+  state.text += text;
+}
+
+/** Counts are cumulative: the largest of each is the true one. */
+function addCounts({ counts }: State, reported: Partial<Counts>): void {
+  for (const [name, count] of Object.entries(reported) as [keyof Counts, unknown][])
+    if (typeof count === "number") counts[name] = Math.max(count, counts[name] ?? 0);
+}
+
+/** The closing frame of a dialect has come. It may stand for the marker. */
+function close(state: State): void {
+  const standsForMarker = state.phase === "open" && state.text !== "" && !state.isDoubtful;
+  if (standsForMarker) finish(state, "finished");
   if (state.phase !== "open") state.phase = "proven";
   state.isOver = true;
 }
@@ -230,10 +265,16 @@ function finish(state: State, end: Outcome): void {
 }
 
 /** An error ends a reply. One behind the proof of the end may or may not. */
-function fail(state: State, isOver = true): void {
+function fail(state: State): void {
   const isProven = state.phase === "proven" && state.failure === "none";
   state.failure = isProven ? "perhaps" : "certain";
-  if (isOver) state.isOver = true;
+  state.isOver = true;
+}
+
+/** A finish marker names a failure. Usage may follow. */
+function failAtMarker(state: State): void {
+  state.failure = state.phase === "proven" && state.failure !== "certain" ? "perhaps" : "certain";
+  state.textBeforeFailure ??= state.text;
 }
 
 /** What cannot be read ends a reply before its marker, and means nothing behind it. */
@@ -245,14 +286,12 @@ function failUnreadable(state: State): void {
   }
 }
 
-/** Words outside of JSON are an error if they name one. */
+const ERROR_WORDS =
+  /^(HTTP\/1\.1 )?(5\d\d )?(Internal Server Error|Bad Gateway|Service Unavailable)$/;
+
+/** Words outside of JSON are an error if they name one, unless the marker has come. */
 function readWords(state: State, words: string): void {
-  if (
-    /^(5\d\d |HTTP\/1\.1 5\d\d )?(Internal Server Error|Bad Gateway|Service Unavailable)$/.test(
-      words,
-    )
-  )
-    fail(state);
+  if (ERROR_WORDS.test(words)) failUnreadable(state);
   else state.isDoubtful = true;
 }
 
