@@ -158,15 +158,18 @@ const edit = (name: string, change: (frame: Frame) => Frame | undefined): Mutati
   },
 });
 
+/** Whether an event holds a document on one line. */
+const isDocument = (data: string) => data.startsWith("{") && !data.includes("\n");
+
 function onLines(frame: Frame & { data: string }): Frame | undefined {
-  if (!frame.data.startsWith("{")) return undefined;
+  if (!isDocument(frame.data)) return undefined;
   const pretty = JSON.stringify(JSON.parse(frame.data), null, 1);
   return { ...frame, data: pretty.replaceAll("\n", "\ndata: ") };
 }
 
 /** The event with a finish marker in it, if it has a place for one. */
 function withMarker(frame: Frame & { data: string }, word: unknown): Frame | undefined {
-  if (!frame.data.startsWith("{")) return undefined;
+  if (!isDocument(frame.data)) return undefined;
   const document = JSON.parse(frame.data);
   const [choice] = document.choices ?? [];
   const [candidate] = document.candidates ?? [];

@@ -28,8 +28,9 @@ export type Limits = { afterOutcomeMs: number; idleMs: number };
  * - `likely`: it came along with text, without usage. Some servers put it on every piece.
  * - `proven`: it came behind the text, or with usage.
  * - `doubtful`: text has followed a marker.
+ * - `stale`: so it has, without any text before that marker.
  */
-type Phase = "open" | "early" | "likely" | "proven" | "doubtful";
+type Phase = "open" | "early" | "likely" | "proven" | "doubtful" | "stale";
 
 /** What has been read so far. It is over once nothing that follows counts. */
 type State = {
@@ -97,6 +98,7 @@ function verdictOf(state: State, ending: Body["ending"]): Verdict {
     likely: { end: good, reset: either, silence: good },
     proven: { end: good, reset: good, silence: good },
     doubtful: { end: good, reset: failed, silence: either },
+    stale: { end: either, reset: failed, silence: either },
   };
   const outcomes = new Set<Outcome>(failure === "certain" ? failed : table[phase][ending]);
   if (failure === "perhaps") outcomes.add("failed");
@@ -208,7 +210,8 @@ function readEvent(dialect: SimulatedDialect, state: State, name: string, data: 
 
 /** `[DONE]` ends a reply that has a marker, in the dialects of OpenAI also one that has text. */
 function readDone(dialect: SimulatedDialect, state: State): void {
-  if (state.phase === "open" && !dialect.startsWith("openai")) state.isOver = true;
+  const isMarked = state.phase !== "open" && state.phase !== "stale";
+  if (!isMarked && !dialect.startsWith("openai")) state.isOver = true;
   else close(state);
 }
 
@@ -235,6 +238,7 @@ function apply(state: State, { text = "", word, counts, over = false, isWhole }:
 function addText(state: State, text: string): void {
   const isMarked = state.phase === "likely" || state.phase === "proven";
   if (text !== "" && isMarked) state.phase = "doubtful";
+  if (text !== "" && state.phase === "early") state.phase = "stale";
   state.text += text;
 }
 
@@ -246,9 +250,10 @@ function addCounts({ counts }: State, reported: Partial<Counts>): void {
 
 /** The closing frame of a dialect has come. It may stand for the marker. */
 function close(state: State): void {
-  const standsForMarker = state.phase === "open" && state.text !== "" && !state.isDoubtful;
-  if (standsForMarker) finish(state, "finished");
-  if (state.phase !== "open") state.phase = "proven";
+  const isMarked = state.phase !== "open" && state.phase !== "stale";
+  const standsForMarker = state.text !== "" && !state.isDoubtful;
+  if (isMarked) state.phase = "proven";
+  else if (standsForMarker) finish(state, "finished");
   state.isOver = true;
 }
 
@@ -280,7 +285,7 @@ function failAtMarker(state: State): void {
 /** What cannot be read ends a reply before its marker, and means nothing behind it. */
 function failUnreadable(state: State): void {
   if (state.phase === "open") fail(state);
-  else if (state.phase === "early" || state.phase === "doubtful") {
+  else if (state.phase !== "likely" && state.phase !== "proven") {
     state.failure = "perhaps";
     state.isOver = true;
   }

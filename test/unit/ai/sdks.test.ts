@@ -85,4 +85,14 @@ describe.each(SIMULATED_DIALECTS)("Official SDK of %s", async (dialect) => {
       expect(headersOf(theirs.headers)).toMatchObject(headersOf(ours.headers));
     },
   );
+
+  test.each(["no-space", "charset", "escapes", "bytes", "trailers"])(
+    "reads the same text from a good stream: %s",
+    async (name) => {
+      const ours = await bench.stream({ ...bench.promptOf(name), maxTokens: 100 });
+      const body = { ...(lastRequest().body as Body), stream: true };
+      expect(ours.failure).toBeUndefined();
+      expect((await SDKS[dialect](simulator.url, body, upstream))?.toWellFormed()).toBe(ours.text);
+    },
+  );
 });
