@@ -105,11 +105,11 @@ export default defineConfig({
     isolate: false,
     maxWorkers: 3, // suites wait for a third of their time, and the gate has two cores
     sequence: { sequencer: LongestFirst },
-    testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 120_000, // only what hangs waits for these
-    hookTimeout: 120_000,
+    testTimeout: process.env.RACE_ROUNDS ? 3_600_000 : 300_000, // only what hangs waits for these
+    hookTimeout: 300_000,
     retry: process.env.CI ? 1 : 0,
     reporters: ["default", new FlakyTests()],
-    expect: { poll: { timeout: 45_000 } },
+    expect: { poll: { timeout: 100_000 } },
     globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
     env: {
       TEST_DATABASE_URL: databaseUrl,

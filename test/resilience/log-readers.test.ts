@@ -51,7 +51,8 @@ test("Log without a reader: buffers lines for a reader that returns, and counts 
   for await (const text of createInterface(child.stdout as Readable)) {
     const { n, lines, msg } = JSON.parse(text);
     if (msg === "again") break;
-    if (lines) missing = lines;
+    if (lines)
+      missing += lines; // each report counts the lines since the one before
     else kept.push(n);
   }
   child.kill();

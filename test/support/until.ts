@@ -3,6 +3,9 @@ import { setTimeout as wait } from "node:timers/promises";
 /** A count that does not change for this time is still, also on a busy machine. */
 const STILL_MS = 150;
 
+/** Only what hangs takes so long, also on one core beside other work. In ms. */
+const LONGEST_WAIT_MS = 100_000;
+
 /** Codes of errors by which a file, process or port that a test waits for is not there yet. */
 const ABSENT = ["ENOENT", "ESRCH", "ECONNREFUSED", "ECONNRESET", "EPIPE"];
 
@@ -20,7 +23,7 @@ function isAbsence(error: unknown): boolean {
 export async function until<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
-  withinMs = 45_000,
+  withinMs = LONGEST_WAIT_MS,
 ): Promise<T> {
   let absence: unknown;
   for (

@@ -119,7 +119,7 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
       locale: "en-GB",
       ...options,
     });
-    context.setDefaultTimeout(45_000);
+    context.setDefaultTimeout(100_000);
     await context.addInitScript(REPORT_VIOLATIONS);
     return context;
   }

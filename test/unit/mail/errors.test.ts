@@ -66,7 +66,7 @@ test.each(["a ", "a@", "a.b/", "a-", "Ab", "://", "=\r\n"])(
   (part) => {
     const startedAt = performance.now();
     const kept = of(`550 ${part.repeat(1_000_000 / part.length)}`);
-    expect(performance.now() - startedAt).toBeLessThan(200);
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
     expect(kept.length).toBeLessThanOrEqual(300);
     expect(kept).not.toMatch(/[\r\n]/);
   },
