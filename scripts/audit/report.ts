@@ -18,6 +18,7 @@ const FINDINGS: Record<Finding["kind"], string> = {
   edited: "was edited or moved",
   deleted: "was deleted",
   inserted: "was inserted without being recorded",
+  late: "was older than 10 minutes when it was sealed: it was inserted under a false date, or nothing sealed the log in time",
   "sealed-twice": "was sealed twice",
   "seal-missing": "is missing",
   restored: "is there although retention has dropped its month",
@@ -56,7 +57,8 @@ export async function verifyFromCommandLine(
     if (!cipher && verification.head.position > 0) {
       throw new Error("SECRET_KEY must be that of the service: the seals have MACs of it");
     }
-    for (const line of linesOf(verification)) process.stdout.write(`${line}\n`);
+    for (const line of [...linesOf(verification), ...provenBy(known)])
+      process.stdout.write(`${line}\n`);
     process.stdout.write(`Verified in ${((performance.now() - started) / 1000).toFixed(1)} s.\n`);
     process.exitCode = verification.findings.length > 0 ? 1 : 0;
   } finally {
@@ -71,6 +73,18 @@ function readHead(args: string[]): Head | undefined {
   if (!position || !hash)
     throw new Error("--head must be <position>:<hash>, as the process logs them");
   return { position: Number(position), hash };
+}
+
+/** What the verification proves, and what it does not. */
+function provenBy(known: Head | undefined): string[] {
+  if (known)
+    return [
+      `With --head: what was sealed up to ${known.position} is as it was when that head was logged. Later seals are proven as without --head.`,
+    ];
+  return [
+    "Without --head: every seal was made with SECRET_KEY, and the sealed events are as they were at their seal.",
+    "It does not prove that the end of the log is there, nor that an event happened when and as it says: whoever can insert rows can have them sealed. Give a head that the log of the service has kept.",
+  ];
 }
 
 function linesOf({

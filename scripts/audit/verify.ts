@@ -3,10 +3,16 @@ import {
   dropLinkOf,
   GENESIS,
   isAuthentic,
+  isLate,
   linkOf,
   type SealDeps,
 } from "../../services/audit/seal.ts";
-import { digestsOf, type Head, type Seal } from "../../services/store/audit-seals.ts";
+import {
+  findSealedEvents,
+  type Head,
+  type Seal,
+  type SealedEvent,
+} from "../../services/store/audit-seals.ts";
 import {
   countEvents,
   findBelow,
@@ -27,7 +33,7 @@ const MAX_NAMED = 100;
 /** Something wrong with an event or a seal. */
 export type Finding = {
   kind:
-    | ("edited" | "deleted" | "inserted" | "restored" | "sealed-twice")
+    | ("edited" | "deleted" | "inserted" | "late" | "restored" | "sealed-twice")
     | ("seal-missing" | "seal-broken" | "seal-forged" | "dropped-early" | "cut-off");
   id?: string;
   position?: number;
@@ -83,35 +89,51 @@ async function verifySnapshot(deps: VerifyDeps, known: Head | undefined): Promis
     floor: await retentionFloor(deps),
     previous: GENESIS,
   };
-  const { findings } = scan;
+  await scanSeals(deps, scan, known);
+  checkEnd(scan, known);
+  const unsealed = await checkEvents(deps, scan);
+  const { head, events, dropped, authenticFrom, findings } = scan;
+  return { head, events, dropped, unsealed, authenticFrom, findings };
+}
+
+/** Follows the chain through all seals. */
+async function scanSeals(deps: VerifyDeps, scan: ScanState, known: Head | undefined) {
   let seals = await readSeals(deps, null, SEALS_AT_ONCE);
   while (seals.length > 0) {
     const ids = seals.flatMap((seal) => seal.ids);
-    const digests = await digestsOf(deps, ids);
+    const events = await findSealedEvents(deps, ids);
     for (const seal of seals) {
-      checkSeal(deps, scan, seal, digests);
-      if (known?.position === seal.position && known.hash !== seal.head) {
-        findings.push({ kind: "cut-off", position: seal.position });
-      }
+      checkSeal(deps, scan, seal, events);
+      if (known?.position === seal.position && known.hash !== seal.head)
+        scan.findings.push({ kind: "cut-off", position: seal.position });
     }
     seals = await readSeals(deps, seals.at(-1)?.rawPosition ?? null, SEALS_AT_ONCE);
   }
-  const { head, events: sealed, dropped, authenticFrom } = scan;
+}
+
+/** Checks that the chain reaches the known head, and that some seal has our MAC. */
+function checkEnd({ head, authenticFrom, findings }: ScanState, known: Head | undefined): void {
   if (known && known.position > head.position)
     findings.push({ kind: "cut-off", position: known.position });
   if (head.position > 0 && !authenticFrom)
     findings.push({ kind: "seal-forged", position: head.position });
-  if (scan.floor)
-    for (const id of await findBelow(deps, scan.floor, MAX_NAMED))
-      findings.push({ kind: "restored", id });
+}
+
+/**
+ * Looks for events that no seal, or more than one, accounts for.
+ * @returns how many wait to be sealed
+ */
+async function checkEvents(deps: VerifyDeps, scan: ScanState): Promise<number> {
+  const { findings, floor } = scan;
+  const restored = floor ? await findBelow(deps, floor, MAX_NAMED) : [];
+  for (const id of restored) findings.push({ kind: "restored", id });
   // an event that is sealed twice is counted twice, which would hide an unrecorded one
   for (const twice of await findSealedTwice(deps, MAX_NAMED))
     findings.push({ kind: "sealed-twice", ...twice });
   const { events, unsealed } = await countEvents(deps);
-  if (events !== sealed + unsealed) {
-    for (const id of await findUnrecorded(deps, MAX_NAMED)) findings.push({ kind: "inserted", id });
-  }
-  return { head, events: sealed, dropped, unsealed, authenticFrom, findings };
+  const unrecorded = events === scan.events + unsealed ? [] : await findUnrecorded(deps, MAX_NAMED);
+  for (const id of unrecorded) findings.push({ kind: "inserted", id });
+  return unsealed;
 }
 
 /**
@@ -122,9 +144,9 @@ function checkSeal(
   deps: VerifyDeps,
   scan: ScanState,
   seal: Seal,
-  digests: Map<string, string>,
+  events: Map<string, SealedEvent>,
 ): void {
-  const { position, ids, links, droppedBelow, head } = seal;
+  const { position, head } = seal;
   const { findings } = scan;
   const expected = scan.head.position + 1;
   if (position < expected) return void findings.push({ kind: "seal-broken", position }); // positions begin with 1
@@ -132,24 +154,48 @@ function checkSeal(
     findings.push({ kind: "seal-missing", position: expected });
     scan.previous = undefined;
   }
-  ids.forEach((id, i) => {
-    const digest = digests.get(id);
-    const previous = i > 0 ? links[i - 1] : scan.previous;
-    if (digest !== undefined) scan.events++;
-    if (digest === undefined && id < scan.floor) scan.dropped++;
-    else if (digest === undefined) findings.push({ kind: "deleted", id, position });
-    else if (previous !== undefined && linkOf(previous, id, digest) !== links[i]) {
-      findings.push({ kind: "edited", id, position });
-    }
-  });
   const authentic = isAuthentic(deps.cipher, seal);
-  if (!isIntact(scan.previous, seal)) findings.push({ kind: "seal-broken", position });
-  else if (!authentic && scan.authenticFrom) findings.push({ kind: "seal-forged", position });
-  else if (droppedBelow && !isDue(deps, droppedBelow, seal.sealedAt))
-    findings.push({ kind: "dropped-early", position });
+  const sealFault = faultOfSeal(deps, scan, seal, authentic);
+  seal.ids.forEach((id, i) => {
+    const event = events.get(id);
+    if (event) scan.events++;
+    else if (id < scan.floor) scan.dropped++;
+    const kind = faultOf(scan, seal, i, event);
+    if (kind) findings.push({ kind, id, position });
+    else if (!sealFault && isLate(id, event, seal.sealedAt))
+      findings.push({ kind: "late", id, position });
+  });
+  if (sealFault) findings.push({ kind: sealFault, position });
   if (authentic) scan.authenticFrom ??= position;
   scan.previous = head;
   scan.head = { position, hash: head };
+}
+
+/** What is wrong with an event of a seal, if anything is. */
+function faultOf(
+  { floor, previous: before }: ScanState,
+  { ids, links }: Seal,
+  i: number,
+  event: SealedEvent | undefined,
+): Finding["kind"] | undefined {
+  const id = ids[i] as string;
+  const previous = i > 0 ? links[i - 1] : before;
+  if (!event) return id < floor ? undefined : "deleted";
+  const isEdited = previous !== undefined && linkOf(previous, id, event.digest) !== links[i];
+  return isEdited ? "edited" : undefined;
+}
+
+/** What is wrong with a seal itself, if anything is. */
+function faultOfSeal(
+  deps: VerifyDeps,
+  { previous, authenticFrom }: ScanState,
+  seal: Seal,
+  authentic: boolean,
+): Finding["kind"] | undefined {
+  if (!isIntact(previous, seal)) return "seal-broken";
+  if (!authentic && authenticFrom) return "seal-forged";
+  const { droppedBelow, sealedAt } = seal;
+  return droppedBelow && !isDue(deps, droppedBelow, sealedAt) ? "dropped-early" : undefined;
 }
 
 function isIntact(previous: string | undefined, { ids, links, droppedBelow, head }: Seal): boolean {

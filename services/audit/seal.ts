@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import type { Cipher } from "../crypto/cipher.ts";
-import type { Head, SealHead } from "../store/audit-seals.ts";
+import type { Head, SealedEvent, SealHead } from "../store/audit-seals.ts";
 import {
-  digestsOf,
+  findSealedEvents,
   insertSeal,
   lockChain,
   needsSeal,
@@ -20,13 +20,13 @@ export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
  * Seals the next events, in the order of their ids. Writers leave a row in `audit_unsealed`, which
  * becomes visible with their commit: however late that is, the event is in the next batch. After
  * seals of a release without MACs comes an empty one, whose MAC covers them.
- * @returns the new head, and whether there may be more; undefined if there was nothing, or another
- * process is sealing
+ * @returns the new head, the events that were late, and whether there may be more; undefined if
+ * there was nothing, or another process is sealing
  */
 export async function sealEvents(
   db: SealDeps,
   now: Date,
-): Promise<(Head & { more: boolean }) | undefined> {
+): Promise<(Head & { late: string[]; more: boolean }) | undefined> {
   if (!(await needsSeal(db))) return undefined;
   return db.em.transactional(async () => {
     const last = await beginSeal(db);
@@ -34,6 +34,22 @@ export async function sealEvents(
     if (!last || (ids.length === 0 && (last.position === 0 || last.mac))) return undefined;
     return { ...(await appendSeal(db, last, now, ids)), more: ids.length === BATCH };
   });
+}
+
+/**
+ * Age from which an event is late at its seal, in ms. Events are sealed within seconds of their
+ * commit, and no transaction of ours lasts for minutes.
+ */
+const MAX_AGE_MS = 10 * 60_000;
+
+/**
+ * Whether an event was too old at its seal, by the time in its id or that of its row. It may have
+ * been inserted under a false date. Or nothing sealed the log in the meantime.
+ */
+export function isLate(id: string, event: SealedEvent | undefined, sealedAt: Date): boolean {
+  if (!event) return false;
+  const inId = Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+  return sealedAt.getTime() - Math.min(inId, event.createdAt.getTime()) > MAX_AGE_MS;
 }
 
 /**
@@ -46,10 +62,11 @@ export async function appendSeal(
   sealedAt: Date,
   ids: string[],
   droppedBelow: string | null = null,
-): Promise<Head> {
-  const digests = await digestsOf(db, ids);
+): Promise<Head & { late: string[] }> {
+  const events = await findSealedEvents(db, ids);
   const links = droppedBelow ? [dropLinkOf(last.head, droppedBelow)] : [];
-  for (const id of ids) links.push(linkOf(links.at(-1) ?? last.head, id, digests.get(id) ?? ""));
+  for (const id of ids)
+    links.push(linkOf(links.at(-1) ?? last.head, id, events.get(id)?.digest ?? ""));
   const seal = {
     position: last.position + 1,
     ids,
@@ -60,7 +77,8 @@ export async function appendSeal(
   };
   const mac = db.cipher.mac(authenticated(seal), MAC_CONTEXT).toString("hex");
   await insertSeal(db, { ...seal, mac });
-  return { position: seal.position, hash: seal.head };
+  const late = ids.filter((id) => isLate(id, events.get(id), sealedAt));
+  return { position: seal.position, hash: seal.head, late };
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   limitLockTime,
   ownsPartitions,
 } from "../store/audit-events.ts";
-import { type Head, hasHead, headOf } from "../store/audit-seals.ts";
+import { type Head, hasHead, headOf, needsSeal } from "../store/audit-seals.ts";
 import type { Db, Store } from "../store/store.ts";
 import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from "./seal.ts";
 
@@ -27,7 +27,7 @@ type Deps = {
   store: Store;
   clock: Clock;
   config: Pick<Config, "auditRetentionMs">;
-  agreedTime: Pick<AgreedTime, "read">;
+  agreedTime: Pick<AgreedTime, "compare" | "read">;
   log: Logger;
 } & Omit<SealDeps, "em">;
 
@@ -39,9 +39,16 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   const { store, cipher, clock, agreedTime, config, log } = deps;
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
-  const seal = async (signal = AbortSignal.abort()): Promise<void> => {
-    const batch = await sealEvents(db(), clock.now());
-    if (batch?.more && !signal.aborted) await seal(signal);
+  /** Seals a batch, and tells whether there may be more. */
+  const sealBatch = async (): Promise<boolean> => {
+    if (!(await needsSeal(db()))) return false;
+    const { earlier: now } = await agreedTime.compare(); // a clock ahead would make every event late
+    const sealed = await sealEvents(db(), now);
+    if (sealed && sealed.late.length > 0) logLate(log, sealed);
+    return sealed?.more ?? false;
+  };
+  const seal = async (signal: AbortSignal): Promise<void> => {
+    while ((await sealBatch()) && !signal.aborted);
   };
   const publishHead = async () => {
     if (published && !(await hasHead(db(), published))) {
@@ -72,11 +79,21 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   return {
     async close() {
       await Promise.all(jobs.map((job) => job.close()));
-      await seal() // one batch: the rest is left to other processes or the next start
+      await sealBatch() // the rest is left to other processes or the next start
         .then(publishHead)
         .catch(() => {}); // the database may be unavailable
     },
   };
+}
+
+/** Late events that a log line names. */
+const MAX_LOGGED = 100;
+
+function logLate(log: Logger, { position, late }: { position: number; late: string[] }): void {
+  log.warn(
+    { seal: position, count: late.length, events: late.slice(0, MAX_LOGGED) },
+    "audit events were older than 10 minutes when they were sealed: inserted under a false date, or not sealed in time",
+  );
 }
 
 /** Months that have a partition in advance. */

@@ -95,16 +95,22 @@ export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]>
 const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
   e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
 
+/** What a seal is made from: the digest of an event's row, and the time that the row claims. */
+export type SealedEvent = { digest: string; createdAt: Date };
+
 /**
- * Digests of events by id. The ids are listed, since a join could make the planner read the whole
- * log.
+ * Finds events by id. The ids are listed, since a join could make the planner read the whole log.
  */
-export async function digestsOf({ em }: Db, ids: string[]): Promise<Map<string, string>> {
-  const rows = await em.execute<{ id: string; digest: string }[]>(
-    `select e.id, ${DIGEST} as digest from audit_events e where e.id = any(array[:ids]::uuid[])`,
+export async function findSealedEvents(
+  { em }: Db,
+  ids: string[],
+): Promise<Map<string, SealedEvent>> {
+  const rows = await em.execute<(SealedEvent & { id: string })[]>(
+    `select e.id, ${DIGEST} as digest, e.created_at as "createdAt" from audit_events e
+     where e.id = any(array[:ids]::uuid[])`,
     { ids },
   );
-  return new Map(rows.map(({ id, digest }) => [id, digest]));
+  return new Map(rows.map(({ id, ...event }) => [id, event]));
 }
 
 /** Appends a seal. */

@@ -7,6 +7,7 @@ import { startAuditWorker } from "../../services/audit/worker.ts";
 import { type AppContext, systemCall } from "../../services/call.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
 import { type Head, headOf } from "../../services/store/audit-seals.ts";
+import { lowestId } from "../../services/store/store.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
 import { silent } from "./log.ts";
@@ -55,10 +56,10 @@ export async function openAuditFixture(engine: string) {
     await sql(
       `with recorded as (
          insert into audit_events
-         select overlay(audit_id_at(current_date)::text placing lpad(to_hex(n), 12, '0') from 25)::uuid, 'auth.login', 'success',
-           null, null, '10.0.0.1', 'test', 'many', '{}', now() from generate_series(1, ?) as n returning id)
+         select overlay(? placing lpad(to_hex(n), 12, '0') from 25)::uuid, 'auth.login', 'success',
+           null, null, '10.0.0.1', 'test', 'many', '{}', ? from generate_series(1, ?) as n returning id)
        insert into audit_unsealed select id from recorded`,
-      [count],
+      [lowestId(clock.now()), clock.now(), count],
     );
   }
 
@@ -86,7 +87,10 @@ export async function openAuditFixture(engine: string) {
   /** @param auditRetentionMs by default retention is off */
   const startWorker = (log = silent, auditRetentionMs = 0) =>
     startAuditWorker({ store, cipher, clock, agreedTime, config: { auditRetentionMs }, log });
-  const agreedTime = { read: async () => clock.now() };
+  const agreedTime = {
+    read: async () => clock.now(),
+    compare: async () => ({ earlier: clock.now(), agrees: true }),
+  };
   const head = () => headOf(sealDeps());
   const time = { clock, inDays };
   return {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { readSeals } from "../../../scripts/audit/statements.ts";
 import { dropLinkOf, GENESIS, linkOf } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
-import { digestsOf } from "../../../services/store/audit-seals.ts";
+import { findSealedEvents } from "../../../services/store/audit-seals.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
 const DAY_MS = 86_400_000;
@@ -39,9 +39,9 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   async function rewriteChain(mac = "mac"): Promise<void> {
     let last = GENESIS;
     for (const { position, ids } of await readSeals(sealDeps(), null, 100)) {
-      const digests = await digestsOf(sealDeps(), ids);
-      const kept = ids.filter((id) => digests.has(id));
-      const links = kept.map((id) => (last = linkOf(last, id, digests.get(id) ?? "")));
+      const events = await findSealedEvents(sealDeps(), ids);
+      const kept = ids.filter((id) => events.has(id));
+      const links = kept.map((id) => (last = linkOf(last, id, events.get(id)?.digest ?? "")));
       await tamper(
         `update audit_seals set ids = '{${kept.join(",")}}', links = '\\x${links.join("")}', head = '\\x${last}',
          mac = ${mac} where position = ${position}`,

@@ -22,7 +22,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   async function sealTwoMonths(): Promise<void> {
     await sealedLog([1]);
     await record(0, { now: () => inDays(-80) });
-    await seal();
+    await seal(inDays(-80));
   }
 
   // PGlite has one connection, so that no statement waits for another

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
+import { insertAuditEvent } from "../../../services/store/audit-events.ts";
+import { newId } from "../../../services/store/store.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { captureLog } from "../../support/log.ts";
 import { times, until } from "../../support/until.ts";
@@ -9,6 +11,12 @@ const MANY = 20_000;
 /** As processes of the release before MACs would write it. */
 const SEAL_WITHOUT_MAC = `insert into audit_seals (position, ids, links, dropped_below, head, sealed_at)
   select position + 1, '{}', '', null, head, sealed_at from audit_seals order by position desc limit 1`;
+
+/** An event that somebody inserts with the rights of the service. */
+const eventOf = (id: string, createdAt: Date) => ({
+  ...{ id, event: "auth.login", outcome: "success" as const, userId: null, actorId: null },
+  ...{ ip: "10.0.0.1", userAgent: "-", requestId: "forged", details: {}, createdAt },
+});
 
 describe.each(engines)("Audit worker on %s", async (engine) => {
   const {
@@ -137,6 +145,38 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     );
     await worker.close();
   });
+
+  const dated = [
+    { what: "last week", agoMs: 7 * 86_400_000, isLate: true },
+    { what: "eleven minutes ago", agoMs: 11 * 60_000, isLate: true },
+    { what: "nine minutes ago", agoMs: 9 * 60_000, isLate: false },
+    { what: "last week by its id alone", agoMs: 7 * 86_400_000, column: "id", isLate: true },
+    {
+      what: "last week by its time alone",
+      agoMs: 7 * 86_400_000,
+      column: "created_at",
+      isLate: true,
+    },
+  ];
+  test.each(dated)(
+    "an event that is inserted under a date of $what is reported: $isLate",
+    async ({ agoMs, column, isLate }) => {
+      const { lines, log } = captureLog();
+      await sealedLog([2]);
+      const [now, then] = [clock.now(), new Date(clock.now().getTime() - agoMs)];
+      const id = newId(column === "created_at" ? now : then);
+      await insertAuditEvent({ em: store.fork() }, eventOf(id, column === "id" ? now : then));
+      const worker = startWorker(log);
+      await until("the event to be sealed", async () => (await head())?.position === 2);
+      await worker.close();
+      const late = isLate ? [{ kind: "late", id, position: 2 }] : [];
+      expect((await verify()).findings).toEqual(late);
+      const warned = lines.map((line) => JSON.parse(line)).filter(({ level }) => level === 40);
+      expect(warned.map(({ events, seal: at }) => ({ events, at }))).toEqual(
+        isLate ? [{ events: [id], at: 2 }] : [],
+      );
+    },
+  );
 
   test("closes even if the database fails", async () => {
     await tamper("alter table audit_unsealed rename to elsewhere");
