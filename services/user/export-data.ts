@@ -12,6 +12,9 @@ const PAGE_SIZES = {
   usageDays: 1_000,
 };
 
+/** More rows than a list without pages can have. */
+const SHORT_LIST = 100;
+
 /**
  * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who
  * else acted on the account is named, but not from where or why.
@@ -22,10 +25,21 @@ export async function exportData(call: SignedInCall, page: number): Promise<Json
   await call.ai.usage.flush();
   const now = call.clock.now();
   const lostBefore = new Date(now.getTime() - call.ai.longestMs).toISOString();
-  const [profile = {}] = await readExportList(call, "profile", id, { limit: 1, offset: 0 });
-  const data: JsonObject = { exportedAt: now.toISOString(), profile: toJsonRow(profile) };
+  const times = { now, verifyMs: call.config.verifyTokenTtlMs };
+  const readAll = async (list: ExportList, limit: number) =>
+    (await readExportList(call, list, id, { ...times, limit, offset: 0 })).map(toJsonRow);
+  const [profile = {}] = await readAll("profile", 1);
+  const [pendingEmail] = await readAll("pendingEmail", 1);
+  const data: JsonObject = {
+    exportedAt: now.toISOString(),
+    profile,
+    ...(pendingEmail && { pendingEmail }),
+    failedAttempts: await readAll("failedAttempts", SHORT_LIST),
+    openLinks: await readAll("openLinks", SHORT_LIST),
+  };
   for (const [list, size] of Object.entries(PAGE_SIZES) as [ExportList, number][]) {
     const rows = await readExportList(call, list, id, {
+      ...times,
       limit: size + 1,
       offset: (page - 1) * size,
     });

@@ -1,11 +1,16 @@
 import { test as base, expect } from "vitest";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
+import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
 import { withToken } from "../../support/http-client.ts";
 import { TEXT, TIME } from "../../support/shapes.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();
+const withAddress = ({ password }: { password: string }, email: string) => ({
+  email,
+  credentials: { email, password },
+});
 const test = base.extend("account", () => app.signIn());
 
 test("GET /user/export: returns everything stored about the user, and no secret", async () => {
@@ -23,6 +28,8 @@ test("GET /user/export: returns everything stored about the user, and no secret"
     "auditEvents",
     "emails",
     "exportedAt",
+    "failedAttempts",
+    "openLinks",
     "profile",
     "sessions",
     "usage",
@@ -36,7 +43,8 @@ test("GET /user/export: returns everything stored about the user, and no secret"
     lastLoginAt: TIME,
   };
   const profile = { id, email, name: "Ann Öx", bio: "Reads.", role: "user", mfaEnabled: true };
-  expect(body.profile).toEqual({ ...profile, createdAt: TIME, updatedAt: TIME, ...times });
+  const mfa = { backupCodesLeft: 10 };
+  expect(body.profile).toEqual({ ...profile, ...mfa, createdAt: TIME, updatedAt: TIME, ...times });
   expect(body.sessions).toHaveLength(1);
   expect(body.sessions[0]).toMatchObject({ ip: browser.address, impersonated: false });
   const events = body.auditEvents.map(({ event }: { event: string }) => event);
@@ -50,12 +58,50 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   expect(updated).toEqual({ ...event, ...from, createdAt: TIME });
   const mails = body.emails.map(({ template }: { template: string }) => template);
   expect(mails).toEqual(["mfa-enabled", "verify-email"]);
-  const sent = { id: TEXT, to: email, status: "sent", createdAt: TIME, sentAt: TIME };
+  const delivery = { status: "sent", attempts: 1, sentAt: TIME };
+  const sent = { id: TEXT, to: email, ...delivery, createdAt: TIME };
   expect(body.emails[0]).toEqual({ ...sent, template: "mfa-enabled" });
   expect(body.usage).toEqual([]);
   const { token } = await app.mail.emailTo(email, /Confirm/);
   for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken])
     expect(JSON.stringify(body)).not.toContain(secret);
+});
+
+const requested = [
+  { what: "a free one", isTaken: false },
+  { what: "one of another account", isTaken: true },
+];
+test.for(requested)(
+  "GET /user/export: includes the address that waits to be confirmed, $what alike",
+  async ({ isTaken }) => {
+    const { user, get, post } = await app.signIn(await app.addVerifiedUser());
+    expect((await get("/user/export")).body).not.toHaveProperty("pendingEmail");
+    const newEmail = isTaken ? (await app.addUser()).email : `new-${user.email}`;
+    await post("/user/change-email", { newEmail, password: user.password });
+    const pending = { address: newEmail, requestedAt: TIME, expiresAt: TIME };
+    const { body } = await get("/user/export");
+    expect(body.pendingEmail).toEqual(pending);
+    expect(JSON.stringify(body.openLinks)).not.toContain("change-email");
+    if (!isTaken) await app.verifyEmail((await app.mail.emailTo(newEmail)).token);
+    else app.clock.advance("25h");
+    const later = await app.signIn(isTaken ? user : { ...user, ...withAddress(user, newEmail) });
+    expect((await later.get("/user/export")).body).not.toHaveProperty("pendingEmail");
+  },
+);
+
+test("GET /user/export: includes failed attempts by kind, and the backup codes that are left", async () => {
+  const { user, authenticator, ...account } = await app.setUpConfirmedFactor();
+  for (let i = 0; i < 2; i++) await app.guess(user.email);
+  await account.post("/user/change-email", { newEmail: "x@example.com", password: WRONG_PASSWORD });
+  const tempToken = await app.mfaTokenFor(user);
+  await app.verifyMfa(tempToken, WRONG_CODE);
+  await app.guess(user.email);
+  const { body } = await account.get("/user/export");
+  const failed = (kind: string) => ({ kind, failed: 1, consecutive: 1, failedAt: TIME });
+  expect(body.failedAttempts).toEqual(["confirmation", "password", "second-factor"].map(failed));
+  const backupCode = authenticator.backupCodes[0];
+  expect((await app.verifyMfa(tempToken, { backupCode })).status).toBe(200);
+  expect((await account.get("/user/export")).body.profile.backupCodesLeft).toBe(9);
 });
 
 test("GET /user/export: includes ended sessions while they are stored", async ({
