@@ -62,7 +62,15 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
         const sender = createMailTransport(config, log);
         const cipher = createCipher(Buffer.alloc(32));
         const worker = startMailWorker(
-          { store: by, sender, cipher, clock, config, log },
+          {
+            store: by,
+            sender,
+            cipher,
+            clock,
+            agreedTime: { read: async () => clock.now() },
+            config,
+            log,
+          },
           { ...TIMES, ...given },
         );
         onTestFinished(async () => {

@@ -38,10 +38,13 @@ export const admin = {
 
   "user.details": ["Details", "Angaben"],
   "user.emailVerified": ["Address is confirmed", "Adresse ist bestätigt"],
-  "user.ownPassword": ["Your own password", "Ihr eigenes Passwort"],
+  "user.ownPassword": [
+    "Your own password, to change the role",
+    "Ihr eigenes Passwort, um die Rolle zu ändern",
+  ],
   "user.ownPasswordHint": [
-    "It confirms the change of the role. The user and all administrators are told by e-mail.",
-    "Es bestätigt die Änderung der Rolle. Der Benutzer und alle Administratoren erfahren sie per E-Mail.",
+    "The user and all administrators are told by e-mail.",
+    "Der Benutzer und alle Administratoren erfahren es per E-Mail.",
   ],
   "user.unlock": ["Unlock", "Entsperren"],
   "user.unlocked": ["Unlocked.", "Entsperrt."],
