@@ -6,8 +6,11 @@ import {
 } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import {
   AuthService,
+  CreateBackupCodesRequestSchema,
+  DisableTotpRequestSchema,
   LoginRequestSchema,
   RegisterRequestSchema,
+  VerifyMfaRequestSchema,
 } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import {
   ChangeEmailRequestSchema,
@@ -23,6 +26,7 @@ import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/chat.ts";
 import { aiHandler } from "./ai/handler.ts";
+import { checkSecondFactor } from "./auth/factor-form.ts";
 import { authHandler } from "./auth/handler.ts";
 import type { AppContext } from "./call.ts";
 import { authorize } from "./interceptors/authorize.ts";
@@ -51,6 +55,9 @@ export function interceptors(
   const checks = new Map<DescMessage, (message: never) => Violation[]>([
     [RegisterRequestSchema, checkRegistration(context)],
     [LoginRequestSchema, checkEmail],
+    [VerifyMfaRequestSchema, checkSecondFactor],
+    [DisableTotpRequestSchema, checkSecondFactor],
+    [CreateBackupCodesRequestSchema, checkSecondFactor],
     [
       ChangeEmailRequestSchema,
       ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail"),

@@ -13,7 +13,7 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 export type SignedInUser = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
   email: string;
   /** Display name. */
   name: string;
@@ -25,7 +25,7 @@ export type SignedInUser = {
 export type VerifiedUser = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
   email: string;
 };
 
@@ -49,7 +49,7 @@ export type PublicKey = {
 export type User = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
   email: string;
   /** Display name, 1 to 100 characters. */
   name: string;
@@ -271,7 +271,7 @@ export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" |
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. The verification token is sent to it. */
   email: string;
-  /** The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. */
+  /** The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character, such as a space. It is never trimmed or truncated. Composed and decomposed letters are the same. */
   password: string;
   /** Display name, 1 to 100 characters after trimming. */
   name: string;
@@ -287,7 +287,7 @@ export type RegisterResponse = {
 };
 
 export type LoginRequest = {
-  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
   email: string;
   /** Password of the account, 1 to 128 characters. */
   password: string;
@@ -333,7 +333,7 @@ export type VerifyEmailResponse = {
 };
 
 export type ResendVerificationRequest = {
-  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
   email: string;
 };
 
@@ -343,7 +343,7 @@ export type ResendVerificationResponse = {
 };
 
 export type ForgotPasswordRequest = {
-  /** E-mail address of the account. Letter case and surrounding whitespace are ignored. */
+  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
   email: string;
 };
 
@@ -381,9 +381,9 @@ export type SetupTotpResponse = {
 export type VerifyMfaRequest = {
   /** Temporary token from Login. */
   tempToken: string;
-  /** TOTP code of six digits from the authenticator app. */
+  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
   code?: string | undefined;
-  /** An unused backup code. Letter case and the hyphen are optional. */
+  /** An unused backup code. Letter case, white space and dashes are ignored. */
   backupCode?: string | undefined;
 };
 
@@ -403,9 +403,9 @@ export type VerifyMfaResponse = {
 export type DisableTotpRequest = {
   /** The current password, 1 to 128 characters. */
   password: string;
-  /** TOTP code of six digits from the authenticator app. */
+  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
   code?: string | undefined;
-  /** An unused backup code. Letter case and the hyphen are optional. */
+  /** An unused backup code. Letter case, white space and dashes are ignored. */
   backupCode?: string | undefined;
 };
 
@@ -417,7 +417,7 @@ export type DisableTotpResponse = {
 export type CreateBackupCodesRequest = {
   /** The current password, 1 to 128 characters. */
   password: string;
-  /** TOTP code of six digits from the authenticator app. */
+  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
   code: string;
 };
 
@@ -509,7 +509,7 @@ export type ListUsersRequest = {
   cursor?: string | undefined;
   /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
   page?: number | undefined;
-  /** Part of an e-mail address or a name, 1 to 254 characters, in any letter case. */
+  /** Part of an e-mail address or a name, 1 to 254 characters, in any letter case. An international domain may be spelled in Unicode or in punycode. */
   search?: string | undefined;
   /** Filter by role: `user` or `admin`. */
   role?: "user" | "admin" | undefined;
@@ -609,7 +609,7 @@ export type ListEmailLogsRequest = {
   page?: number | undefined;
   /** Filter by the user whom the e-mail concerns. */
   userId?: string | undefined;
-  /** Filter by the exact recipient address. */
+  /** Filter by the exact recipient address, in any letter case. An international domain may be spelled in Unicode or in punycode. */
   to?: string | undefined;
   /** Filter by the name of the template, such as `verify-email`. */
   template?: string | undefined;

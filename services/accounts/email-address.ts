@@ -3,6 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SystemCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { invalid, ServiceError, type Violation } from "../platform/errors.ts";
+import { addressForm } from "../platform/typed-text.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import type { Recipient } from "../store/emails.ts";
 import { isDuplicate } from "../store/errors.ts";
@@ -19,8 +20,8 @@ const LOCAL_PART = /^[\x21-\x7e]+$/;
 const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
 
 /**
- * An address as typed, which mail is sent to, and in lower case and punycode, which identifies the
- * account.
+ * An address as typed, without invisible characters, which mail is sent to, and in lower case and
+ * punycode, which identifies the account.
  */
 export type EmailAddress = { stored: string; canonical: string };
 
@@ -46,7 +47,7 @@ export const checkEmail = (
 
 /** The same, but undefined instead of an error: for counting. */
 export function canonicalEmail(text: string): EmailAddress | undefined {
-  const stored = text.trim();
+  const stored = addressForm(text);
   const at = stored.lastIndexOf("@");
   const [local, typed] = [stored.slice(0, at), stored.slice(at + 1)];
   const domain = domainToASCII(typed); // parses it as the host of a URL, which would decode a percent sign

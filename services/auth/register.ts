@@ -21,7 +21,7 @@ export async function register(
   const { verifyTokenTtlMs } = call.config;
   const now = call.clock.now();
   const emails = { email: address.stored, canonicalEmail: address.canonical };
-  const user = { id: newId(now), ...emails, name: name.trim(), passwordHash, createdAt: now };
+  const user = { id: newId(now), ...emails, name, passwordHash, createdAt: now };
   const isNew = await insertRegistration(call, {
     ...user,
     tokenId: newId(now),

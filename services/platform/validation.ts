@@ -15,6 +15,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../gen/gatehouse/platform/v1/rules_pb.ts";
 import { invalidFields, MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
 import { remembered } from "./policy.ts";
+import { foldTypedTexts, withComparedPasswords } from "./typed-text.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
@@ -25,12 +26,14 @@ const validator = createValidator({
 const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
 /**
- * All violations of a message. A list that is too long and a text that is far too long are emptied:
- * checking them would take much time for a refusal that is certain.
+ * All violations of a message. Typed texts are brought into their form first, in place. A list that
+ * is too long and a text that is far too long are emptied: checking them would take much time for a
+ * refusal that is certain.
  */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
   const tooLong = [...takeOverlongLists(schema, message), ...takeOverlongTexts(schema, message)];
-  const result = validator.validate(schema, message);
+  foldTypedTexts(schema, message);
+  const result = validator.validate(schema, withComparedPasswords(schema, message));
   if (result.kind === "error") throw result.error;
   const nuls = nulsIn(message).map((path) => ({
     field: path.slice(1),

@@ -21,18 +21,15 @@ const SAME = [
   ["a full-width dot", "ID.ann@bücher．example"],
   ["spaces around", "  ID.ann@bücher.example\t"],
   ["a no-break space", "\u00a0ID.ann@bücher.example\u3000"],
+  ["spaces without width", "ID\u200b.ann@bü\u200bcher.example"],
+  ["full-width letters", "ID.ａｎｎ＠bücher.example"],
 ];
 
 /** Texts that look like an address and are none. */
 const NOT = [
-  [
-    "letters of other scripts",
-    "ID.\u212Aate@example.com",
-    "ID.ａnn@example.com",
-    "ID.\u0131da@example.com",
-  ],
+  ["letters of other scripts", "ID.\u212Aate@example.com", "ID.\u0131da@example.com"],
   ["spaces", "ID ann@example.com", "ID@ example.com"],
-  ["spaces without width", "ID\u200b@example.com", "ID@\u200b.com"],
+  ["nothing but spaces without width", "\u200b@example.com", "ID@\u200b.com"],
   ["dots at an edge", "ID..ann@example.com", "ID.@example.com", "ID@example.com.", "ID@b..com"],
   ["line breaks", "ID@example.com\r\nBcc: evil@example.com", "ID@exam\nple.com"],
   [

@@ -145,6 +145,19 @@ export const errors = {
     "must have {0} to {1} characters",
     "muss {0} bis {1} Zeichen haben",
   ],
+  "violations.must be six digits": ["must have six digits", "muss sechs Ziffern haben"],
+  "violations.must be eight letters and digits, such as ABCD-{0}": [
+    "must have eight letters and digits, such as ABCD-{0}",
+    "muss acht Buchstaben und Ziffern haben, wie ABCD-{0}",
+  ],
+  "violations.must be {0} to {1} letters, digits, hyphens, underscores and dots": [
+    "must be the token from the e-mail",
+    "muss das Token aus der E-Mail sein",
+  ],
+  "violations.must not be made of your e-mail address, your name or the name of this service": [
+    "must not be made of your e-mail address, your name or the name of this service",
+    "darf nicht aus Ihrer E-Mail-Adresse, Ihrem Namen oder dem Namen dieses Dienstes bestehen",
+  ],
   "violations.must be {0} to {1} characters, without control characters": [
     "must have {0} to {1} characters",
     "muss {0} bis {1} Zeichen haben",

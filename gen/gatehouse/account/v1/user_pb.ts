@@ -29,7 +29,7 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   id: string;
 
   /**
-   * E-mail address as the owner typed it, without surrounding whitespace.
+   * E-mail address as the owner typed it, without surrounding white space and invisible characters.
    *
    * @generated from field: string email = 2;
    */

@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gatehouse/platform/v1/policy.proto.
  */
 export const file_gatehouse_platform_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEioAMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSKLAQoLRmllbGRQb2xpY3kSDgoGY29va2llGAEgASgJEjIKB2FjY291bnQYAiABKA4yIS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjb3VudEtleRI4CgxhdWRpdF90YXJnZXQYAyABKA4yIi5nYXRlaG91c2UucGxhdGZvcm0udjEuQXVkaXRUYXJnZXQqjAEKBkFjY2VzcxIWChJBQ0NFU1NfVU5TUEVDSUZJRUQQABIRCg1BQ0NFU1NfUFVCTElDEAESKgoLQUNDRVNTX1VTRVIQAhoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhIrCgxBQ0NFU1NfQURNSU4QAxoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAipzCghMaW1pdEtleRIZChVMSU1JVF9LRVlfVU5TUEVDSUZJRUQQABIVChFMSU1JVF9LRVlfQUREUkVTUxABEhIKDkxJTUlUX0tFWV9VU0VSEAISIQodTElNSVRfS0VZX0FERFJFU1NfQU5EX0FDQ09VTlQQAypTCgdMb2Nrb3V0EhcKE0xPQ0tPVVRfVU5TUEVDSUZJRUQQABIUChBMT0NLT1VUX1BBU1NXT1JEEAESGQoVTE9DS09VVF9TRUNPTkRfRkFDVE9SEAIqeQoOQ29va2llQ2xlYXJpbmcSHwobQ09PS0lFX0NMRUFSSU5HX1VOU1BFQ0lGSUVEEAASHgoaQ09PS0lFX0NMRUFSSU5HX09OX1NVQ0NFU1MQARImCiJDT09LSUVfQ0xFQVJJTkdfT05fVU5BVVRIRU5USUNBVEVEEAIqWgoLQXVkaXRUYXJnZXQSHAoYQVVESVRfVEFSR0VUX1VOU1BFQ0lGSUVEEAASFQoRQVVESVRfVEFSR0VUX1VTRVIQARIWChJBVURJVF9UQVJHRVRfRU1BSUwQAipYCgpBY2NvdW50S2V5EhsKF0FDQ09VTlRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRQUNDT1VOVF9LRVlfRU1BSUwQARIWChJBQ0NPVU5UX0tFWV9USUNLRVQQAjpXCgZwb2xpY3kSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgLMh0uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlBvbGljeVIGcG9saWN5OlkKBWZpZWxkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRhgMgASgLMiIuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkZpZWxkUG9saWN5UgVmaWVsZDpmCg1kZWZhdWx0X2xpbWl0EiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMY0YYDIAEoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdFIMZGVmYXVsdExpbWl0YgZwcm90bzM", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
+  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEioAMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSK8AQoLRmllbGRQb2xpY3kSDgoGY29va2llGAEgASgJEjIKB2FjY291bnQYAiABKA4yIS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjb3VudEtleRI4CgxhdWRpdF90YXJnZXQYAyABKA4yIi5nYXRlaG91c2UucGxhdGZvcm0udjEuQXVkaXRUYXJnZXQSLwoFdHlwZWQYBCABKA4yIC5nYXRlaG91c2UucGxhdGZvcm0udjEuVHlwZWRUZXh0KowBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEioKC0FDQ0VTU19VU0VSEAIaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAISKwoMQUNDRVNTX0FETUlOEAMaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAIqcwoITGltaXRLZXkSGQoVTElNSVRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRTElNSVRfS0VZX0FERFJFU1MQARISCg5MSU1JVF9LRVlfVVNFUhACEiEKHUxJTUlUX0tFWV9BRERSRVNTX0FORF9BQ0NPVU5UEAMqUwoHTG9ja291dBIXChNMT0NLT1VUX1VOU1BFQ0lGSUVEEAASFAoQTE9DS09VVF9QQVNTV09SRBABEhkKFUxPQ0tPVVRfU0VDT05EX0ZBQ1RPUhACKnkKDkNvb2tpZUNsZWFyaW5nEh8KG0NPT0tJRV9DTEVBUklOR19VTlNQRUNJRklFRBAAEh4KGkNPT0tJRV9DTEVBUklOR19PTl9TVUNDRVNTEAESJgoiQ09PS0lFX0NMRUFSSU5HX09OX1VOQVVUSEVOVElDQVRFRBACKswBCglUeXBlZFRleHQSGgoWVFlQRURfVEVYVF9VTlNQRUNJRklFRBAAEhQKEFRZUEVEX1RFWFRfVE9LRU4QARITCg9UWVBFRF9URVhUX0NPREUQAhIWChJUWVBFRF9URVhUX0FERFJFU1MQAxITCg9UWVBFRF9URVhUX05BTUUQBBIVChFUWVBFRF9URVhUX1NFQVJDSBAFEhsKF1RZUEVEX1RFWFRfTkVXX1BBU1NXT1JEEAYSFwoTVFlQRURfVEVYVF9QQVNTV09SRBAHKloKC0F1ZGl0VGFyZ2V0EhwKGEFVRElUX1RBUkdFVF9VTlNQRUNJRklFRBAAEhUKEUFVRElUX1RBUkdFVF9VU0VSEAESFgoSQVVESVRfVEFSR0VUX0VNQUlMEAIqWAoKQWNjb3VudEtleRIbChdBQ0NPVU5UX0tFWV9VTlNQRUNJRklFRBAAEhUKEUFDQ09VTlRfS0VZX0VNQUlMEAESFgoSQUNDT1VOVF9LRVlfVElDS0VUEAI6VwoGcG9saWN5Eh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoCzIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Qb2xpY3lSBnBvbGljeTpZCgVmaWVsZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIiLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5GaWVsZFBvbGljeVIFZmllbGQ6ZgoNZGVmYXVsdF9saW1pdBIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNGGAyABKAsyHC5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRSDGRlZmF1bHRMaW1pdGIGcHJvdG8z", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
 
 /**
  * Policy of one method.
@@ -160,7 +160,7 @@ export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * Cookie and account mapping of one field.
+ * Cookie and account mapping of one field, and how people type it.
  *
  * @generated from message gatehouse.platform.v1.FieldPolicy
  */
@@ -185,6 +185,13 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
    * @generated from field: gatehouse.platform.v1.AuditTarget audit_target = 3;
    */
   auditTarget: AuditTarget;
+
+  /**
+   * Says what people type or paste into the field. The text is brought into one form before it is checked.
+   *
+   * @generated from field: gatehouse.platform.v1.TypedText typed = 4;
+   */
+  typed: TypedText;
 };
 
 /**
@@ -374,6 +381,85 @@ export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 3);
 
 /**
+ * What people type or paste into a field, and what is done to it before it is checked.
+ *
+ * @generated from enum gatehouse.platform.v1.TypedText
+ */
+export const TypedText = {
+  /**
+   * The field is taken as it is.
+   *
+   * @generated from enum value: TYPED_TEXT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * A token. White space and invisible characters are dropped; the digits of every script, full-width letters and every
+   * kind of dash are folded.
+   *
+   * @generated from enum value: TYPED_TEXT_TOKEN = 1;
+   */
+  TOKEN: 1,
+
+  /**
+   * A code of digits, or of letters and digits in groups. As a token, without dashes.
+   *
+   * @generated from enum value: TYPED_TEXT_CODE = 2;
+   */
+  CODE: 2,
+
+  /**
+   * An e-mail address. Invisible characters and surrounding white space are dropped; full-width characters are folded, and
+   * digits and dashes where the rest is ASCII.
+   *
+   * @generated from enum value: TYPED_TEXT_ADDRESS = 3;
+   */
+  ADDRESS: 3,
+
+  /**
+   * The name of a person. Surrounding white space and invisible characters are dropped, but for joiners and variation
+   * selectors; letters are composed (NFC).
+   *
+   * @generated from enum value: TYPED_TEXT_NAME = 4;
+   */
+  NAME: 4,
+
+  /**
+   * A part of an address or a name to search for. Compatibility forms are folded (NFKC).
+   *
+   * @generated from enum value: TYPED_TEXT_SEARCH = 5;
+   */
+  SEARCH: 5,
+
+  /**
+   * A new password. Letters are composed (NFC).
+   *
+   * @generated from enum value: TYPED_TEXT_NEW_PASSWORD = 6;
+   */
+  NEW_PASSWORD: 6,
+
+  /**
+   * A password that is compared. Its rules hold for the composed form (NFC).
+   *
+   * @generated from enum value: TYPED_TEXT_PASSWORD = 7;
+   */
+  PASSWORD: 7,
+} as const;
+
+/**
+ * What people type or paste into a field, and what is done to it before it is checked.
+ *
+ * @generated from enum gatehouse.platform.v1.TypedText
+ */
+export type TypedText = (typeof TypedText)[keyof typeof TypedText] | UnknownEnum;
+
+/**
+ * Describes the enum gatehouse.platform.v1.TypedText.
+ */
+export const TypedTextSchema: GenEnum<TypedText> = /*@__PURE__*/
+  enumDesc(file_gatehouse_platform_v1_policy, 4);
+
+/**
  * What the audit log records as the target of a method.
  *
  * @generated from enum gatehouse.platform.v1.AuditTarget
@@ -412,7 +498,7 @@ export type AuditTarget = (typeof AuditTarget)[keyof typeof AuditTarget] | Unkno
  * Describes the enum gatehouse.platform.v1.AuditTarget.
  */
 export const AuditTargetSchema: GenEnum<AuditTarget> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 4);
+  enumDesc(file_gatehouse_platform_v1_policy, 5);
 
 /**
  * How a field names an account.
@@ -453,7 +539,7 @@ export type AccountKey = (typeof AccountKey)[keyof typeof AccountKey] | UnknownE
  * Describes the enum gatehouse.platform.v1.AccountKey.
  */
 export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 5);
+  enumDesc(file_gatehouse_platform_v1_policy, 6);
 
 /**
  * Policy of one method. The process does not start while a method has no access.

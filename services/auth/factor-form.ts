@@ -1,0 +1,28 @@
+import type { SecondFactor } from "../mfa/second-factor.ts";
+import type { Violation } from "../platform/errors.ts";
+
+const TOTP_CODE = /^\d{6}$/;
+/** Letters that no code has are allowed: such a code is wrong, but reads as one. */
+const BACKUP_CODE = /^[a-z\d]{8}$/i;
+
+/**
+ * Checks the form of a second factor, as a part of the validation of a request: what can't be a code
+ * is no guess, and is not counted. The proto refuses two factors at once.
+ */
+export function checkSecondFactor({ code, backupCode }: SecondFactor): Violation[] {
+  if (code !== undefined && backupCode !== undefined) return [];
+  const faults = { code: faultInCode(code), backupCode: faultInBackupCode(backupCode) };
+  return Object.entries(faults).flatMap(([field, message]) =>
+    message ? [{ field, message }] : [],
+  );
+}
+
+function faultInCode(code: string | undefined): string | undefined {
+  if (code === undefined || TOTP_CODE.test(code)) return undefined;
+  return "must be six digits";
+}
+
+function faultInBackupCode(code: string | undefined): string | undefined {
+  if (code === undefined || BACKUP_CODE.test(code)) return undefined;
+  return "must be eight letters and digits, such as ABCD-2345";
+}
