@@ -1,4 +1,4 @@
-import { generateSecret, generateURI } from "otplib";
+import { generateSecret } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   confirmPassword,
@@ -12,6 +12,7 @@ import { queueEmail } from "../mail/queue.ts";
 import {
   createBackupCodeSet,
   disableMfa,
+  otpauthUri,
   type SecondFactor,
   totpContext,
   withSecondFactor,
@@ -34,9 +35,7 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
   const secret = generateSecret();
   const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
-  const qrCode = await toDataURL(
-    generateURI({ issuer: call.config.appName, label: user.email, secret }),
-  );
+  const qrCode = await toDataURL(otpauthUri(call.config, user.email, secret));
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
     const mfaSecret = call.cipher.encrypt(secret, totpContext(user.id));

@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { otpauthUri } from "../../../services/mfa/second-factor.ts";
+
+/** Names of installations, and what authenticator apps are to show. */
+const names = [
+  { appName: "Gatehouse", issuer: "Gatehouse" },
+  { appName: "Söhne & Co: 50% + Bank", issuer: "Söhne & Co 50% + Bank" },
+  { appName: "Acme::Auth", issuer: "Acme Auth" },
+  { appName: "a/b?c=d#e", issuer: "a/b?c=d#e" },
+  { appName: "100%25", issuer: "100%25" },
+  { appName: "銀行 🏦", issuer: "銀行 🏦" },
+  { appName: ":", issuer: "Gatehouse" },
+];
+
+test.each(names)(
+  "otpauth URI: the label of $appName has one colon, and issuer and account as they read",
+  ({ appName, issuer }) => {
+    const account = "ann+x@bücher.example";
+    const uri = new URL(otpauthUri({ appName }, account, "JBSWY3DPEHPK3PXP"));
+    expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
+    const label = decodeURIComponent(uri.pathname.slice(1));
+    expect(label.split(":")).toEqual([issuer, account]);
+    expect(uri.pathname).toMatch(/^\/[^/?#&+ ]+$/);
+    expect(uri.search).not.toContain("+");
+    expect(Object.fromEntries(uri.searchParams)).toMatchObject({
+      issuer,
+      secret: "JBSWY3DPEHPK3PXP",
+    });
+  },
+);
