@@ -15,6 +15,7 @@ import type { SignedInCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/errors.ts";
+import { passwordForm } from "../platform/typed-text.ts";
 import { recentEmails } from "../store/emails.ts";
 import { invalidateOneTimeTokens, issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
@@ -30,7 +31,7 @@ export async function updateProfile(
   return call.em.transactional(async () => {
     const user = await call.em.findOne(User, { id });
     if (!user) throw accountGone();
-    user.name = changes.name?.trim() ?? user.name;
+    user.name = changes.name ?? user.name;
     user.bio = changes.bio ?? user.bio ?? null;
     user.updatedAt = call.clock.now();
     await call.em.flush();
@@ -49,7 +50,7 @@ export async function changePassword(
   newPassword: string,
 ): Promise<void> {
   const user = await confirmPassword(call, currentPassword);
-  if (newPassword === currentPassword)
+  if (newPassword === passwordForm(currentPassword))
     throw invalid("newPassword", "must differ from the current password");
   assertNotGuessable(call, newPassword, user, "newPassword");
   const passwordHash = await call.passwords.hash(newPassword, call.client.address);
@@ -73,8 +74,8 @@ const HOUR_MS = 3_600_000;
 
 /**
  * Mails a verification token to the new address and a notice to the old one. The change takes
- * effect on verification. The response does not reveal whether another account has the address: its
- * owner gets a notice instead.
+ * effect on verification. Another spelling of the own address is changed in the same way. The
+ * response does not reveal whether another account has the address: its owner gets a notice instead.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED,
  * UNAVAILABLE
  */
@@ -85,7 +86,7 @@ export async function changeEmail(
 ): Promise<void> {
   const address = readEmailAddress(newEmail, "newEmail");
   const user = await confirmPassword(call, password);
-  if (address.canonical === user.canonicalEmail)
+  if (address.stored === user.email)
     throw invalid("newEmail", "must differ from the present address");
   await call.em.transactional(async () => {
     await lockCaller(call);
@@ -95,7 +96,7 @@ export async function changeEmail(
     await queueEmail(call, user, "email-change-requested", variables);
     await invalidateOneTimeTokens(call, user.id, ["change-email"]);
     const owner = await call.em.findOne(User, { canonicalEmail: address.canonical });
-    if (owner) return queueDailyEmail(call, owner, "address-in-use");
+    if (owner && owner.id !== user.id) return queueDailyEmail(call, owner, "address-in-use");
     const { id, name } = user;
     const to = { id, email: address.stored, name };
     const token = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenTtlMs);
