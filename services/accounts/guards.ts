@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SignedInCall, SystemCall } from "../call.ts";
+import type { Call, SignedInCall, SystemCall } from "../call.ts";
 import { recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { ServiceError } from "../platform/errors.ts";
 import { lockOpenSession } from "../store/sessions.ts";
@@ -34,12 +34,14 @@ export async function confirmPassword(call: SignedInCall, password: string): Pro
   const user = await call.em.findOne(User, { id: call.caller.user.id });
   if (!user) throw accountGone();
   return withAttempt(call, { kind: "confirmation", subject: user.id }, async (attempt) => {
-    if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
-      await attempt.succeed();
-      return user;
+    const check = await call.passwords.check(user.passwordHash, password, call.client.address);
+    if (check === "wrong") {
+      await recordFailedAttempt(call, attempt, "auth.login_failed", user);
+      throw wrongPassword();
     }
-    await recordFailedAttempt(call, attempt, "auth.login_failed", user);
-    throw wrongPassword();
+    await attempt.succeed();
+    if (check === "outdated") await renewHash(call, user, password);
+    return user;
   });
 }
 
@@ -56,6 +58,16 @@ export async function confirmCaller(call: SignedInCall, { password }: Confirmati
     throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
   }
   await confirmPassword(call, password);
+}
+
+/** Hashes a right password anew, unless it was changed meanwhile. */
+export async function renewHash(
+  call: Call,
+  { id, passwordHash: outdated }: Pick<User, "id" | "passwordHash">,
+  password: string,
+): Promise<void> {
+  const passwordHash = await call.passwords.hash(password, call.client.address);
+  await call.em.nativeUpdate(User, { id, passwordHash: outdated }, { passwordHash });
 }
 
 /** The error for a caller whose account was erased meanwhile. */

@@ -1,5 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
+import { renewHash } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
@@ -25,20 +26,13 @@ export async function login(call: Call, email: string, password: string): Promis
   call.passwords.assertCapacity(call.client.address);
   return withAttempt(call, { kind: "password", subject: canonical }, async (attempt) => {
     const [user] = await findLoginUser(call, { email: canonical, now: call.clock.now() });
-    const matches = await call.passwords.matches(user?.passwordHash, password, call.client.address);
-    if (!user || !matches) {
+    const check = await call.passwords.check(user?.passwordHash, password, call.client.address);
+    if (!user || check === "wrong") {
       await recordFailedAttempt(call, attempt, "auth.login_failed", user);
       throw invalidCredentials();
     }
     await assertMaySignIn(call, user, attempt);
-    if (call.passwords.isOutdated(user.passwordHash)) {
-      const passwordHash = await call.passwords.hash(password, call.client.address);
-      await call.em.nativeUpdate(
-        User,
-        { id: user.id, passwordHash: user.passwordHash },
-        { passwordHash },
-      );
-    }
+    if (check === "outdated") await renewHash(call, user, password);
     const refuseChanged = async () => {
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // password or second factor have changed since the row was read

@@ -3,6 +3,7 @@ import { hash, verify } from "@node-rs/argon2";
 import { siteOf } from "../platform/client.ts";
 import { tooBusy } from "../platform/errors.ts";
 import { lowerPoolPriority } from "../platform/process.ts";
+import { passwordForm } from "../platform/typed-text.ts";
 
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
@@ -20,7 +21,16 @@ const MAX_RUNNING = availableParallelism();
 /** Callers that may wait for a hash. Further ones get 503. */
 const MAX_WAITING = 256;
 
-/** Password hashes (PHC strings). Callers name the address of their client. */
+/**
+ * What a check of a password has found. `outdated` is right, too, but its hash is to be renewed: it
+ * has older parameters, or is of the text as it was typed.
+ */
+export type PasswordCheck = "wrong" | "right" | "outdated";
+
+/**
+ * Password hashes (PHC strings) of the composed form (NFC; RFC 8265 section 4.2, NIST SP 800-63B-4
+ * section 3.1.1.2). Callers name the address of their client.
+ */
 export type Passwords = Awaited<ReturnType<typeof createPasswords>>;
 
 /** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers wait. */
@@ -30,19 +40,31 @@ export async function createPasswords(cost = DEFAULT_COST) {
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const unknownHash = await hash("no account has this password", parameters);
   lowerPoolPriority();
+  const isOutdated = (passwordHash: string) => !passwordHash.startsWith(prefix);
+  /**
+   * Checks a password. A text that is not composed is also compared as it is, as earlier versions
+   * hashed it. Without a hash, for an unknown account, a check takes as long as that of a wrong
+   * password.
+   */
+  const check = (passwordHash: string | undefined, password: string, address?: string) =>
+    run(address, async (): Promise<PasswordCheck> => {
+      const stored = passwordHash ?? unknownHash;
+      const composed = passwordForm(password);
+      const isRight = await verify(stored, composed);
+      const isRaw = !isRight && composed !== password && (await verify(stored, password));
+      if (passwordHash === undefined || !(isRight || isRaw)) return "wrong";
+      return isRaw || isOutdated(passwordHash) ? "outdated" : "right";
+    });
   return {
-    hash: (password: string, address?: string) => run(address, () => hash(password, parameters)),
-    /**
-     * Whether the password is right. Without a hash, for an unknown account, it takes the same time
-     * and returns false.
-     */
-    async matches(passwordHash: string | undefined, password: string, address?: string) {
-      const equal = await run(address, () => verify(passwordHash ?? unknownHash, password));
-      return equal && passwordHash !== undefined;
-    },
+    hash: (password: string, address?: string) =>
+      run(address, () => hash(passwordForm(password), parameters)),
+    check,
+    /** Whether the password is right, whatever its hash. */
+    matches: async (passwordHash: string | undefined, password: string, address?: string) =>
+      (await check(passwordHash, password, address)) !== "wrong",
     assertCapacity,
     /** Whether the hash has outdated parameters. */
-    isOutdated: (passwordHash: string) => !passwordHash.startsWith(prefix),
+    isOutdated,
     waiting,
   };
 }
