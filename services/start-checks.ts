@@ -15,7 +15,7 @@ export function checksOf(config: Config): (() => unknown)[] {
     () =>
       admin &&
       assertNotGuessable(
-        { commonPasswords },
+        { commonPasswords, config },
         admin.password,
         { ...admin, name: "" },
         "ADMIN_PASSWORD",

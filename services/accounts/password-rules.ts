@@ -25,7 +25,7 @@ export function readCommonPasswords({
   );
 }
 
-type Deps = { commonPasswords: ReadonlySet<string> };
+type Deps = { commonPasswords: ReadonlySet<string>; config: Pick<Config, "appName"> };
 type Owner = Pick<User, "email" | "name">;
 
 /** Checks the address and the password of a registration, beside the rules of its proto. */
@@ -54,13 +54,16 @@ export function assertNotGuessable(
  * commonly used values).
  */
 function faultIn(
-  { commonPasswords }: Deps,
+  { commonPasswords, config }: Deps,
   password: string,
   { email, name }: Owner,
 ): string | undefined {
   const plain = password.trim().toLowerCase();
   if ([email, name].some((own) => own.trim().toLowerCase() === plain))
     return "must not be your e-mail address or name";
+  if (commonPasswords.size === 0) return undefined; // the list is off
+  if (isOwnWords(password, [email, name, config.appName, PRODUCT]))
+    return "must not be made of your e-mail address, your name or the name of this service";
   return [plain, coreOf(plain)].some((each) => commonPasswords.has(each))
     ? "is among the commonest passwords, or one of them with digits and signs"
     : undefined;
@@ -74,8 +77,33 @@ const LETTERS: Record<string, string> = { "@": "a", "0": "o", $: "s", "3": "e" }
  * the commonest passwords only 26 satisfy the rules themselves.
  */
 function coreOf(plain: string): string {
-  const word = plain
-    .replace(/^[^a-z]+|[^a-z]+$/g, "")
-    .replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
+  const word = withoutEdges(plain);
   return word.length >= MIN_CORE ? word : "";
+}
+
+/** A text without the digits and signs around it, and with letters for the signs inside. */
+const withoutEdges = (text: string): string =>
+  text.replace(/^\P{L}+|\P{L}+$/gu, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
+
+/** What everybody tries at an installation. */
+const PRODUCT = "gatehouse";
+/** Minimum length of an own word: of shorter ones other words are made, too. */
+const MIN_OWN_WORD = 3;
+
+/** Letters in lower case, without accents, digits and signs. */
+const lettersOf = (text: string): string =>
+  text.normalize("NFD").toLowerCase().replace(/\P{L}/gu, "");
+
+/** Whether the letters of a password are own words alone, such as "Ann Smith1!" of Ann Smith. */
+function isOwnWords(password: string, own: string[]): boolean {
+  const words = own
+    .flatMap((text) => [text, ...text.normalize("NFC").split(/[^\p{L}\p{M}]+/u)])
+    .map(lettersOf)
+    .filter((word) => word.length >= MIN_OWN_WORD)
+    .sort((a, b) => b.length - a.length);
+  return [password, withoutEdges(password)].some((text) => {
+    const letters = lettersOf(text);
+    const others = words.reduce((rest, word) => rest.replaceAll(word, ""), letters);
+    return letters !== "" && others === "";
+  });
 }

@@ -154,6 +154,7 @@ function toConfig(values: Values, env: Env) {
     publicUrl,
     appUrl: values.appUrl ?? publicUrl,
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
+    passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
     /** Of the gRPC port, or of a gateway alone. */
     tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
     database: databaseLocation(values),

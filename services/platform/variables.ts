@@ -144,8 +144,8 @@ export const servicesVariables = {
   passwordExpiry: setting(kind.choice("warn", "refuse"), "warn").describe(
     "`refuse` rejects logins with an expired password.",
   ),
-  passwordBlocklist: setting(kind.toggle, "off").describe(
-    "`on` rejects the 100,000 commonest passwords and their variants.",
+  passwordBlocklist: optional(kind.toggle, "`on` in production").describe(
+    "`on` rejects the 100,000 commonest passwords and their variants, and passwords made of the user's name or address, or of `APP_NAME`.",
   ),
   deletionGraceMs: setting(kind.duration(), "30d").describe(
     "Time between the request and the deletion of an account.",
