@@ -120,7 +120,7 @@ await inChunks(
   join people p on p.n = e.person`,
 );
 await client.query(`
-  create index users_search on users using gin ((lower(email) || chr(10) || lower(name)) gin_trgm_ops) with (fastupdate = off)`);
+  create index users_search on users using gin ((searchable(email || chr(10) || name || chr(10) || canonical_email)) gin_trgm_ops) with (fastupdate = off)`);
 await client.query("vacuum (analyze) users");
 await client.query("vacuum (analyze) audit_events");
 await client.query("vacuum (analyze) attempts");

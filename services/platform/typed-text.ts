@@ -1,4 +1,4 @@
-import { domainToASCII } from "node:url";
+import { domainToASCII, domainToUnicode } from "node:url";
 import { type DescMessage, getOption, type Message } from "@bufbuild/protobuf";
 import { field as fieldOption, TypedText } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { remembered } from "./policy.ts";
@@ -109,7 +109,25 @@ function nameForm(text: string): string {
 
 /** A part of an address or a name to search for. */
 const searchForm = (text: string): string =>
-  visible(text, SPELLING).normalize("NFKC").replace(SPACE, " ").trim();
+  visible(text, SPELLING)
+    .normalize("NFKC")
+    .replace(SPACE, " ")
+    .replace(/^ +| +$/g, "");
+
+/** What a domain can't contain: `domainToASCII` would read it as syntax of a URL. */
+const NO_DOMAIN = /[\s%/?#\\:@[\]<>^|]/;
+
+/**
+ * The other spellings of an address, or a part of one, that has an international domain: in Unicode
+ * and in punycode.
+ */
+export function domainSpellings(text: string): string[] {
+  const at = text.lastIndexOf("@") + 1;
+  const [local, domain] = [text.slice(0, at), text.slice(at)];
+  if (NO_DOMAIN.test(domain) || (isAscii(domain) && !/xn--/i.test(domain))) return [];
+  const spellings = [domainToASCII(domain), domainToUnicode(domain)];
+  return spellings.filter((other) => other !== "").map((other) => local + other);
+}
 
 /** A password in the form that is hashed (RFC 8265 section 4.2.2, without its mapping of spaces). */
 export const passwordForm = (text: string): string => text.normalize("NFC");

@@ -1,7 +1,9 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { domainSpellings, foldDigits } from "../platform/typed-text.ts";
 import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
+import { searchable, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
@@ -23,11 +25,8 @@ export const findAdminUser = (db: Db, id: string) =>
 /** Which users. `search` is a part of the address or name, in any case. */
 export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
 
-/**
- * The indexed expression of `users_search`. Search terms contain no line feed, so none matches
- * across both parts.
- */
-const SEARCHED = "(lower(t.email) || chr(10) || lower(t.name))";
+/** The indexed expression of `users_search`. */
+const SEARCHED = searchedText("t.");
 /** The index needs this many characters. */
 const MIN_INDEXED_CHARACTERS = 3;
 /** The index finds few enough rows by this many characters; more would only slow it down. */
@@ -45,6 +44,25 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
+/** A term as it is and with ASCII digits, and with its domain in Unicode and punycode. */
+const spellingsOf = (search: string): string[] => [
+  ...new Set([search, foldDigits(search), ...domainSpellings(search)]),
+];
+
+const indexedPartOf = (term: string): string => [...term].slice(0, MAX_INDEXED_CHARACTERS).join("");
+
+/** The condition of one term: the index finds its first characters, and a longer one is compared. */
+function containsTerm(term: string, i: number): string {
+  const isFound = `${SEARCHED} like ${searchable(`:pattern${i}`)}`;
+  if (indexedPartOf(term) === term) return isFound;
+  return `${isFound} and strpos(${SEARCHED}, ${searchable(`:term${i}`)}) > 0`;
+}
+
+function valuesOf(term: string, i: number): Record<string, string> {
+  const pattern = `%${indexedPartOf(term).replace(/[\\%_]/g, "\\$&")}%`;
+  return { [`pattern${i}`]: pattern, [`term${i}`]: term };
+}
+
 /**
  * Lists users, newest first. Pages by cursor of a search for one or two characters may be short.
  */
@@ -54,25 +72,23 @@ export function listUsers(
   request: PageRequest,
 ): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked } = filter;
-  const indexed = [...(search ?? "")].slice(0, MAX_INDEXED_CHARACTERS).join("");
+  const terms = search === undefined ? [] : spellingsOf(search);
   const conditions = {
     role: "t.role = :role",
     emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,
     locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
-    pattern: `${SEARCHED} like lower(:pattern)`,
-    term: `strpos(${SEARCHED}, lower(:term)) > 0`,
+    search: terms.map(containsTerm).join(" or "),
   };
-  const pattern = search && `%${indexed.replace(/[\\%_]/g, "\\$&")}%`;
   const values = {
     role,
     emailVerified,
     locked,
-    pattern,
-    term: search === indexed ? undefined : search,
+    search,
+    ...Object.assign({}, ...terms.map(valuesOf)),
   };
   const rows = rowsWhere(conditions, { ...values, now: db.clock.now() });
   const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
-  if (search !== undefined && [...search].length < MIN_INDEXED_CHARACTERS)
+  if (terms.some((term) => [...term].length < MIN_INDEXED_CHARACTERS))
     return readPartialPage(db, query, request);
   return search !== undefined || locked
     ? readFilteredPage(db, query, request)

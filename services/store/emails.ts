@@ -1,6 +1,8 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { domainSpellings } from "../platform/typed-text.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
+import { searchable } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, newId, oneRow, prepared } from "./store.ts";
 import type { User } from "./users.ts";
 
@@ -157,7 +159,7 @@ export const mailQueue = (db: Db, now: Date) =>
     { now },
   );
 
-/** Which e-mails. `to` matches in any case. */
+/** Which e-mails. `to` matches in any case, and in Unicode and punycode. */
 export type EmailFilter = Pick<ListEmailLogsRequest, "userId" | "to" | "template" | "status">;
 
 const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",
@@ -169,15 +171,17 @@ export function listEmails(
   filter: EmailFilter,
   request: PageRequest,
 ): Promise<Page<Omit<Email, "variables" | "tokenId" | "retriedAt">>> {
+  const addresses = filter.to === undefined ? [] : [filter.to, ...domainSpellings(filter.to)];
+  const spellings = Object.fromEntries(addresses.map((to, i) => [`to${i}`, to]));
   const conditions = {
     userId: "t.user_id = :userId",
-    to: `lower(t."to") = lower(:to)`,
+    to: `${searchable('t."to"')} in (${Object.keys(spellings).map((name) => searchable(`:${name}`))})`,
     template: "t.template = :template",
     status: "t.status = :status",
   };
   return readPage(
     db,
-    { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, filter) },
+    { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, { ...filter, ...spellings }) },
     request,
   );
 }

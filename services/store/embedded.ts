@@ -14,7 +14,7 @@ import type { OnStatement } from "../platform/tracing.ts";
 import { makeDataFolder, makePrivateFolder, restrict } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
-import { completeSchema } from "./schema.ts";
+import { completeSearch } from "./search-indexes.ts";
 import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
 
 /** Least free disk space in bytes: the size of the next WAL segment. */
@@ -53,7 +53,7 @@ export async function openEmbedded(
     },
     async migrate() {
       await orm.migrator.up();
-      await completeSchema(orm.em.fork() as SqlEntityManager);
+      await completeSearch(orm.em.fork() as SqlEntityManager, false);
     },
     connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
     async close() {

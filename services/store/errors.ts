@@ -59,6 +59,10 @@ export function isStaleStatement(error: unknown): boolean {
 export const isLockTimeout = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "55P03";
 
+/** Whether the database's role may not do what it was asked for. */
+export const lacksPrivilege = (error: unknown): boolean =>
+  (error as { code?: unknown }).code === "42501";
+
 /**
  * Whether an error means that a row with this unique key exists.
  * @param constraint its name.
@@ -107,7 +111,7 @@ export function startupError(variable: string, error: unknown): Error {
     const remedy = "Let it ignore the startup parameters statement_timeout and options.";
     return describe("the connection pooler refuses our settings", remedy);
   }
-  if ((error as { code?: unknown }).code === "42501") {
+  if (lacksPrivilege(error)) {
     const remedy =
       "Make it the owner, or let the owner run npm run migrate and npm run admin -- grant-role.";
     return describe("the role lacks a privilege", remedy);

@@ -41,7 +41,7 @@ const LISTS = {
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
       created_at from ai_usage where user_id = :userId order by created_at desc, id desc`,
   usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,
-      estimated_calls::float8 from ai_usage_days where user_id = :userId order by day desc, provider, model`,
+      estimated_calls::float8 from ai_usage_days where user_id = :userId order by day desc, provider collate "C", model collate "C"`,
 };
 
 export type ExportList = keyof typeof LISTS;

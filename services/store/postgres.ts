@@ -9,6 +9,7 @@ import type { OnStatement } from "../platform/tracing.ts";
 import { asDatabaseUrlError, isStaleStatement } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { migrateUnderLock } from "./schema.ts";
+import { completeSearch } from "./search-indexes.ts";
 import { type Engine, parseTime, type Statement, TIMESTAMPTZ } from "./store.ts";
 
 /**
@@ -22,6 +23,8 @@ const CONNECT_TIMEOUT_MS = 3_000;
  * Longest statement in ms, unless a caller sets another. Statements of requests are far shorter.
  */
 const STATEMENT_TIMEOUT_MS = 15_000;
+/** Longest making of an index, in ms: others read and write meanwhile. */
+const INDEX_TIMEOUT_MS = 86_400_000;
 /**
  * Part of that time that a statement waits for a lock, so that a locked table does not occupy every
  * connection.
@@ -176,6 +179,8 @@ function releaseBrokenConnections(pool: pg.Pool): void {
 async function migratePostgres(url: string, log: Logger): Promise<void> {
   const orm = await connect(url, log, STATEMENT_TIMEOUT_MS, 0);
   await migrateUnderLock(orm, log).finally(() => orm.close(true));
+  const patient = await connect(url, log, INDEX_TIMEOUT_MS, 0);
+  await completeSearch(patient.em.fork(), true).finally(() => patient.close(true));
 }
 
 /**

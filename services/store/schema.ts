@@ -5,6 +5,7 @@ import { Migration } from "@mikro-orm/migrations";
 import type { PostgreSqlDriver, SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { asDatabaseUrlError, isLockTimeout } from "./errors.ts";
+import { hasSearchIndex } from "./search-indexes.ts";
 import { LOCKS, oneRow } from "./store.ts";
 
 const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
@@ -22,9 +23,6 @@ export const MIGRATIONS = migrationFiles.map((file) => {
   };
   return { name: file.replace(".sql", ""), class: migration };
 });
-
-/** Makes what may be missing although all migrations are done. */
-export const completeSchema = (em: SqlEntityManager) => em.execute(readSql("users-search.sql"));
 
 /**
  * Finds the name of the migrations table, with its schema: the migrator would expect it in
@@ -60,7 +58,6 @@ export async function migrateUnderLock(
     const { name } = await oneRow<{ name: string | null }>({ em }, MIGRATION_TABLE);
     if (name) orm.config.set("migrations", { ...orm.config.get("migrations"), tableName: name });
     await orm.migrator.up({ transaction: em.getTransactionContext() as Transaction });
-    await completeSchema(em);
     return true;
   };
   const retry = async (error: unknown) => {
@@ -72,7 +69,7 @@ export async function migrateUnderLock(
 }
 
 const NO_SEARCH_INDEX =
-  "user search has no index: the extension pg_trgm is missing, or this role may not create it. Create it, then run npm run migrate";
+  "user search has no index: it is being made, or the extension pg_trgm is missing, or this role may not create it. Create it, then run npm run migrate";
 
 /**
  * Compares the database's schema with this version's. A newer schema is accepted with a warning,
@@ -81,10 +78,9 @@ const NO_SEARCH_INDEX =
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
   const own = MIGRATIONS.map(({ name }) => name);
-  const { isMigrated, hasSearch } = await oneRow<{ isMigrated: boolean; hasSearch: boolean }>(
+  const { isMigrated } = await oneRow<{ isMigrated: boolean }>(
     { em },
-    `select to_regclass('mikro_orm_migrations') is not null as "isMigrated",
-       to_regclass('users_search') is not null as "hasSearch"`,
+    `select to_regclass('mikro_orm_migrations') is not null as "isMigrated"`,
   );
   const rows = isMigrated
     ? await em
@@ -102,7 +98,7 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
       `${problem}. Run npm run migrate with this version first, or leave MIGRATE on.`,
     );
   }
-  if (!hasSearch) log.warn(NO_SEARCH_INDEX);
+  if (!(await hasSearchIndex(em))) log.warn(NO_SEARCH_INDEX);
 }
 
 /**
@@ -135,6 +131,7 @@ export async function grantServiceRole(em: SqlEntityManager, role: string): Prom
     await em.execute(
       `grant select, insert, update, delete on all tables in schema ${schema} to ${role}`,
     );
+    await em.execute(`grant execute on function searchable(text) to ${role}`);
     await em.execute(`revoke all on ${audit} from ${role}`);
     await em.execute(`grant select, insert on audit_events, audit_seals to ${role}`);
   });

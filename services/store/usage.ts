@@ -90,7 +90,7 @@ export function sumUsageByDay(
          where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
            and day < :to::timestamptz at time zone 'UTC') as usage
        group by 1, 2, 3) as sums
-     order by days.day desc, 2, 3, 4
+     order by days.day desc, 2, provider collate "C", model collate "C"
      limit :limit offset :offset`,
     { ...usage, ...page, firstDay: startOfDay(usage.from) },
   );

@@ -7,12 +7,16 @@ const PREFIX = "gatehouse_test_";
 
 /**
  * Makes an empty database on the test server.
+ * @param options of `create database`, such as its locale
  * @returns its URL
  */
-export async function createDatabase(label = randomUUID().slice(0, 8)): Promise<string> {
+export async function createDatabase(
+  label = randomUUID().slice(0, 8),
+  options = "",
+): Promise<string> {
   const server = process.env.TEST_DATABASE_URL as string;
   const name = `${PREFIX}${process.env.TEST_RUN}_${label}`;
-  await runSql(server, `create database ${name}`);
+  await runSql(server, `create database ${name} ${options}`);
   return Object.assign(new URL(server), { pathname: `/${name}` }).href;
 }
 
