@@ -35,6 +35,16 @@ test("Configuration: has defaults that follow from other variables, and is froze
   ]);
 });
 
+test.each([
+  { env: {}, isOn: false },
+  { env: { PASSWORD_BLOCKLIST: "on" }, isOn: true },
+  { env: { NODE_ENV: "production" }, isOn: true },
+  { env: { NODE_ENV: "production", PASSWORD_BLOCKLIST: "off" }, isOn: false },
+])("Configuration: the list of common passwords with $env is on: $isOn", ({ env, isOn }) => {
+  const required = { SECRET_KEY: Buffer.alloc(32, 7).toString("base64"), SMTP_URL: "smtp://mail" };
+  expect(requireConfig({ ...required, ...env }).passwordBlocklist).toBe(isOn);
+});
+
 const internalUrls = [
   "unix:/run/gatehouse/services.sock",
   "tcp://services:50052",
