@@ -8,6 +8,11 @@ import { User } from "../store/users.ts";
 /** Users per query. */
 const BATCH_SIZE = 100;
 
+/** Secrets that were encrypted anew, and those that no key decrypts. */
+type Counts = { renewed: number; failed: number };
+/** A sealed secret, and how its row takes the new text unless another process was faster. */
+type Sealed = { text: string; context: string; replace(renewed: string): Promise<number> };
+
 /**
  * Encrypts with the first key of `SECRET_KEY` what an earlier one has encrypted. Does nothing with
  * one key. It passes over a secret that no key decrypts: the others must not wait for it until the
@@ -17,44 +22,67 @@ export async function reEncrypt(
   { cipher, log }: Pick<AppContext, "cipher" | "log">,
   store: Store,
   signal: AbortSignal,
-) {
+): Promise<void> {
   if (!cipher.prefix) return;
+  const counts: Counts = { renewed: 0, failed: 0 };
   const isNew = { $like: `${cipher.prefix}%` };
-  const renew = (sealed: string, context: string) => {
-    try {
-      return cipher.encrypt(cipher.decrypt(sealed, context), context);
-    } catch {
-      return undefined;
-    }
-  };
-  const page = { orderBy: { id: "asc" }, limit: BATCH_SIZE } as const;
-  const findUsers = (after: string = NIL) =>
-    store.fork().find(User, { $not: { mfaSecret: isNew }, id: { $gt: after } }, page);
-  let count = 0;
-  let failed = 0;
-  // each statement changes nothing if another process was faster
-  for (const { kid, privateKey } of await store
-    .fork()
-    .find(SigningKey, { $not: { privateKey: isNew } })) {
-    const renewed = renew(privateKey, kid);
-    if (renewed)
-      count += await store
-        .fork()
-        .nativeUpdate(SigningKey, { kid, privateKey }, { privateKey: renewed });
-    else failed += 1;
+  for (const sealed of await sealedKeys(store, isNew)) await renew(cipher, sealed, counts);
+  let users = await sealedFactors(store, isNew, NIL);
+  while (users.length > 0 && !signal.aborted) {
+    for (const sealed of users) await renew(cipher, sealed, counts);
+    users = await sealedFactors(store, isNew, users.at(-1)?.userId ?? NIL);
   }
-  for (
-    let users = await findUsers();
-    users.length > 0 && !signal.aborted;
-    users = await findUsers(users.at(-1)?.id)
-  ) {
-    for (const { id, mfaSecret } of users) {
-      const renewed = renew(mfaSecret ?? "", totpContext(id));
-      if (renewed)
-        count += await store.fork().nativeUpdate(User, { id, mfaSecret }, { mfaSecret: renewed });
-      else failed += 1;
-    }
-  }
+  const { renewed, failed } = counts;
   if (failed > 0) log.error({ count: failed }, "no key of SECRET_KEY decrypts some secrets");
-  if (count > 0) log.info({ count }, "secrets are encrypted with the first key of SECRET_KEY now");
+  if (renewed > 0)
+    log.info({ count: renewed }, "secrets are encrypted with the first key of SECRET_KEY now");
+}
+
+type Pattern = { $like: string };
+
+async function sealedKeys(store: Store, isNew: Pattern): Promise<Sealed[]> {
+  const keys = await store.fork().find(SigningKey, { $not: { privateKey: isNew } });
+  return keys.map(({ kid, privateKey }) => ({
+    text: privateKey,
+    context: kid,
+    replace: (renewed) =>
+      store.fork().nativeUpdate(SigningKey, { kid, privateKey }, { privateKey: renewed }),
+  }));
+}
+
+/** The next second factors, by the ids of their users. */
+async function sealedFactors(
+  store: Store,
+  isNew: Pattern,
+  after: string,
+): Promise<(Sealed & { userId: string })[]> {
+  const users = await store
+    .fork()
+    .find(
+      User,
+      { $not: { mfaSecret: isNew }, id: { $gt: after } },
+      { orderBy: { id: "asc" }, limit: BATCH_SIZE },
+    );
+  return users.map(({ id, mfaSecret }) => ({
+    userId: id,
+    text: mfaSecret ?? "",
+    context: totpContext(id),
+    replace: (renewed) =>
+      store.fork().nativeUpdate(User, { id, mfaSecret }, { mfaSecret: renewed }),
+  }));
+}
+
+async function renew(
+  cipher: AppContext["cipher"],
+  { text, context, replace }: Sealed,
+  counts: Counts,
+): Promise<void> {
+  let renewed: string;
+  try {
+    renewed = cipher.encrypt(cipher.decrypt(text, context), context);
+  } catch {
+    counts.failed += 1;
+    return;
+  }
+  counts.renewed += await replace(renewed);
 }
