@@ -179,10 +179,8 @@ test.each(signed)(
     for (const [what, token] of await forgeries(made.tokens[kind])) {
       const answer = await sendAs(kind, token).catch(() => undefined);
       if (what === "no token" && !answer) continue; // not sendable
-      expect([what, answer?.status]).toEqual([
-        what,
-        token === "" && kind === "mfaToken" ? 400 : answer?.refused,
-      ]);
+      const isMalformed = kind === "mfaToken" && !/^[\w.-]+$/.test(token);
+      expect([what, answer?.status]).toEqual([what, isMalformed ? 400 : answer?.refused]);
       expect(answer?.headers.get("set-cookie") ?? "", what).toMatch(
         kind === "refresh" ? CLEARED : /^$/,
       );
@@ -196,17 +194,10 @@ test.each(oneTime)(
     const token = made.tokens[kind];
     const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
     const madeUp = ["A", "x", "_"].map((c) => c.repeat(token.length)); // of the right length, without a UUID
-    for (const wrong of [
-      altered,
-      token.slice(1),
-      `${token}A`,
-      ...madeUp,
-      "x",
-      "é",
-      "a".repeat(4096),
-    ])
+    for (const wrong of [altered, token.slice(1), `${token}A`, ...madeUp, "x", "a".repeat(4096)])
       expect(await sendAs(kind, wrong)).toMatchObject(refusal(400, "TOKEN_INVALID"));
-    expect(await sendAs(kind, "")).toMatchObject(invalid("token"));
+    for (const malformed of ["", "é"])
+      expect(await sendAs(kind, malformed)).toMatchObject(invalid("token"));
   },
 );
 
