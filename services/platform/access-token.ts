@@ -17,8 +17,11 @@ export type PublicKey = Awaited<ReturnType<typeof importPublicKey>>;
 
 /** The keys that tokens are verified with. */
 export type VerificationKeys = {
-  /** The key of this id; undefined if it does not exist. Rejects if the keys can't be loaded. */
-  verificationKey(kid: string): Promise<PublicKey | undefined>;
+  /**
+   * The key of this id; undefined if it does not exist. Rejects if the keys can't be loaded.
+   * @param admitWait admits a wait until the keys have been loaded again
+   */
+  verificationKey(kid: string, admitWait?: AdmitWait): Promise<PublicKey | undefined>;
   /**
    * Claims of tokens that this process has signed or verified, by the text of the token. Another
    * map once a key is withdrawn.
@@ -28,7 +31,20 @@ export type VerificationKeys = {
   recheck?(): void;
 };
 
-export type TokenDeps = { config: { publicUrl: string }; keys: VerificationKeys; clock: Clock };
+/**
+ * Admits a wait.
+ * @returns a function that ends it
+ * @throws ServiceError TOO_MANY_CONCURRENT
+ */
+export type AdmitWait = () => () => void;
+
+export type TokenDeps = {
+  config: { publicUrl: string };
+  keys: VerificationKeys;
+  clock: Clock;
+  /** By default all may wait. */
+  admitWait?: AdmitWait;
+};
 
 /** Maximum number of cached tokens; the oldest is removed first. */
 const MAX_VERIFIED_TOKENS = 10_000;
@@ -106,11 +122,12 @@ export function rememberToken(
     verifiedTokens.delete(verifiedTokens.keys().next().value as string);
 }
 
-async function checkToken({ config, keys, clock }: TokenDeps, kind: TokenKind, token: string) {
+async function checkToken(deps: TokenDeps, kind: TokenKind, token: string) {
+  const { config, keys, clock, admitWait } = deps;
   const findKey = async ({ kid }: { kid?: string }) => {
-    const find = kid === undefined ? undefined : keys.verificationKey(kid);
-    const key = await find?.catch(() => {
-      throw unavailable(AWAY_MESSAGE);
+    const find = kid === undefined ? undefined : keys.verificationKey(kid, admitWait);
+    const key = await find?.catch((error) => {
+      throw error instanceof ServiceError ? error : unavailable(AWAY_MESSAGE);
     });
     if (!key) throw new Error("there is no such key");
     return key;
@@ -159,8 +176,8 @@ export function createRemoteKeys(
       return verifiedTokens;
     },
     recheck: () => void reload().catch(() => {}), // the next refusal tries again
-    async verificationKey(kid) {
-      if (!keys.has(kid)) await reload();
+    async verificationKey(kid, admitWait) {
+      if (!keys.has(kid)) await reload(admitWait);
       return keys.get(kid);
     },
   };
@@ -172,7 +189,7 @@ export function createRemoteKeys(
  * so that tokens with made-up key ids cost one load a second and never turn a valid token with a
  * new key away.
  */
-export function createReload(load: () => Promise<void>): () => Promise<void> {
+export function createReload(load: () => Promise<void>): (admitWait?: AdmitWait) => Promise<void> {
   let startedAt = Number.NEGATIVE_INFINITY;
   let running: Promise<void> | undefined;
   const run = async () => {
@@ -181,13 +198,18 @@ export function createReload(load: () => Promise<void>): () => Promise<void> {
     startedAt = performance.now();
     await load();
   };
-  return async () => {
+  return async (admitWait) => {
     const calledAt = performance.now();
-    while (startedAt < calledAt) {
-      running ??= run().finally(() => {
-        running = undefined;
-      });
-      await running;
+    const endWait = admitWait?.();
+    try {
+      while (startedAt < calledAt) {
+        running ??= run().finally(() => {
+          running = undefined;
+        });
+        await running;
+      }
+    } finally {
+      endWait?.();
     }
   };
 }

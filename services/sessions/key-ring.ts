@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import { createReload, importPublicKey } from "../platform/access-token.ts";
+import { type AdmitWait, createReload, importPublicKey } from "../platform/access-token.ts";
 import type { Clock } from "../platform/process.ts";
 import {
   deleteRetiredKeys,
@@ -66,8 +66,8 @@ export async function openKeyRing(
       if (!key) throw new Error("the key ring is empty");
       return key;
     },
-    async verificationKey(kid: string) {
-      if (!find(kid)) await reload();
+    async verificationKey(kid: string, admitWait?: AdmitWait) {
+      if (!find(kid)) await reload(admitWait);
       return find(kid)?.publicKey;
     },
     /**
