@@ -94,3 +94,61 @@ export function createAvailabilityLog(log: Logger, dependency: string, consequen
     isAvailable: () => failingSince === undefined,
   };
 }
+
+/** Interval between two lines of a count, in ms. */
+const COUNT_INTERVAL_MS = 60_000;
+
+/** See {@link createSampledLog}. */
+export type SampledLog = ReturnType<typeof createSampledLog>;
+
+/**
+ * Reports how often something happens that clients can cause at will: the first time at once, then
+ * as a count, at most one line per interval.
+ * @param write one line, with the number since the last one
+ */
+export function createSampledLog(write: (count: number) => void, intervalMs = COUNT_INTERVAL_MS) {
+  let count = 0;
+  let isQuiet = false;
+  const report = () => {
+    isQuiet = count > 0;
+    if (!isQuiet) return;
+    write(count);
+    count = 0;
+    setTimeout(report, intervalMs).unref();
+  };
+  return {
+    add(): void {
+      count++;
+      if (!isQuiet) report();
+    },
+  };
+}
+
+/** Lines about refused requests that are logged in a burst, and per second. */
+const BURST_LINES = 200;
+const LINES_PER_SECOND = 20;
+
+/**
+ * Limits the lines that clients can cause at will, such as those about refused requests. The others
+ * are reported as a count.
+ */
+export function createLineLimit(log: Pick<Logger, "warn">) {
+  const rest = createSampledLog(
+    (count) => log.warn({ count }, "refused requests were not logged one by one"),
+    10_000,
+  );
+  let lines = BURST_LINES;
+  let countedAt = performance.now();
+  /** Whether one more line may be logged. */
+  return (): boolean => {
+    const now = performance.now();
+    lines = Math.min(BURST_LINES, lines + ((now - countedAt) / 1_000) * LINES_PER_SECOND);
+    countedAt = now;
+    if (lines < 1) {
+      rest.add();
+      return false;
+    }
+    lines--;
+    return true;
+  };
+}
