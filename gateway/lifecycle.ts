@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
 import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/errors.ts";
+import { createLineLimit } from "../services/platform/log.ts";
 import { closeWithin } from "../services/platform/process.ts";
 import type { Tracing } from "../services/platform/tracing.ts";
 
@@ -36,8 +37,9 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 
 
 /**
  * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log
- * lines. It logs one line per request, never a body, token, cookie or query value. No metric has a
- * label that clients can choose.
+ * lines. It logs one line per request, never a body, token, cookie or query value. Of requests that
+ * are refused before they are admitted it logs some, and counts the others. No metric has a label
+ * that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
@@ -58,9 +60,12 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   let phase: Phase = "starting";
   const calls = new Set<AbortController>();
   const events = new EventEmitter();
+  const mayLogRefusal = createLineLimit(log);
   return {
     metrics,
     phase: () => phase,
+    /** Whether one more line about a refused request may be logged. */
+    mayLogRefusal,
     /** Begins a request: counts it as open, and starts its span. */
     begin(request: FastifyRequest, { raw }: FastifyReply): void {
       request.startedAt = performance.now();
@@ -94,7 +99,8 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
         { "http.response.status_code": status },
         status >= 500 ? String(status) : undefined,
       );
-      log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
+      if (request.permit || mayLogRefusal())
+        log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
     },
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),

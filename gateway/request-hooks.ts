@@ -1,21 +1,21 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import { clientAddressOf, type TrustedProxies } from "../services/platform/client.ts";
+import type { TrustedProxies } from "../services/platform/client.ts";
 import { ServiceError, shuttingDown } from "../services/platform/errors.ts";
+import { openCallOf } from "../services/platform/open-calls.ts";
 import type { Origins } from "../services/platform/origins.ts";
-import { addServerHooks, type RequestGate } from "../services/platform/server-hooks.ts";
+import { addServerHooks, type Port } from "../services/platform/server-hooks.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { checkTarget } from "./request-target.ts";
 import type { HttpBinding } from "./transcode/binding.ts";
 
-/** Dependencies of the hooks of every request. Tests without authentication have no gate. */
-type HookOptions = {
+/** Dependencies of the hooks of every request. Tests without authentication have no checks. */
+type HookOptions = Pick<Port, "gate" | "admitRequest"> & {
   origins: Origins;
   headers: ReturnType<typeof commonHeaders>;
   lifecycle: Lifecycle;
-  gate: RequestGate | undefined;
   proxies: TrustedProxies;
 };
 
@@ -50,7 +50,7 @@ export const commonHeaders = (secure: boolean): Record<string, string> => ({
  * @returns the first part of the hook, for requests that the router rejects before any hook runs
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
-  const { origins, headers, lifecycle, gate, proxies } = options;
+  const { origins, headers, lifecycle, gate, admitRequest, proxies } = options;
   const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
@@ -66,12 +66,11 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   };
   addServerHooks(app, {
     gate,
+    admitRequest,
     headOf(request) {
       const { method } = request.routeOptions.config.binding ?? {};
       const { authorization } = request.headers;
-      return (
-        method && { method, authorization, address: clientAddressOf(request), isForwarded: false }
-      );
+      return method && { method, authorization, open: openCallOf(request.raw) };
     },
     onRequest(request, reply) {
       begin(request, reply);

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import { createServer as createHttpServer, type IncomingMessage } from "node:http";
 import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import {
   type FastifyReply,
@@ -10,7 +10,7 @@ import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createRemoteKeys, type VerificationKeys } from "../services/platform/access-token.ts";
-import { readBody } from "../services/platform/admission.ts";
+import { createAdmission, readBody } from "../services/platform/admission.ts";
 import {
   createTrustedProxies,
   requestIdOf,
@@ -18,15 +18,17 @@ import {
 } from "../services/platform/client.ts";
 import type { Config } from "../services/platform/config.ts";
 import { ServiceError } from "../services/platform/errors.ts";
+import { countRequests } from "../services/platform/http1-guard.ts";
+import { createPortGuard } from "../services/platform/open-calls.ts";
 import { createOrigins } from "../services/platform/origins.ts";
 import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
 import { type Clock, systemClock } from "../services/platform/process.ts";
 import { openGate, schemaController } from "../services/platform/server-hooks.ts";
-import { addHealth } from "./health.ts";
+import { addHealth, isHealthPath } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
-import { createClientErrorHandler, toHttpError } from "./transcode/errors.ts";
+import { createClientErrorHandler, createRefusal, toHttpError } from "./transcode/errors.ts";
 import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
@@ -40,6 +42,8 @@ const TIME_LIMITS = {
   /** While a client reads nothing of a response. */
   writeTimeoutMs: 120_000,
 };
+/** Time for which a connection may wait for its next request, in ms. */
+const KEEP_ALIVE_MS = 72_000;
 /** Maximum size of the request line and headers, in bytes. */
 const MAX_HEAD_BYTES = 16 * 1024;
 
@@ -55,7 +59,7 @@ export type GatewayOptions = Partial<typeof TIME_LIMITS> & {
   clock?: Clock;
 };
 
-type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admission"> & {
+type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admitRequest" | "admission"> & {
   /** The public keys of the services. */
   keys: VerificationKeys;
 };
@@ -88,14 +92,16 @@ export function createGateway(options: GatewayOptions) {
     sendError(failed, reply, request.routeOptions.config?.binding);
   };
   const app = createServer(options, proxies, {
-    clientErrorHandler: createClientErrorHandler(log, lifecycle.responseOf, headers),
+    clientErrorHandler: createClientErrorHandler(log, lifecycle, headers),
     frameworkErrors: answer,
+    refuse: createRefusal(log, lifecycle, headers),
   });
   const beginRequest = addRequestHooks(app, {
     origins,
     headers,
     lifecycle,
     gate: checks.gate,
+    admitRequest: checks.admitRequest,
     proxies,
   });
   app.setErrorHandler(answer);
@@ -135,31 +141,46 @@ export async function openStandaloneGate(
   return { ...(await openGate(config, keys, options)), keys };
 }
 
-type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors">;
+type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors"> & {
+  refuse: ReturnType<typeof createRefusal>;
+};
 
 /** Creates the HTTP server. Its own errors have the shape of all others. */
 function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers: ErrorHandlers) {
   const { requestTimeoutMs: requestTimeout, writeTimeoutMs } = { ...TIME_LIMITS, ...options };
+  const { refuse, ...errorHandlers } = handlers;
+  const { admission = createAdmission() } = options.checks ?? {};
+  const isProbe = (url: string) => isHealthPath(url.replace(/\?.*/s, ""));
+  const guard = createPortGuard({ admission, proxies, isProbe, log: options.log });
   const app = fastify({
+    serverFactory(handle) {
+      const server = createHttpServer({
+        requestTimeout,
+        headersTimeout: requestTimeout,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        maxHeaderSize: MAX_HEAD_BYTES,
+        connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
+        requireHostHeader: false, // a hook checks it and responds in the error shape
+      });
+      const counted = countRequests(guard, handle, refuse);
+      guard.watch(server);
+      server.setTimeout(writeTimeoutMs);
+      // A client that waits for "100 Continue" sends its body once the request is admitted (RFC
+      // 9110 section 10.1.1).
+      for (const event of ["request", "checkContinue", "checkExpectation"])
+        server.on(event, counted);
+      return server;
+    },
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
-    trustProxy: proxies.option,
     bodyLimit: DEFAULT_BODY_BYTES,
     schemaController,
     forceCloseConnections: true, // open calls have had their grace period
     return503OnClosing: false,
-    requestTimeout,
-    connectionTimeout: writeTimeoutMs,
-    http: {
-      headersTimeout: requestTimeout,
-      maxHeaderSize: MAX_HEAD_BYTES,
-      connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
-      requireHostHeader: false, // a hook checks it and responds in the error shape
-    },
     routerOptions: {
       maxParamLength: MAX_HEAD_BYTES, // a long id reaches its method, whose error names the field
       querystringParser: () => ({}), // queries are read by the types of their fields
     },
-    ...handlers,
+    ...errorHandlers,
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(
@@ -167,13 +188,8 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
     ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
       readBody(payload, admitted?.permit, routeOptions.bodyLimit),
   );
-  options.checks?.admission?.limitConnections(app.server, proxies.isTrusted);
   // A connection is also silent while its client waits for a response.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
-  app.server.on("checkExpectation", app.routing);
-  // A client that waits for "100 Continue" sends its body once the request is admitted (RFC 9110
-  // section 10.1.1).
-  app.server.on("checkContinue", app.routing);
   app.addHook("preParsing", ({ raw: { headers, httpVersion } }, reply, _payload, done) => {
     if (httpVersion !== "1.0" && headers.expect?.toLowerCase() === "100-continue")
       reply.raw.writeContinue();

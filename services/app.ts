@@ -94,6 +94,7 @@ export async function openApp(config: Config, options: AppOptions) {
       },
       ...port,
       keys: context.keys,
+      log,
       /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
       onRefused: reportRefused(context),
       store,

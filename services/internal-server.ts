@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import http, { type IncomingMessage, type RequestListener, type ServerResponse } from "node:http";
 import https from "node:https";
 import {
   type DescMethodServerStreaming,
@@ -13,11 +13,13 @@ import { Health } from "../gen/health/v1/health_pb.ts";
 import type { App } from "./app.ts";
 import { maxBytesOf } from "./grpc/request-body.ts";
 import type { GrpcServer } from "./grpc/server.ts";
-import { readBody } from "./platform/admission.ts";
-import { isGatewaySecret, requestIdOf, SECRET } from "./platform/client.ts";
+import { createAdmission, readBody } from "./platform/admission.ts";
+import { createTrustedProxies, requestIdOf } from "./platform/client.ts";
 import { CALL_ENDED, connectErrorOf, ServiceError } from "./platform/errors.ts";
+import { countRequests } from "./platform/http1-guard.ts";
 import { createInProcessTransport, one } from "./platform/in-process.ts";
 import * as protocol from "./platform/internal-protocol.ts";
+import { createPortGuard, openCallOf } from "./platform/open-calls.ts";
 import { services } from "./platform/policy.ts";
 import { closeWithin, readTlsFiles, removeStaleSocket, type TlsFiles } from "./platform/process.ts";
 import { admittedKey } from "./platform/server-hooks.ts";
@@ -37,7 +39,8 @@ const MAX_CALLS = 1_000;
 
 type Method = DescMethodUnary | DescMethodServerStreaming;
 /** What is served. Tests may omit the checks. */
-type Served = Pick<App, "routes" | "interceptors"> & Partial<Pick<App, "gate" | "onRefused">>;
+type Served = Pick<App, "routes" | "interceptors"> &
+  Partial<Pick<App, "gate" | "admission" | "onRefused" | "log">>;
 type Options = { url: string; secret: string | undefined; tls: TlsFiles };
 
 /**
@@ -56,6 +59,14 @@ export async function listenInternal(
   );
   const calls = new Set<AbortController>();
   const server = isTls ? https.createServer(readTlsFiles(tls)) : http.createServer();
+  const guard = createPortGuard({
+    admission: app.admission ?? createAdmission(),
+    proxies: createTrustedProxies([]),
+    secret,
+    isProbe: () => false,
+    connections: "gatewayConnections",
+    log: app.log,
+  });
 
   /**
    * Checks a call by its headers, reads its message and starts it.
@@ -63,7 +74,9 @@ export async function listenInternal(
    */
   async function start(request: IncomingMessage, response: ServerResponse, signal: AbortSignal) {
     const header = new Headers(request.headers as Record<string, string>);
-    if (!isGatewaySecret(header.get(SECRET), secret)) {
+    const open = openCallOf(request);
+    if (!open.isForwarded) {
+      response.shouldKeepAlive = false;
       // Temporary, since operators mend it: as an error of the access token it would sign the
       // gateway's users out.
       throw new ServiceError(
@@ -78,10 +91,7 @@ export async function listenInternal(
       throw error;
     };
     const { authorization } = request.headers;
-    const address = request.socket.remoteAddress ?? "127.0.0.1";
-    const admitted = await app
-      .gate?.({ method, authorization, address, isForwarded: true })
-      .catch(refuse);
+    const admitted = await app.gate?.({ method, authorization, open }).catch(refuse);
     response.once("close", () => admitted?.permit.release());
     if (response.destroyed) admitted?.permit.release();
     const decode = (body: Buffer) => fromBinary(method.input, body, { readUnknownFields: false });
@@ -145,9 +155,12 @@ export async function listenInternal(
 
   server.requestTimeout = server.headersTimeout = server.keepAliveTimeout = REQUEST_TIMEOUT_MS;
   server.maxRequestsPerSocket = MAX_CALLS;
+  guard.watch(server);
+  const handle: RequestListener = (request, response) =>
+    void serve(request, response).catch(() => response.destroy());
   server.on(
     "request",
-    (request, response) => void serve(request, response).catch(() => response.destroy()),
+    countRequests(guard, handle, (_error, { socket }) => guard.cut(socket)),
   );
   if ("path" in at) await removeStaleSocket(at.path);
   await once(server.listen(at), "listening");

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type ServerResponse, STATUS_CODES } from "node:http";
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
@@ -11,6 +11,7 @@ import {
   statuses,
   type Violation,
 } from "../../services/platform/errors.ts";
+import type { Lifecycle } from "../lifecycle.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */
 export type ErrorBody = {
@@ -62,6 +63,31 @@ const byCode: Record<string, Known> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [Reason.UNSUPPORTED_MEDIA_TYPE, NOT_JSON],
   FST_ERR_BAD_URL: [Reason.MALFORMED_REQUEST, "The path is not valid percent-encoded UTF-8."],
 };
+
+/**
+ * Answers a request that no hook will see, since its caller has exceeded its share of open calls.
+ * The connection closes after it.
+ */
+export function createRefusal(
+  log: Logger,
+  { mayLogRefusal }: Pick<Lifecycle, "mayLogRefusal">,
+  headers: Record<string, string>,
+) {
+  return (error: unknown, _request: IncomingMessage, response: ServerResponse): void => {
+    const { body, retryAfterSeconds } = toHttpError(error);
+    const text = JSON.stringify(body);
+    const requestId = randomUUID();
+    if (retryAfterSeconds !== undefined) response.setHeader("retry-after", retryAfterSeconds);
+    response.writeHead(body.statusCode, {
+      ...headers,
+      "content-type": "application/json; charset=utf-8",
+      "content-length": String(Buffer.byteLength(text)),
+      "x-request-id": requestId,
+    });
+    response.end(text);
+    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "refused connection");
+  };
+}
 
 /** Maps any thrown value to the error response. Unexpected errors are masked. */
 export function toHttpError(thrown: unknown): HttpErrorResponse {
@@ -123,7 +149,7 @@ const internalError = (isInternal: boolean): HttpErrorResponse => ({
  */
 export function createClientErrorHandler(
   log: Logger,
-  responseOf: (connection: Duplex) => ServerResponse | undefined,
+  { responseOf, mayLogRefusal }: Pick<Lifecycle, "responseOf" | "mayLogRefusal">,
   headers: Record<string, string>,
 ) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
@@ -144,7 +170,7 @@ export function createClientErrorHandler(
       ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
       "connection: close",
     ];
-    log.info({ requestId, status: body.statusCode }, "unreadable request");
+    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "unreadable request");
     socket.end(`${head.join("\r\n")}\r\n\r\n${text}`, () => socket.destroy());
   };
 }

@@ -2,9 +2,10 @@ import { createContextValues, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { clientAddressOf, writeClient } from "../../services/platform/client.ts";
+import { writeClient } from "../../services/platform/client.ts";
 import { ServiceError } from "../../services/platform/errors.ts";
 import { one } from "../../services/platform/in-process.ts";
+import { openCallOf } from "../../services/platform/open-calls.ts";
 import type { Origins } from "../../services/platform/origins.ts";
 import type { Clock } from "../../services/platform/process.ts";
 import { admittedKey } from "../../services/platform/server-hooks.ts";
@@ -77,11 +78,8 @@ function metadataOf(request: FastifyRequest, secret: string | undefined): Header
   if (authorization !== undefined && PRINTABLE.test(authorization))
     headers.set("authorization", authorization);
   headers.set("x-request-id", request.id);
-  writeClient(
-    headers,
-    { address: request.admitted?.address ?? clientAddressOf(request), agent },
-    secret,
-  );
+  const { address } = openCallOf(request.raw);
+  writeClient(headers, { address, agent }, secret);
   if (request.span) headers.set("traceparent", request.span.traceparent);
   return headers;
 }

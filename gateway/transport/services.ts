@@ -18,6 +18,11 @@ const MAX_CALLS = 100;
  */
 const MAX_ABANDONED_MB = 1_024;
 /**
+ * Calls of a connection before the services have announced their own limit. They refuse more until
+ * they have seen the secret of the gateways on it.
+ */
+const MAX_FIRST_CALLS = 32;
+/**
  * A peer that does not respond is detected within the sum of the first two, in ms. A connection
  * without calls is closed.
  */
@@ -30,7 +35,11 @@ const TIMEOUTS = { pingIntervalMs: 10_000, pingTimeoutMs: 5_000, idleConnectionT
  * @throws Error for operators, if a file can't be read
  */
 export function createServicesTransport(url: string, files: TlsFiles = {}): ServicesTransport {
-  const options = { ...readTlsFiles(files), maxSessionMemory: MAX_ABANDONED_MB };
+  const options = {
+    ...readTlsFiles(files),
+    maxSessionMemory: MAX_ABANDONED_MB,
+    peerMaxConcurrentStreams: MAX_FIRST_CALLS,
+  };
   const sessions = new Set<Http2SessionManager>();
   let calls = 0;
   let current: Transport;

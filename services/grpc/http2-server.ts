@@ -1,7 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import {
+  constants,
   createSecureServer,
   createServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
   type Http2Session,
   type SecureServerOptions,
   type ServerHttp2Session,
@@ -9,12 +12,17 @@ import {
 import type { Socket } from "node:net";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "../platform/errors.ts";
+import { type Connection, type PortGuard, setOpenCall } from "../platform/open-calls.ts";
 
-/** Concurrent calls of one connection, and of one that a gateway uses for all of its clients. */
+/**
+ * Concurrent calls of one connection: until a user is known on it, then, or of a proxy, and of a
+ * gateway, which uses it for all of its clients.
+ */
+const MAX_STRANGER_STREAMS = 32;
 const MAX_CONCURRENT_STREAMS = 250;
 const MAX_GATEWAY_STREAMS = 10_000;
 const OPTIONS = {
-  settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS },
+  settings: { maxConcurrentStreams: MAX_STRANGER_STREAMS },
   // In MB, of one connection. Node counts what disconnected clients did not read until the
   // connection ends. Above its default of 10 MB it refuses every call on it: all calls of a
   // gateway.
@@ -24,23 +32,35 @@ const OPTIONS = {
   streamResetRate: 100,
 };
 
+type Listener = (request: Http2ServerRequest, response: Http2ServerResponse) => void;
+
 /**
  * An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`.
+ * Each call is counted before its listener sees it. A connection whose client exceeds its share is
+ * closed; of one that many clients share, only the call.
  */
-export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: number) {
+export function createHttp2Server(
+  tls: SecureServerOptions | undefined,
+  idleMs: number,
+  guard: PortGuard,
+) {
   const server = tls ? createSecureServer({ ...OPTIONS, ...tls }) : createServer(OPTIONS);
   const sockets = new Set<Socket>();
-  const sessions = new Set<ServerHttp2Session>();
+  const sessions = new Map<Http2Session, Connection>();
+  guard.watch(server);
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
   server.on("session", (session: ServerHttp2Session) => {
+    const connection = guard.connectionOf(session.socket);
+    if (!connection) return session.destroy();
     let streams = 0;
     // Node does not clear its own session timer when the socket closes: the session would stay in
     // memory until it fires.
     const idle = setTimeout(() => streams === 0 && session.close(), idleMs);
-    sessions.add(session);
+    sessions.set(session, connection);
+    if (connection.isShared()) raiseStreams(session, false);
     session.on("stream", (stream) => {
       streams++;
       stream.once("close", () => {
@@ -53,11 +73,38 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
       sessions.delete(session);
     });
   });
+
+  /** Counts a call. Undefined if its caller has exceeded its share. */
+  function open(request: Http2ServerRequest) {
+    const { session } = request.stream;
+    const connection = session && sessions.get(session);
+    if (!connection || session.destroyed) return undefined;
+    try {
+      return connection.open(request, () => raiseStreams(session, connection.isGateway()));
+    } catch (error) {
+      if (isFull(error)) request.stream.close(constants.NGHTTP2_REFUSED_STREAM);
+      else if (connection.isShared()) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      else guard.cut({ destroy: () => endSession(session) });
+      return undefined;
+    }
+  }
+
   return {
     server,
+    /** Serves every call that is not refused at once. */
+    serve(listener: Listener) {
+      return server.on("request", (request, response) => {
+        const call = open(request);
+        if (!call) return;
+        const { stream } = request;
+        stream.once("close", () => call.close(stream.aborted));
+        setOpenCall(request, call);
+        listener(request, response);
+      });
+    },
     /** Lets every connection end with its last call. */
     drain(): void {
-      for (const session of sessions) session.close();
+      for (const session of sessions.keys()) session.close();
     },
     /** Closes every socket. Destroying the sessions would report only one call to each client. */
     cut(): void {
@@ -66,13 +113,25 @@ export function createHttp2Server(tls: SecureServerOptions | undefined, idleMs: 
   };
 }
 
-const gatewaySessions = new WeakSet<Http2Session>();
+/** Whether the process has no room, for whomever: clients may try again. */
+const isFull = (error: unknown) =>
+  error instanceof ServiceError && error.reason === Reason.UNAVAILABLE;
 
-/** Allows a connection the concurrent calls of a gateway. */
-export function allowGatewayStreams(session: Http2Session | undefined): void {
-  if (!session || gatewaySessions.has(session)) return;
-  gatewaySessions.add(session);
-  session.settings({ maxConcurrentStreams: MAX_GATEWAY_STREAMS });
+/** Tells a client that it has done too much (RFC 9113 section 7), and disconnects it. */
+function endSession(session: Http2Session): void {
+  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  session.destroy();
+}
+
+/** The concurrent calls that connections have been allowed since their start. */
+const raised = new WeakMap<Http2Session, number>();
+
+/** Allows a connection the concurrent calls of a user, or of a gateway. */
+function raiseStreams(session: Http2Session, isGateway: boolean): void {
+  const maxConcurrentStreams = isGateway ? MAX_GATEWAY_STREAMS : MAX_CONCURRENT_STREAMS;
+  if ((raised.get(session) ?? 0) >= maxConcurrentStreams || session.destroyed) return;
+  raised.set(session, maxConcurrentStreams);
+  session.settings({ maxConcurrentStreams });
 }
 
 /** Maximum deadline of a client: the longest time of a timer. */

@@ -55,7 +55,7 @@ export function maxBytesOf(method: DescMethod): number {
  */
 const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
   FRAME_HEAD_BYTES +
-  (admitted?.claims || admitted?.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
+  (admitted?.claims || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
 /**
  * The body of a call for Connect. A call of one message is read and checked before, since Connect's

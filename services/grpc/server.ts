@@ -14,20 +14,16 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
 import type { App } from "../app.ts";
-import {
-  clientAddressOf,
-  createTrustedProxies,
-  isGatewaySecret,
-  requestIdOf,
-  SECRET,
-} from "../platform/client.ts";
+import { createAdmission } from "../platform/admission.ts";
+import { createTrustedProxies, requestIdOf } from "../platform/client.ts";
 import type { Config } from "../platform/config.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/errors.ts";
+import { createPortGuard, openCallOf } from "../platform/open-calls.ts";
 import { createOrigins } from "../platform/origins.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/policy.ts";
 import { closeWithin, readTlsFiles, type TlsFiles } from "../platform/process.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/server-hooks.ts";
-import { allowGatewayStreams, createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
+import { createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { discardBody, dropParameters, GZIP, rawOf, receiveBody } from "./request-body.ts";
 import { answerUnknownMethod } from "./unknown-methods.ts";
@@ -39,6 +35,8 @@ const MAX_HEADER_BYTES = 16 * 1024;
  */
 const REFLECTION_V1ALPHA = /^\/grpc\.reflection\.v1alpha\.ServerReflection\//;
 const REFLECTION_V1 = `/${ServerReflection.typeName}/`;
+/** The rest of a refused call's body is discarded for this time before its response, in ms. */
+const LINGER_MS = 2_000;
 
 /**
  * Time limits of the port, in ms. As on the REST port, but connections may be idle for longer,
@@ -68,7 +66,7 @@ const refusalKey = createContextKey<Refusal | undefined>(undefined, { descriptio
 
 /** Tests may omit the checks of the port. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
-  Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused">>;
+  Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused" | "log">>;
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
   Partial<Pick<Config, "internalSecret" | "publicUrl" | "corsOrigins">> & { tls: TlsFiles };
 
@@ -85,16 +83,23 @@ export async function listenGrpc(
   timeouts = TIMEOUTS,
 ): Promise<GrpcServer> {
   const { grpcHost: host, grpcPort: port, tls } = config;
-  const { proxies = createTrustedProxies([]) } = app;
   const { publicUrl = "http://localhost", corsOrigins = [] } = config;
   const origins = createOrigins(publicUrl, corsOrigins, exposedHeaders);
+  const { proxies = createTrustedProxies([]), admission = createAdmission() } = app;
   const calls = new Set<AbortController>();
-  const connections = createHttp2Server(tls.cert ? readTlsFiles(tls) : undefined, timeouts.idleMs);
+  const guard = createPortGuard({
+    admission,
+    proxies,
+    secret: config.internalSecret,
+    isProbe: (path) => path.startsWith(`/${Health.typeName}/`),
+    isInternal: tls.ca !== undefined, // with mutual TLS every peer is an internal caller
+    log: app.log,
+  });
+  const tlsFiles = tls.cert ? readTlsFiles(tls) : undefined;
+  const connections = createHttp2Server(tlsFiles, timeouts.idleMs, guard);
   const server = fastify({
-    serverFactory: (handler) => connections.server.on("request", handler as never) as never,
+    serverFactory: (handler) => connections.serve(handler as never) as never,
     genReqId: ({ headers }) => requestIdOf(headers["x-request-id"]),
-    // With mutual TLS every peer is an internal caller, whose X-Forwarded-For names its client.
-    trustProxy: tls.ca ? (address, hop) => hop === 0 || proxies.isTrusted(address) : proxies.option,
     exposeHeadRoutes: false,
     schemaController,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
@@ -108,23 +113,21 @@ export async function listenGrpc(
    * @param elapsedMs since its body is awaited
    */
   const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) => {
-    const discarded = discardBody(rawOf(request), timeouts.requestMs - elapsedMs);
+    const restMs = timeouts.requestMs - elapsedMs;
+    const discarded = discardBody(rawOf(request), Math.min(restMs, LINGER_MS));
     refusals.set(request, async () => {
       app.onRefused?.(methodOf(request) as DescMethod, request.id, error);
       await discarded;
       throw connectErrorOf(error);
     });
   };
-  app.admission?.limitConnections(connections.server, proxies.isTrusted);
   addServerHooks(server, {
     gate: app.gate,
     headOf(request) {
       const method = methodOf(request);
       if (!method) return undefined;
-      const { authorization, [SECRET]: secret } = request.headers;
-      const isForwarded = isGatewaySecret(secret, config.internalSecret);
-      if (isForwarded) allowGatewayStreams(rawOf(request).stream.session);
-      return { method, authorization, address: clientAddressOf(request), isForwarded };
+      const { authorization } = request.headers;
+      return { method, authorization, open: openCallOf(request.raw) };
     },
     onRequest(request, reply) {
       request.headers["x-request-id"] = request.id; // for the log, the audit log and errors

@@ -35,7 +35,7 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
     const attributes = { "rpc.system.name": "grpc", "rpc.method": rpc };
     const span = tracing?.start(rpc, "SERVER", req.header.get("traceparent"), attributes);
     if (span) req.header.set("traceparent", span.traceparent);
-    const { address = "127.0.0.1" } = req.contextValues.get(admittedKey) ?? {};
+    const { address = "127.0.0.1" } = req.contextValues.get(admittedKey)?.open ?? {};
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, client, req);
     req.contextValues.set(callKey, call);

@@ -1,10 +1,8 @@
-import type { EventEmitter } from "node:events";
-import type { Socket } from "node:net";
 import { totalmem } from "node:os";
 import type { Readable } from "node:stream";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { networksOf, plainAddress } from "./client.ts";
+import { networksOf } from "./client.ts";
 import { ServiceError, unavailable } from "./errors.ts";
 
 const MIB = 1024 * 1024;
@@ -46,17 +44,38 @@ const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
 const MIN_CALLER_REPLY_BYTES = 16 * MIB;
 /** Health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
+/** Calls of one address that wait until the keys of access tokens have been loaded again. */
+const KEY_WAITS_PER_ADDRESS = 8;
+/**
+ * Open calls of one caller, refused ones included, and of all, as multiples of the requests that
+ * may be in progress: beyond its requests a caller gets 429, beyond its open calls it is cut off.
+ */
+const OPEN_PER_REQUEST = 2;
+const OPEN_IN_ALL_PER_REQUEST = 1.25;
+/** Open health checks per address, apart from its other calls. */
+const PROBES_PER_ADDRESS = 64;
+/**
+ * Connections that an address may open before it has shown the secret of the gateways, as a
+ * multiple of those of a client: each open call of a gateway has a connection.
+ */
+const GATEWAY_CONNECTIONS_FACTOR = 4;
+/**
+ * A call that its client gave up counts as open for so much longer, in ms, since its work may go
+ * on. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487).
+ */
+const LINGER_MS = 1_000;
 
 /**
- * The kind of a call: a health probe, a public watch, an AI stream, another AI call, or any other.
+ * The kind of a call: a health probe, a public watch, a wait for the keys of tokens, an AI stream,
+ * another AI call, or any other.
  */
-export type CallKind = "probe" | "watch" | "user-stream" | "long-running" | "default";
+export type CallKind = "probe" | "watch" | "key-wait" | "user-stream" | "long-running" | "default";
 
 /**
  * Whose share a call uses: its user's if it has a valid access token, else its address's. Gateways
- * and proxies have none.
+ * have none, since they have counted their clients.
  */
-type Caller = { userId: string | undefined; address: string | undefined };
+export type Caller = { userId?: string | undefined; address?: string | undefined };
 
 /** The right to run one call. */
 export type Permit = {
@@ -70,6 +89,23 @@ export type Permit = {
   release(): void;
 };
 
+/** A connection or a call that is open, and the caller it counts towards. */
+export type OpenSlot = {
+  /**
+   * Counts it towards another caller from now on.
+   * @throws ServiceError TOO_MANY_CONCURRENT if that caller has used its share: nothing changes
+   */
+  moveTo(caller: Caller): void;
+  /**
+   * Ends it.
+   * @param wasGivenUp by its client before it was answered: it counts a little longer
+   */
+  close(wasGivenUp?: boolean): void;
+};
+
+/** What is counted while it is open. */
+export type OpenKind = "calls" | "probes" | "connections" | "gatewayConnections";
+
 export type Admission = ReturnType<typeof createAdmission>;
 
 /**
@@ -78,35 +114,62 @@ export type Admission = ReturnType<typeof createAdmission>;
  */
 type Share = { key: string; max: number; error?: () => ServiceError };
 
+/** Counts by key. */
+function createCounts() {
+  const counts = new Map<string, number>();
+  return {
+    /**
+     * Adds to every count.
+     * @throws ServiceError if one would exceed its maximum: none is changed
+     */
+    acquire(shares: readonly Share[], amount = 1): void {
+      const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
+      if (exceeded) throw (exceeded.error ?? tooManyConcurrent)();
+      for (const { key } of shares) counts.set(key, (counts.get(key) ?? 0) + amount);
+    },
+    release(shares: readonly Share[], amount = 1): void {
+      for (const { key } of shares) {
+        const count = (counts.get(key) ?? 0) - amount;
+        if (count > 0) counts.set(key, count);
+        else counts.delete(key);
+      }
+    },
+  };
+}
+
 /**
  * Admission control against overload: bounds a process's concurrent work by its memory, and each
  * caller's share.
  */
-export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes() } = {}) {
-  const counts = new Map<string, number>();
+export function createAdmission({
+  streamsPerUser = 20,
+  budgetBytes = spareBytes(),
+  memoryBytes = spareMemory(),
+} = {}) {
+  const counts = createCounts();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
+  const maxOpen = Math.floor(maxRequests * OPEN_IN_ALL_PER_REQUEST);
   const maxBodyBytes = (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE;
-  const maxConnections = Math.floor(spareMemory() / CONNECTION_BYTES);
+  const maxConnections = Math.floor(memoryBytes / CONNECTION_BYTES);
+  const requestsPerCaller = Math.max(
+    MIN_CALLER_REQUESTS,
+    Math.floor(maxRequests * CALLER_FRACTION),
+  );
+  const connectionsPerAddress = Math.max(
+    MIN_CALLER_CONNECTIONS,
+    Math.floor(maxConnections * CALLER_FRACTION),
+  );
   /** Of one caller. */
   const share = {
-    requests: Math.max(MIN_CALLER_REQUESTS, Math.floor(maxRequests * CALLER_FRACTION)),
+    requests: requestsPerCaller,
     watches: WATCHES_PER_ADDRESS,
+    keyWaits: KEY_WAITS_PER_ADDRESS,
     bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
     replies: Math.max(MIN_CALLER_REPLY_BYTES, maxBodyBytes * CALLER_FRACTION),
-    connections: Math.max(MIN_CALLER_CONNECTIONS, Math.floor(maxConnections * CALLER_FRACTION)),
-  };
-  /** Adds to every count, or throws and adds to none. */
-  const acquire = (shares: Share[], amount: number) => {
-    const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
-    if (exceeded) throw (exceeded.error ?? tooManyConcurrent)();
-    for (const { key } of shares) counts.set(key, (counts.get(key) ?? 0) + amount);
-  };
-  const release = (shares: Share[], amount: number) => {
-    for (const { key } of shares) {
-      const count = (counts.get(key) ?? 0) - amount;
-      if (count > 0) counts.set(key, count);
-      else counts.delete(key);
-    }
+    calls: requestsPerCaller * OPEN_PER_REQUEST,
+    probes: PROBES_PER_ADDRESS,
+    connections: connectionsPerAddress,
+    gatewayConnections: connectionsPerAddress * GATEWAY_CONNECTIONS_FACTOR,
   };
   const sharesOf = (what: keyof typeof share, { userId, address }: Caller) => {
     const networks = address === undefined ? [] : networksOf(address);
@@ -115,23 +178,28 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
       ([who, factor]): Share => ({ key: `${what}:${who}`, max: share[what] * factor }),
     );
   };
+  const sharesOfCall = (kind: CallKind, caller: Caller): Share[] => {
+    if (kind === "probe") return [];
+    if (kind === "key-wait") return sharesOf("keyWaits", caller);
+    const fraction = kind === "default" ? 1 : LONG_RUNNING_FRACTION;
+    const shares = sharesOf(kind === "watch" ? "watches" : "requests", caller);
+    if (kind === "user-stream" && caller.userId !== undefined)
+      shares.push({ key: `streams:${caller.userId}`, max: streamsPerUser });
+    return [...shares, { key: "requests", max: maxRequests * fraction, error: full }];
+  };
 
   return {
+    /** Maximum number of connections of a port. */
+    maxConnections,
+
     /**
+     * Admits a call.
      * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
      * has used its share
      */
     acquire(kind: CallKind, caller: Caller): Permit {
-      const { userId } = caller;
-      const shares: Share[] = [];
-      if (kind !== "probe") {
-        const fraction = kind === "default" ? 1 : LONG_RUNNING_FRACTION;
-        shares.push(...sharesOf(kind === "watch" ? "watches" : "requests", caller));
-        if (kind === "user-stream" && userId)
-          shares.push({ key: `streams:${userId}`, max: streamsPerUser });
-        shares.push({ key: "requests", max: maxRequests * fraction, error: full });
-      }
-      acquire(shares, 1);
+      const shares = sharesOfCall(kind, caller);
+      counts.acquire(shares);
       const all = { key: "bodies", max: maxBodyBytes, error: full };
       const request = { shares: [] as Share[], bytes: 0 };
       const reply = { shares: [] as Share[], bytes: 0 };
@@ -141,36 +209,43 @@ export function createAdmission({ streamsPerUser = 20, budgetBytes = spareBytes(
           const more = bytes - SMALL_BODY_BYTES - held.bytes;
           if (more <= 0 || shares.length === 0) return; // nothing is held after the release
           held.shares = [...sharesOf(body === "request" ? "bodies" : "replies", caller), all];
-          acquire(held.shares, more);
+          counts.acquire(held.shares, more);
           held.bytes += more;
         },
         release() {
-          release(shares.splice(0), 1);
-          for (const held of [request, reply]) release(held.shares.splice(0), held.bytes);
+          counts.release(shares.splice(0));
+          for (const held of [request, reply]) counts.release(held.shares.splice(0), held.bytes);
         },
       };
     },
 
     /**
-     * Limits a server's connections, in all and per address.
-     * @param isExempt addresses without a share, such as proxies
+     * Counts what has been opened, before anything is known of it but whose it is.
+     * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
+     * has used its share
      */
-    limitConnections(
-      server: EventEmitter & { maxConnections: number },
-      isExempt: (address: string) => boolean,
-    ): void {
-      server.maxConnections = maxConnections;
-      server.on("connection", (socket: Socket) => {
-        const address = plainAddress(socket.remoteAddress ?? "");
-        if (address === "" || isExempt(address)) return;
-        const shares = sharesOf("connections", { userId: undefined, address });
-        try {
-          acquire(shares, 1);
-        } catch {
-          return void socket.destroy();
-        }
-        socket.once("close", () => release(shares, 1));
-      });
+    open(what: OpenKind, caller: Caller): OpenSlot {
+      const inAll: Share[] = what === "calls" ? [{ key: "calls", max: maxOpen, error: full }] : [];
+      let own = sharesOf(what, caller);
+      let isOpen = true;
+      counts.acquire([...own, ...inAll]);
+      const release = () => {
+        if (isOpen) counts.release([...own, ...inAll]);
+        isOpen = false;
+      };
+      return {
+        moveTo(other) {
+          if (!isOpen) return;
+          const shares = sharesOf(what, other);
+          counts.acquire(shares);
+          counts.release(own);
+          own = shares;
+        },
+        close(wasGivenUp = false) {
+          if (wasGivenUp) setTimeout(release, LINGER_MS).unref();
+          else release();
+        },
+      };
     },
   };
 }

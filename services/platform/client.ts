@@ -135,6 +135,24 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     const address = parseAddress(written);
     return address !== undefined && list.check(address, familyOf(address));
   };
+  /**
+   * The client behind a connection, in canonical spelling: reads X-Forwarded-For from its end for
+   * as long as trusted proxies have written it, and stops at an entry that is no address.
+   * @param peer the address of the connection
+   * @param isInternal whether the connection is an internal caller's, which is trusted as a proxy is
+   */
+  const clientOf = (peer: string, forwardedFor: unknown, isInternal = false): string => {
+    let client = plainAddress(peer);
+    if (typeof forwardedFor !== "string") return client;
+    let isProxy = isInternal || isTrusted(client);
+    for (const entry of forwardedFor.split(",").reverse()) {
+      const written = isProxy ? parseAddress(entry.trim()) : undefined;
+      if (written === undefined) break;
+      client = written;
+      isProxy = isTrusted(client);
+    }
+    return client;
+  };
   let quietUntil = 0;
   /**
    * Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as
@@ -153,18 +171,7 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
       "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients share one limit.",
     );
   };
-  const option = proxies.length > 0 && isTrusted; // Fastify's `trustProxy`
-  return { isTrusted, checkForwarded, option };
-}
-
-/**
- * The client's address in canonical spelling. `ips` is the socket's address and what
- * X-Forwarded-For adds, nearest first: reading stops at an entry that is not an address.
- */
-export function clientAddressOf({ ip, ips = [ip] }: FastifyRequest): string {
-  return (
-    ips.map((entry) => parseAddress(entry ?? "")).findLast((address) => address !== undefined) ?? ""
-  );
+  return { isTrusted, clientOf, checkForwarded };
 }
 
 const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");

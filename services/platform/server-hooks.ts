@@ -11,10 +11,17 @@ import {
   type TokenDeps,
   type VerificationKeys,
 } from "./access-token.ts";
-import { type Admission, type CallKind, createAdmission, type Permit } from "./admission.ts";
+import {
+  type Admission,
+  type Caller,
+  type CallKind,
+  createAdmission,
+  type Permit,
+} from "./admission.ts";
 import { createTrustedProxies } from "./client.ts";
 import type { Config } from "./config.ts";
 import { ServiceError } from "./errors.ts";
+import { type OpenCall, openCallOf } from "./open-calls.ts";
 import { DEFAULT_BODY_BYTES, type MethodPolicy, policyOf } from "./policy.ts";
 import type { Clock } from "./process.ts";
 import {
@@ -37,10 +44,7 @@ export const schemaController = {
 export type CallHead = {
   method: DescMethod;
   authorization: string | undefined;
-  /** The client's address. */
-  address: string;
-  /** Whether a gateway forwards the call, which has counted it. */
-  isForwarded: boolean;
+  open: OpenCall;
 };
 
 /** A call whose body may be read. */
@@ -85,25 +89,34 @@ export async function openGate(
   const proxies = createTrustedProxies(config.trustProxy, log);
 
   /**
+   * Reads the access token of a call. Loading an unknown key takes time, during which only few
+   * calls of an address may wait.
+   * @throws ServiceError UNAUTHENTICATED, TOO_MANY_CONCURRENT
+   */
+  async function authenticate({ authorization, open }: CallHead): Promise<SessionClaims> {
+    const caller = open.isForwarded ? {} : { address: open.address };
+    const admitWait = () => admission.acquire("key-wait", caller).release;
+    const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
+    if (!claims) throw unauthenticated();
+    if (!open.isForwarded) open.identify(claims.userId);
+    return claims;
+  }
+
+  /**
    * Authenticates, rate-limits and admits a call by its headers alone.
    * @throws ServiceError
    */
   async function gate(call: CallHead): Promise<Admitted> {
-    const { method, address, isForwarded } = call;
+    const { method, authorization, open } = call;
+    const { address, isForwarded } = open;
     const policy = policyOf(method);
-    const needsToken = policy !== undefined && policy.access !== Access.PUBLIC;
-    const claims = needsToken ? await readBearerToken(tokens, call.authorization) : undefined;
-    if (needsToken && !claims) throw unauthenticated();
-    const keys = policy && !isForwarded ? requestKeys(policy.limits, claims?.userId, address) : [];
-    const rateLimit = keys.length > 0 ? await rateLimiter?.consume(keys) : undefined;
-    const onSessionEnded = () => claims && refuseBearerToken(tokens, call.authorization); // public methods ignore tokens
+    const claims = isProtected(policy) ? await authenticate(call) : undefined;
+    const caller = isForwarded ? {} : { userId: claims?.userId, address };
+    const rateLimit = await consume(policy, caller);
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
-      const hasShare = !isForwarded && (claims || !proxies.isTrusted(address));
-      const permit = admission.acquire(callKind(method, policy), {
-        userId: isForwarded ? undefined : claims?.userId,
-        address: hasShare ? address : undefined,
-      });
+      const permit = admission.acquire(callKind(method, policy), caller);
+      const onSessionEnded = () => claims && refuseBearerToken(tokens, authorization); // public methods ignore tokens
       return { ...call, claims, onSessionEnded, rateLimit, permit };
     } catch (error) {
       if (rateLimit && error instanceof ServiceError)
@@ -112,16 +125,41 @@ export async function openGate(
     }
   }
 
-  return { gate, admission, proxies, rateLimiter, redis };
+  /**
+   * Counts a call towards the limits of its method. Undefined if it has none, or its gateway has
+   * counted it.
+   */
+  async function consume(
+    policy: MethodPolicy | undefined,
+    { userId, address }: Caller,
+  ): Promise<RateLimitResult | undefined> {
+    if (!policy || address === undefined) return undefined;
+    const limited = requestKeys(policy.limits, userId, address);
+    return limited.length > 0 ? rateLimiter?.consume(limited) : undefined;
+  }
+
+  /**
+   * Admits a request that is no call, such as for a file.
+   * @throws ServiceError
+   */
+  const admitRequest = ({ address, isProbe }: OpenCall): Permit =>
+    admission.acquire(isProbe ? "probe" : "default", { address });
+
+  return { gate, admitRequest, admission, proxies, rateLimiter, redis };
 }
 
-export type RequestGate = Awaited<ReturnType<typeof openGate>>["gate"];
+/** The checks of a port. */
+type Checks = Awaited<ReturnType<typeof openGate>>;
 
 export const unauthenticated = () =>
   new ServiceError(
     Reason.UNAUTHENTICATED,
     "The access token is missing, invalid or expired. Please sign in.",
   );
+
+/** Whether a method requires an access token. */
+const isProtected = (policy: MethodPolicy | undefined) =>
+  policy !== undefined && policy.access !== Access.PUBLIC;
 
 /** Methods without a policy are those of health and reflection. */
 function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
@@ -130,9 +168,10 @@ function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined):
   return policy.maxBodyBytes > DEFAULT_BODY_BYTES ? "long-running" : "default";
 }
 
-/** The parts of the hook that differ between the ports. */
+/** The parts of the hook that differ between the ports. Tests may have no checks. */
 export type Port = {
-  gate: RequestGate | undefined;
+  gate: Checks["gate"] | undefined;
+  admitRequest?: Checks["admitRequest"] | undefined;
   /** The head of the call that a request makes; undefined for a request that is no call. */
   headOf(request: FastifyRequest): CallHead | undefined;
   /**
@@ -148,7 +187,10 @@ export type Port = {
 
 declare module "fastify" {
   interface FastifyRequest {
+    /** The call that a request makes, once its body may be read. */
     admitted: Admitted | undefined;
+    /** Undefined until the request is admitted. */
+    permit: Permit | undefined;
   }
 }
 
@@ -158,16 +200,17 @@ declare module "fastify" {
  */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   app.decorateRequest("admitted", undefined);
+  app.decorateRequest("permit", undefined);
   app.addHook("onRequest", (request, reply, done) => {
     let isClosed = false;
     reply.raw.once("close", () => {
       isClosed = true;
-      request.admitted?.permit.release();
+      request.permit?.release();
       port.onClose?.(request, reply);
     });
-    reply.header("x-request-id", request.id);
     const admit = (admitted: Admitted) => {
       request.admitted = admitted;
+      request.permit = admitted.permit;
       if (isClosed) admitted.permit.release();
       admitted.showRateLimit = (result) =>
         void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
@@ -178,15 +221,17 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       port.onRefused?.(request, error);
       done(port.onRefused ? undefined : error);
     };
+    reply.header("x-request-id", request.id);
     // Without a promise, an error is sent before the server reads more of the request.
     try {
       port.onRequest(request, reply);
+      if (reply.sent) return;
+      const head = port.headOf(request);
+      if (head && port.gate) return void port.gate(head).then(admit, refuse);
+      if (!head) request.permit = port.admitRequest?.(openCallOf(request.raw));
+      done();
     } catch (error) {
-      return done(error as Error);
+      done(error as Error);
     }
-    if (reply.sent) return;
-    const head = port.gate && port.headOf(request);
-    if (head) port.gate?.(head).then(admit, refuse);
-    else done();
   });
 }

@@ -42,7 +42,7 @@ const ways = {
 test("gRPC: a caller with a client certificate passes on its client's address, any other caller does not", async () => {
   const addresses: (string | undefined)[] = [];
   const gate = async (call: CallHead) => {
-    addresses.push(call.address);
+    addresses.push(call.open.address);
     const permit = { reserveBody() {}, release() {} };
     return { ...call, claims: undefined, onSessionEnded() {}, rateLimit: undefined, permit };
   };

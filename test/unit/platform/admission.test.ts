@@ -2,6 +2,8 @@ import { EventEmitter } from "node:events";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { createAdmission } from "../../../services/platform/admission.ts";
+import { createTrustedProxies } from "../../../services/platform/client.ts";
+import { createPortGuard } from "../../../services/platform/open-calls.ts";
 import { times } from "../../support/until.ts";
 
 /**
@@ -10,7 +12,9 @@ import { times } from "../../support/until.ts";
  */
 function openPort() {
   const server = Object.assign(new EventEmitter(), { maxConnections: 0 });
-  createAdmission().limitConnections(server, () => false);
+  const admission = createAdmission();
+  const proxies = createTrustedProxies([]);
+  createPortGuard({ admission, proxies, isProbe: () => false }).watch(server);
   const connect = (remoteAddress: string) => {
     const socket = new Socket();
     server.emit(
