@@ -1,0 +1,57 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { constants, setPriority } from "node:os";
+import { text } from "node:stream/consumers";
+
+/** What an attacker can do. */
+export const ATTACKS = [
+  "half-open gRPC calls",
+  "gRPC calls that are reset",
+  "gRPC calls whose bodies drip",
+  "gRPC tokens of unknown keys",
+  "pipelined requests that are not read",
+  "half-open REST requests",
+  "REST bodies that drip",
+  "half-sent headers",
+  "REST tokens of unknown keys",
+  "connections of the internal listener",
+] as const;
+export type AttackName = (typeof ATTACKS)[number];
+
+/** One attack of one process from one address. */
+export type Attack = {
+  name: AttackName;
+  /** Of this machine: all of 127.0.0.0/8 is. */
+  address: string;
+  ports: { rest: number; grpc: number; internal: number };
+  /** Of a user; by default the attacker is nobody. */
+  token?: string | undefined;
+  ms: number;
+};
+
+/**
+ * Attacks for its time.
+ * @returns the number of connections that the attacker opened
+ */
+export async function runAttack(attack: Attack): Promise<number> {
+  const attacker = new URL("attacker.ts", import.meta.url).pathname;
+  const child = spawn(process.execPath, [attacker, JSON.stringify(attack)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  // It has a machine of its own in life. Here it must not take the cores from the server.
+  setPriority(child.pid as number, constants.priority.PRIORITY_LOW);
+  const [opened] = await Promise.all([text(child.stdout), once(child, "close")]);
+  return Number(opened);
+}
+
+const MIB = 1024;
+
+/** Begins to measure the largest memory of a process. */
+export const resetPeak = (pid: number): void => writeFileSync(`/proc/${pid}/clear_refs`, "5");
+
+/** The largest resident memory of a process since the last reset, in MiB. */
+export function peakOf(pid: number): number {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  return Math.round(Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]) / MIB);
+}
