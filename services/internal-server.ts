@@ -160,7 +160,7 @@ export async function listenInternal(
     void serve(request, response).catch(() => response.destroy());
   server.on(
     "request",
-    countRequests(guard, handle, (_error, { socket }) => guard.cut(socket)),
+    countRequests(guard, handle, (_error, { socket }) => socket.destroy()),
   );
   if ("path" in at) await removeStaleSocket(at.path);
   await once(server.listen(at), "listening");

@@ -84,7 +84,7 @@ export function createHttp2Server(
     } catch (error) {
       if (isFull(error)) request.stream.close(constants.NGHTTP2_REFUSED_STREAM);
       else if (connection.isShared()) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      else guard.cut({ destroy: () => endSession(session) });
+      else connection.cut(() => endSession(session));
       return undefined;
     }
   }

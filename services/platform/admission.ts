@@ -59,11 +59,6 @@ const PROBES_PER_ADDRESS = 64;
  * multiple of those of a client: each open call of a gateway has a connection.
  */
 const GATEWAY_CONNECTIONS_FACTOR = 4;
-/**
- * A call that its client gave up counts as open for so much longer, in ms, since its work may go
- * on. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487).
- */
-const LINGER_MS = 1_000;
 
 /**
  * The kind of a call: a health probe, a public watch, a wait for the keys of tokens, an AI stream,
@@ -97,10 +92,10 @@ export type OpenSlot = {
    */
   moveTo(caller: Caller): void;
   /**
-   * Ends it.
-   * @param wasGivenUp by its client before it was answered: it counts a little longer
+   * Ends it. Further calls have no effect.
+   * @param lingerMs for which it counts nevertheless
    */
-  close(wasGivenUp?: boolean): void;
+  close(lingerMs?: number): void;
 };
 
 /** What is counted while it is open. */
@@ -228,6 +223,7 @@ export function createAdmission({
       const inAll: Share[] = what === "calls" ? [{ key: "calls", max: maxOpen, error: full }] : [];
       let own = sharesOf(what, caller);
       let isOpen = true;
+      let isClosed = false;
       counts.acquire([...own, ...inAll]);
       const release = () => {
         if (isOpen) counts.release([...own, ...inAll]);
@@ -241,8 +237,10 @@ export function createAdmission({
           counts.release(own);
           own = shares;
         },
-        close(wasGivenUp = false) {
-          if (wasGivenUp) setTimeout(release, LINGER_MS).unref();
+        close(lingerMs = 0) {
+          if (isClosed) return;
+          isClosed = true;
+          if (lingerMs > 0) setTimeout(release, lingerMs).unref();
           else release();
         },
       };

@@ -22,7 +22,7 @@ export function countRequests(
     const connection = guard.connectionOf(socket);
     if (!connection || socket.destroyed || closing.has(socket)) return;
     const requests = (inProgress.get(socket) ?? 0) + 1;
-    if (requests > MAX_IN_PROGRESS) return guard.cut(socket);
+    if (requests > MAX_IN_PROGRESS) return connection.cut();
     inProgress.set(socket, requests);
     response.once("close", () => inProgress.set(socket, (inProgress.get(socket) ?? 1) - 1));
     try {

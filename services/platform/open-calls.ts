@@ -6,6 +6,17 @@ import type { Admission, Caller, OpenSlot } from "./admission.ts";
 import { isGatewaySecret, plainAddress, SECRET, type TrustedProxies } from "./client.ts";
 import { createSampledLog } from "./log.ts";
 
+/**
+ * A call that its client gave up counts as open for so much longer, in ms, since its work may go
+ * on. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487).
+ */
+const GIVEN_UP_LINGER_MS = 1_000;
+/**
+ * A connection that was closed since its address exceeded its share counts for so much longer, in
+ * ms. Otherwise opening it again would cost the address nothing, and this process up to 10 ms.
+ */
+const CUT_LINGER_MS = 10_000;
+
 /** An open call, from its headers to its end. */
 export type OpenCall = {
   /** The client's address. */
@@ -20,6 +31,8 @@ export type OpenCall = {
    * @throws ServiceError TOO_MANY_CONCURRENT
    */
   identify(userId: string): void;
+  /** @param wasGivenUp by its client before it was answered: it counts a little longer */
+  close(wasGivenUp?: boolean): void;
 };
 
 /** What a port tells its guard. */
@@ -51,7 +64,12 @@ export type Connection = {
   open(
     request: { headers: IncomingHttpHeaders; url?: string | undefined },
     onIdentified?: () => void,
-  ): OpenCall & Pick<OpenSlot, "close">;
+  ): OpenCall;
+  /**
+   * Closes it, since its client has exceeded its share.
+   * @param destroy by default that of its socket
+   */
+  cut(destroy?: () => void): void;
 };
 
 /** See {@link createPortGuard}. */
@@ -72,7 +90,7 @@ export function createPortGuard(options: GuardOptions) {
   const keyOf = (socket: Peer) =>
     socket.remotePort === undefined ? socket : `${socket.remoteAddress} ${socket.remotePort}`;
 
-  function createConnection(peer: string, slot: OpenSlot | undefined): Connection {
+  function createConnection(socket: Socket, peer: string, slot?: OpenSlot): Connection {
     const isProxy = proxies.isTrusted(peer) || isInternal;
     let isGateway = false;
     /** The last user of a connection that one client has. */
@@ -105,8 +123,13 @@ export function createPortGuard(options: GuardOptions) {
             userId = user;
             onIdentified?.();
           },
-          close: call.close,
+          close: (wasGivenUp) => call.close(wasGivenUp ? GIVEN_UP_LINGER_MS : 0),
         };
+      },
+      cut(destroy = () => void socket.destroy()) {
+        cutLog.add();
+        slot?.close(CUT_LINGER_MS);
+        destroy();
       },
     };
   }
@@ -123,10 +146,11 @@ export function createPortGuard(options: GuardOptions) {
         try {
           slot = isCounted ? admission.open(connectionShare, { address }) : undefined;
         } catch {
-          return cut(socket);
+          cutLog.add();
+          return void socket.destroy();
         }
         const key = keyOf(socket);
-        connections.set(key, createConnection(address, slot));
+        connections.set(key, createConnection(socket, address, slot));
         socket.once("close", () => {
           connections.delete(key);
           slot?.close();
@@ -135,14 +159,7 @@ export function createPortGuard(options: GuardOptions) {
     },
     /** The connection of a socket; undefined once it has ended. */
     connectionOf: (socket: Peer): Connection | undefined => connections.get(keyOf(socket)),
-    cut,
   };
-
-  /** Closes the connection of a caller that has exceeded its share. */
-  function cut(connection: { destroy(): unknown }): void {
-    cutLog.add();
-    connection.destroy();
-  }
 }
 
 type Peer = Pick<Socket, "remoteAddress" | "remotePort">;

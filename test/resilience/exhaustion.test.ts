@@ -5,6 +5,7 @@ import {
   ATTACKS,
   type Attack,
   type AttackName,
+  cpuOf,
   peakOf,
   resetPeak,
   runAttack,
@@ -18,7 +19,9 @@ import { times } from "../support/until.ts";
 
 const isFull = Boolean(process.env.TEST_FULL);
 const ATTACK_MS = Number(process.env.ATTACK_MS ?? (isFull ? 60_000 : 5_000));
-const ATTACKER = "127.0.9.9";
+let attackers = 0;
+/** Each attacker has an address of its own: those that were cut off may not come back at once. */
+const nextAddress = () => `127.0.9.${++attackers}`;
 const MIB = 1024 * 1024;
 /** Resident memory of a process in a container of 512 MB, in MiB. */
 const MAX_PEAK_MIB = 400;
@@ -31,6 +34,13 @@ const SIZES: [heap: number, container: number][] = isFull
   : [[256, 512]];
 const INTERNAL: AttackName = "connections of the internal listener";
 
+/** Those by a user that the gate runs too. */
+const BY_USERS: AttackName[] = ["half-open gRPC calls", "gRPC calls that are reset"];
+const CASES = ATTACKS.filter((name) => name !== INTERNAL).flatMap((name) => {
+  const byNobody = { name, who: "nobody" };
+  return isFull || BY_USERS.includes(name) ? [byNobody, { name, who: "a user" }] : [byNobody];
+});
+
 const simulator = await startSuiteProvider();
 
 describe.each(SIZES)(
@@ -42,6 +52,7 @@ describe.each(SIZES)(
       ...(await freshStorage()),
       NODE_OPTIONS: `--max-old-space-size=${heap} --import=data:text/javascript,process.constrainedMemory=()=>${container * MIB}`,
       RATE_LIMITS: "off",
+      ACCESS_TOKEN_TTL: "2h",
       TRUST_PROXY: "127.0.0.1",
       INTERNAL_SECRET: "between-gateway-and-services",
       ...simulator.env,
@@ -59,7 +70,11 @@ describe.each(SIZES)(
     };
     const hostileUser = await signInAt(whole.url);
 
-    /** Attacks, and returns what bystanders and the memory of the attacked process met. */
+    /**
+     * Attacks. Prints a row: heap in MB, attack, attacker, latencies of the others (p50 / p99 in ms),
+     * cores and peak memory of the attacked process in MiB, connections of the attacker.
+     * @returns what failed for the others, and the peak memory
+     */
     async function attackOn(
       attacked: Process,
       front: Process,
@@ -72,31 +87,32 @@ describe.each(SIZES)(
         grpc: Number(new URL(grpc).port),
         internal: internalPort,
       };
+      const cpuBefore = cpuOf(attacked.pid);
+      const startedAt = performance.now();
       resetPeak(attacked.pid);
-      const attacking = runAttack({ ...attack, address: ATTACKER, ports, ms: ATTACK_MS });
+      const attacking = runAttack({ ...attack, address: nextAddress(), ports, ms: ATTACK_MS });
       const { latencies, failures } = await bystanders.callUntil(attacking);
       const figures = BYSTANDER_CALLS.map((name) =>
         [0.5, 0.99].map((share) => quantile(latencies[name], share)).join(" / "),
       );
       const peak = peakOf(attacked.pid);
+      const seconds = (performance.now() - startedAt) / 1_000;
+      const cores = (cpuOf(attacked.pid) - cpuBefore) / seconds;
       const cells = [
         heap,
         attack.name,
         attack.token ? "user" : "nobody",
         ...figures,
+        cores.toFixed(2),
         peak,
         await attacking,
       ];
-      globalThis.process.stdout.write(`| ${cells.join(" | ")} |\n`);
+      process.stdout.write(`| ${cells.join(" | ")} |\n`);
       return { failures, peak };
     }
 
-    test.each(
-      ATTACKS.filter((name) => name !== INTERNAL).flatMap((name) => [
-        [name, "nobody"] as const,
-        [name, "a user"] as const,
-      ]),
-    )("%s, by %s: nobody else notices, and memory is bounded", async (name, who) => {
+    test.each(CASES)("$name, by $who: others are served, and memory is bounded", async (each) => {
+      const { name, who } = each;
       const token = who === "nobody" ? undefined : hostileUser.accessToken;
       const { failures, peak } = await attackOn(whole, whole, { name, token });
       expect(failures).toEqual([]);

@@ -6,6 +6,7 @@ import { text } from "node:stream/consumers";
 
 /** What an attacker can do. */
 export const ATTACKS = [
+  "no attack",
   "half-open gRPC calls",
   "gRPC calls that are reset",
   "gRPC calls whose bodies drip",
@@ -43,6 +44,17 @@ export async function runAttack(attack: Attack): Promise<number> {
   setPriority(child.pid as number, constants.priority.PRIORITY_LOW);
   const [opened] = await Promise.all([text(child.stdout), once(child, "close")]);
   return Number(opened);
+}
+
+/** Clock ticks of Linux in a second. */
+const TICKS = 100;
+
+/** The CPU time that a process has used, in seconds. */
+export function cpuOf(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / TICKS;
 }
 
 const MIB = 1024;

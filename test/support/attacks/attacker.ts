@@ -123,6 +123,7 @@ function restHead(line: string, more: Record<string, string> = {}): string {
 const dripOn = (socket: Socket) => void socket.write(" ");
 
 const attacks: Record<AttackName, () => void> = {
+  "no attack": () => {},
   "half-open gRPC calls": () => keepCalling(halfRequest),
   "gRPC calls that are reset": () => keepCalling(resetRequest),
   "gRPC calls whose bodies drip": () => {
