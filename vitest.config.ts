@@ -78,7 +78,9 @@ class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const isLong = ({ moduleId }: TestSpecification) =>
-      /resilience\/(faults|soak|replicas|attacks|exhaustion|rolling-upgrade|kill|starts)\./.test(moduleId);
+      /resilience\/(faults|soak|replicas|attacks|exhaustion|rolling-upgrade|kill|starts)\./.test(
+        moduleId,
+      );
     const last = sorted.filter(({ project }) => project.name === "parts");
     const others = sorted.filter(({ project }) => project.name !== "parts");
     return [...others, ...last.filter(isLong), ...last.filter((file) => !isLong(file))];

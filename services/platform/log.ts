@@ -98,9 +98,6 @@ export function createAvailabilityLog(log: Logger, dependency: string, consequen
 /** Interval between two lines of a count, in ms. */
 const COUNT_INTERVAL_MS = 60_000;
 
-/** See {@link createSampledLog}. */
-export type SampledLog = ReturnType<typeof createSampledLog>;
-
 /**
  * Reports how often something happens that clients can cause at will: the first time at once, then
  * as a count, at most one line per interval.

@@ -39,17 +39,27 @@ export function createProvider(
       report.finishReason = decoder.finishReason;
       if (decoder.error) throw decoder.error;
     } catch (thrown) {
-      // The client's own reason if the client has gone; otherwise the failure that the provider has
-      // named, the timeout, or what else went wrong.
-      throw client.aborted
-        ? client.reason
-        : toProviderError(decoder.error ?? request.signal.reason ?? thrown, "broke off");
+      throw reasonOf(thrown, client, decoder, request);
     } finally {
       const isDone = decoder.isClosed && !request.signal.aborted;
       request.end(isDone);
       if (isDone && body) drain(body);
     }
   };
+}
+
+/**
+ * Why a reply has failed: the client's own reason if it has disconnected, otherwise the failure that
+ * the provider has named, the timeout, or what else went wrong.
+ */
+function reasonOf(
+  thrown: unknown,
+  client: AbortSignal,
+  decoder: ReplyDecoder,
+  request: UpstreamRequest,
+): unknown {
+  if (client.aborted) return client.reason;
+  return toProviderError(decoder.error ?? request.signal.reason ?? thrown, "broke off");
 }
 
 type ReaderDeps = {
