@@ -130,7 +130,7 @@ async function open(name: string, root: string): Promise<Side> {
 
 async function startApart({ name, root, env, tokens }: Side): Promise<Contender> {
   const own = { INTERNAL_URL: `tcp://127.0.0.1:${await freePort()}` };
-  const hasListener = existsSync(join(root, "services/internal-server.ts"));
+  const hasListener = existsSync(join(root, "services/servers/internal-server.ts"));
   const services = await startServer(
     ["services/main.ts"],
     { ...env, ...own, LOG_LEVEL: "info" },

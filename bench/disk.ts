@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import pg from "pg";
-import { requireConfig } from "../services/platform/config.ts";
-import { createLog } from "../services/platform/log.ts";
+import { requireConfig } from "../services/platform/config/config.ts";
+import { createLog } from "../services/platform/telemetry/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 import { purgeExpired } from "../services/store/purge.ts";
 

@@ -1,4 +1,4 @@
-import { systemClock } from "../services/platform/process.ts";
+import { systemClock } from "../services/platform/process/clock.ts";
 import type { UserFilter } from "../services/store/admin-users.ts";
 import { listUsers } from "../services/store/admin-users.ts";
 import { type AuditFilter, listAuditEvents } from "../services/store/audit-events.ts";

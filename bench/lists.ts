@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { createLog } from "../services/platform/log.ts";
+import { createLog } from "../services/platform/telemetry/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 import type { PageRequest, Total } from "../services/store/page.ts";
 import type { Store } from "../services/store/store.ts";

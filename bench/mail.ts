@@ -7,9 +7,9 @@ import { v7 as uuid } from "uuid";
 import { createCipher } from "../services/crypto/cipher.ts";
 import { createMailTransport } from "../services/mail/transport.ts";
 import { startMailWorker } from "../services/mail/worker.ts";
-import { requireConfig } from "../services/platform/config.ts";
-import { createLog } from "../services/platform/log.ts";
-import { systemClock } from "../services/platform/process.ts";
+import { requireConfig } from "../services/platform/config/config.ts";
+import { systemClock } from "../services/platform/process/clock.ts";
+import { createLog } from "../services/platform/telemetry/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 
 /**

@@ -7,7 +7,7 @@ import { fastify } from "fastify";
 import { importJWK, type JWTPayload, jwtVerify } from "jose";
 import { pino } from "pino";
 import { openStore } from "../services/store/open-store.ts";
-import { prepared } from "../services/store/store.ts";
+import { prepared } from "../services/store/statement.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: a row as it comes
 const findProfile = prepared<{ sid: unknown; now: Date }, any>(

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import pg from "pg";
-import { createLog } from "../services/platform/log.ts";
+import { createLog } from "../services/platform/telemetry/log.ts";
 import { openStore } from "../services/store/open-store.ts";
 
 /**

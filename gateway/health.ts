@@ -4,8 +4,8 @@ import {
   Health,
   HealthCheckResponse_ServingStatus as ServingStatus,
 } from "../gen/health/v1/health_pb.ts";
-import { LATENCY_MS } from "../services/platform/client.ts";
-import { version } from "../services/platform/version.ts";
+import { version } from "../services/platform/process/version.ts";
+import { LATENCY_MS } from "../services/platform/rpc/metadata.ts";
 import type { Phase } from "./lifecycle.ts";
 
 /** Timeout of one check, in ms. */

@@ -4,10 +4,10 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
-import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/errors.ts";
-import { createLineLimit } from "../services/platform/log.ts";
-import { closeWithin } from "../services/platform/process.ts";
-import type { Tracing } from "../services/platform/tracing.ts";
+import { closeWithin } from "../services/platform/process/shutdown.ts";
+import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/rpc/errors.ts";
+import { createLineLimit } from "../services/platform/telemetry/log.ts";
+import type { Tracing } from "../services/platform/telemetry/tracing.ts";
 
 /** The state of a gateway. */
 export type Phase = "starting" | "serving" | "draining";

@@ -1,20 +1,16 @@
 import { randomBytes } from "node:crypto";
 import type { AppOptions } from "../services/app.ts";
-import type { Config } from "../services/platform/config.ts";
-import { createInProcessTransport } from "../services/platform/in-process.ts";
-import { createLog } from "../services/platform/log.ts";
-import { startMetrics } from "../services/platform/metrics-server.ts";
-import {
-  collectGarbage,
-  listenOrExplain,
-  loadEnvFile,
-  prepareNode,
-  readConfigOrExit,
-  refuseStart,
-  shutdownOnSignal,
-  systemClock,
-} from "../services/platform/process.ts";
-import { openTracing } from "../services/platform/tracing.ts";
+import type { Config } from "../services/platform/config/config.ts";
+import { systemClock } from "../services/platform/process/clock.ts";
+import { loadEnvFile } from "../services/platform/process/env-file.ts";
+import { listenOrExplain } from "../services/platform/process/listen.ts";
+import { collectGarbage, prepareNode } from "../services/platform/process/node.ts";
+import { shutdownOnSignal } from "../services/platform/process/shutdown.ts";
+import { readConfigOrExit, refuseStart } from "../services/platform/process/start.ts";
+import { createInProcessTransport } from "../services/platform/rpc/in-process.ts";
+import { createLog } from "../services/platform/telemetry/log.ts";
+import { startMetrics } from "../services/platform/telemetry/metrics-server.ts";
+import { openTracing } from "../services/platform/telemetry/tracing.ts";
 import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
@@ -101,7 +97,7 @@ async function connectServices(url: string, config: Config, options: AppOptions)
 async function openServices(config: Config, options: AppOptions) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([
     import("../services/app.ts"),
-    import("../services/grpc/server.ts"),
+    import("../services/servers/grpc-server.ts"),
   ]);
   const app = await openApp(config, options);
   return {

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { TrustedProxies } from "../services/platform/client.ts";
-import { ServiceError, shuttingDown } from "../services/platform/errors.ts";
-import { openCallOf } from "../services/platform/open-calls.ts";
-import type { Origins } from "../services/platform/origins.ts";
-import { addServerHooks, type Port } from "../services/platform/server-hooks.ts";
+import { openCallOf } from "../services/platform/gate/open-calls.ts";
+import type { Origins } from "../services/platform/gate/origins.ts";
+import type { TrustedProxies } from "../services/platform/gate/proxies.ts";
+import { addServerHooks, type Port } from "../services/platform/gate/server-hooks.ts";
+import { ServiceError, shuttingDown } from "../services/platform/rpc/errors.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { checkTarget } from "./request-target.ts";

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import { ServiceError } from "../services/platform/errors.ts";
+import { ServiceError } from "../services/platform/rpc/errors.ts";
 
 /** A path, or a URL as clients send it to a proxy (RFC 9112 section 3.2). */
 const TARGET = /^(?:\/|https?:\/\/)/i;

@@ -9,21 +9,19 @@ import {
 import type { Logger } from "pino";
 import { AuthService } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
-import { createRemoteKeys, type VerificationKeys } from "../services/platform/access-token.ts";
-import { createAdmission, readBody } from "../services/platform/admission.ts";
-import {
-  createTrustedProxies,
-  requestIdOf,
-  type TrustedProxies,
-} from "../services/platform/client.ts";
-import type { Config } from "../services/platform/config.ts";
-import { ServiceError } from "../services/platform/errors.ts";
-import { countRequests } from "../services/platform/http1-guard.ts";
-import { createPortGuard } from "../services/platform/open-calls.ts";
-import { createOrigins } from "../services/platform/origins.ts";
-import { DEFAULT_BODY_BYTES, services } from "../services/platform/policy.ts";
-import { type Clock, systemClock } from "../services/platform/process.ts";
-import { openGate, schemaController } from "../services/platform/server-hooks.ts";
+import type { Config } from "../services/platform/config/config.ts";
+import { createRemoteKeys, type VerificationKeys } from "../services/platform/gate/access-token.ts";
+import { createAdmission } from "../services/platform/gate/admission.ts";
+import { countRequests } from "../services/platform/gate/http1-guard.ts";
+import { createPortGuard } from "../services/platform/gate/open-calls.ts";
+import { createOrigins } from "../services/platform/gate/origins.ts";
+import { createTrustedProxies, type TrustedProxies } from "../services/platform/gate/proxies.ts";
+import { openGate, schemaController } from "../services/platform/gate/server-hooks.ts";
+import { type Clock, systemClock } from "../services/platform/process/clock.ts";
+import { ServiceError } from "../services/platform/rpc/errors.ts";
+import { requestIdOf } from "../services/platform/rpc/metadata.ts";
+import { DEFAULT_BODY_BYTES, services } from "../services/platform/rpc/policy.ts";
+import { readBody } from "../services/platform/rpc/read-body.ts";
 import { addHealth, isHealthPath } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders } from "./request-hooks.ts";

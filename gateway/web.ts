@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
-const DOCS = "docs/pages";
+const DOCS = "pages";
 /**
  * The paths of the app. The first one is its home, the others are links in e-mails; all further
  * ones are fragments.
@@ -87,7 +87,7 @@ export function addDocs(app: FastifyInstance, publicUrl: string): void {
   app.get("/docs/start.js", createFile(`${DOCS}/start.js`));
   let script: Promise<Buffer> | undefined; // 1.4 MB that most processes never send
   app.get("/docs/scalar.js", async (_request, reply) => {
-    script ??= readFile(locate("docs/assets/scalar.js.gz"));
+    script ??= readFile(locate("assets/scalar.js.gz"));
     const cached = { "content-encoding": "gzip", "cache-control": "public, max-age=3600" };
     reply.headers({ ...cached, "content-type": TYPES[".js"] });
     return reply.send(await script);

@@ -1,5 +1,5 @@
 import type { AppContext } from "./call.ts";
-import type { HealthChecks } from "./grpc/health.ts";
+import type { HealthChecks } from "./servers/health.ts";
 import { readChainState } from "./store/audit-seals.ts";
 import { mailQueue } from "./store/emails.ts";
 

@@ -1,16 +1,12 @@
-import { createLog } from "./platform/log.ts";
-import { startMetrics } from "./platform/metrics-server.ts";
-import {
-  collectGarbage,
-  listenOrExplain,
-  loadEnvFile,
-  prepareNode,
-  readConfigOrExit,
-  refuseStart,
-  shutdownOnSignal,
-  systemClock,
-} from "./platform/process.ts";
-import { openTracing } from "./platform/tracing.ts";
+import { systemClock } from "./platform/process/clock.ts";
+import { loadEnvFile } from "./platform/process/env-file.ts";
+import { listenOrExplain } from "./platform/process/listen.ts";
+import { collectGarbage, prepareNode } from "./platform/process/node.ts";
+import { shutdownOnSignal } from "./platform/process/shutdown.ts";
+import { readConfigOrExit, refuseStart } from "./platform/process/start.ts";
+import { createLog } from "./platform/telemetry/log.ts";
+import { startMetrics } from "./platform/telemetry/metrics-server.ts";
+import { openTracing } from "./platform/telemetry/tracing.ts";
 
 /** The process of `npm run start:services`. What is large is loaded once Node is prepared. */
 prepareNode();
@@ -22,8 +18,8 @@ try {
   const log = createLog(config.logLevel);
   const tracing = await openTracing(config.otelExporterOtlpEndpoint, "gatehouse-services");
   const { openApp } = await import("./app.ts");
-  const { listenGrpc } = await import("./grpc/server.ts");
-  const { listenInternal } = await import("./internal-server.ts");
+  const { listenGrpc } = await import("./servers/grpc-server.ts");
+  const { listenInternal } = await import("./servers/internal-server.ts");
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
   await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));

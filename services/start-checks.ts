@@ -1,8 +1,8 @@
 import { assertNotGuessable, readCommonPasswords } from "./accounts/password-rules.ts";
 import { readCatalogue } from "./ai/catalogue.ts";
 import { openProviders } from "./ai/providers/providers.ts";
-import type { Config } from "./platform/config.ts";
-import { openGeoIp } from "./sessions/open-session.ts";
+import type { Config } from "./platform/config/config.ts";
+import { openGeoIp } from "./sessions/geoip.ts";
 
 /**
  * Checks of what the settings name: the administrator's password, catalogue, providers, locations.

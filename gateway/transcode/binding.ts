@@ -8,7 +8,7 @@ import {
 } from "@bufbuild/protobuf";
 import { Access, field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { policyOf } from "../../services/platform/policy.ts";
+import { policyOf } from "../../services/platform/rpc/policy.ts";
 
 /** A field whose value is a cookie. */
 export type CookieField = { cookie: string; field: DescField };

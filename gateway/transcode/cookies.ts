@@ -4,7 +4,7 @@ import {
   type TokenDeps,
   type VerificationKeys,
   verifyToken,
-} from "../../services/platform/access-token.ts";
+} from "../../services/platform/gate/access-token.ts";
 import type { CookieField } from "./binding.ts";
 
 /** The token that a request presents in a cookie. */

@@ -10,7 +10,7 @@ import {
   ServiceError,
   statuses,
   type Violation,
-} from "../../services/platform/errors.ts";
+} from "../../services/platform/rpc/errors.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 
 /** The body of every error response (spec section 7, interface section 1). */

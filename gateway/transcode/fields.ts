@@ -1,9 +1,9 @@
 import { type DescField, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import type { Violation } from "../../services/platform/errors.ts";
-import { remembered } from "../../services/platform/policy.ts";
-import { maxItems, tooManyItems } from "../../services/platform/validation.ts";
+import type { Violation } from "../../services/platform/rpc/errors.ts";
+import { remembered } from "../../services/platform/rpc/policy.ts";
+import { maxItems, tooManyItems } from "../../services/platform/rpc/validation.ts";
 
 /** The initializer of a message, keyed by local name. */
 type Init = Record<string, unknown>;

@@ -1,8 +1,8 @@
 import { create, type DescField, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { checkJson, hasInvalidEscape } from "../../services/platform/check-json.ts";
-import { ServiceError, type Violation } from "../../services/platform/errors.ts";
+import { checkJson, hasInvalidEscape } from "../../services/platform/rpc/check-json.ts";
+import { ServiceError, type Violation } from "../../services/platform/rpc/errors.ts";
 import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";

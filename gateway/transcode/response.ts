@@ -3,8 +3,8 @@ import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/client.ts";
-import type { Clock } from "../../services/platform/process.ts";
+import type { Clock } from "../../services/platform/process/clock.ts";
+import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/rpc/metadata.ts";
 import type { CookieField, HttpBinding } from "./binding.ts";
 import type { HttpErrorResponse } from "./errors.ts";
 

@@ -10,9 +10,9 @@ import {
 } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { SECRET } from "../../services/platform/client.ts";
-import * as protocol from "../../services/platform/internal-protocol.ts";
-import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
+import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls-files.ts";
+import * as protocol from "../../services/platform/rpc/internal-protocol.ts";
+import { SECRET } from "../../services/platform/rpc/metadata.ts";
 
 /**
  * Silence after which the services count as dead, in ms. Theirs show that a call is alive every

@@ -1,6 +1,6 @@
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { readTlsFiles, type TlsFiles } from "../../services/platform/process.ts";
+import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls-files.ts";
 import type { ServicesTransport } from "./internal.ts";
 
 /** Maximum message from the services, in bytes: more than the largest reply of a provider. */

@@ -1,7 +1,7 @@
 import { type FilterQuery, LockMode } from "@mikro-orm/core";
 import { recordAudit } from "../audit/record.ts";
 import type { SystemCall } from "../call.ts";
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";

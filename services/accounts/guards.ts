@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Call, SignedInCall, SystemCall } from "../call.ts";
 import { recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { lockOpenSession } from "../store/sessions.ts";
 import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
 

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import type { RegisterRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import type { Config } from "../platform/config.ts";
-import { invalid } from "../platform/errors.ts";
+import type { Config } from "../platform/config/config.ts";
+import { invalid } from "../platform/rpc/errors.ts";
 import type { User } from "../store/users.ts";
 import { checkEmail } from "./email-address.ts";
 

@@ -4,9 +4,9 @@ import type { Call, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
+import { newId } from "../store/ids.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
-import { newId } from "../store/store.ts";
 import { User } from "../store/users.ts";
 import { announceRole, notifyAdmins } from "./announce-role.ts";
 

@@ -2,12 +2,12 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertRecentAdminSignIn, lockOwnSession } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { newSession } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
+import { canonicalId } from "../store/ids.ts";
 import { Session } from "../store/sessions.ts";
 import { dropSurplusImpersonation } from "../store/sign-in.ts";
-import { canonicalId } from "../store/store.ts";
 import { lockUser, User } from "../store/users.ts";
 import { userNotFound } from "./manage-user.ts";
 

@@ -17,11 +17,11 @@ import {
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
+import { canonicalId } from "../store/ids.ts";
 import { endImpersonations, revokeSessions } from "../store/sessions.ts";
-import { canonicalId } from "../store/store.ts";
 import { ADMIN_PROTECTION_MS, lockAdminsAnd, lockUser, type Role, User } from "../store/users.ts";
 import { announceRole } from "./announce-role.ts";
 

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertStillAdmin } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SystemCall } from "../call.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { Email, requeueEmail } from "../store/emails.ts";
 
 /**

@@ -2,14 +2,15 @@ import type { Message } from "@bufbuild/protobuf";
 import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedInCall } from "../call.ts";
-import type { Permit } from "../platform/admission.ts";
-import { ServiceError, type Violation } from "../platform/errors.ts";
+import type { Permit } from "../platform/gate/admission.ts";
+import { ServiceError, type Violation } from "../platform/rpc/errors.ts";
 import { isBlank } from "./blank-text.ts";
 import type { Catalogue } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
+import { instrumentCall } from "./instrument.ts";
 import { ProviderError } from "./providers/errors.ts";
 import type { CallReport, Prompt, PromptMessage } from "./providers/provider.ts";
-import { instrumentCall, type UsageOutcome } from "./usage.ts";
+import type { UsageOutcome } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
 export type Conversation = Omit<ChatRequest, keyof Message>;

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import type { Config } from "../platform/config.ts";
-import type { Clock } from "../platform/process.ts";
-import { createSessionWatcher } from "../sessions/check-session.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { Clock } from "../platform/process/clock.ts";
 import type { Store } from "../store/store.ts";
 import { readCatalogue } from "./catalogue.ts";
 import { openProviders } from "./providers/providers.ts";
+import { createSessionWatcher } from "./session-watcher.ts";
 import { openUsageLedger } from "./usage.ts";
 
 /** What all AI calls of a process share. */

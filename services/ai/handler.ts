@@ -1,8 +1,8 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Call, signedInCallOf } from "../call.ts";
-import { AI_IGNORED } from "../platform/client.ts";
-import { admittedKey } from "../platform/server-hooks.ts";
+import { admittedKey } from "../platform/gate/server-hooks.ts";
+import { AI_IGNORED } from "../platform/rpc/metadata.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 

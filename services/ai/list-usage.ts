@@ -2,7 +2,7 @@ import type { Message } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { ListAllUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { SignedInCall } from "../call.ts";
-import { invalid } from "../platform/errors.ts";
+import { invalid } from "../platform/rpc/errors.ts";
 import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
 

@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
-import type { Metrics } from "../metrics.ts";
-import type { Clock } from "../platform/process.ts";
-import type { Tracing } from "../platform/tracing.ts";
-import { createBatch, type HotDb, newId } from "../store/store.ts";
+import { createBatch } from "../platform/process/batch.ts";
+import type { Clock } from "../platform/process/clock.ts";
+import { newId } from "../store/ids.ts";
+import type { HotDb } from "../store/statement.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { CallReport, Prompt, Usage } from "./providers/provider.ts";
+import type { Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -15,6 +15,7 @@ type UsageStart = { userId: string; provider: string; model: string; inputCharac
 
 /** How often the row of a long reply is updated, in ms, so that little is lost with the process. */
 const PROGRESS_INTERVAL_MS = 5_000;
+
 /** Estimated length of a token, in characters, for providers that report no usage. */
 const CHARACTERS_PER_TOKEN = 4;
 
@@ -99,67 +100,5 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         },
       };
     },
-  };
-}
-
-type InstrumentDeps = {
-  metrics: Metrics;
-  tracing: Tracing | undefined;
-  traceparent: string | null;
-  startedAt: number;
-};
-
-/**
- * Starts the span of a provider call if traces are collected.
- * @returns what measures the call from its final usage row
- */
-export function instrumentCall(
-  { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
-  vendor: string,
-  { model: { upstream: model }, isStream }: Pick<Prompt, "model" | "isStream">,
-  report: CallReport,
-) {
-  const labels = {
-    gen_ai_operation_name: "chat",
-    gen_ai_provider_name: vendor,
-    gen_ai_request_model: model,
-  };
-  const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
-    "gen_ai.operation.name": "chat",
-    "gen_ai.provider.name": vendor,
-    "gen_ai.request.model": model,
-    "gen_ai.request.stream": isStream,
-  });
-  return ({
-    outcome,
-    latency_ms,
-    first_chunk_ms,
-    estimated,
-    input_tokens,
-    output_tokens,
-  }: UsageRow) => {
-    const error = outcome === "completed" ? undefined : outcome;
-    const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
-    metrics.operationSeconds.observe(
-      { ...labels, ...(error && { error_type: error }) },
-      (latency_ms ?? 0) / 1000,
-    );
-    if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
-    if (report.sentAt !== undefined) {
-      metrics.overheadSeconds.observe({ phase: "request" }, (report.sentAt - startedAt) / 1000);
-      metrics.overheadSeconds.observe({ phase: "reply" }, report.decodingMs / 1000);
-    }
-    if (!estimated) {
-      metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
-      metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
-    }
-    const usage = {
-      "gen_ai.usage.input_tokens": input_tokens,
-      "gen_ai.usage.output_tokens": output_tokens,
-    };
-    span?.end(
-      { ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk },
-      error,
-    );
   };
 }

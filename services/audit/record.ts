@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { SystemCall } from "../call.ts";
 import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
-import { newId } from "../store/store.ts";
+import { newId } from "../store/ids.ts";
 
 /** Audited events, named `domain.action`. */
 export type AuditedEvent =

@@ -9,7 +9,7 @@ import {
   readLastSeal,
   takeUnsealed,
 } from "../store/audit-seals.ts";
-import type { Db } from "../store/store.ts";
+import type { Db } from "../store/statement.ts";
 
 /** Events in one seal. */
 const BATCH = 1_000;

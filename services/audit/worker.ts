@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import type { AgreedTime } from "../jobs/agreed-time.ts";
-import { every } from "../jobs/background.ts";
-import type { Config } from "../platform/config.ts";
-import type { Clock } from "../platform/process.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { AgreedTime } from "../platform/process/agreed-time.ts";
+import { every } from "../platform/process/background.ts";
+import type { Clock } from "../platform/process/clock.ts";
 import {
   addPartition,
   droppablePartitions,
@@ -11,7 +11,8 @@ import {
   ownsPartitions,
 } from "../store/audit-events.ts";
 import { type Head, hasHead, headOf, needsSeal } from "../store/audit-seals.ts";
-import type { Db, Store } from "../store/store.ts";
+import type { Db } from "../store/statement.ts";
+import type { Store } from "../store/store.ts";
 import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from "./seal.ts";
 
 /** How often new events are sealed, in ms. */

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { lockCaller } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SignedInCall } from "../call.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { readRefreshToken } from "../sessions/tokens.ts";
 import { revokeSession, revokeSessions } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";

@@ -1,5 +1,5 @@
 import type { SecondFactor } from "../mfa/second-factor.ts";
-import type { Violation } from "../platform/errors.ts";
+import type { Violation } from "../platform/rpc/errors.ts";
 
 const TOTP_CODE = /^\d{6}$/;
 /** Letters that no code has are allowed: such a code is wrong, but reads as one. */

@@ -1,13 +1,14 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, signedInCallOf } from "../call.ts";
-import { KEEPS_COOKIES } from "../platform/client.ts";
+import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { logout } from "./end-session.ts";
 import { login, verifyMfa } from "./login.ts";
-import { forgotPassword, resendVerification, resetPassword, verifyEmail } from "./mail-token.ts";
 import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
+import { forgotPassword, resetPassword } from "./reset-password.ts";
+import { resendVerification, verifyEmail } from "./verify-email.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const authHandler: ServiceImpl<typeof AuthService> = {

@@ -5,13 +5,13 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
-import { reasonName, ServiceError } from "../platform/errors.ts";
+import { reasonName, ServiceError } from "../platform/rpc/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
-import { queueReset } from "./mail-token.ts";
+import { queueReset } from "./reset-password.ts";
 
 export type LoginOutcome = LoginResult | { tempToken: string };
 

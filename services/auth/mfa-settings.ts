@@ -17,7 +17,7 @@ import {
   totpContext,
   withSecondFactor,
 } from "../mfa/second-factor.ts";
-import { invalid, ServiceError } from "../platform/errors.ts";
+import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { User } from "../store/users.ts";
 
 /**

@@ -2,7 +2,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { ServiceError } from "../platform/errors.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
 import { createTokenPair, readRefreshToken, type TokenPair } from "../sessions/tokens.ts";
 import { revokeSession } from "../store/sessions.ts";
 import { findSessionForRefresh, type RefreshedSession, rotateSession } from "../store/sign-in.ts";

@@ -2,7 +2,7 @@ import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { formatDuration } from "../mail/templates.ts";
-import { newId } from "../store/store.ts";
+import { newId } from "../store/ids.ts";
 import { insertRegistration } from "../store/users.ts";
 
 /**

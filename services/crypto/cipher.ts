@@ -6,11 +6,6 @@ import {
   randomBytes,
   timingSafeEqual,
 } from "node:crypto";
-import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import type { Config } from "../platform/config.ts";
-import { makeDataFolder } from "../store/data-folder.ts";
-import { startupError } from "../store/errors.ts";
 
 /**
  * Operations with the deployment's secret keys, which are not in the database: the first one
@@ -19,8 +14,11 @@ import { startupError } from "../store/errors.ts";
 export type Cipher = ReturnType<typeof createCipher>;
 
 const IV_BYTES = 12;
+
 const TAG_BYTES = 16;
+
 const MAC_BYTES = 32;
+
 const ID_BYTES = 4;
 
 /**
@@ -99,46 +97,4 @@ function createKey(secretKey: Buffer) {
       );
     },
   };
-}
-
-/**
- * The cipher of a deployment that has a secret key. Undefined where the service would generate one.
- */
-export function openExistingCipher(
-  config: Pick<Config, "secretKey" | "dataDir">,
-): Cipher | undefined {
-  const exists = config.secretKey !== undefined || existsSync(join(config.dataDir, KEY_FILE));
-  return exists ? createCipher(...readSecretKeys(config)) : undefined;
-}
-
-const BYTES = 32;
-const KEY_FILE = "secret-key";
-
-/**
- * The deployment's secret keys: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600).
- * @returns 32 bytes each
- */
-export function readSecretKeys({
-  secretKey,
-  dataDir,
-}: Pick<Config, "secretKey" | "dataDir">): Buffer[] {
-  if (secretKey) return secretKey.map((key) => Buffer.from(key, "base64"));
-  const file = join(dataDir, KEY_FILE);
-  const draft = `${file}.${process.pid}`;
-  makeDataFolder(dataDir);
-  writeFileSync(draft, randomBytes(BYTES).toString("base64"), { mode: 0o600 });
-  try {
-    linkSync(draft, file); // atomic; of several processes the first one wins
-  } catch {
-    // it exists and is the key
-  } finally {
-    rmSync(draft, { force: true });
-  }
-  try {
-    const key = Buffer.from(readFileSync(file, "utf8"), "base64");
-    if (key.length !== BYTES) throw new Error(`it does not hold ${BYTES} bytes in base64`);
-    return [key];
-  } catch (error) {
-    throw startupError(file, error);
-  }
 }

@@ -1,9 +1,9 @@
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
-import { siteOf } from "../platform/client.ts";
-import { tooBusy } from "../platform/errors.ts";
-import { lowerPoolPriority } from "../platform/process.ts";
-import { passwordForm } from "../platform/typed-text.ts";
+import { siteOf } from "../platform/gate/address.ts";
+import { lowerPoolPriority } from "../platform/process/node.ts";
+import { tooBusy } from "../platform/rpc/errors.ts";
+import { passwordForm } from "../platform/rpc/typed-text.ts";
 
 /** Cost of an argon2id hash: memory in KiB, and passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };

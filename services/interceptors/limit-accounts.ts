@@ -3,8 +3,6 @@ import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/p
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
 import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
-import { ServiceError } from "../platform/errors.ts";
-import { type MethodPolicy, policyOf } from "../platform/policy.ts";
 import {
   addressKeys,
   type RateLimiter,
@@ -12,8 +10,10 @@ import {
   rateLimitHeaders,
   refuseExceeded,
   tightest,
-} from "../platform/rate-limiter.ts";
-import { type Admitted, admittedKey } from "../platform/server-hooks.ts";
+} from "../platform/gate/rate-limiter.ts";
+import { type Admitted, admittedKey } from "../platform/gate/server-hooks.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+import { type MethodPolicy, policyOf } from "../platform/rpc/policy.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import { textOf } from "./text-field.ts";

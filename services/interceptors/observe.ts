@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
-import { readClient } from "../platform/client.ts";
+import { admittedKey } from "../platform/gate/server-hooks.ts";
 import {
   AWAY_MESSAGE,
   abortError,
@@ -13,9 +13,9 @@ import {
   ServiceError,
   toConnectError,
   unavailable,
-} from "../platform/errors.ts";
-import type { AvailabilityLog } from "../platform/log.ts";
-import { admittedKey } from "../platform/server-hooks.ts";
+} from "../platform/rpc/errors.ts";
+import { readClient } from "../platform/rpc/metadata.ts";
+import type { AvailabilityLog } from "../platform/telemetry/log.ts";
 import { isDatabaseUnavailable, isStaleStatement, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 

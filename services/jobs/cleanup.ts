@@ -1,9 +1,9 @@
 import { deletedUsers, purgeUsers, unverifiedUsers } from "../accounts/erase-user.ts";
 import { type AppContext, systemCall } from "../call.ts";
 import { purgeMailFolder } from "../mail/transport.ts";
+import type { AgreedTime } from "../platform/process/agreed-time.ts";
+import { every, type Job } from "../platform/process/background.ts";
 import { purgeExpired } from "../store/purge.ts";
-import type { AgreedTime } from "./agreed-time.ts";
-import { every, type Job } from "./background.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 
 const MINUTE_MS = 60_000;

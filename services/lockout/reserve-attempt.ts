@@ -4,7 +4,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueDailyEmail } from "../mail/queue.ts";
 import { formatEnd } from "../mail/templates.ts";
-import { ServiceError, tooBusy } from "../platform/errors.ts";
+import { ServiceError, tooBusy } from "../platform/rpc/errors.ts";
 import {
   type AttemptKey,
   findLock,
@@ -16,7 +16,7 @@ import {
   recordSuccess,
   releaseReservation,
 } from "../store/attempts.ts";
-import { newId } from "../store/store.ts";
+import { newId } from "../store/ids.ts";
 import type { User } from "../store/users.ts";
 
 /** A guess that is counted and may be evaluated. */

@@ -1,4 +1,4 @@
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 import texts from "./templates.json" with { type: "json" };
 
 /** Names of the e-mails we send; the e-mail log shows them. */

@@ -4,10 +4,11 @@ import { join } from "node:path";
 import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
 import { validate as isUuid } from "uuid";
-import type { Config } from "../platform/config.ts";
+import type { Config } from "../platform/config/config.ts";
 import { makePrivateFolder } from "../store/data-folder.ts";
 import { Email } from "../store/emails.ts";
-import { type Db, lowestId } from "../store/store.ts";
+import { lowestId } from "../store/ids.ts";
+import type { Db } from "../store/statement.ts";
 
 /**
  * Connections to the SMTP server at most: what Postfix grants a client by default

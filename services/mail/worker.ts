@@ -1,11 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Cipher } from "../crypto/cipher.ts";
-import { encodeOneTimeToken } from "../crypto/one-time-token.ts";
-import type { AgreedTime } from "../jobs/agreed-time.ts";
-import { every } from "../jobs/background.ts";
-import type { Config } from "../platform/config.ts";
-import type { Clock } from "../platform/process.ts";
+import type { Config } from "../platform/config/config.ts";
+import type { AgreedTime } from "../platform/process/agreed-time.ts";
+import { every } from "../platform/process/background.ts";
+import type { Clock } from "../platform/process/clock.ts";
 import {
   type ClaimedEmail,
   claimEmails,
@@ -14,6 +13,7 @@ import {
   recordAttempt,
 } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
+import { encodeOneTimeToken } from "./one-time-token.ts";
 import { renderEmail, type TemplateName } from "./templates.ts";
 import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 

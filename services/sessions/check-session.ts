@@ -1,18 +1,17 @@
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { every } from "../jobs/background.ts";
-import type { SessionClaims } from "../platform/access-token.ts";
-import { ServiceError } from "../platform/errors.ts";
-import type { Clock } from "../platform/process.ts";
-import { unauthenticated } from "../platform/server-hooks.ts";
+import type { SessionClaims } from "../platform/gate/access-token.ts";
+import { unauthenticated } from "../platform/gate/server-hooks.ts";
+import { createBatch } from "../platform/process/batch.ts";
+import type { Clock } from "../platform/process/clock.ts";
 import {
   type FoundSession,
   findOpenSessions,
   Session,
   updateLastActive,
 } from "../store/sessions.ts";
-import { createBatch, type Db, type HotDb, type Store } from "../store/store.ts";
+import type { Db, HotDb } from "../store/statement.ts";
+import type { Store } from "../store/store.ts";
 
 /**
  * Finds the caller of an access token. The session's row is read for every request, so that every
@@ -82,47 +81,4 @@ export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "wa
     write: (sessions) => updateLastActive({ em: store.fork() }, sessions),
     log,
   });
-}
-
-/**
- * Interval in which the sessions of open streams are read, in ms. A revocation ends a stream within
- * about this time.
- */
-const WATCH_INTERVAL_MS = 750;
-
-/**
- * Ends streams when their session ends, whichever process ended it. One statement per interval
- * checks all of them.
- */
-export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, "warn">) {
-  const watched = new Map<AbortController, string>();
-  const run = async () => {
-    const checked = [...watched];
-    if (checked.length === 0) return;
-    const ids = checked.map(([, sessionId]) => sessionId);
-    const open = await findOpenSessions(db, ids, clock.now()); // while it fails, no stream ends
-    for (const [controller, sessionId] of checked) {
-      if (!open.has(sessionId))
-        controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
-    }
-  };
-  const { close } = every(
-    { name: "watch sessions", intervalMs: WATCH_INTERVAL_MS, run },
-    { clock, log },
-  );
-  return {
-    /**
-     * @returns what aborts when the client disconnects, or with a ServiceError when the session has
-     * ended
-     */
-    watch(sessionId: string, client: AbortSignal) {
-      const controller = new AbortController();
-      watched.set(controller, sessionId);
-      return {
-        signal: AbortSignal.any([client, controller.signal]),
-        end: () => watched.delete(controller),
-      };
-    },
-    close,
-  };
 }

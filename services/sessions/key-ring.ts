@@ -1,8 +1,9 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Cipher } from "../crypto/cipher.ts";
-import { type AdmitWait, createReload, importPublicKey } from "../platform/access-token.ts";
-import type { Clock } from "../platform/process.ts";
+import { type AdmitWait, createReload, importPublicKey } from "../platform/gate/access-token.ts";
+import type { Clock } from "../platform/process/clock.ts";
+import { newId } from "../store/ids.ts";
 import {
   deleteRetiredKeys,
   insertSigningKey,
@@ -11,7 +12,8 @@ import {
   replaceSigningKeys,
   SigningKey,
 } from "../store/signing-keys.ts";
-import { type Db, newId, readDatabaseTime, type Store } from "../store/store.ts";
+import type { Db } from "../store/statement.ts";
+import { readDatabaseTime, type Store } from "../store/store.ts";
 
 /** How long a key signs, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;

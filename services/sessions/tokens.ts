@@ -9,7 +9,7 @@ import {
   type TokenDeps,
   type TokenKind,
   verifyToken,
-} from "../platform/access-token.ts";
+} from "../platform/gate/access-token.ts";
 import type { IssuedToken } from "../store/one-time-tokens.ts";
 import type { Session } from "../store/sessions.ts";
 import type { User } from "../store/users.ts";

@@ -1,10 +1,10 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { domainSpellings, foldDigits } from "../platform/typed-text.ts";
+import { domainSpellings, foldDigits } from "../platform/rpc/typed-text.ts";
 import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
-import { type ClockedDb, type Db, firstRow } from "./store.ts";
+import { type ClockedDb, type Db, firstRow } from "./statement.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
 /** A user as administrators see it. */

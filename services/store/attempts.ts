@@ -1,5 +1,6 @@
-import type { Config } from "../platform/config.ts";
-import { type ClockedDb, type Db, firstRow, type HotDb, lowestId, prepared } from "./store.ts";
+import type { Config } from "../platform/config/config.ts";
+import { lowestId } from "./ids.ts";
+import { type ClockedDb, type Db, firstRow, type HotDb, prepared } from "./statement.ts";
 import type { User } from "./users.ts";
 
 /**

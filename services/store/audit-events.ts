@@ -1,8 +1,9 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { CheckConstraintViolationException } from "@mikro-orm/core";
 import type { ListAuditLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { lowestId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
-import { type Db, lowestId, returnsRow, toColumns } from "./store.ts";
+import { type Db, returnsRow, toColumns } from "./statement.ts";
 
 /** A recorded fact about an account. */
 export type AuditEventRow = {

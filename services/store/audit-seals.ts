@@ -1,4 +1,5 @@
-import { type Db, firstRow, LOCKS, oneRow, returnsRow } from "./store.ts";
+import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
+import { LOCKS } from "./store.ts";
 
 /**
  * The end of the hash chain: the position of the last seal and the hash of its last link, in hex.

@@ -1,9 +1,10 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { domainSpellings } from "../platform/typed-text.ts";
+import { domainSpellings } from "../platform/rpc/typed-text.ts";
+import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { searchable } from "./search-indexes.ts";
-import { type ClockedDb, type Db, firstRow, newId, oneRow, prepared } from "./store.ts";
+import { type ClockedDb, type Db, firstRow, oneRow, prepared } from "./statement.ts";
 import type { User } from "./users.ts";
 
 /** An e-mail of the queue and of the log. */

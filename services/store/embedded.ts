@@ -10,12 +10,13 @@ import { PgliteDriver } from "@mikro-orm/pglite";
 import { createPostgreSqlTypeParsers, type SqlEntityManager } from "@mikro-orm/sql";
 import type { Logger } from "pino";
 import array from "postgres-array";
-import type { OnStatement } from "../platform/tracing.ts";
+import type { OnStatement } from "../platform/telemetry/tracing.ts";
 import { makeDataFolder, makePrivateFolder, restrict } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { completeSearch } from "./search-indexes.ts";
-import { type Engine, parseTime, TIMESTAMPTZ } from "./store.ts";
+import { parseTime, TIMESTAMPTZ } from "./statement.ts";
+import type { Engine } from "./store.ts";
 
 /** Least free disk space in bytes: the size of the next WAL segment. */
 const MIN_FREE_BYTES = 16 * 1024 * 1024;

@@ -12,7 +12,7 @@ import {
   type Total,
   toPage,
 } from "./page.ts";
-import { type Db, firstRow, oneRow } from "./store.ts";
+import { type Db, firstRow, oneRow } from "./statement.ts";
 
 /**
  * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of

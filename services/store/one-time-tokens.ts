@@ -1,5 +1,6 @@
 import { defineEntity, type InferEntity, p, raw } from "@mikro-orm/core";
-import { type ClockedDb, type Db, firstRow, newId } from "./store.ts";
+import { newId } from "./ids.ts";
+import { type ClockedDb, type Db, firstRow } from "./statement.ts";
 import { User } from "./users.ts";
 
 /**

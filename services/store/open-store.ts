@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import { type AvailabilityLog, createAvailabilityLog } from "../platform/log.ts";
-import type { OnStatement } from "../platform/tracing.ts";
+import { type AvailabilityLog, createAvailabilityLog } from "../platform/telemetry/log.ts";
+import type { OnStatement } from "../platform/telemetry/tracing.ts";
 import { asDatabaseUrlError } from "./errors.ts";
 import { openPostgres } from "./postgres.ts";
 import { type DatabaseLocation, type Store, storeOf } from "./store.ts";

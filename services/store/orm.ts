@@ -1,7 +1,7 @@
 import { DefaultLogger, type LogContext, type LoggerOptions } from "@mikro-orm/core";
 import { Migrator } from "@mikro-orm/migrations";
 import type { Logger } from "pino";
-import type { OnStatement } from "../platform/tracing.ts";
+import type { OnStatement } from "../platform/telemetry/tracing.ts";
 import { Email } from "./emails.ts";
 import { OneTimeToken } from "./one-time-tokens.ts";
 import { MIGRATIONS } from "./schema.ts";

@@ -1,5 +1,6 @@
 import { MAX as MAX_ID } from "uuid";
-import { bytesOfId, type Db, ID_BYTES, idOfBytes, oneRow, type Values } from "./store.ts";
+import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
+import { type Db, oneRow, type Values } from "./statement.ts";
 
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number and estimated beyond it. */

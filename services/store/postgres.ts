@@ -5,12 +5,13 @@ import { PostgreSqlDriver } from "@mikro-orm/postgresql";
 import pg, { type TypeOverrides } from "pg";
 import { parse, toClientConfig } from "pg-connection-string";
 import type { Logger } from "pino";
-import type { OnStatement } from "../platform/tracing.ts";
+import type { OnStatement } from "../platform/telemetry/tracing.ts";
 import { asDatabaseUrlError, isStaleStatement } from "./errors.ts";
 import { assertWritable, ormOptions, PING } from "./orm.ts";
 import { migrateUnderLock } from "./schema.ts";
 import { completeSearch } from "./search-indexes.ts";
-import { type Engine, parseTime, type Statement, TIMESTAMPTZ } from "./store.ts";
+import { parseTime, type Statement, TIMESTAMPTZ } from "./statement.ts";
+import type { Engine } from "./store.ts";
 
 /**
  * Connections to PostgreSQL of one process, beside one for health checks while all of them are in

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
-import type { Config } from "../platform/config.ts";
-import { oneRow, type Store } from "./store.ts";
+import type { Config } from "../platform/config/config.ts";
+import { oneRow } from "./statement.ts";
+import type { Store } from "./store.ts";
 import { firstDetailedDay, rollUpUsage } from "./usage.ts";
 
 /** Pages of the table that one statement scans, 8 KiB each. */

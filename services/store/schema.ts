@@ -6,7 +6,8 @@ import type { PostgreSqlDriver, SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Logger } from "pino";
 import { asDatabaseUrlError, isLockTimeout } from "./errors.ts";
 import { hasSearchIndex } from "./search-indexes.ts";
-import { LOCKS, oneRow } from "./store.ts";
+import { oneRow } from "./statement.ts";
+import { LOCKS } from "./store.ts";
 
 const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
 const migrationFiles = readdirSync(new URL("migrations/", import.meta.url)).sort();

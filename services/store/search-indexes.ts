@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { SqlEntityManager } from "@mikro-orm/sql";
 import { lacksPrivilege } from "./errors.ts";
-import { firstRow, returnsRow } from "./store.ts";
+import { firstRow, returnsRow } from "./statement.ts";
 
 const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url), "utf8");
 

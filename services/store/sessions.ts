@@ -1,5 +1,5 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
-import { type ClockedDb, type Db, type HotDb, oneRow, prepared, returnsRow } from "./store.ts";
+import { type ClockedDb, type Db, type HotDb, oneRow, prepared, returnsRow } from "./statement.ts";
 import { lockUser, PROFILE_COLUMNS, type Profile, User } from "./users.ts";
 
 /** A signed-in device. Tokens are derived from this row and never stored. */

@@ -1,4 +1,4 @@
-import type { SessionClaims } from "../platform/access-token.ts";
+import type { SessionClaims } from "../platform/gate/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
 import type { Session } from "./sessions.ts";
@@ -10,7 +10,7 @@ import {
   prepared,
   returnsRow,
   toColumns,
-} from "./store.ts";
+} from "./statement.ts";
 import type { LoginUser, User } from "./users.ts";
 
 /** Most sessions of one user. */

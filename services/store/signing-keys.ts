@@ -1,5 +1,6 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
-import { type Db, LOCKS } from "./store.ts";
+import type { Db } from "./statement.ts";
+import { LOCKS } from "./store.ts";
 
 /** An Ed25519 key pair that tokens are signed with. */
 export const SigningKey = defineEntity({

@@ -1,6 +1,6 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { UsageDay } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Db, type HotDb, prepared } from "./store.ts";
+import { type Db, type HotDb, prepared } from "./statement.ts";
 
 /** A row of `ai_usage`, by the names of its columns. */
 export type UsageRow = {

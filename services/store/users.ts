@@ -1,6 +1,6 @@
 import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
-import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./store.ts";
+import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./statement.ts";
 
 const table = defineEntity({
   name: "User",

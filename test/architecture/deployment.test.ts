@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { readConfig } from "../../services/platform/config.ts";
+import { readConfig } from "../../services/platform/config/config.ts";
 
 const read = (file: string) => readFileSync(file, "utf8");
 

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { clientSource } from "../../scripts/client.ts";
-import { configurationPage, envExample } from "../../scripts/configuration.ts";
-import { openApiText } from "../../scripts/openapi.ts";
+import { clientSource } from "../../scripts/tools/client.ts";
+import { configurationPage, envExample } from "../../scripts/tools/configuration.ts";
+import { openApiText } from "../../scripts/tools/openapi.ts";
 
 test.each([
   [".env.example", envExample],

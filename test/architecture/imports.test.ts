@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { sourcesIn } from "../support/sources.ts";
 
-const files = ["gen", "services", "gateway"]
+const files = ["gen", "services", "gateway", "scripts"]
   .flatMap((folder) => sourcesIn(folder))
   .map(({ path }) => path);
 const read = (file: string) => readFileSync(file, "utf8");
@@ -41,32 +41,48 @@ const importsThat = (isWrong: (file: string, to: string) => boolean, types: bool
 const layer = (file: string) => file.split("/")[0] as string;
 const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[1] as string) : "");
 
+const LEAVES = ["platform", "store", "crypto"];
+const BASE = [...LEAVES, "call.ts"];
+const DOMAINS = [...BASE, "accounts", "audit", "lockout", "mail", "mfa", "sessions"];
 /**
- * What each part of the services may import at run time, beside itself and gen. Files directly
- * under services/ compose them.
+ * What each room of the services may import, beside itself and gen. Types count: a room that names
+ * the type of another one depends on it. `app.ts` composes all of them and has no rule.
  */
-const BASE = ["platform", "store", "jobs", "call.ts"];
-const DOMAIN = [...BASE, "accounts", "sessions", "mfa", "lockout", "crypto", "mail", "audit"];
 const ALLOWED: Record<string, string[]> = {
   platform: [],
   store: ["platform"],
-  crypto: BASE,
-  accounts: DOMAIN,
-  sessions: DOMAIN,
-  mfa: DOMAIN,
-  lockout: DOMAIN,
-  mail: [...BASE, "crypto"],
-  audit: [...BASE, "crypto"],
-  interceptors: DOMAIN,
-  auth: DOMAIN,
-  user: ["auth", ...DOMAIN],
-  admin: ["user", ...DOMAIN],
-  ai: DOMAIN,
+  crypto: ["platform"],
+  audit: BASE,
+  mail: BASE,
+  lockout: [...BASE, "audit", "mail"],
+  sessions: [...BASE, "audit"],
+  mfa: [...BASE, "audit", "lockout", "mail"],
+  accounts: [...BASE, "audit", "lockout", "mail"],
+  auth: DOMAINS,
+  user: [...DOMAINS, "auth"],
+  admin: [...DOMAINS, "user"],
+  ai: [...BASE, "metrics.ts"],
+  interceptors: [...DOMAINS, "metrics.ts"],
+  jobs: [...BASE, "accounts", "mail", "mfa"],
+  servers: ["platform", "app.ts"],
+  "call.ts": [...LEAVES, "ai", "mail", "metrics.ts", "sessions"],
+  "metrics.ts": ["platform"],
+  "gauges.ts": ["platform", "store", "call.ts", "servers"],
+  "router.ts": [...BASE, "accounts", "admin", "ai", "auth", "interceptors", "user"],
+  "start-checks.ts": ["platform", "accounts", "ai", "sessions"],
+  "main.ts": ["platform", "app.ts", "servers", "start-checks.ts"],
+};
+/** What operators' commands, developers' tools and simulators may import beside their own room. */
+const SCRIPTS: Record<string, string[]> = {
+  commands: ["services", "gateway", "scripts/simulators"],
+  tools: ["services", "gateway"],
+  simulators: [],
 };
 
 test("Imports: lead from generated code outwards; the gateway imports gen and services/platform only", () => {
   const isWrong = (file: string, to: string) => {
     if (layer(file) === layer(to) || layer(to) === "gen") return false;
+    if (layer(file) === "scripts" || layer(to) === "scripts") return false; // have a rule of their own
     if (file.startsWith("gateway/") && to.startsWith("services/platform/")) return false;
     return !(file === "gateway/main.ts" && layer(to) === "services");
   };
@@ -78,7 +94,23 @@ test("Imports: inside the services lead from handlers to operations to domains t
     layer(to) === "services" &&
     part(to) !== part(file) &&
     ALLOWED[part(file)]?.includes(part(to)) === false;
-  expect(importsThat(isWrong, false)).toEqual([]);
+  expect(importsThat(isWrong, true)).toEqual([]);
+});
+
+test("Imports: every room of the services has its rule", () => {
+  const rooms = new Set(files.map(part).filter((room) => room !== "" && room !== "app.ts"));
+  expect([...rooms].sort()).toEqual(Object.keys(ALLOWED).sort());
+});
+
+test("Imports: commands and tools import the product, simulators nothing, and the product no scripts", () => {
+  const isWrong = (file: string, to: string) => {
+    if (layer(file) !== "scripts") return layer(to) === "scripts";
+    const [, room = ""] = file.split("/");
+    const [root = "", toRoom] = to.split("/");
+    if (root === "gen" || (root === "scripts" && toRoom === room)) return false;
+    return !SCRIPTS[room]?.includes(root === "scripts" ? `scripts/${toRoom}` : root);
+  };
+  expect(importsThat(isWrong, true)).toEqual([]);
 });
 
 test("Imports: a gateway that runs alone loads no service", () => {

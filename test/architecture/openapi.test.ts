@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { openApiText } from "../../scripts/openapi.ts";
+import { openApiText } from "../../scripts/tools/openapi.ts";
 
 type Field = {
   $ref?: string;
@@ -9,7 +9,7 @@ type Field = {
   items?: Field;
 };
 
-test("OpenAPI: every field, parameter and header has a description and an example (scripts/openapi/examples.ts)", () => {
+test("OpenAPI: every field, parameter and header has a description and an example (scripts/tools/openapi/examples.ts)", () => {
   const { paths, components } = JSON.parse(openApiText());
   const faults = [
     ...undocumentedIn(paths, "paths"),

@@ -16,8 +16,8 @@ import {
   PolicySchema,
   policy,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { policyOf, services } from "../../services/platform/policy.ts";
-import { violationsOf } from "../../services/platform/validation.ts";
+import { policyOf, services } from "../../services/platform/rpc/policy.ts";
+import { violationsOf } from "../../services/platform/rpc/validation.ts";
 
 const methods = services.flatMap((service): DescMethod[] => service.methods);
 

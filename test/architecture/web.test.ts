@@ -5,7 +5,7 @@ import { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { violationsOf } from "../../services/platform/validation.ts";
+import { violationsOf } from "../../services/platform/rpc/validation.ts";
 import { messages, violationKey } from "../../web/src/messages/index.ts";
 
 const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];

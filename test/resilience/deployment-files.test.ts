@@ -12,12 +12,12 @@ import {
 import { dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
-import { variableOf } from "../../services/platform/config-kinds.ts";
+import { variableOf } from "../../services/platform/config/config-kinds.ts";
 import {
   commonVariables,
   gatewayVariables,
   servicesVariables,
-} from "../../services/platform/variables.ts";
+} from "../../services/platform/config/variables.ts";
 import { forTest } from "../support/closing.ts";
 import { freshStorage } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";
@@ -57,7 +57,7 @@ test("Dockerfile: its files start the service, which writes no further file, and
   };
   const ready = /events on (http:\/\/[\d.]+:\d+)/;
   const running = await forTest(
-    startProcess(env, [join(image, "scripts/gatehouse.ts"), "start"], ready),
+    startProcess(env, [join(image, "scripts/commands/gatehouse.ts"), "start"], ready),
   );
   const [, check = "[]"] =
     /^ {2}CMD (\[.*\])$/m.exec(dockerfile.replace(/HEALTHCHECK.*?CMD/, "HEALTHCHECK\n  CMD")) ?? [];

@@ -10,7 +10,7 @@ const LINES = 50_000;
 /** A process that logs more than pipes and its buffer hold, and then writes to standard error. */
 function chatter(stdout: "pipe" | number, then: string): ChildProcess {
   const script = `
-    import { createLog } from "./services/platform/log.ts";
+    import { createLog } from "./services/platform/telemetry/log.ts";
     const log = createLog("info");
     for (let n = 0; n < ${LINES}; n++) log.info({ n, filler: "x".repeat(80) });
     process.stderr.write("written");

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { readConfig } from "../../services/platform/config.ts";
+import { readConfig } from "../../services/platform/config/config.ts";
 import { forTest } from "../support/closing.ts";
 import { createDatabase, freshStorage, runSql } from "../support/databases.ts";
 import { startProcess } from "../support/deployment.ts";

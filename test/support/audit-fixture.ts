@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll } from "vitest";
-import { verifyAudit } from "../../scripts/audit/verify.ts";
 import { recordAudit } from "../../services/audit/record.ts";
 import { sealEvents } from "../../services/audit/seal.ts";
+import { verifyAudit } from "../../services/audit/verify.ts";
 import { startAuditWorker } from "../../services/audit/worker.ts";
 import { type AppContext, systemCall } from "../../services/call.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
 import { type Head, headOf } from "../../services/store/audit-seals.ts";
-import { lowestId } from "../../services/store/store.ts";
+import { lowestId } from "../../services/store/ids.ts";
 import { createClock } from "./clock.ts";
 import { createDatabase } from "./databases.ts";
 import { silent } from "./log.ts";

@@ -1,5 +1,5 @@
 import ms, { type StringValue } from "ms";
-import type { Clock } from "../../services/platform/process.ts";
+import type { Clock } from "../../services/platform/process/clock.ts";
 
 /** A clock that tests move. It runs at the speed of the machine's clock. */
 export type MovableClock = Clock & {

@@ -1,6 +1,6 @@
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { policyOf, services } from "../../services/platform/policy.ts";
+import { policyOf, services } from "../../services/platform/rpc/policy.ts";
 
 /** Every RPC with its route and who may call it. */
 export const routes = services

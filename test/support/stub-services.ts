@@ -4,7 +4,7 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper, onComplete } from "../../services/interceptors/observe.ts";
-import { validate } from "../../services/platform/validation.ts";
+import { validate } from "../../services/platform/rpc/validation.ts";
 import { forTest } from "./closing.ts";
 import {
   type Routes,

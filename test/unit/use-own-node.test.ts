@@ -18,7 +18,7 @@ test.each([
   const own = join(cwd, folder, "node");
   mkdirSync(join(cwd, folder), { recursive: true });
   writeFileSync(own, `#!/bin/sh\necho ${version}\n`, { mode: 0o755 });
-  execFileSync(process.execPath, [resolve("scripts/use-own-node.ts")], {
+  execFileSync(process.execPath, [resolve("scripts/tools/use-own-node.ts")], {
     cwd,
     env: { npm_node_execpath: own },
   });

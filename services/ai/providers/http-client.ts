@@ -8,7 +8,7 @@ import {
   createInflate,
   createZstdDecompress,
 } from "node:zlib";
-import { version } from "../../platform/version.ts";
+import { version } from "../../platform/process/version.ts";
 import { ProviderError } from "./errors.ts";
 import { exemptions, type ProxyEnv } from "./outbound-proxy.ts";
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { createAdmission } from "../../../services/platform/admission.ts";
+import { createAdmission } from "../../../services/platform/gate/admission.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { startSuiteApp } from "../../support/app.ts";
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { test as base, expect } from "vitest";
-import { newId } from "../../../services/store/store.ts";
+import { newId } from "../../../services/store/ids.ts";
 import { testApp } from "../../support/app.ts";
 import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
 import type { HttpClient } from "../../support/http-client.ts";

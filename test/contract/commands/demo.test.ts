@@ -15,7 +15,7 @@ test("npm run demo: prints commands that work as printed", async () => {
     LOG_LEVEL: "warn",
     SMTP_URL: "smtp://a:1",
   };
-  const demo = await startProcess(env, "scripts/demo.ts");
+  const demo = await startProcess(env, "scripts/commands/demo.ts");
   await until("the commands", () => /^curl .*\/ai\/stream .*\n/m.test(demo.output()));
   const lines = demo.output().match(/^(TOKEN=|curl ).*/gm) ?? [];
   expect(lines).toHaveLength(5);

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 const script = `
-  import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/process.ts"))};
+  import { loadEnvFile } from ${JSON.stringify(resolve("services/platform/process/env-file.ts"))};
   loadEnvFile(process.env);
   const { FIRST, SECOND, TAKEN } = process.env;
   process.stdout.write(JSON.stringify([FIRST, SECOND, TAKEN]));`;

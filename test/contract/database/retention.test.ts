@@ -2,7 +2,7 @@ import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { newId } from "../../../services/store/store.ts";
+import { newId } from "../../../services/store/ids.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 

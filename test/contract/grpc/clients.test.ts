@@ -6,7 +6,7 @@ import grpc from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { services } from "../../../services/platform/policy.ts";
+import { services } from "../../../services/platform/rpc/policy.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { testApp } from "../../support/app.ts";
 import { freshEmail, WRONG_PASSWORD } from "../../support/credentials.ts";

@@ -8,10 +8,10 @@ import {
 } from "../../../gateway/transport/internal.ts";
 import { createServicesTransport } from "../../../gateway/transport/services.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { listenGrpc } from "../../../services/grpc/server.ts";
-import { listenInternal } from "../../../services/internal-server.ts";
-import type { TlsFiles } from "../../../services/platform/process.ts";
-import type { CallHead } from "../../../services/platform/server-hooks.ts";
+import type { CallHead } from "../../../services/platform/gate/server-hooks.ts";
+import type { TlsFiles } from "../../../services/platform/process/tls-files.ts";
+import { listenGrpc } from "../../../services/servers/grpc-server.ts";
+import { listenInternal } from "../../../services/servers/internal-server.ts";
 
 /** Two self-signed certificates. */
 const pair = (name: string) => ({

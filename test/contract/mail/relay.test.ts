@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
 import { expect, test } from "vitest";
 import { createMailTransport } from "../../../services/mail/transport.ts";
-import { requireConfig } from "../../../services/platform/config.ts";
+import { requireConfig } from "../../../services/platform/config/config.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { forSuite, forTest } from "../../support/closing.ts";
 import { silent } from "../../support/log.ts";

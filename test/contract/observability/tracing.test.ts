@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import { expect, test } from "vitest";
-import { openTracing } from "../../../services/platform/tracing.ts";
+import { openTracing } from "../../../services/platform/telemetry/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
 import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
 import { forSuite, forTest } from "../../support/closing.ts";

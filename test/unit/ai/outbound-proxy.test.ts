@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vit
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
-import { requireConfig } from "../../../services/platform/config.ts";
+import { requireConfig } from "../../../services/platform/config/config.ts";
 import { conversationOf } from "../../support/ai-calls.ts";
 import { startApp } from "../../support/app.ts";
 import { forTest } from "../../support/closing.ts";

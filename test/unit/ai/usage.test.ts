@@ -5,7 +5,7 @@ import { eraseUser } from "../../../services/accounts/erase-user.ts";
 import { listUsage } from "../../../services/ai/list-usage.ts";
 import { openUsageLedger } from "../../../services/ai/usage.ts";
 import { type AppContext, systemCall } from "../../../services/call.ts";
-import type { Config } from "../../../services/platform/config.ts";
+import type { Config } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
 import { forSuite, forTest } from "../../support/closing.ts";

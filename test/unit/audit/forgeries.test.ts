@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { readSeals } from "../../../scripts/audit/statements.ts";
 import { dropLinkOf, GENESIS, linkOf } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
 import { findSealedEvents } from "../../../services/store/audit-seals.ts";
+import { readSeals } from "../../../services/store/audit-verification.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { insertAuditEvent } from "../../../services/store/audit-events.ts";
-import { newId } from "../../../services/store/store.ts";
+import { newId } from "../../../services/store/ids.ts";
 import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { captureLog } from "../../support/log.ts";
 import { times, until } from "../../support/until.ts";

@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createPasswords } from "../../../services/crypto/passwords.ts";
-import type { ServiceError } from "../../../services/platform/errors.ts";
+import type { ServiceError } from "../../../services/platform/rpc/errors.ts";
 import { CHEAP } from "../../support/app.ts";
 import { times } from "../../support/until.ts";
 

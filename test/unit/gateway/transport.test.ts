@@ -13,7 +13,7 @@ import { createServicesTransport } from "../../../gateway/transport/services.ts"
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { onComplete } from "../../../services/interceptors/observe.ts";
-import { CALL_ENDED } from "../../../services/platform/errors.ts";
+import { CALL_ENDED } from "../../../services/platform/rpc/errors.ts";
 import { forTest } from "../../support/closing.ts";
 import { type Routes, start, transportKinds } from "../../support/gateway.ts";
 import { listen } from "../../support/sockets.ts";

@@ -5,8 +5,8 @@ import {
   Health,
   HealthCheckResponse_ServingStatus as Status,
 } from "../../../gen/health/v1/health_pb.ts";
-import { healthChecks, healthHandler } from "../../../services/grpc/health.ts";
 import { createMetrics } from "../../../services/metrics.ts";
+import { healthChecks, healthHandler } from "../../../services/servers/health.ts";
 import { times } from "../../support/until.ts";
 
 test("gRPC health: concurrent checks and watches check each dependency once", async () => {

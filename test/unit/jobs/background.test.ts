@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { every, type Job } from "../../../services/jobs/background.ts";
-import { createBatch } from "../../../services/store/store.ts";
+import { every, type Job } from "../../../services/platform/process/background.ts";
+import { createBatch } from "../../../services/platform/process/batch.ts";
 import { createClock } from "../../support/clock.ts";
 import { captureLog } from "../../support/log.ts";
 import { until } from "../../support/until.ts";

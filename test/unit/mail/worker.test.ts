@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { createMailTransport } from "../../../services/mail/transport.ts";
 import { startMailWorker, type WorkerTimes } from "../../../services/mail/worker.ts";
-import { requireConfig } from "../../../services/platform/config.ts";
+import { requireConfig } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createClock } from "../../support/clock.ts";
 import { forSuite, forTest } from "../../support/closing.ts";

@@ -1,9 +1,9 @@
 import { EventEmitter } from "node:events";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { createAdmission } from "../../../services/platform/admission.ts";
-import { createTrustedProxies } from "../../../services/platform/client.ts";
-import { createPortGuard } from "../../../services/platform/open-calls.ts";
+import { createAdmission } from "../../../services/platform/gate/admission.ts";
+import { createPortGuard } from "../../../services/platform/gate/open-calls.ts";
+import { createTrustedProxies } from "../../../services/platform/gate/proxies.ts";
 import { times } from "../../support/until.ts";
 
 /**

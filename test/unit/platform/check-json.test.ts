@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkJson, hasInvalidEscape } from "../../../services/platform/check-json.ts";
+import { checkJson, hasInvalidEscape } from "../../../services/platform/rpc/check-json.ts";
 
 const MAX_VALUES = 1_000;
 

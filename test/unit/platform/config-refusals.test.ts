@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readConfig } from "../../../services/platform/config.ts";
+import { readConfig } from "../../../services/platform/config/config.ts";
 
 const subject = (problem: string) => problem.split(" ")[0];
 

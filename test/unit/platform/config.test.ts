@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { requireConfig } from "../../../services/platform/config.ts";
+import { requireConfig } from "../../../services/platform/config/config.ts";
 
 const SECRET = { INTERNAL_SECRET: "between-the-two-of-us" };
 

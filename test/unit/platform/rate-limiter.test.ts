@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { createRateLimiter } from "../../../services/platform/rate-limiter.ts";
-import { openRedis } from "../../../services/platform/redis.ts";
+import { createRateLimiter } from "../../../services/platform/gate/rate-limiter.ts";
+import { openRedis } from "../../../services/platform/gate/redis.ts";
 import { forTest } from "../../support/closing.ts";
 import { silent } from "../../support/log.ts";
 import { times } from "../../support/until.ts";

@@ -9,7 +9,7 @@ import {
   VerifyEmailRequestSchema,
   VerifyMfaRequestSchema,
 } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { violationsOf } from "../../../services/platform/validation.ts";
+import { violationsOf } from "../../../services/platform/rpc/validation.ts";
 
 /** A repeatable source of numbers below a bound (mulberry32). */
 function randomFrom(seed: number) {

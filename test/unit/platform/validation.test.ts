@@ -2,7 +2,7 @@ import { create, type DescMessage, type MessageInitShape } from "@bufbuild/proto
 import { describe, expect, test } from "vitest";
 import { UpdateProfileRequestSchema } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { ChatRequestSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { violationsOf } from "../../../services/platform/validation.ts";
+import { violationsOf } from "../../../services/platform/rpc/validation.ts";
 
 const conversation = {
   provider: "provider-a",

@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
-import { createRemoteKeys } from "../../../services/platform/access-token.ts";
+import { createRemoteKeys } from "../../../services/platform/gate/access-token.ts";
 import { openKeyRing } from "../../../services/sessions/key-ring.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
 import { createClock } from "../../support/clock.ts";

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { readSecretKeys } from "../../../services/crypto/cipher.ts";
+import { readSecretKeys } from "../../../services/store/secret-keys.ts";
 import { accountsAt } from "../../support/accounts.ts";
 import { startProgram } from "../../support/daemon.ts";
 import { folderMailbox } from "../../support/mailbox.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { deletedUsers, purgeUsers } from "../../../services/accounts/erase-user.ts";
 import { type AppContext, systemCall } from "../../../services/call.ts";
-import { systemClock } from "../../../services/platform/process.ts";
+import { systemClock } from "../../../services/platform/process/clock.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
 import { forTest } from "../../support/closing.ts";
 import { createDatabase } from "../../support/databases.ts";

@@ -1,0 +1,90 @@
+/**
+ * Generates `docs/configuration.md` and `.env.example` from the tables of variables. Run by `npm
+ * run generate`.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { z } from "zod";
+import { variableOf, variablesOf } from "../../services/platform/config/config-kinds.ts";
+import {
+  commonVariables,
+  gatewayVariables,
+  servicesVariables,
+} from "../../services/platform/config/variables.ts";
+
+/** An environment variable, with its default as a value and as it is shown. */
+type Row = { name: string; fallback: string; shown: string; about: string };
+
+const groups: [title: string, rows: Row[]][] = [
+  ["Every process", rowsOf(commonVariables)],
+  ["Gateway", rowsOf(gatewayVariables)],
+  ["Services", rowsOf(servicesVariables)],
+  ["AI providers", providerRows()],
+];
+
+function rowsOf(variables: Record<string, z.ZodType>): Row[] {
+  return Object.entries(variables).map(([setting, schema]) => {
+    const fallback = schema instanceof z.ZodPrefault ? String(schema.def.defaultValue) : "";
+    const { shown = fallback ? `\`${fallback}\`` : "none", description } = schema.meta() ?? {};
+    const names = variablesOf(setting, schema);
+    const usual = variableOf(setting);
+    return {
+      name: names.includes(usual) ? usual : (names[0] ?? usual),
+      fallback,
+      shown: String(shown),
+      about: String(description),
+    };
+  });
+}
+
+/** The variables that the shipped catalogue names. */
+function providerRows(): Row[] {
+  type Provider = { id: string; keyVariable: string; baseUrlVariable: string; baseUrl: string };
+  const { providers } = JSON.parse(readFileSync("services/ai/catalogue/neutral.json", "utf8"));
+  return (providers as Provider[]).flatMap(({ id, keyVariable, baseUrlVariable, baseUrl }) => [
+    { name: keyVariable, fallback: "", shown: "none", about: `API key. Activates \`${id}\`.` },
+    {
+      name: baseUrlVariable,
+      fallback: baseUrl,
+      shown: `\`${baseUrl}\``,
+      about: `Base URL of \`${id}\`, with or without the version or the path of its requests.`,
+    },
+  ]);
+}
+
+const table = (rows: Row[]) => [
+  "| variable | default | meaning |",
+  "|---|---|---|",
+  ...rows.map(({ name, shown, about }) => `| \`${name}\` | ${shown} | ${about} |`),
+];
+
+/** The text of `docs/configuration.md`. */
+export const configurationPage = (): string =>
+  [
+    "# Configuration",
+    "",
+    "<!-- Generated from services/platform/config/variables.ts by `npm run generate`. Do not edit. -->",
+    "",
+    "Settings are environment variables. `.env` is read if it exists; variables that are set already win.",
+    "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
+    "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
+    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last two.",
+    ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
+    "",
+  ].join("\n");
+
+/** The text of `.env.example`. */
+export const envExample = (): string =>
+  [
+    "# Every variable, with its default. Copy to .env and uncomment what you change. docs/configuration.md explains them.",
+    ...groups.flatMap(([title, rows]) => [
+      "",
+      `# -- ${title.toLowerCase()}`,
+      ...rows.map(({ name, fallback }) => `# ${name}=${fallback}`),
+    ]),
+    "",
+  ].join("\n");
+
+if (process.argv[1] === import.meta.filename) {
+  writeFileSync("docs/configuration.md", configurationPage());
+  writeFileSync(".env.example", envExample());
+}

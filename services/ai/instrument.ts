@@ -1,0 +1,66 @@
+import type { Metrics } from "../metrics.ts";
+import type { Tracing } from "../platform/telemetry/tracing.ts";
+import type { UsageRow } from "../store/usage.ts";
+import type { CallReport, Prompt } from "./providers/provider.ts";
+
+type InstrumentDeps = {
+  metrics: Metrics;
+  tracing: Tracing | undefined;
+  traceparent: string | null;
+  startedAt: number;
+};
+
+/**
+ * Starts the span of a provider call if traces are collected.
+ * @returns what measures the call from its final usage row
+ */
+export function instrumentCall(
+  { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
+  vendor: string,
+  { model: { upstream: model }, isStream }: Pick<Prompt, "model" | "isStream">,
+  report: CallReport,
+) {
+  const labels = {
+    gen_ai_operation_name: "chat",
+    gen_ai_provider_name: vendor,
+    gen_ai_request_model: model,
+  };
+  const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": vendor,
+    "gen_ai.request.model": model,
+    "gen_ai.request.stream": isStream,
+  });
+  return ({
+    outcome,
+    latency_ms,
+    first_chunk_ms,
+    estimated,
+    input_tokens,
+    output_tokens,
+  }: UsageRow) => {
+    const error = outcome === "completed" ? undefined : outcome;
+    const firstChunk = isStream && first_chunk_ms !== null ? first_chunk_ms / 1000 : undefined;
+    metrics.operationSeconds.observe(
+      { ...labels, ...(error && { error_type: error }) },
+      (latency_ms ?? 0) / 1000,
+    );
+    if (firstChunk !== undefined) metrics.firstChunkSeconds.observe(labels, firstChunk);
+    if (report.sentAt !== undefined) {
+      metrics.overheadSeconds.observe({ phase: "request" }, (report.sentAt - startedAt) / 1000);
+      metrics.overheadSeconds.observe({ phase: "reply" }, report.decodingMs / 1000);
+    }
+    if (!estimated) {
+      metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
+      metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
+    }
+    const usage = {
+      "gen_ai.usage.input_tokens": input_tokens,
+      "gen_ai.usage.output_tokens": output_tokens,
+    };
+    span?.end(
+      { ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk },
+      error,
+    );
+  };
+}

@@ -1,0 +1,116 @@
+import { readEmailAddress } from "../accounts/email-address.ts";
+import { assertNotGuessable } from "../accounts/password-rules.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call } from "../call.ts";
+import { consumeOneTimeToken, readOneTimeToken } from "../mail/one-time-token.ts";
+import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
+import { formatDuration } from "../mail/templates.ts";
+import { disableMfa } from "../mfa/second-factor.ts";
+import { invalid } from "../platform/rpc/errors.ts";
+import { isPasswordExpired } from "../sessions/open-session.ts";
+import { clearLocks } from "../store/attempts.ts";
+import {
+  invalidateOneTimeTokens,
+  issueOneTimeToken,
+  OneTimeToken,
+} from "../store/one-time-tokens.ts";
+import { revokeSessions } from "../store/sessions.ts";
+import { lockUser, User } from "../store/users.ts";
+import { olderAddress } from "./verify-email.ts";
+import { withAccount } from "./with-account.ts";
+
+/**
+ * Mails a reset token to the account of an address. Neither response nor time reveals whether there
+ * is one.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function forgotPassword(call: Call, email: string): Promise<void> {
+  await withAccount(call, email, (user) => queueReset(call, user));
+}
+
+/**
+ * Time in which another request mails the same token again, so that strangers cannot void a link
+ * all the time. In ms.
+ */
+const SAME_TOKEN_MS = 300_000;
+
+/**
+ * Queues the mail with a reset token: within five minutes the same token, afterwards one that
+ * replaces it.
+ */
+export async function queueReset(
+  call: Call,
+  user: Pick<User, "id" | "email" | "name">,
+): Promise<void> {
+  await call.em.transactional(async () => {
+    if (
+      !(await lockUser(call, user.id)) ||
+      (await hasReachedLimit(call, user.id, "reset-password"))
+    )
+      return;
+    const { resetTokenTtlMs } = call.config;
+    const now = call.clock.now();
+    const valid = {
+      createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) },
+      expiresAt: { $gt: now },
+    };
+    const { id, email } = user;
+    const known = await call.em.findOne(OneTimeToken, {
+      user: id,
+      kind: "reset-password",
+      email,
+      ...valid,
+    });
+    const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenTtlMs));
+    await queueEmail(
+      call,
+      user,
+      "reset-password",
+      { lifetime: formatDuration(resetTokenTtlMs) },
+      token.id,
+    );
+    await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
+  });
+}
+
+/**
+ * Sets a new password with a mailed token. Every session ends, the locks of login and second factor
+ * clear, the address counts as verified. A confirmed second factor stays, since the mail does not
+ * prove it. One of which no code was ever accepted is disabled, and so is any on an account that
+ * was never verified: someone else may have set it up.
+ * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
+ */
+export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
+  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
+  if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
+  const passwordHash = await call.passwords.hash(password, call.client.address);
+  await call.em.transactional(async () => {
+    const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
+    const now = call.clock.now();
+    const canonicalEmail = readEmailAddress(email).canonical;
+    const user = await call.em.findOne(User, { id: userId, canonicalEmail }, { refresh: true });
+    if (!user || user.isDeletionDue(now)) throw olderAddress();
+    assertNotGuessable(call, password, user, "password");
+    const { emailVerified, wasVerified, mfaConfirmedAt } = user;
+    Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });
+    user.emailVerifiedAt ??= now;
+    await call.em.flush();
+    await revokeSessions(call, userId);
+    await invalidateOneTimeTokens(call, userId);
+    await clearLocks(call, user, "reset");
+    await recordAudit(call, "auth.password_reset", { userId });
+    await queueEmail(call, user, "password-reset");
+    if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
+    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
+      await disableMfa(call, userId, "auth.mfa_disabled");
+  });
+}
+
+/** Rejects an expired password as the new one. */
+async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {
+  const user = await call.em.findOne(User, { id: userId });
+  if (!user || !isPasswordExpired(call, user)) return;
+  if (await call.passwords.matches(user.passwordHash, password, call.client.address)) {
+    throw invalid("password", "must differ from the one that has expired");
+  }
+}

@@ -1,0 +1,73 @@
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/email-address.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call } from "../call.ts";
+import { consumeOneTimeToken } from "../mail/one-time-token.ts";
+import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
+import { formatDuration } from "../mail/templates.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+import { issueOneTimeToken } from "../store/one-time-tokens.ts";
+import { lockUser, User } from "../store/users.ts";
+import { withAccount } from "./with-account.ts";
+
+/**
+ * Mails a new verification token of an unverified address. Neither response nor time reveals
+ * whether it was sent.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function resendVerification(call: Call, email: string): Promise<void> {
+  await withAccount(call, email, async (user) => {
+    if (user.emailVerified) return;
+    await call.em.transactional(async () => {
+      if (
+        !(await lockUser(call, user.id)) ||
+        (await hasReachedLimit(call, user.id, "verify-email"))
+      )
+        return;
+      const { verifyTokenTtlMs } = call.config;
+      const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
+      await queueEmail(
+        call,
+        user,
+        "verify-email",
+        { lifetime: formatDuration(verifyTokenTtlMs) },
+        token.id,
+      );
+    });
+  });
+}
+
+/**
+ * Consumes the mailed token of an address: that of a new account, or the new address of an account.
+ * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
+ */
+export async function verifyEmail(call: Call, token: string): Promise<void> {
+  await withUniqueAddress(call, async () => {
+    const { kind, userId, email } = await consumeOneTimeToken(call, token, [
+      "verify-email",
+      "change-email",
+    ]);
+    const user = await call.em.findOneOrFail(User, { id: userId });
+    const old = {
+      id: userId,
+      email: user.email,
+      canonicalEmail: user.canonicalEmail,
+      name: user.name,
+    };
+    const { canonical: canonicalEmail } = readEmailAddress(email);
+    const now = call.clock.now();
+    if (kind === "change-email")
+      Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now });
+    else if (canonicalEmail !== user.canonicalEmail) throw olderAddress();
+    user.emailVerifiedAt ??= now;
+    user.updatedAt = now;
+    await call.em.flush();
+    const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
+    await recordAudit(call, event, { userId });
+    if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email);
+  });
+}
+
+/** The error for a link that was mailed to an address which the account no longer has. */
+export const olderAddress = () =>
+  new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");

@@ -1,0 +1,200 @@
+import { isIP } from "node:net";
+import { domainToASCII } from "node:url";
+import ms, { type StringValue } from "ms";
+import { z } from "zod";
+import { plainAddress } from "../gate/address.ts";
+
+export const text = z.string();
+
+/** The variable of a setting: `refreshGraceMs` is REFRESH_GRACE. */
+export const variableOf = (name: string) =>
+  name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
+
+/** The variables of a setting, in the order in which they are looked up. The first that is set counts. */
+export function variablesOf(name: string, schema: z.ZodType): string[] {
+  const { names } = schema.meta() ?? {};
+  return Array.isArray(names) ? names : [variableOf(name)];
+}
+
+/** A setting with a default, as the text that its variable would have. */
+export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) =>
+  schema.prefault(fallback);
+
+/**
+ * A setting that is undefined unless its variable is set.
+ * @param shown what happens then, for the documentation
+ */
+export const optional = <T extends z.ZodType>(schema: T, shown = "none") =>
+  schema.optional().meta({ shown });
+
+/** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */
+export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
+  const allowed = `must be a duration such as 500ms, 15m or 7d, from ${min} to ${max}`;
+  return text
+    .regex(/^(0|\d+(ms|s|m|h|d))$/, allowed)
+    .transform((value) => ms(value as StringValue))
+    .refine((time) => time >= ms(min as StringValue) && time <= ms(max), allowed);
+}
+
+/** A lifetime of at least a second. */
+export const lifetime = duration("1s");
+
+/** Nothing, or at least a day. */
+export const wholeDays = duration().refine(
+  (time) => time === 0 || time >= ms("1d"),
+  "must be 0, or at least 1d",
+);
+
+/** A time limit that a timer can wait for. */
+export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
+
+/** A whole number within bounds. */
+export function number(min: number, max: number) {
+  const allowed = `must be a whole number from ${min} to ${max}`;
+  return text
+    .regex(/^\d+$/, allowed)
+    .transform(Number)
+    .refine((n) => n >= min && n <= max, allowed);
+}
+
+/** What Kubernetes sets NAME_PORT to, in pods beside a service of that name. */
+const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;
+
+/** A port, or 0 for any free one. */
+export const port = text
+  .refine(
+    (value) => !SERVICE_LINK.test(value),
+    "is no number: Kubernetes sets it for a service of that name. Set enableServiceLinks: false in the pod's spec, or rename the service",
+  )
+  .pipe(number(0, 65_535));
+
+/** One of a few words. */
+export const choice = <const T extends [string, ...string[]]>(...values: T) =>
+  z.enum(values, `must be one of ${values.join(", ")}`);
+
+export const toggle = choice("on", "off").transform((value) => value === "on");
+export const trueOrFalse = choice("true", "false").transform((value) => value === "true");
+
+/** An address or a host name to listen on. */
+export const host = text.regex(/^[\w.:%-]+$/, "must be an address or a host name");
+
+/** A # or, behind the host, an @: an unencoded password is parsed as host, port or path. */
+const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
+
+/** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
+function isUrl(value: string, protocols: string[]): boolean {
+  if (UNENCODED_PASSWORD.test(value) || !/^\w+:\/\/.*\S$/.test(value)) return false;
+  try {
+    const { protocol, username, password } = new URL(value);
+    decodeURIComponent(username + password);
+    return protocols.includes(protocol);
+  } catch {
+    return false;
+  }
+}
+
+/** Part of the message about a URL that can contain a password. */
+export const URL_ENCODING_HINT = "with signs such as # and / in a password spelled %23 and %2F";
+
+/**
+ * A URL with one of these protocols.
+ * @param what the allowed form, for the error message
+ */
+export const url = (protocols: string[], what: string) =>
+  text.refine((value) => isUrl(value, protocols), `must be ${what}`);
+
+/** A proxy for outbound requests. Without a protocol it is one of http, as for curl. */
+export const proxyUrl = text
+  .transform((value) => (value.includes("://") ? value : `http://${value}`))
+  .pipe(url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`));
+
+/** An http or https URL to which paths are appended, without a trailing slash. */
+export const webUrl = text
+  .refine(
+    (value) => isUrl(value, ["http:", "https:"]) && /^[^?#]+$/.test(value),
+    "must be a URL with http or https, without ? and #",
+  )
+  .transform((value) => value.replace(/\/+$/, ""));
+
+const INTERNAL_URL = /^(unix:(\/\/)?\/[^/?#][^?#]*|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i;
+/** The address of an internal listener. */
+export const internalUrl = text.refine(
+  (value) => INTERNAL_URL.test(value) && URL.canParse(value),
+  "must be unix:/path, tcp://host:port or tls://host:port",
+);
+
+/** A web URL that others see, in links and tokens. */
+export const publicUrl = webUrl.refine(
+  (value) => !/^\w+:\/\/[^/]*@/.test(value),
+  "must have no user and no password",
+);
+
+/** Where services are: gRPC at an http or https URL, or their internal listener. */
+export const servicesUrl = z.union([webUrl, internalUrl], {
+  error:
+    "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",
+});
+
+/** A comma-separated list. */
+export const list = (isItem: (item: string) => boolean, message: string) =>
+  text
+    .regex(/^$|[^\s,]/, message)
+    .transform((value): readonly string[] => {
+      const items = value.split(",").map((item) => item.trim());
+      return Object.freeze(items.filter((item) => item !== ""));
+    })
+    .refine((items) => items.every(isItem), message);
+
+/** Whether a text is an address or a CIDR, each in full: `10/8` is none. */
+function isNetwork(value: string): boolean {
+  const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(value) ?? [];
+  const version = isIP(plainAddress(address));
+  return version > 0 && Number(bits) <= (version === 4 ? 32 : 128);
+}
+
+export const networks = list(isNetwork, "must be addresses or CIDRs, separated by commas");
+
+/** Whether a text is the origin of a web page, or of an app's web view. */
+const isOrigin = (value: string) =>
+  /^(capacitor|ionic|tauri):\/\/localhost$/.test(value) ||
+  (isUrl(value, ["http:", "https:"]) && !value.includes("*") && new URL(value).origin === value);
+
+export const origins = list(
+  isOrigin,
+  "must be origins such as https://app.example.com or capacitor://localhost, separated by commas",
+);
+
+/** URLs of Redis. Several are a cluster. */
+export const redisUrls = list(
+  (item) => isUrl(item, ["redis:", "rediss:"]),
+  `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
+);
+
+const isPostgres = (value: string) =>
+  isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1;
+/** A database on a server, or one in memory. */
+export const databaseUrl = text.refine(
+  (value) => value === "memory:" || isPostgres(value),
+  `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
+);
+
+/** Keys of so many bytes in base64, separated by commas. */
+export const base64Keys = (bytes: number) =>
+  list(
+    (key) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(key) && Buffer.from(key, "base64").length === bytes,
+    `must be ${bytes} bytes in base64, or several such keys with commas between them`,
+  );
+
+/**
+ * `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section
+ * 3.2.4).
+ */
+export const mailbox = text.transform((value, context) => {
+  const [, display = "", address = value] = /^\s*([^<>\r\n]*?)\s*<([^<>]*)>$/.exec(value) ?? [];
+  const [, local, domain = ""] = /^([\w!#$%&'*+/=?^`{|}~.-]+)@([^\s@%/?#:]+)$/.exec(address) ?? [];
+  const host = domainToASCII(domain);
+  const name = display.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));
+  if (host) return { name, address: `${local}@${host}` };
+  context.addIssue("must be an address such as Acme <no-reply@example.com>, of ASCII before the @");
+  return z.NEVER;
+});

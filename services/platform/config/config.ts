@@ -1,0 +1,175 @@
+import { create } from "@bufbuild/protobuf";
+import type { z } from "zod";
+import { RegisterRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { violationsOf } from "../rpc/validation.ts";
+import { variableOf, variablesOf } from "./config-kinds.ts";
+import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
+
+/**
+ * What runs in a process: both sides, the gateway alone, the services alone, or a command with the
+ * settings of any.
+ */
+export type ProcessRole = "all" | "gateway" | "services" | "command";
+
+/**
+ * The settings of a process, named as their variables, and what follows from them. Durations are in
+ * ms.
+ */
+export type Config = Readonly<ReturnType<typeof toConfig>>;
+
+/** Set variables. */
+type Env = Record<string, string>;
+type Environment = Record<string, string | undefined>;
+
+const all = { ...commonVariables, ...gatewayVariables, ...servicesVariables };
+const ofServices = { ...commonVariables, port: gatewayVariables.port, ...servicesVariables };
+const gateway = { ...commonVariables, ...gatewayVariables };
+const groups = { all, gateway, services: ofServices, command: ofServices };
+const ownVariables = new Set(
+  Object.entries(all).flatMap(([name, schema]) => variablesOf(name, schema)),
+);
+type Values = { [K in keyof typeof all]: z.output<(typeof all)[K]> };
+
+/**
+ * The settings.
+ * @throws Error with all problems
+ */
+export function requireConfig(environment: Environment, role?: ProcessRole): Config {
+  const { config, problems } = readConfig(environment, role);
+  if (problems.length > 0) throw new Error(problems.join("\n"));
+  return config;
+}
+
+/**
+ * Reads the environment. A blank variable counts as absent. Variables of the side that does not run
+ * here are not read.
+ * @returns the frozen settings and all problems, which never contain a value, since it may be a
+ * secret. What is wrong has its default, so that the files in the settings can be checked too.
+ */
+export function readConfig(environment: Environment, role: ProcessRole = "all") {
+  const isSet = (entry: [string, string | undefined]): entry is [string, string] =>
+    Boolean(entry[1]?.trim());
+  const env: Env = Object.fromEntries(Object.entries(environment).filter(isSet));
+  const problems: string[] = [];
+  const read = ([name, schema]: [string, z.ZodType]) => {
+    const names = variablesOf(name, schema);
+    const variable = names.find((each) => each in env) ?? variableOf(name);
+    const given = names.includes(variable) && name in groups[role] ? env[variable] : undefined;
+    const { data, error } = schema.safeParse(given);
+    if (error) problems.push(`${variable} ${error.issues[0]?.message}`);
+    return [name, error ? schema.parse(undefined) : data];
+  };
+  const values: Values = Object.fromEntries(Object.entries(all).map(read));
+  if (role !== "command") problems.push(...crossChecks(env, values, role));
+  return { config: Object.freeze(toConfig(values, env)), problems };
+}
+
+/** Problems that concern several variables. */
+function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
+  const isGateway = role === "gateway";
+  const isProduction = env.NODE_ENV === "production" && !isGateway;
+  const isTls = /^tls:/i.test(values.internalUrl ?? "");
+  return [
+    isGateway &&
+      !env.SERVICES_URL &&
+      "SERVICES_URL must be set for a gateway alone: it says where the services are",
+    role === "services" &&
+      env.SERVICES_URL &&
+      "SERVICES_URL must not be set for the services alone: gateways use it",
+    role !== "all" &&
+      !env.INTERNAL_SECRET &&
+      "INTERNAL_SECRET must be set when gateway and services run apart",
+    role === "all" &&
+      env.INTERNAL_URL &&
+      "INTERNAL_URL must be set for the services alone: gateways use it",
+    isTls && !env.GRPC_TLS_CERT && "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
+    !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY &&
+      "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
+    isProduction && !env.SECRET_KEY && "SECRET_KEY must be set when NODE_ENV is production",
+    isProduction && !env.SMTP_URL && "SMTP_URL must be set when NODE_ENV is production",
+    !isGateway &&
+      env.GRPC_TLS_CA &&
+      !env.GRPC_TLS_CERT &&
+      "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    ...(isGateway ? [] : adminProblems(env)),
+    values.refreshTokenTtlMs > values.sessionMaxAgeMs &&
+      "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
+  ].filter((problem) => typeof problem === "string");
+}
+
+/** Checks the first administrator against the constraints of registration. */
+function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): string[] {
+  if (!email && !password) return [];
+  if (!email || !password) return ["ADMIN_EMAIL and ADMIN_PASSWORD must be set together"];
+  const account = create(RegisterRequestSchema, {
+    email,
+    password,
+    name: "Administrator",
+    acceptTerms: true,
+  });
+  const byField = Map.groupBy(violationsOf(RegisterRequestSchema, account), ({ field }) => field);
+  return [...byField].map(
+    ([field, violations]) =>
+      `ADMIN_${field.toUpperCase()} ${violations.map(({ message }) => message).join(", ")}`,
+  );
+}
+
+function databaseLocation({ databaseUrl: url, dataDir: path }: Values) {
+  if (url === "memory:") return { kind: "memory" as const };
+  return url ? { kind: "postgres" as const, url } : { kind: "folder" as const, path };
+}
+
+/** What the operator should know, above all of a production deployment. */
+function warningsOf(v: Values): string[] {
+  const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // came with the agents' `proxyEnv`
+  const inProduction = [
+    !v.publicUrl?.startsWith("https:") &&
+      "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
+    !v.rateLimits && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
+    databaseLocation(v).kind !== "postgres" &&
+      "DATABASE_URL is not set: the embedded database is for trying out",
+    v.grpcReflection && "GRPC_REFLECTION is on: it shows every method to anybody",
+    !v.requireAdminMfa &&
+      "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+  ];
+  return [
+    (v.httpsProxy || v.httpProxy) &&
+      !hasProxies &&
+      "HTTPS_PROXY and http_proxy have no effect before Node 22.21 and 24.5",
+    ...(v.nodeEnv === "production" ? inProduction : []),
+  ].filter((warning) => typeof warning === "string");
+}
+
+/** Adds what follows from several settings, or from what is not set. */
+function toConfig(values: Values, env: Env) {
+  const {
+    port,
+    nodeEnv,
+    publicUrl = `http://localhost:${port}`,
+    adminEmail: email,
+    adminPassword: password,
+  } = values;
+  return {
+    ...values,
+    publicUrl,
+    appUrl: values.appUrl ?? publicUrl,
+    grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
+    passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
+    /** Of the gRPC port, or of a gateway alone. */
+    tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
+    database: databaseLocation(values),
+    /** How AI providers are reached. The names are those that Node's agents read. */
+    proxies: {
+      HTTPS_PROXY: values.httpsProxy,
+      HTTP_PROXY: values.httpProxy,
+      NO_PROXY: values.noProxy,
+    },
+    admin: email && password ? { email, password } : null,
+    /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
+    catalogueVariables: Object.fromEntries(
+      Object.entries(env).filter(([name]) => !ownVariables.has(name)),
+    ),
+    /** Logged at the start. */
+    warnings: warningsOf(values),
+  };
+}

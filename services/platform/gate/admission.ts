@@ -1,0 +1,292 @@
+import { totalmem } from "node:os";
+import { getHeapStatistics } from "node:v8";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError, unavailable } from "../rpc/errors.ts";
+import { networksOf } from "./address.ts";
+
+const MIB = 1024 * 1024;
+
+/** Heap and memory of an idle process. Measured: 50 and 100 MB without an embedded database. */
+const IDLE_HEAP_BYTES = 64 * MIB;
+
+const IDLE_MEMORY_BYTES = 128 * MIB;
+
+/**
+ * Fractions of the rest that requests may use. The remainder is for garbage, and for buffers
+ * outside the heap.
+ */
+const HEAP_FRACTION = 0.6;
+
+const MEMORY_FRACTION = 0.5;
+
+/** Minimum budget: one request of the largest size. */
+const MIN_BUDGET_BYTES = 24 * MIB;
+
+/**
+ * Memory of a small request, of a byte of a large body, of a connection. Measured: 25 to 50 KiB,
+ * 0.7 to 2.3, 20 KiB.
+ */
+const REQUEST_BYTES = 48 * 1024;
+
+const BYTES_PER_BODY_BYTE = 3;
+
+const CONNECTION_BYTES = 20 * 1024;
+
+/** Maximum part of the budget for large bodies. */
+const BODY_FRACTION = 0.3;
+
+/** Bodies up to this size are part of `REQUEST_BYTES`. */
+const SMALL_BODY_BYTES = 32 * 1024;
+
+/**
+ * Maximum part of the requests that are long-running calls, which wait for providers or clients for
+ * minutes.
+ */
+const LONG_RUNNING_FRACTION = 0.6;
+
+/**
+ * Share of one caller in all requests, bodies and connections, and its minimum: the largest body of
+ * any method.
+ */
+const CALLER_FRACTION = 1 / 20;
+
+const MIN_CALLER_REQUESTS = 32;
+
+const MIN_CALLER_CONNECTIONS = 64;
+
+const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
+
+const MIN_CALLER_REPLY_BYTES = 16 * MIB;
+
+/** Health watches and reflection streams per address. */
+const WATCHES_PER_ADDRESS = 8;
+
+/** Calls of one address that wait until the keys of access tokens have been loaded again. */
+const KEY_WAITS_PER_ADDRESS = 8;
+
+/**
+ * Open calls of one caller, refused ones included, and of all, as multiples of the requests that
+ * may be in progress: beyond its requests a caller gets 429, beyond its open calls it is cut off.
+ */
+const OPEN_PER_REQUEST = 2;
+
+const OPEN_IN_ALL_PER_REQUEST = 1.25;
+
+/** Open health checks per address, apart from its other calls. */
+const PROBES_PER_ADDRESS = 64;
+
+/**
+ * Connections that an address may open before it has shown the secret of the gateways, as a
+ * multiple of those of a client: each open call of a gateway has a connection.
+ */
+const GATEWAY_CONNECTIONS_FACTOR = 4;
+
+/**
+ * The kind of a call: a health probe, a public watch, a wait for the keys of tokens, an AI stream,
+ * another AI call, or any other.
+ */
+export type CallKind = "probe" | "watch" | "key-wait" | "user-stream" | "long-running" | "default";
+
+/**
+ * Whose share a call uses: its user's if it has a valid access token, else its address's. Gateways
+ * have none, since they have counted their clients.
+ */
+export type Caller = { userId?: string | undefined; address?: string | undefined };
+
+/** The right to run one call. */
+export type Permit = {
+  /**
+   * Reserves memory for a body of this size.
+   * @param body the request's, or that of a reply which is collected before it is sent on
+   * @throws ServiceError
+   */
+  reserveBody(bytes: number, body?: "request" | "reply"): void;
+  /** Releases everything. May be called twice. */
+  release(): void;
+};
+
+/** A connection or a call that is open, and the caller it counts towards. */
+export type OpenSlot = {
+  /**
+   * Counts it towards another caller from now on.
+   * @throws ServiceError TOO_MANY_CONCURRENT if that caller has used its share: nothing changes
+   */
+  moveTo(caller: Caller): void;
+  /**
+   * Ends it. Further calls have no effect.
+   * @param lingerMs for which it counts nevertheless
+   */
+  close(lingerMs?: number): void;
+};
+
+/** What is counted while it is open. */
+export type OpenKind = "calls" | "probes" | "connections" | "gatewayConnections";
+
+export type Admission = ReturnType<typeof createAdmission>;
+
+/**
+ * One count that a call or a connection adds to, what it may rise to, and the error if that is not
+ * the caller's share.
+ */
+type Share = { key: string; max: number; error?: () => ServiceError };
+
+/** Counts by key. */
+function createCounts() {
+  const counts = new Map<string, number>();
+  return {
+    /**
+     * Adds to every count.
+     * @throws ServiceError if one would exceed its maximum: none is changed
+     */
+    acquire(shares: readonly Share[], amount = 1): void {
+      const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
+      if (exceeded) throw (exceeded.error ?? tooManyConcurrent)();
+      for (const { key } of shares) counts.set(key, (counts.get(key) ?? 0) + amount);
+    },
+    release(shares: readonly Share[], amount = 1): void {
+      for (const { key } of shares) {
+        const count = (counts.get(key) ?? 0) - amount;
+        if (count > 0) counts.set(key, count);
+        else counts.delete(key);
+      }
+    },
+  };
+}
+
+/**
+ * Admission control against overload: bounds a process's concurrent work by its memory, and each
+ * caller's share.
+ */
+export function createAdmission({
+  streamsPerUser = 20,
+  budgetBytes = spareBytes(),
+  memoryBytes = spareMemory(),
+} = {}) {
+  const counts = createCounts();
+  const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
+  const maxOpen = Math.floor(maxRequests * OPEN_IN_ALL_PER_REQUEST);
+  const maxBodyBytes = (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE;
+  const maxConnections = Math.floor(memoryBytes / CONNECTION_BYTES);
+  const requestsPerCaller = Math.max(
+    MIN_CALLER_REQUESTS,
+    Math.floor(maxRequests * CALLER_FRACTION),
+  );
+  const connectionsPerAddress = Math.max(
+    MIN_CALLER_CONNECTIONS,
+    Math.floor(maxConnections * CALLER_FRACTION),
+  );
+  /** Of one caller. */
+  const share = {
+    requests: requestsPerCaller,
+    watches: WATCHES_PER_ADDRESS,
+    keyWaits: KEY_WAITS_PER_ADDRESS,
+    bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
+    replies: Math.max(MIN_CALLER_REPLY_BYTES, maxBodyBytes * CALLER_FRACTION),
+    calls: requestsPerCaller * OPEN_PER_REQUEST,
+    probes: PROBES_PER_ADDRESS,
+    connections: connectionsPerAddress,
+    gatewayConnections: connectionsPerAddress * GATEWAY_CONNECTIONS_FACTOR,
+  };
+  const sharesOf = (what: keyof typeof share, { userId, address }: Caller) => {
+    const networks = address === undefined ? [] : networksOf(address);
+    const counted = userId === undefined ? networks : [[userId, 1] as const];
+    return counted.map(
+      ([who, factor]): Share => ({ key: `${what}:${who}`, max: share[what] * factor }),
+    );
+  };
+  const sharesOfCall = (kind: CallKind, caller: Caller): Share[] => {
+    if (kind === "probe") return [];
+    if (kind === "key-wait") return sharesOf("keyWaits", caller);
+    const fraction = kind === "default" ? 1 : LONG_RUNNING_FRACTION;
+    const shares = sharesOf(kind === "watch" ? "watches" : "requests", caller);
+    if (kind === "user-stream" && caller.userId !== undefined)
+      shares.push({ key: `streams:${caller.userId}`, max: streamsPerUser });
+    return [...shares, { key: "requests", max: maxRequests * fraction, error: full }];
+  };
+
+  return {
+    /** Maximum number of connections of a port. */
+    maxConnections,
+
+    /**
+     * Admits a call.
+     * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
+     * has used its share
+     */
+    acquire(kind: CallKind, caller: Caller): Permit {
+      const shares = sharesOfCall(kind, caller);
+      counts.acquire(shares);
+      const all = { key: "bodies", max: maxBodyBytes, error: full };
+      const request = { shares: [] as Share[], bytes: 0 };
+      const reply = { shares: [] as Share[], bytes: 0 };
+      return {
+        reserveBody(bytes, body = "request") {
+          const held = body === "request" ? request : reply;
+          const more = bytes - SMALL_BODY_BYTES - held.bytes;
+          if (more <= 0 || shares.length === 0) return; // nothing is held after the release
+          held.shares = [...sharesOf(body === "request" ? "bodies" : "replies", caller), all];
+          counts.acquire(held.shares, more);
+          held.bytes += more;
+        },
+        release() {
+          counts.release(shares.splice(0));
+          for (const held of [request, reply]) counts.release(held.shares.splice(0), held.bytes);
+        },
+      };
+    },
+
+    /**
+     * Counts what has been opened, before anything is known of it but whose it is.
+     * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
+     * has used its share
+     */
+    open(what: OpenKind, caller: Caller): OpenSlot {
+      const inAll: Share[] = what === "calls" ? [{ key: "calls", max: maxOpen, error: full }] : [];
+      let own = sharesOf(what, caller);
+      let isOpen = true;
+      let isClosed = false;
+      counts.acquire([...own, ...inAll]);
+      const release = () => {
+        if (isOpen) counts.release([...own, ...inAll]);
+        isOpen = false;
+      };
+      return {
+        moveTo(other) {
+          if (!isOpen) return;
+          const shares = sharesOf(what, other);
+          counts.acquire(shares);
+          counts.release(own);
+          own = shares;
+        },
+        close(lingerMs = 0) {
+          if (isClosed) return;
+          isClosed = true;
+          if (lingerMs > 0) setTimeout(release, lingerMs).unref();
+          else release();
+        },
+      };
+    },
+  };
+}
+
+const full = () => unavailable("Too many requests are in progress. Please try again in a moment.");
+
+const tooManyConcurrent = () =>
+  new ServiceError(
+    Reason.TOO_MANY_CONCURRENT,
+    "Too many of your requests are in progress. Wait for one to end.",
+    {
+      retryAfterSeconds: 1,
+    },
+  );
+
+function spareBytes(): number {
+  const heap = (getHeapStatistics().heap_size_limit - IDLE_HEAP_BYTES) * HEAP_FRACTION;
+  return Math.max(Math.min(heap, spareMemory()), MIN_BUDGET_BYTES);
+}
+
+function spareMemory(): number {
+  const limit = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()); // of container and machine
+  const used = Math.max(IDLE_MEMORY_BYTES, process.memoryUsage.rss());
+  return Math.max((limit - used) * MEMORY_FRACTION, MIN_BUDGET_BYTES);
+}

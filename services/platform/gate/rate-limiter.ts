@@ -1,0 +1,196 @@
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { type Limit, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Clock } from "../process/clock.ts";
+import { ServiceError } from "../rpc/errors.ts";
+import { networksOf, siteOf } from "./address.ts";
+import type { RedisClient } from "./redis.ts";
+
+/**
+ * A rate-limit key. Keys that are counted together have a common part in braces, which keeps them
+ * on one node of a cluster.
+ */
+export type RateLimitKey = { key: string; max: number; windowMs: number };
+
+/** State of a request's tightest limit; exceeded when `remaining` is negative. */
+export type RateLimitResult = { limit: number; remaining: number; resetMs: number };
+
+export type RateLimiter = ReturnType<typeof createRateLimiter>;
+
+/**
+ * Maximum number of keys that a process counts without Redis; the oldest window is removed first.
+ */
+const MAX_KEYS = 100_000;
+/** Window of the counter that `check` uses, in ms. */
+const CHECK_WINDOW_MS = 60_000;
+const PREFIX = "gatehouse:limit:";
+
+/**
+ * Counts as `consume` does, in one round trip, by the caller's clock: windows are the same with and
+ * without Redis.
+ */
+const SCRIPT = `
+local now = tonumber(ARGV[1])
+local standing = {}
+local exceeded = false
+for i, key in ipairs(KEYS) do
+  local ends = tonumber(redis.call('hget', key, 'ends') or '0')
+  local count = ends > now and tonumber(redis.call('hget', key, 'count')) or 0
+  if count >= tonumber(ARGV[2 * i]) then exceeded = true end
+  standing[2 * i - 1] = count + 1
+  standing[2 * i] = ends > now and ends or now + tonumber(ARGV[2 * i + 1])
+end
+if exceeded then return standing end
+for i, key in ipairs(KEYS) do
+  if standing[2 * i - 1] > 1 then
+    redis.call('hincrby', key, 'count', 1)
+  else
+    redis.call('hset', key, 'ends', standing[2 * i], 'count', 1)
+    redis.call('pexpire', key, ARGV[2 * i + 1])
+  end
+end
+return standing`;
+
+export const tightest = (one: RateLimitResult, other: RateLimitResult): RateLimitResult =>
+  other.remaining <= one.remaining ? other : one;
+
+/**
+ * The key of one limit of a method.
+ * @param who whose requests are counted together
+ */
+const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimitKey => {
+  return { key: `${limit.bucket}:${who}`, max, windowMs: limit.windowSeconds * 1000 };
+};
+
+/**
+ * The keys of an address: for IPv6 its /64 and its /48, on one node of a cluster.
+ * @param account counted apart
+ */
+export function addressKeys(
+  limit: Limit,
+  address: string,
+  account = "",
+  max = limit.requests,
+): RateLimitKey[] {
+  const site = siteOf(address);
+  return networksOf(address).map(([network, factor]) =>
+    rateLimitKey(
+      limit,
+      `{address:${site}}${network === site ? "" : network}${account}`,
+      max * factor,
+    ),
+  );
+}
+
+/** Factor of the limit of one address over all accounts, for many users behind one address. */
+const ACCOUNTS_PER_ADDRESS = 20;
+
+/**
+ * The keys that the headers of a request determine. Accounts are named in bodies; an interceptor
+ * counts them.
+ */
+export function requestKeys(
+  limits: readonly Limit[],
+  userId: string | undefined,
+  address: string,
+): RateLimitKey[] {
+  return limits.flatMap((limit) => {
+    if (limit.by === LimitKey.USER) return [rateLimitKey(limit, `user:${userId}`)];
+    if (limit.by === LimitKey.ADDRESS) return addressKeys(limit, address);
+    return addressKeys(limit, address, "", limit.requests * ACCOUNTS_PER_ADDRESS);
+  });
+}
+
+/** The `RateLimit` headers of a response. */
+export const rateLimitHeaders = ({
+  limit,
+  remaining,
+  resetMs,
+}: RateLimitResult): [name: string, value: string][] => [
+  ["ratelimit-limit", String(limit)],
+  ["ratelimit-remaining", String(Math.max(0, remaining))],
+  ["ratelimit-reset", String(Math.ceil(resetMs / 1000))],
+];
+
+/**
+ * @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message of the method's policy
+ */
+export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]): void {
+  if (result.remaining >= 0) return;
+  const message =
+    limits.find((limit) => limit.message)?.message ?? "Too many requests. Please try again later.";
+  const retryAfterSeconds = Math.max(1, Math.ceil(result.resetMs / 1000));
+  throw new ServiceError(Reason.RATE_LIMITED, message, { retryAfterSeconds });
+}
+
+type Count = { count: number; endsAt: number };
+
+/**
+ * Counts requests in windows that start with the first of them. While Redis is unavailable each
+ * process counts for itself.
+ */
+export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
+  const own = countInProcess();
+  const shared = cache && countInRedis(cache);
+  return {
+    /**
+     * Counts one request towards every key (at least one). One that exceeds a limit counts towards
+     * none, so that a client which invents accounts or addresses creates no counter for each.
+     * @returns the tightest result
+     */
+    async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
+      const now = clock.now().getTime();
+      const counts = await (shared
+        ? shared(keys, now).catch(() => own(keys, now))
+        : own(keys, now));
+      const standings = counts.map(({ count, endsAt }, i) => {
+        const { max, windowMs } = keys[i] as RateLimitKey;
+        // clocks of processes differ or are set back: Redis deletes the counter after the window
+        // anyway
+        return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
+      });
+      return standings.reduce(tightest);
+    },
+    /** Resolves if Redis works or is not configured. */
+    async check(): Promise<void> {
+      await shared?.([{ key: "check", max: 1, windowMs: CHECK_WINDOW_MS }], clock.now().getTime());
+    },
+  };
+}
+
+/** @returns the counts with this request, as `countInProcess` does */
+function countInRedis({ client, withBreaker }: RedisClient) {
+  client.defineCommand("takeLimits", { lua: SCRIPT });
+  const counter = client as unknown as {
+    takeLimits(keys: number, ...keysAndValues: (string | number)[]): Promise<number[]>;
+  };
+  return async (keys: RateLimitKey[], now: number): Promise<Count[]> => {
+    const names = keys.map(({ key }) => PREFIX + key);
+    const values = keys.flatMap(({ max, windowMs }) => [max, windowMs]);
+    const standing = await withBreaker(() =>
+      counter.takeLimits(names.length, ...names, now, ...values),
+    );
+    return keys.map((_, i) => ({
+      count: standing[2 * i] as number,
+      endsAt: standing[2 * i + 1] as number,
+    }));
+  };
+}
+
+function countInProcess() {
+  const counts = new Map<string, Count>();
+  return (keys: RateLimitKey[], now: number): Count[] => {
+    const standings = keys.map(({ key, windowMs }) => {
+      const { count, endsAt } = counts.get(key) ?? { count: 0, endsAt: now };
+      const isOpen = endsAt > now && endsAt <= now + windowMs; // otherwise it is over, or the clock was set back
+      return isOpen ? { count: count + 1, endsAt } : { count: 1, endsAt: now + windowMs };
+    });
+    if (standings.some(({ count }, i) => count > (keys[i] as RateLimitKey).max)) return standings;
+    for (const [i, { key }] of keys.entries()) {
+      const standing = standings[i] as Count;
+      if (standing.count === 1) counts.delete(key); // a new window becomes the last entry
+      counts.set(key, standing);
+      if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);
+    }
+    return standings;
+  };
+}

@@ -1,0 +1,122 @@
+import { Cluster, Redis } from "ioredis";
+import type { Logger } from "pino";
+import { createAvailabilityLog } from "../telemetry/log.ts";
+
+/** Redis has to reply within five steps of this time in ms; requests go on without it. */
+const TIMEOUT_STEP_MS = 50;
+const timedOut = new Error("Redis has not replied in time.");
+/**
+ * After a command has timed out, none is sent for this time in ms; then a single one tests the
+ * connection.
+ */
+const BREAKER_OPEN_MS = 1_000;
+/** A connection that leaves a command unanswered for this time in ms is closed and made anew. */
+const SOCKET_TIMEOUT_MS = 1_000;
+/** Longest pause between two tries to connect, in ms. */
+const MAX_RECONNECT_MS = 1_000;
+
+const nodeOptions = {
+  connectTimeout: SOCKET_TIMEOUT_MS,
+  socketTimeout: SOCKET_TIMEOUT_MS,
+  maxRetriesPerRequest: 0,
+};
+const offline = { enableOfflineQueue: false }; // commands fail during an outage instead of waiting for its end
+const retryDelay = (tries: number) => Math.min(tries * 50, MAX_RECONNECT_MS);
+
+/** A connection to Redis that never delays a request for long. */
+export type RedisClient = Awaited<ReturnType<typeof openRedis>>;
+
+/**
+ * Connects to Redis, or to a cluster if there are several URLs. Keeps trying in the background
+ * while it is unavailable.
+ */
+export async function openRedis(urls: readonly string[], log: Logger) {
+  const [url, ...others] = urls;
+  if (!url) throw new Error("no Redis URL");
+  const client = others.length
+    ? openCluster(url, urls)
+    : new Redis(url, {
+        ...nodeOptions,
+        ...offline,
+        enableAutoPipelining: true,
+        retryStrategy: retryDelay,
+      });
+  const availability = createAvailabilityLog(log, "Redis", ", rate limits are counted per process");
+  const onFailure = (error: Error & { lastNodeError?: Error }) =>
+    availability.onFailure(error.lastNodeError ?? error);
+  client.on("error", onFailure);
+  await new Promise<void>((resolve) => {
+    client.once("ready", resolve);
+    client.once("error", () => resolve());
+    client.once("close", resolve); // a proxy without a backend closes connections, which ioredis reports as no error
+  });
+  let openUntil = 0;
+  /**
+   * Runs a command unless Redis is known to be unavailable.
+   * @throws Error when it fails or no reply came in time
+   */
+  async function withBreaker<T>(command: () => Promise<T>): Promise<T> {
+    try {
+      if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would queue the command
+      if (performance.now() < openUntil) throw timedOut;
+      if (openUntil > 0) openUntil = performance.now() + BREAKER_OPEN_MS; // this command is the test
+      const reply = await inTime(command());
+      openUntil = 0;
+      availability.onSuccess();
+      return reply;
+    } catch (error) {
+      if (error === timedOut) openUntil ||= performance.now() + BREAKER_OPEN_MS;
+      onFailure(error as Error);
+      throw error;
+    }
+  }
+  return {
+    client,
+    withBreaker,
+    /** Resolves when every node that should reply does. */
+    ping: () =>
+      withBreaker(async () => void (await Promise.all(nodesOf(client).map((node) => node.ping())))),
+    close: () => client.disconnect(),
+  };
+}
+
+/**
+ * Steps, since one passes however long this process is stalled: replies that arrive meanwhile are
+ * read before the next.
+ */
+function inTime<T>(reply: Promise<T>): Promise<T> {
+  const timeout = Promise.withResolvers<never>();
+  let steps = 5;
+  const timer = setTimeout(
+    () => (--steps ? timer.refresh() : timeout.reject(timedOut)),
+    TIMEOUT_STEP_MS,
+  );
+  return Promise.race([reply, timeout.promise]).finally(() => clearTimeout(timer));
+}
+
+/**
+ * The URLs are where to begin. The nodes that they name take the same user, and TLS if the first
+ * URL does. Auto-pipelining is off: ioredis would send scripts for several nodes in one pipeline,
+ * and then refuse it.
+ */
+function openCluster(url: string, urls: readonly string[]): Cluster {
+  const { username, password, protocol } = new URL(url);
+  return new Cluster([...urls], {
+    ...offline,
+    redisOptions: {
+      ...nodeOptions,
+      ...(username && { username: decodeURIComponent(username) }),
+      ...(password && { password: decodeURIComponent(password) }),
+      ...(protocol === "rediss:" && { tls: {} }),
+    },
+    dnsLookup: (host, callback) => callback(null, host), // certificates name hosts, not addresses
+    clusterRetryStrategy: retryDelay,
+  });
+}
+
+function nodesOf(client: Redis | Cluster): Redis[] {
+  if (client instanceof Redis) return [client];
+  const nodes = client.nodes("master");
+  if (nodes.length === 0) throw new Error("no node of the cluster replies");
+  return nodes;
+}

@@ -1,0 +1,237 @@
+import type { DescMethod } from "@bufbuild/protobuf";
+import { createContextKey } from "@connectrpc/connect";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Logger } from "pino";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Config } from "../config/config.ts";
+import type { Clock } from "../process/clock.ts";
+import { ServiceError } from "../rpc/errors.ts";
+import { DEFAULT_BODY_BYTES, type MethodPolicy, policyOf } from "../rpc/policy.ts";
+import {
+  readBearerToken,
+  refuseBearerToken,
+  type SessionClaims,
+  type TokenDeps,
+  type VerificationKeys,
+} from "./access-token.ts";
+import {
+  type Admission,
+  type Caller,
+  type CallKind,
+  createAdmission,
+  type Permit,
+} from "./admission.ts";
+import { type OpenCall, openCallOf } from "./open-calls.ts";
+import { createTrustedProxies } from "./proxies.ts";
+import {
+  createRateLimiter,
+  type RateLimitResult,
+  rateLimitHeaders,
+  refuseExceeded,
+  requestKeys,
+} from "./rate-limiter.ts";
+
+const noSchemas = (): never => {
+  throw new Error("routes have no JSON schemas: the protos have the rules of messages");
+};
+/** Fastify's own compilers of schemas would be a hundred modules to load. */
+export const schemaController = {
+  compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas },
+};
+
+/** The properties of a call that a port checks before it reads the body. */
+export type CallHead = {
+  method: DescMethod;
+  authorization: string | undefined;
+  open: OpenCall;
+};
+
+/** A call whose body may be read. */
+export type Admitted = CallHead & {
+  /** The verified access token; undefined on public methods. Its session may have ended. */
+  claims: SessionClaims | undefined;
+  /**
+   * Tells the port that the session has ended: further calls with this token do not use up the
+   * user's rate limit.
+   */
+  onSessionEnded(): void;
+  /** Undefined if nothing was counted. */
+  rateLimit: RateLimitResult | undefined;
+  /** Sets the headers of the response. Undefined where a gateway sends it. */
+  showRateLimit?(result: RateLimitResult): void;
+  permit: Permit;
+};
+
+/** The admitted call that an RPC belongs to. */
+export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
+  description: "admitted call",
+});
+
+/**
+ * Opens the checks of a process's ports.
+ * @param options.admission by default what the memory of the process allows
+ */
+export async function openGate(
+  config: Config,
+  keys: VerificationKeys,
+  options: { log: Logger; clock: Clock; admission?: Admission | undefined },
+) {
+  const {
+    log,
+    clock,
+    admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }),
+  } = options;
+  const tokens: TokenDeps = { config, keys, clock };
+  const { openRedis } = config.redisUrl ? await import("./redis.ts") : {};
+  const redis = await openRedis?.(config.redisUrl ?? [], log);
+  const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
+  const proxies = createTrustedProxies(config.trustProxy, log);
+
+  /**
+   * Reads the access token of a call. Loading an unknown key takes time, during which only few
+   * calls of an address may wait.
+   * @throws ServiceError UNAUTHENTICATED, TOO_MANY_CONCURRENT
+   */
+  async function authenticate({ authorization, open }: CallHead): Promise<SessionClaims> {
+    const caller = open.isForwarded ? {} : { address: open.address };
+    const admitWait = () => admission.acquire("key-wait", caller).release;
+    const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
+    if (!claims) throw unauthenticated();
+    if (!open.isForwarded) open.identify(claims.userId);
+    return claims;
+  }
+
+  /**
+   * Authenticates, rate-limits and admits a call by its headers alone.
+   * @throws ServiceError
+   */
+  async function gate(call: CallHead): Promise<Admitted> {
+    const { method, authorization, open } = call;
+    const { address, isForwarded } = open;
+    const policy = policyOf(method);
+    const claims = isProtected(policy) ? await authenticate(call) : undefined;
+    const caller = isForwarded ? {} : { userId: claims?.userId, address };
+    const rateLimit = await consume(policy, caller);
+    try {
+      if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
+      const permit = admission.acquire(callKind(method, policy), caller);
+      const onSessionEnded = () => claims && refuseBearerToken(tokens, authorization); // public methods ignore tokens
+      return { ...call, claims, onSessionEnded, rateLimit, permit };
+    } catch (error) {
+      if (rateLimit && error instanceof ServiceError)
+        error.headers.push(...rateLimitHeaders(rateLimit));
+      throw error;
+    }
+  }
+
+  /**
+   * Counts a call towards the limits of its method. Undefined if it has none, or its gateway has
+   * counted it.
+   */
+  async function consume(
+    policy: MethodPolicy | undefined,
+    { userId, address }: Caller,
+  ): Promise<RateLimitResult | undefined> {
+    if (!policy || address === undefined) return undefined;
+    const limited = requestKeys(policy.limits, userId, address);
+    return limited.length > 0 ? rateLimiter?.consume(limited) : undefined;
+  }
+
+  /**
+   * Admits a request that is no call, such as for a file.
+   * @throws ServiceError
+   */
+  const admitRequest = ({ address, isProbe }: OpenCall): Permit =>
+    admission.acquire(isProbe ? "probe" : "default", { address });
+
+  return { gate, admitRequest, admission, proxies, rateLimiter, redis };
+}
+
+/** The checks of a port. */
+type Checks = Awaited<ReturnType<typeof openGate>>;
+
+export const unauthenticated = () =>
+  new ServiceError(
+    Reason.UNAUTHENTICATED,
+    "The access token is missing, invalid or expired. Please sign in.",
+  );
+
+/** Whether a method requires an access token. */
+const isProtected = (policy: MethodPolicy | undefined) =>
+  policy !== undefined && policy.access !== Access.PUBLIC;
+
+/** Methods without a policy are those of health and reflection. */
+function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
+  if (!policy) return methodKind === "unary" ? "probe" : "watch";
+  if (methodKind !== "unary") return "user-stream";
+  return policy.maxBodyBytes > DEFAULT_BODY_BYTES ? "long-running" : "default";
+}
+
+/** The parts of the hook that differ between the ports. Tests may have no checks. */
+export type Port = {
+  gate: Checks["gate"] | undefined;
+  admitRequest?: Checks["admitRequest"] | undefined;
+  /** The head of the call that a request makes; undefined for a request that is no call. */
+  headOf(request: FastifyRequest): CallHead | undefined;
+  /**
+   * Runs first: headers of every response, and checks that need no token, such as draining.
+   * @throws ServiceError
+   */
+  onRequest(request: FastifyRequest, reply: FastifyReply): void;
+  /** Runs once the response has ended or its client has disconnected. */
+  onClose?(request: FastifyRequest, reply: FastifyReply): void;
+  /** Called if the gate refuses a call. By default the request fails with the error. */
+  onRefused?(request: FastifyRequest, error: unknown): void;
+};
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** The call that a request makes, once its body may be read. */
+    admitted: Admitted | undefined;
+    /** Undefined until the request is admitted. */
+    permit: Permit | undefined;
+  }
+}
+
+/**
+ * Adds the hook of every request: request id, authentication, rate limit, admission. The body is
+ * read after it.
+ */
+export function addServerHooks(app: FastifyInstance, port: Port): void {
+  app.decorateRequest("admitted", undefined);
+  app.decorateRequest("permit", undefined);
+  app.addHook("onRequest", (request, reply, done) => {
+    let isClosed = false;
+    reply.raw.once("close", () => {
+      isClosed = true;
+      request.permit?.release();
+      port.onClose?.(request, reply);
+    });
+    const admit = (admitted: Admitted) => {
+      request.admitted = admitted;
+      request.permit = admitted.permit;
+      if (isClosed) admitted.permit.release();
+      admitted.showRateLimit = (result) =>
+        void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
+      if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
+      done();
+    };
+    const refuse = (error: Error) => {
+      port.onRefused?.(request, error);
+      done(port.onRefused ? undefined : error);
+    };
+    reply.header("x-request-id", request.id);
+    // Without a promise, an error is sent before the server reads more of the request.
+    try {
+      port.onRequest(request, reply);
+      if (reply.sent) return;
+      const head = port.headOf(request);
+      if (head && port.gate) return void port.gate(head).then(admit, refuse);
+      if (!head) request.permit = port.admitRequest?.(openCallOf(request.raw));
+      done();
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+}

@@ -1,0 +1,29 @@
+import { type Config, type ProcessRole, readConfig } from "../config/config.ts";
+import { readTlsFiles } from "./tls-files.ts";
+
+/** Ends a process that can't start, with one line per problem on standard error. */
+export function refuseStart(problems: string[], exitCode = 1): never {
+  process.stderr.write(
+    `Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`,
+  );
+  process.exit(exitCode);
+}
+
+/**
+ * Reads the settings of a process, and checks what they name, before anything is opened. Ends the
+ * process with all problems.
+ * @param checksOf further checks of the files and addresses in the settings, which throw their
+ * problem
+ */
+export async function readConfigOrExit(
+  env: NodeJS.ProcessEnv,
+  role: ProcessRole,
+  checksOf: (config: Config) => (() => unknown)[] = () => [],
+): Promise<Config> {
+  const { config, problems } = readConfig(env, role);
+  const checks = [() => readTlsFiles(config.tls), ...checksOf(config)];
+  for (const result of await Promise.allSettled(checks.map(async (check) => check()))) {
+    if (result.status === "rejected") problems.push(result.reason.message);
+  }
+  return problems.length > 0 ? refuseStart(problems) : config;
+}

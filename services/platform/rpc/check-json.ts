@@ -1,0 +1,139 @@
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ServiceError } from "./errors.ts";
+
+/** Most members of all objects of a JSON text; the largest legal request has 1,029. */
+const MAX_MEMBERS = 10_000;
+/** Deepest nesting of a JSON text. The deepest that a method needs is 3. */
+const MAX_DEPTH = 32;
+
+const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
+/** The error for a message whose parts would become too many objects. */
+export const tooManyFields = () => malformed("The request has too many fields.");
+
+/** Code units of the structural characters (RFC 8259 section 2), and of those of strings. */
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const LIST_START = 0x5b;
+const BACKSLASH = 0x5c;
+const LIST_END = 0x5d;
+const OBJECT_START = 0x7b;
+const OBJECT_END = 0x7d;
+
+/** The keys of an open object; undefined for an open list. */
+type Keys = Set<string> | undefined;
+
+/**
+ * Checks the size and depth of a JSON text before it is parsed.
+ * @param maxValues maximum number of values, each of which becomes an object
+ * @returns whether an object has a key twice
+ * @throws ServiceError MALFORMED_REQUEST, SyntaxError
+ */
+export function checkJson(text: string, maxValues: number): boolean {
+  const open: Keys[] = [];
+  let hasDuplicates = false;
+  let [members, values] = [0, 0];
+  let [start, end] = [0, 0]; // bounds of the latest string
+  for (let i = 0; i < text.length; i++) {
+    switch (text.charCodeAt(i)) {
+      case QUOTE:
+        start = i;
+        i = closingQuote(text, i);
+        end = i + 1;
+        break;
+      case COMMA:
+        values++;
+        break;
+      case OBJECT_START:
+        values++;
+        enter(open, new Set());
+        break;
+      case LIST_START:
+        values++;
+        enter(open, undefined);
+        break;
+      case OBJECT_END:
+      case LIST_END:
+        open.pop();
+        break;
+      case COLON:
+        members++;
+        hasDuplicates = !addKey(open.at(-1), text.slice(start, end)) || hasDuplicates;
+    }
+    if (members > MAX_MEMBERS || values > maxValues) throw tooManyFields();
+  }
+  return hasDuplicates;
+}
+
+/** @throws ServiceError MALFORMED_REQUEST */
+function enter(open: Keys[], keys: Keys): void {
+  open.push(keys);
+  if (open.length > MAX_DEPTH)
+    throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+}
+
+/**
+ * Adds the key of a member. An escaped key equals the plain one.
+ * @returns false if the object has it already
+ */
+function addKey(keys: Keys, quoted: string): boolean {
+  const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1);
+  const isNew = !keys?.has(key);
+  keys?.add(key);
+  return isNew;
+}
+
+/**
+ * Whether a JSON text has an escape of a NUL character or of a lone surrogate, in a key or a value.
+ * PostgreSQL and protobuf accept neither. Reading the text is faster than visiting what it becomes.
+ */
+export function hasInvalidEscape(text: string): boolean {
+  const first = text.indexOf("\\");
+  if (first === -1) return false;
+  for (let i = first; i < text.length; i++) {
+    if (text.charCodeAt(i) !== BACKSLASH) continue;
+    const kind = escapeAt(text, i);
+    const isPair = kind === "high" && escapeAt(text, i + UNICODE_ESCAPE) === "low";
+    if (kind !== "valid" && !isPair) return true;
+    i += isPair ? 2 * UNICODE_ESCAPE - 1 : 1; // what follows a backslash is no escape
+  }
+  return false;
+}
+
+/** Length of `\u000a`. */
+const UNICODE_ESCAPE = 6;
+const LOWER_D = 0x64;
+const LOWER_U = 0x75;
+const ZERO = 0x30;
+/** A letter in lower case differs from itself in upper case by this bit. */
+const LOWER_CASE = 0x20;
+/** What follows `\ud` in the first half of a surrogate pair, and in the second. */
+const HIGH = "89ab";
+const LOW = "cdef";
+
+/** What the escape at an index stands for. Compares code units, since a text may have a million. */
+function escapeAt(text: string, at: number): "valid" | "nul" | "high" | "low" {
+  if (text.charCodeAt(at) !== BACKSLASH || text.charCodeAt(at + 1) !== LOWER_U) return "valid";
+  const digit = text.charCodeAt(at + 2);
+  if (digit === ZERO) return text.startsWith("000", at + 3) ? "nul" : "valid";
+  if ((digit | LOWER_CASE) !== LOWER_D) return "valid";
+  const next = String.fromCharCode(text.charCodeAt(at + 3) | LOWER_CASE);
+  if (HIGH.includes(next)) return "high";
+  return LOW.includes(next) ? "low" : "valid";
+}
+
+/**
+ * Index of the quote that ends the string which begins at `opening`; the length of the text if none
+ * does.
+ */
+function closingQuote(text: string, opening: number): number {
+  const next = text.indexOf('"', opening + 1);
+  if (next === -1) return text.length;
+  if (text.charCodeAt(next - 1) !== BACKSLASH) return next;
+  for (let i = opening + 1; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit === QUOTE) return i;
+    if (unit === BACKSLASH) i++;
+  }
+  return text.length;
+}

@@ -1,0 +1,228 @@
+import {
+  createRegistry,
+  type DescField,
+  type DescMessage,
+  getOption,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import type { Path } from "@bufbuild/protobuf/reflect";
+import { createValidator } from "@bufbuild/protovalidate";
+import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { Interceptor } from "@connectrpc/connect";
+import { z } from "zod";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { file_gatehouse_platform_v1_rules } from "../../../gen/gatehouse/platform/v1/rules_pb.ts";
+import { invalidFields, MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
+import { remembered } from "./policy.ts";
+import { foldTypedTexts, withComparedPasswords } from "./typed-text.ts";
+
+const validator = createValidator({
+  registry: createRegistry(file_gatehouse_platform_v1_rules),
+  regexMatch: (pattern, text) => regExpOf(pattern).test(text),
+});
+
+/** Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
+const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
+
+/**
+ * All violations of a message. Typed texts are brought into their form first, in place. A list that
+ * is too long and a text that is far too long are emptied: checking them would take much time for a
+ * refusal that is certain.
+ */
+export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
+  const tooLong = [...takeOverlongLists(schema, message), ...takeOverlongTexts(schema, message)];
+  foldTypedTexts(schema, message);
+  const result = validator.validate(schema, withComparedPasswords(schema, message));
+  if (result.kind === "error") throw result.error;
+  const nuls = nulsIn(message).map((path) => ({
+    field: path.slice(1),
+    message: "must not contain NUL characters",
+  }));
+  const broken = (result.violations ?? []).map(({ field, ruleId, message: text }) => ({
+    field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
+    message: WORDINGS.reduce((worded, [theirs, ours]) => worded.replace(theirs, ours), text),
+  }));
+  return withOthers(tooLong, [...nuls, ...broken]);
+}
+
+/** Messages of protovalidate, and the same in the words of the others. */
+const WORDINGS: [RegExp, string][] = [
+  [/^must be in list \[(.*)\]$/, "must be one of $1"],
+  [
+    /^must be greater than or equal to (\S+) and less than or equal to (\S+)$/,
+    "must be from $1 to $2",
+  ],
+  [/^must contain at least 1 item\(s\)$/, "must not be empty"],
+];
+
+function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
+  const lists = message as unknown as Record<string, unknown[]>;
+  const long = schema.fields.filter(
+    (f) => f.fieldKind === "list" && (lists[f.localName] ?? []).length > maxItems(f),
+  );
+  for (const { localName } of long) lists[localName] = [];
+  return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
+}
+
+/** Maximum number of UTF-16 code units of a character. */
+const UNITS_PER_CHARACTER = 2;
+
+/** Refuses texts that are too long whatever their characters are: counting them needs every one. */
+function takeOverlongTexts(schema: DescMessage, message: Message): Violation[] {
+  const texts = message as unknown as Record<string, string | undefined>;
+  const long = schema.fields.filter(
+    (field) =>
+      field.scalar === ScalarType.STRING &&
+      field.fieldKind === "scalar" &&
+      (texts[field.localName] ?? "").length > UNITS_PER_CHARACTER * maxCharacters(field),
+  );
+  for (const { localName } of long) texts[localName] = "";
+  return long.map((field) => ({
+    field: field.jsonName,
+    message: `must be at most ${maxCharacters(field)} characters`,
+  }));
+}
+
+/** The `max_len` constraint of a text, or infinity. */
+const maxCharacters = remembered((field: DescField): number => {
+  const { type } = getOption(field, fieldRules);
+  return (type.case === "string" && Number(type.value.maxLen)) || Number.POSITIVE_INFINITY;
+});
+
+/** The `max_items` constraint of a list, or infinity. */
+export const maxItems = remembered((field: DescField): number => {
+  const { type } = getOption(field, fieldRules);
+  return (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
+});
+
+/** What is wrong with a list that exceeds {@link maxItems}. */
+export const tooManyItems = (field: DescField) => `must contain at most ${maxItems(field)} items`;
+
+const NONE: readonly string[] = [];
+
+/**
+ * Paths of the strings that contain a NUL, which PostgreSQL can't store, such as
+ * `.messages[0].role`.
+ */
+function nulsIn(value: unknown): readonly string[] {
+  if (typeof value === "string") return value.includes("\0") ? [""] : NONE;
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return NONE;
+  let found = NONE;
+  for (const [name, item] of Object.entries(value)) {
+    const inside = nulsIn(item);
+    if (inside.length === 0) continue; // paths are built only for what is found
+    const step = Array.isArray(value) ? `[${name}]` : `.${name}`;
+    found = [...found, ...inside.map((rest) => step + rest)];
+  }
+  return found;
+}
+
+/** `messages[0].role` */
+const jsonPath = (path: Path) =>
+  path
+    .map((step) =>
+      step.kind === "list_sub"
+        ? `[${step.index}]`
+        : step.kind === "field"
+          ? `.${step.jsonName}`
+          : "",
+    )
+    .join("")
+    .slice(1);
+
+/**
+ * What finds the violations that the constraints of a proto can't express, by the schema of the
+ * request.
+ */
+type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
+
+/**
+ * Checks every request against its proto, and by its own check if it has one. One error has all
+ * violations, those that the gateway has found included. A request that the gateway could not read
+ * is refused here, once its caller is authorized.
+ */
+export const validate =
+  (checks: MessageChecks = new Map()): Interceptor =>
+  (next) =>
+  (req) => {
+    const { input } = req.method;
+    const fault = readJson(req.header, FAULT, faultSchema);
+    if (fault) throw new ServiceError(fault.reason, fault.message);
+    if (input.fields.length === 0) return next(req);
+    const typeErrors = readJson(req.header, TYPE_ERRORS, typeErrorsSchema) ?? [];
+    const assertValid = (message: Message) => {
+      const found = [
+        typeErrors,
+        violationsOf(input, message),
+        checks.get(input)?.(message as never) ?? [],
+      ];
+      const violations = found.reduce(withOthers);
+      if (violations.length > 0) throw invalidFields(violations);
+    };
+    if (req.stream) return next({ ...req, message: tapped(req.message, assertValid) });
+    assertValid(req.message);
+    return next(req);
+  };
+
+/** Adds the violations of other fields: one problem of a field is enough. */
+function withOthers(
+  known: readonly Violation[],
+  others: readonly Violation[],
+): readonly Violation[] {
+  if (known.length === 0) return others;
+  const fields = new Set(known.map(({ field }) => field));
+  const isReported = ({ field }: Violation) =>
+    [...field.matchAll(/(?=[.[])|$/g)].some(({ index }) => fields.has(field.slice(0, index)));
+  return [...known, ...others.filter((violation) => !isReported(violation))];
+}
+
+async function* tapped<T>(messages: AsyncIterable<T>, tap: (message: T) => void): AsyncIterable<T> {
+  for await (const message of messages) {
+    tap(message);
+    yield message;
+  }
+}
+
+/**
+ * Metadata with the type errors of a JSON request. Its message has the zero value in their places.
+ */
+const TYPE_ERRORS = "x-gatehouse-type-errors";
+
+/**
+ * Tells the services which fields of a request could not be read, so that one error has all
+ * violations.
+ */
+export function writeTypeErrors(header: Headers, violations: readonly Violation[]): void {
+  if (violations.length > 0)
+    header.set(TYPE_ERRORS, JSON.stringify(violations.slice(0, MAX_VIOLATIONS)));
+}
+
+const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
+
+/** Metadata with the error of a body that can't be read at all. */
+const FAULT = "x-gatehouse-fault";
+const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
+
+/**
+ * The metadata by which a port passes on that a body can't be read: the services check the role of
+ * the caller first.
+ */
+export const faultHeader = ({ reason, message }: ServiceError): [name: string, value: string] => [
+  FAULT,
+  JSON.stringify({ reason, message }),
+];
+
+/**
+ * Reads metadata of the ports. Any caller may send it: all it does is refuse the caller's own
+ * request.
+ */
+function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
+  const sent = header.get(name);
+  if (sent === null) return undefined;
+  try {
+    return schema.parse(JSON.parse(sent));
+  } catch {
+    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${name} can't be read.`);
+  }
+}

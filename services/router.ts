@@ -1,0 +1,75 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
+import {
+  AdminService,
+  UpdateUserRequestSchema,
+} from "../gen/gatehouse/account/v1/admin_service_pb.ts";
+import {
+  AuthService,
+  CreateBackupCodesRequestSchema,
+  DisableTotpRequestSchema,
+  LoginRequestSchema,
+  RegisterRequestSchema,
+  VerifyMfaRequestSchema,
+} from "../gen/gatehouse/account/v1/auth_service_pb.ts";
+import {
+  ChangeEmailRequestSchema,
+  UserService,
+} from "../gen/gatehouse/account/v1/user_service_pb.ts";
+import {
+  AIService,
+  ChatRequestSchema,
+  StreamChatRequestSchema,
+} from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { checkEmail } from "./accounts/email-address.ts";
+import { checkRegistration } from "./accounts/password-rules.ts";
+import { adminHandler } from "./admin/handler.ts";
+import { checkConversation } from "./ai/chat.ts";
+import { aiHandler } from "./ai/handler.ts";
+import { checkSecondFactor } from "./auth/factor-form.ts";
+import { authHandler } from "./auth/handler.ts";
+import type { AppContext } from "./call.ts";
+import { authorize } from "./interceptors/authorize.ts";
+import { limitAccounts } from "./interceptors/limit-accounts.ts";
+import { observeCalls } from "./interceptors/observe.ts";
+import type { RateLimiter } from "./platform/gate/rate-limiter.ts";
+import type { Violation } from "./platform/rpc/errors.ts";
+import { validate } from "./platform/rpc/validation.ts";
+import { userHandler } from "./user/handler.ts";
+
+/** Adds every service to a router. A method without a handler returns NOT_IMPLEMENTED. */
+export function serve(router: ConnectRouter): void {
+  router.service(AuthService, authHandler);
+  router.service(UserService, userHandler);
+  router.service(AdminService, adminHandler);
+  router.service(AIService, aiHandler);
+}
+
+/** The interceptors of every call, outermost first. */
+export function interceptors(
+  context: AppContext,
+  rateLimiter: RateLimiter | undefined,
+  internalSecret: string | undefined,
+): Interceptor[] {
+  const checkChat = checkConversation(context.ai.catalogue);
+  const checks = new Map<DescMessage, (message: never) => Violation[]>([
+    [RegisterRequestSchema, checkRegistration(context)],
+    [LoginRequestSchema, checkEmail],
+    [VerifyMfaRequestSchema, checkSecondFactor],
+    [DisableTotpRequestSchema, checkSecondFactor],
+    [CreateBackupCodesRequestSchema, checkSecondFactor],
+    [
+      ChangeEmailRequestSchema,
+      ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail"),
+    ],
+    [UpdateUserRequestSchema, checkEmail],
+    [ChatRequestSchema, checkChat],
+    [StreamChatRequestSchema, checkChat],
+  ]);
+  return [
+    observeCalls(context, internalSecret),
+    authorize,
+    validate(checks),
+    limitAccounts(rateLimiter),
+  ];
+}

@@ -1,0 +1,155 @@
+import type { IncomingHttpHeaders } from "node:http";
+import {
+  constants,
+  createSecureServer,
+  createServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type Http2Session,
+  type SecureServerOptions,
+  type ServerHttp2Session,
+} from "node:http2";
+import type { Socket } from "node:net";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { type Connection, type PortGuard, setOpenCall } from "../platform/gate/open-calls.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+
+/**
+ * Concurrent calls of one connection: until a user is known on it, then, or of a proxy, and of a
+ * gateway, which uses it for all of its clients.
+ */
+const MAX_STRANGER_STREAMS = 32;
+const MAX_CONCURRENT_STREAMS = 250;
+const MAX_GATEWAY_STREAMS = 10_000;
+const OPTIONS = {
+  settings: { maxConcurrentStreams: MAX_STRANGER_STREAMS },
+  // In MB, of one connection. Node counts what disconnected clients did not read until the
+  // connection ends. Above its default of 10 MB it refuses every call on it: all calls of a
+  // gateway.
+  maxSessionMemory: 1_024,
+  // Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487).
+  streamResetBurst: 1_000,
+  streamResetRate: 100,
+};
+
+type Listener = (request: Http2ServerRequest, response: Http2ServerResponse) => void;
+
+/**
+ * An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`.
+ * Each call is counted before its listener sees it. A connection whose client exceeds its share is
+ * closed; of one that many clients share, only the call.
+ */
+export function createHttp2Server(
+  tls: SecureServerOptions | undefined,
+  idleMs: number,
+  guard: PortGuard,
+) {
+  const server = tls ? createSecureServer({ ...OPTIONS, ...tls }) : createServer(OPTIONS);
+  const sockets = new Set<Socket>();
+  const sessions = new Map<Http2Session, Connection>();
+  guard.watch(server);
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on("session", (session: ServerHttp2Session) => {
+    const connection = guard.connectionOf(session.socket);
+    if (!connection) return session.destroy();
+    let streams = 0;
+    // Node does not clear its own session timer when the socket closes: the session would stay in
+    // memory until it fires.
+    const idle = setTimeout(() => streams === 0 && session.close(), idleMs);
+    sessions.set(session, connection);
+    if (connection.isShared()) raiseStreams(session, false);
+    session.on("stream", (stream) => {
+      streams++;
+      stream.once("close", () => {
+        streams--;
+        if (!session.destroyed) idle.refresh();
+      });
+    });
+    session.once("close", () => {
+      clearTimeout(idle);
+      sessions.delete(session);
+    });
+  });
+
+  /** Counts a call. Undefined if its caller has exceeded its share. */
+  function open(request: Http2ServerRequest) {
+    const { session } = request.stream;
+    const connection = session && sessions.get(session);
+    if (!connection || session.destroyed) return undefined;
+    try {
+      return connection.open(request, () => raiseStreams(session, connection.isGateway()));
+    } catch (error) {
+      if (isFull(error)) request.stream.close(constants.NGHTTP2_REFUSED_STREAM);
+      else if (connection.isShared()) request.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      else connection.cut(() => endSession(session));
+      return undefined;
+    }
+  }
+
+  return {
+    server,
+    /** Serves every call that is not refused at once. */
+    serve(listener: Listener) {
+      return server.on("request", (request, response) => {
+        const call = open(request);
+        if (!call) return;
+        const { stream } = request;
+        stream.once("close", () => call.close(stream.aborted));
+        setOpenCall(request, call);
+        listener(request, response);
+      });
+    },
+    /** Lets every connection end with its last call. */
+    drain(): void {
+      for (const session of sessions.keys()) session.close();
+    },
+    /** Closes every socket. Destroying the sessions would report only one call to each client. */
+    cut(): void {
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+/** Whether the process has no room, for whomever: clients may try again. */
+const isFull = (error: unknown) =>
+  error instanceof ServiceError && error.reason === Reason.UNAVAILABLE;
+
+/** Tells a client that it has done too much (RFC 9113 section 7), and disconnects it. */
+function endSession(session: Http2Session): void {
+  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  session.destroy();
+}
+
+/** The concurrent calls that connections have been allowed since their start. */
+const raised = new WeakMap<Http2Session, number>();
+
+/** Allows a connection the concurrent calls of a user, or of a gateway. */
+function raiseStreams(session: Http2Session, isGateway: boolean): void {
+  const maxConcurrentStreams = isGateway ? MAX_GATEWAY_STREAMS : MAX_CONCURRENT_STREAMS;
+  if ((raised.get(session) ?? 0) >= maxConcurrentStreams || session.destroyed) return;
+  raised.set(session, maxConcurrentStreams);
+  session.settings({ maxConcurrentStreams });
+}
+
+/** Maximum deadline of a client: the longest time of a timer. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+/** The units of `grpc-timeout` that can exceed it, in ms. */
+const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
+
+/**
+ * Removes a timeout that no timer can run for, since Connect would start the timer.
+ * @returns the error for its client
+ */
+export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
+  const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect } = headers;
+  const [, amount, unit = ""] = /^(\d+)([HMS])$/.exec(String(grpc)) ?? [];
+  const isLong =
+    Number(amount) * (UNIT_MS[unit] ?? 1) > MAX_TIMEOUT_MS || Number(connect) > MAX_TIMEOUT_MS;
+  if (!isLong) return undefined;
+  delete headers["grpc-timeout"];
+  delete headers["connect-timeout-ms"];
+  return new ServiceError(Reason.MALFORMED_REQUEST, `The maximum timeout is ${MAX_TIMEOUT_MS} ms.`);
+}

@@ -1,0 +1,266 @@
+import { once } from "node:events";
+import { constants, type Http2ServerRequest } from "node:http2";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
+import { type DescMessage, type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import type { FastifyRequest } from "fastify";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { checkJson, tooManyFields } from "../platform/rpc/check-json.ts";
+import { ServiceError, toConnectError } from "../platform/rpc/errors.ts";
+import { DEFAULT_BODY_BYTES, policyOf, remembered } from "../platform/rpc/policy.ts";
+import { payloadTooLarge, readBody } from "../platform/rpc/read-body.ts";
+import { faultHeader } from "../platform/rpc/validation.ts";
+
+/**
+ * Maximum factor by which a compressed message may expand. A small one may always expand to this
+ * size, in bytes.
+ */
+const MAX_EXPANSION = 20;
+const MIN_EXPANDED_BYTES = 1_024;
+/**
+ * Bytes before a message: flags and its length (gRPC over HTTP/2; the same in Connect and
+ * gRPC-Web).
+ */
+const FRAME_HEAD_BYTES = 5;
+const COMPRESSED = 1;
+/** Content types of requests that are a message without a frame. */
+const UNFRAMED = /^application\/(json|proto)\b/i;
+export const GZIP = "gzip";
+const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
+/**
+ * Maximum number of fields of a protobuf message and of the messages in it. The largest legal
+ * request has 1,541: 512 messages, their roles and contents, and 5 others.
+ */
+const MAX_FIELDS = 4_096;
+/** Most values of a message in JSON, members included. */
+const MAX_VALUES = 10_000;
+/** What path, query and cookies add to a message, in bytes. */
+const HEAD_BYTES = 16 * 1024;
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
+/** The HTTP/2 request behind a request to the gRPC port. */
+export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
+
+/** Maximum message of a method, in bytes. */
+export function maxBytesOf(method: DescMethod): number {
+  const policy = policyOf(method);
+  return policy ? policy.maxBodyBytes + HEAD_BYTES : DEFAULT_BODY_BYTES;
+}
+
+/**
+ * What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the
+ * method.
+ */
+const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
+  FRAME_HEAD_BYTES +
+  (admitted?.claims || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
+
+/**
+ * The body of a call for Connect. A call of one message is read and checked before, since Connect's
+ * errors quote the request and count as internal. Decoding it twice costs 2 µs for a login and 0.3
+ * ms for the largest conversation.
+ * @param timeoutMs time until the message has arrived
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT,
+ * TOO_MANY_CONCURRENT, UNAVAILABLE
+ */
+export async function receiveBody(
+  request: FastifyRequest,
+  method: DescMethod,
+  timeoutMs: number,
+): Promise<AsyncIterable<Uint8Array>> {
+  const { headers, admitted } = request;
+  const raw = rawOf(request);
+  const maxBytes = bytesToRead(request, method);
+  const isEncoded = takeEncoding(request);
+  if (method.methodKind === "bidi_streaming")
+    return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
+  const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
+  try {
+    const message = await checkMessage(request, method, body, isEncoded);
+    if (raw.stream.destroyed) throw malformed("The request broke off."); // Connect would not notice
+    return limited([message], maxBytes);
+  } catch (error) {
+    const isAdmins = policyOf(method)?.access === Access.ADMIN; // their role is checked before
+    if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
+    const [name, value] = faultHeader(error);
+    headers[name] = value;
+    return limited([withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers)], maxBytes);
+  }
+}
+
+/**
+ * Passes the parts of a body on, up to its limit: Connect decodes the messages of a reflection
+ * stream one by one.
+ */
+async function* limited(
+  parts: AsyncIterable<Buffer> | Buffer[],
+  maxBytes: number,
+): AsyncIterable<Uint8Array> {
+  let bytes = 0;
+  for await (const part of parts) {
+    bytes += part.length;
+    if (bytes > maxBytes) throw toConnectError(payloadTooLarge());
+    yield part;
+  }
+}
+
+/**
+ * Whether the message is compressed. Connect does not learn of it, since it gets the expanded one.
+ * @throws ServiceError
+ */
+function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
+  const encoding = ENCODING_HEADERS.map((name) => headers[name]).find(
+    (sent = "identity") => sent !== "identity",
+  );
+  for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
+  if (encoding === undefined) return false;
+  if (!admitted?.claims) {
+    throw new ServiceError(
+      Reason.NOT_IMPLEMENTED,
+      "Requests without an access token must not be compressed.",
+    );
+  }
+  if (encoding === GZIP) return true;
+  throw new ServiceError(
+    Reason.NOT_IMPLEMENTED,
+    "A request is one message, compressed by gzip if at all.",
+  );
+}
+
+type RequestHeaders = FastifyRequest["headers"];
+
+/** A charset parameter with another value than UTF-8, the only charset of JSON (RFC 8259). */
+const OTHER_CHARSET = /^charset\s*=\s*(?!"?utf-?8"?$)/i;
+
+/**
+ * Removes the parameters of the content type, which have no meaning in any of the protocols and most
+ * of which Connect would refuse. Another charset than UTF-8 is left to it.
+ */
+export function dropParameters(headers: RequestHeaders): void {
+  const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";");
+  const isOther = parameters.some((parameter) => OTHER_CHARSET.test(parameter.trim()));
+  if (parameters.length > 0 && !isOther) headers["content-type"] = type.trim();
+}
+
+const isJson = ({ "content-type": type = "" }: RequestHeaders) => /json/i.test(type);
+const isFramed = ({ "content-type": type = "" }: RequestHeaders) => !UNFRAMED.test(type);
+
+function withFrame(message: Buffer, headers: RequestHeaders): Buffer {
+  if (!isFramed(headers)) return message;
+  const head = Buffer.alloc(FRAME_HEAD_BYTES);
+  head.writeUInt32BE(message.length, 1);
+  return Buffer.concat([head, message]);
+}
+
+/**
+ * The body with its message expanded, once it is known that it can be decoded.
+ * @throws ServiceError
+ */
+async function checkMessage(
+  { headers, admitted }: FastifyRequest,
+  method: DescMethod,
+  body: Buffer,
+  isEncoded: boolean,
+): Promise<Buffer> {
+  const maxBytes = maxBytesOf(method);
+  const hasFrame = isFramed(headers);
+  if (hasFrame && body.length === 0)
+    throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
+  const isCompressed = hasFrame ? readFrame(body, maxBytes, isEncoded) : isEncoded;
+  const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
+  const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
+  admitted?.permit.reserveBody(message.length);
+  try {
+    if (isJson(headers)) {
+      checkJson(message.toString(), MAX_VALUES);
+      fromJsonString(method.input, UTF8.decode(message), { ignoreUnknownFields: true }); // as on REST, and as Connect reads it
+    } else {
+      checkFields(method.input, message);
+      fromBinary(method.input, message, { readUnknownFields: false });
+    }
+  } catch (error) {
+    throw error instanceof ServiceError ? error : malformed();
+  }
+  return isCompressed ? withFrame(message, headers) : body;
+}
+
+/**
+ * Counts the fields of a protobuf message, and of the messages in it, before they become objects.
+ * Groups, which no version of the protos had, would be read without an end in sight.
+ * @param counted fields before this message
+ * @returns the fields up to the end of this message
+ * @throws ServiceError MALFORMED_REQUEST; Error if it is none
+ */
+function checkFields(schema: DescMessage, message: Uint8Array, counted = 0): number {
+  const reader = new BinaryReader(message);
+  let fields = counted;
+  while (reader.pos < reader.len) {
+    fields++;
+    if (fields > MAX_FIELDS) throw tooManyFields();
+    const [number, wireType] = reader.tag();
+    const inner = wireType === WireType.LengthDelimited && messageFields(schema).get(number);
+    if (wireType === WireType.StartGroup) throw malformed();
+    if (inner) fields = checkFields(inner, reader.bytes(), fields);
+    else reader.skip(wireType, number);
+  }
+  return fields;
+}
+
+/** The messages that the fields of a message hold, by the numbers of the fields. */
+const messageFields = remembered(
+  ({ fields }: DescMessage): ReadonlyMap<number, DescMessage> =>
+    new Map(fields.flatMap(({ number, message }) => (message ? [[number, message]] : []))),
+);
+
+/**
+ * Expands a compressed message.
+ * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST
+ */
+async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
+  const maxOutputLength = Math.min(
+    maxBytes,
+    Math.max(MAX_EXPANSION * message.length, MIN_EXPANDED_BYTES),
+  );
+  return promisify(gunzip)(message, { maxOutputLength }).catch(
+    ({ code }: NodeJS.ErrnoException) => {
+      throw code === "ERR_BUFFER_TOO_LARGE" ? payloadTooLarge() : malformed();
+    },
+  );
+}
+
+/**
+ * Checks the one frame of a body.
+ * @returns whether its message is compressed
+ */
+function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean {
+  if (body.length < FRAME_HEAD_BYTES) throw malformed();
+  const [flags, length] = [body.readUInt8(0), body.readUInt32BE(1)];
+  if (length > maxBytes) throw payloadTooLarge();
+  if (length !== body.length - FRAME_HEAD_BYTES || flags > (isEncoded ? COMPRESSED : 0))
+    throw malformed();
+  return flags === COMPRESSED;
+}
+
+/**
+ * Discards the rest of a body, since what a Node client can't send would block its connection
+ * (docs/decisions/0012). A client that sends for too long gets the response, then its stream is
+ * closed (RFC 9113 section 8.1).
+ */
+export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
+  const { stream } = raw;
+  if (raw.complete || stream.destroyed) return;
+  const signal = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
+  raw.resume();
+  await Promise.race([once(raw, "end", { signal }), once(stream, "close", { signal })]).catch(
+    () => {
+      stream.once("wantTrailers", () =>
+        setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)),
+      );
+    },
+  );
+}
+
+const malformed = (message = "The request can't be read.") =>
+  new ServiceError(Reason.MALFORMED_REQUEST, message);

@@ -1,0 +1,35 @@
+import { randomBytes } from "node:crypto";
+import { v7 } from "uuid";
+
+/** Length of an id in bytes. */
+export const ID_BYTES = 16;
+
+/** Random bytes, fetched for many ids at once: one by one costs more than the rest of an id. */
+let pool = Buffer.alloc(0);
+
+/**
+ * Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it.
+ */
+export function newId(now: Date): string {
+  if (pool.length === 0) pool = randomBytes(256 * ID_BYTES);
+  const random = pool.subarray(0, ID_BYTES);
+  pool = pool.subarray(ID_BYTES);
+  return v7({ msecs: now.getTime(), random });
+}
+
+/** The lowest id of a moment, which is 1970 at the earliest: ids of earlier rows sort before it. */
+export const lowestId = (at: Date): string =>
+  v7({ msecs: Math.max(0, at.getTime()), random: new Uint8Array(ID_BYTES) });
+
+/**
+ * An id as PostgreSQL writes it: callers may spell it in capitals (RFC 9562 section 4), which no
+ * comparison would match.
+ */
+export const canonicalId = (sent: string): string => sent.toLowerCase();
+
+/** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
+export const idOfBytes = (bytes: Buffer): string =>
+  bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+
+/** The bytes of an id, whether or not it is a UUID of any version. */
+export const bytesOfId = (id: string): Buffer => Buffer.from(id.replaceAll("-", ""), "hex");
