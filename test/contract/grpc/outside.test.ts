@@ -30,7 +30,7 @@ describe("gRPC reflection", () => {
     async (version) => {
       const proto = `grpc/reflection/${version}/reflection.proto`;
       const loaded = loadSync(proto, {
-        includeDirs: ["node_modules/@grpc/reflection/build/proto"],
+        includeDirs: ["proto/third_party"],
       });
       const service = loaded[
         `grpc.reflection.${version}.ServerReflection`

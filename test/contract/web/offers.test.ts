@@ -117,7 +117,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     expect(await details.getByLabel("Your own password").count()).toBe(0);
     await details.getByRole("combobox").selectOption("admin");
     const request = page.waitForRequest((sent) => sent.method() === "PUT");
-    await submit(details, { "Your own password": admin.password }, "Save");
+    await submit(details, { "Your own password, to change the role": admin.password }, "Save");
     await see(page, "Saved.");
     expect((await request).postDataJSON()).toEqual({ role: "admin", password: admin.password });
   });
