@@ -152,10 +152,11 @@ test("gRPC reflection: finds the extensions of the options of methods, and their
 test("gRPC health: reports the service and its parts", async () => {
   const check = (service: string) =>
     bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc");
-  for (const service of ["", AuthService.typeName, "database", "cache", "mail"])
+  const dependencies = ["database", "cache", "mail", "clock"];
+  for (const service of ["", AuthService.typeName, ...dependencies])
     expect(await check(service)).toEqual([{ status: "SERVING" }]);
   const [{ statuses }] = await bufCurl("grpc.health.v1.Health/List", {}, "--protocol", "grpc");
-  const parts = ["", ...services.map(({ typeName }) => typeName), "database", "cache", "mail"];
+  const parts = ["", ...services.map(({ typeName }) => typeName), ...dependencies];
   expect(statuses).toEqual(Object.fromEntries(parts.map((part) => [part, { status: "SERVING" }])));
   for (const service of ["nothing", "gatehouse.no.such.Service", "constructor"])
     expect(await check(service)).toMatchObject({ code: "not_found" });
