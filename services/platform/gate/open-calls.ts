@@ -9,10 +9,11 @@ import type { Admission, Caller, OpenSlot } from "./admission.ts";
 import type { TrustedProxies } from "./proxies.ts";
 
 /**
- * A call that its client gave up counts as open for so much longer, in ms, since its work may go
- * on. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487).
+ * A call that its client gave up, or whose access token was refused, counts as open for so much
+ * longer, in ms. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487), nor
+ * would sending invalid tokens: each costs a signature check or a look-up of its key.
  */
-const GIVEN_UP_LINGER_MS = 1_000;
+const LINGER_MS = 1_000;
 /**
  * A connection that was closed since its address exceeded its share counts for so much longer, in
  * ms. Otherwise opening it again would cost the address nothing, and this process up to 10 ms.
@@ -33,6 +34,8 @@ export type OpenCall = {
    * @throws ServiceError TOO_MANY_CONCURRENT
    */
   identify(userId: string): void;
+  /** Says that its access token was refused: it counts a little longer. */
+  refuse(): void;
   /** @param wasGivenUp by its client before it was answered: it counts a little longer */
   close(wasGivenUp?: boolean): void;
 };
@@ -115,17 +118,21 @@ export function createPortGuard(options: GuardOptions) {
           slot?.moveTo({});
           onIdentified?.();
         }
+        let isRefused = false;
         return {
           address,
           isForwarded,
           isProbe: isHealth,
+          refuse: () => {
+            isRefused = true;
+          },
           identify(user) {
             if (caller.userId !== user) call.moveTo({ userId: user });
             if (isProxy) return;
             userId = user;
             onIdentified?.();
           },
-          close: (wasGivenUp) => call.close(wasGivenUp ? GIVEN_UP_LINGER_MS : 0),
+          close: (wasGivenUp) => call.close(wasGivenUp || isRefused ? LINGER_MS : 0),
         };
       },
       cut(destroy = () => void socket.destroy()) {

@@ -97,7 +97,10 @@ export async function openGate(
     const caller = open.isForwarded ? {} : { address: open.address };
     const admitWait = () => admission.acquire("key-wait", caller).release;
     const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
-    if (!claims) throw unauthenticated();
+    if (!claims) {
+      open.refuse();
+      throw unauthenticated();
+    }
     if (!open.isForwarded) open.identify(claims.userId);
     return claims;
   }
