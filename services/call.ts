@@ -11,9 +11,9 @@ import type { AgreedTime } from "./platform/process/agreed-time.ts";
 import type { Clock } from "./platform/process/clock.ts";
 import { type Client, requestIdOf } from "./platform/rpc/metadata.ts";
 import type { Tracing } from "./platform/telemetry/tracing.ts";
+import type { Principal, SessionPrincipal, UserPrincipal } from "./principal.ts";
 import type { FindSession, LastSeen } from "./sessions/check-session.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
-import type { FoundSession } from "./store/sessions.ts";
 import type { Store } from "./store/store.ts";
 
 /** Dependencies that all calls of a process share. */
@@ -63,8 +63,8 @@ export class Call extends Shared {
   /** The trace that the call belongs to, as a W3C header. */
   readonly traceparent: string | null;
   readonly client: Client;
-  /** The authenticated user; undefined for public methods. */
-  caller: FoundSession | undefined;
+  /** Who makes the call; undefined for public methods. */
+  principal: Principal | undefined;
   /** Called when the call has ended, whether or not it succeeded. */
   readonly onComplete: (() => void)[] = [];
   readonly #request: Request;
@@ -94,7 +94,10 @@ export class Call extends Shared {
  * What a call of the system itself has, which no client makes: of the start, of a job or of an
  * operator.
  */
-export type SystemCall = Pick<Call, "em" | "config" | "clock" | "client" | "requestId" | "caller"> &
+export type SystemCall = Pick<
+  Call,
+  "em" | "config" | "clock" | "client" | "requestId" | "principal"
+> &
   Pick<Call, "onComplete" | "mailWorker">;
 
 /**
@@ -108,11 +111,21 @@ export function systemCall<Context extends Pick<AppContext, "config" | "clock" |
   agent = requestId,
 ): Context & SystemCall {
   const client = { address: "127.0.0.1", agent };
-  return { ...context, em: store.fork(), client, requestId, caller: undefined, onComplete: [] };
+  return {
+    ...context,
+    em: store.fork(),
+    client,
+    requestId,
+    principal: { kind: "system", reason: requestId },
+    onComplete: [],
+  };
 }
 
-/** A call of a method that requires an access token. */
-export type SignedInCall = Call & { caller: FoundSession };
+/** A call of a method that requires a user. */
+export type UserCall = Call & { principal: UserPrincipal };
+
+/** A call of an operation that manages sessions, which therefore needs one. */
+export type SessionCall = Call & { principal: SessionPrincipal };
 
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
 
@@ -123,10 +136,10 @@ export function callOf(ctx: Pick<HandlerContext, "values">): Call {
   return call;
 }
 
-/** The call of a handler whose method requires an access token. */
-export function signedInCallOf(ctx: Pick<HandlerContext, "values">): SignedInCall {
+/** The call of a handler whose method requires the access token of a session. */
+export function sessionCallOf(ctx: Pick<HandlerContext, "values">): SessionCall {
   const call = callOf(ctx);
-  if (!call.caller)
-    throw new Error("the method is public by its policy, but its handler needs a caller");
-  return call as SignedInCall;
+  if (call.principal?.kind !== "session")
+    throw new Error("the method is public by its policy, but its handler needs a session");
+  return call as SessionCall;
 }

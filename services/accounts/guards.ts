@@ -1,7 +1,8 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Call, SignedInCall, SystemCall } from "../call.ts";
+import type { Call, SystemCall, UserCall } from "../call.ts";
 import { recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
+import { userOf } from "../principal.ts";
 import { lockOpenSession } from "../store/sessions.ts";
 import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
 
@@ -9,8 +10,8 @@ import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
  * Locks the caller's row, and checks the session as `lockOwnSession` does.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function lockCaller(call: SignedInCall): Promise<void> {
-  await lockUser(call, call.caller.user.id);
+export async function lockCaller(call: UserCall): Promise<void> {
+  await lockUser(call, call.principal.user.id);
   await lockOwnSession(call);
 }
 
@@ -18,8 +19,8 @@ export async function lockCaller(call: SignedInCall): Promise<void> {
  * Checks that the caller's session has not ended since the call was authenticated.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function lockOwnSession(call: SignedInCall): Promise<void> {
-  const { user, session } = call.caller;
+export async function lockOwnSession(call: UserCall): Promise<void> {
+  const { user, session } = call.principal;
   if (await lockOpenSession(call, session.id, user.id)) return;
   throw new ServiceError(Reason.UNAUTHENTICATED, "This session has ended. Please sign in.");
 }
@@ -30,8 +31,8 @@ export async function lockOwnSession(call: SignedInCall): Promise<void> {
  * @returns the caller's row as it stood when the password was verified.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
-export async function confirmPassword(call: SignedInCall, password: string): Promise<User> {
-  const user = await call.em.findOne(User, { id: call.caller.user.id });
+export async function confirmPassword(call: UserCall, password: string): Promise<User> {
+  const user = await call.em.findOne(User, { id: call.principal.user.id });
   if (!user) throw accountGone();
   return withAttempt(call, { kind: "confirmation", subject: user.id }, async (attempt) => {
     const check = await call.passwords.check(user.passwordHash, password, call.client.address);
@@ -52,7 +53,7 @@ export type Confirmation = { password?: string | undefined };
  * Checks that a request proves that the caller is the user.
  * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and as `confirmPassword`
  */
-export async function confirmCaller(call: SignedInCall, { password }: Confirmation): Promise<void> {
+export async function confirmCaller(call: UserCall, { password }: Confirmation): Promise<void> {
   if (password === undefined) {
     const message = "This needs a confirmation. Please give your password.";
     throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
@@ -85,9 +86,9 @@ const RECENT_SIGN_IN_MS = 15 * 60_000;
  * its sign-in.
  */
 export const isRecentSignIn = (
-  { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
+  { principal, clock }: Pick<UserCall, "principal" | "clock">,
   withinMs = RECENT_SIGN_IN_MS,
-): boolean => clock.now().getTime() - caller.session.createdAt.getTime() <= withinMs;
+): boolean => clock.now().getTime() - principal.authenticatedAt.getTime() <= withinMs;
 
 /**
  * The error for a session that is too old for an operation.
@@ -101,9 +102,9 @@ export const reauthenticationRequired = (remedy: string) =>
  * over an account.
  * @throws ServiceError REAUTHENTICATION_REQUIRED
  */
-export function assertRecentAdminSignIn({ caller, clock, config }: SystemCall): void {
-  if (caller === undefined || config.adminReauthMs === 0) return; // no caller: the command line
-  if (!isRecentSignIn({ caller, clock }, config.adminReauthMs))
+export function assertRecentAdminSignIn({ principal, clock, config }: SystemCall): void {
+  if (principal?.kind !== "session" || config.adminReauthMs === 0) return;
+  if (!isRecentSignIn({ principal, clock }, config.adminReauthMs))
     throw reauthenticationRequired("Please sign in again.");
 }
 
@@ -113,9 +114,10 @@ export function assertRecentAdminSignIn({ caller, clock, config }: SystemCall): 
  * the change locks.
  * @throws ServiceError FORBIDDEN
  */
-export async function assertStillAdmin({ em, caller }: SystemCall): Promise<void> {
-  if (caller === undefined) return; // the command line
-  const isAdmin = (await em.count(User, { id: caller.user.id, role: "admin" })) > 0;
+export async function assertStillAdmin({ em, principal }: SystemCall): Promise<void> {
+  const user = userOf(principal);
+  if (!user) return; // the command line
+  const isAdmin = (await em.count(User, { id: user.id, role: "admin" })) > 0;
   if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
 }
 

@@ -1,5 +1,6 @@
 import type { SystemCall } from "../call.ts";
 import { queueEmails } from "../mail/queue.ts";
+import { userOf } from "../principal.ts";
 import type { Recipient } from "../store/emails.ts";
 import { findAdmins, type Role } from "../store/users.ts";
 
@@ -16,7 +17,7 @@ export async function announceRole(call: SystemCall, user: Changed): Promise<voi
 
 /** Notifies all administrators but the user of a user's role. */
 export async function notifyAdmins(call: SystemCall, { id, email, role }: Changed): Promise<void> {
-  const actor = call.caller?.user.email ?? "An operator of this service";
+  const actor = userOf(call.principal)?.email ?? "An operator of this service";
   const admins = (await findAdmins(call)).filter((admin) => admin.id !== id);
   await queueEmails(call, admins, "administrators-changed", { actor, email, role });
 }

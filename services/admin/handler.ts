@@ -1,7 +1,7 @@
 import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { callOf, signedInCallOf } from "../call.ts";
+import { callOf, sessionCallOf } from "../call.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
@@ -24,7 +24,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { user: adminUser(await readAdminUser(call, req.id), call.clock.now()) };
   },
   async updateUser(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     const user = await updateUserAsAdmin(call, req.id, req, req);
     return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
   },
@@ -33,7 +33,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { message: "The user is erased." };
   },
   async listUserSessions(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     await readAdminUser(call, req.id);
     const sessions = await listOpenSessions(call, req.id, call.clock.now());
     return { sessions: sessions.map((row) => sessionMessage(row, call)) };
@@ -60,7 +60,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     return { message: "The e-mail is queued again." };
   },
   async impersonate(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     const { accessToken, user, expiresAt } = await impersonate(call, req.userId, req.reason);
     return {
       accessToken,

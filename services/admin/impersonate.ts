@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertRecentAdminSignIn, lockOwnSession } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { newSession } from "../sessions/open-session.ts";
 import { createAccessToken } from "../sessions/tokens.ts";
@@ -20,9 +20,9 @@ const MAX_DURATION_MS = 15 * 60_000;
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a protected
  * administrator, UNAUTHENTICATED when that session has ended meanwhile
  */
-export async function impersonate(call: SignedInCall, id: string, reason = "") {
+export async function impersonate(call: SessionCall, id: string, reason = "") {
   const userId = canonicalId(id);
-  const admin = call.caller.user;
+  const admin = call.principal.user;
   assertRecentAdminSignIn(call);
   if (admin.id === userId)
     throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
@@ -38,7 +38,7 @@ export async function impersonate(call: SignedInCall, id: string, reason = "") {
       const message = "Administrators can't be impersonated, nor can users who were one lately.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
-    const own = await call.em.findOneOrFail(Session, { id: call.caller.session.id });
+    const own = await call.em.findOneOrFail(Session, { id: call.principal.session.id });
     const expiresAt = new Date(Math.min(session.expiresAt.getTime(), own.expiresAt.getTime()));
     const times = { rotatedAt: createdAt, lastActiveAt: createdAt, expiresAt, endsAt: expiresAt };
     const began = { ...session, ...times, generation: 0, successorUsed: false };

@@ -15,9 +15,10 @@ import {
   confirmCaller,
 } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall, SystemCall } from "../call.ts";
+import type { SystemCall, UserCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
+import { userOf } from "../principal.ts";
 import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
 import { canonicalId } from "../store/ids.ts";
@@ -58,7 +59,7 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
  * `updateUser`
  */
 export async function updateUserAsAdmin(
-  call: SignedInCall,
+  call: UserCall,
   userId: string,
   changes: UserChanges,
   confirmation: Confirmation,
@@ -116,14 +117,15 @@ async function lockForUpdate(call: SystemCall, id: string, role: string | undefi
  * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
  */
 function assertEditableAccess(
-  { caller, clock }: SystemCall,
+  { principal, clock }: SystemCall,
   user: User,
   changes: UserChanges,
   address: EmailAddress | undefined,
 ): void {
+  const caller = userOf(principal);
   if (!caller) return; // the command line
   if (!changesAccess(user, changes, address) || !user.isProtectedAsAdmin(clock.now())) return;
-  if (caller.user.id === user.id) {
+  if (caller.id === user.id) {
     const message =
       "Administrators can't change their own address, verification or second factor here.";
     throw new ServiceError(
@@ -240,8 +242,8 @@ async function assertRemovableAdmin(
 }
 
 /** @throws ServiceError SELF_TARGETED */
-function assertNotSelf({ caller }: SystemCall, id: string, action: "delete" | "demote"): void {
-  if (caller?.user.id !== id) return;
+function assertNotSelf({ principal }: SystemCall, id: string, action: "delete" | "demote"): void {
+  if (userOf(principal)?.id !== id) return;
   const message = `Administrators can't ${action} themselves. Please ask another one.`;
   throw new ServiceError(Reason.SELF_TARGETED, message);
 }

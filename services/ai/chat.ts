@@ -1,7 +1,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SignedInCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import type { Permit } from "../platform/gate/admission.ts";
 import { ServiceError, type Violation } from "../platform/rpc/errors.ts";
 import { isBlank } from "./blank-text.ts";
@@ -15,7 +15,7 @@ import type { UsageOutcome } from "./usage.ts";
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
 
-export type ChatDeps = Pick<SignedInCall, "ai" | "caller" | "signal" | "log" | "requestId"> &
+export type ChatDeps = Pick<SessionCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
 
 /** What a reply is held in. */
@@ -56,12 +56,14 @@ async function* readReply(
   report: CallReport,
   memory: Memory | undefined,
 ) {
-  const { ai, caller, log, requestId } = call;
+  const { ai, principal, log, requestId } = call;
   // A reply that is not streamed may end later than the session.
-  const session = prompt.isStream ? ai.sessions.watch(caller.session.id, call.signal) : undefined;
+  const session = prompt.isStream
+    ? ai.sessions.watch(principal.session.id, call.signal)
+    : undefined;
   const signal = session?.signal ?? call.signal;
   const usage = ai.usage.start({
-    userId: caller.actorId ?? caller.user.id, // impersonation is at the administrator's expense
+    userId: principal.actorId ?? principal.user.id, // impersonation is at the administrator's expense
     provider: entry.id,
     model: prompt.model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),

@@ -1,6 +1,6 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Call, signedInCallOf } from "../call.ts";
+import { type Call, sessionCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
@@ -9,7 +9,7 @@ import { listUsage } from "./list-usage.ts";
 /** Messages in, messages out; every decision is made by an operation. */
 export const aiHandler: ServiceImpl<typeof AIService> = {
   listProviders(_req, ctx) {
-    const { catalogue, providers } = signedInCallOf(ctx).ai;
+    const { catalogue, providers } = sessionCallOf(ctx).ai;
     const listed = catalogue.providers.map(({ id, models }) => ({
       provider: id,
       defaultModel: models[0].name,
@@ -22,21 +22,21 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { providers: listed };
   },
   async chat(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     reportIgnored(call, ctx, req);
     return chat(call, req, permitOf(ctx));
   },
   streamChat(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     reportIgnored(call, ctx, req);
     return streamChat(call, req, permitOf(ctx));
   },
   async listUsage(req, ctx) {
-    const call = signedInCallOf(ctx);
-    return { usage: await listUsage(call, { ...req, userId: call.caller.user.id }) };
+    const call = sessionCallOf(ctx);
+    return { usage: await listUsage(call, { ...req, userId: call.principal.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    return { usage: await listUsage(signedInCallOf(ctx), req) };
+    return { usage: await listUsage(sessionCallOf(ctx), req) };
   },
 };
 

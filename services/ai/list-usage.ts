@@ -1,7 +1,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { ListAllUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import type { SignedInCall } from "../call.ts";
+import type { UserCall } from "../call.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
@@ -27,7 +27,7 @@ export async function listUsage(
     clock,
     config,
     ai,
-  }: Pick<SignedInCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
+  }: Pick<UserCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
   { userId, page = 1, ...span }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const now = clock.now();

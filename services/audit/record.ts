@@ -1,5 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { SystemCall } from "../call.ts";
+import { responsibleId } from "../principal.ts";
 import { type AuditEventRow, insertAuditEvent } from "../store/audit-events.ts";
 import { newId } from "../store/ids.ts";
 
@@ -44,14 +45,13 @@ export type AuditData = {
 
 /** The row of an event, for a statement that inserts it together with its cause. */
 export function auditRow(
-  call: Pick<SystemCall, "clock" | "client" | "requestId" | "caller">,
+  call: Pick<SystemCall, "clock" | "client" | "requestId" | "principal">,
   event: AuditedEvent,
   { userId, actorId, outcome = "success", details = {} }: AuditData,
 ): AuditEventRow {
   const now = call.clock.now();
   const isSelfCaused = outcome === "success" && !event.startsWith("admin.");
-  const actor =
-    actorId ?? call.caller?.actorId ?? call.caller?.user.id ?? (isSelfCaused ? userId : undefined);
+  const actor = actorId ?? responsibleId(call.principal) ?? (isSelfCaused ? userId : undefined);
   return {
     id: newId(now),
     event,

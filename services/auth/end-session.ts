@@ -1,7 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { lockCaller } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { readRefreshToken } from "../sessions/tokens.ts";
 import { revokeSession, revokeSessions } from "../store/sessions.ts";
@@ -11,8 +11,8 @@ import { lockUser } from "../store/users.ts";
  * Ends the caller's session, and that of the refresh token if it is another one of the same user.
  * Under impersonation the refresh token is the administrator's own and stays valid.
  */
-export async function logout(call: SignedInCall, refreshToken: string): Promise<void> {
-  const { user, session } = call.caller;
+export async function logout(call: SessionCall, refreshToken: string): Promise<void> {
+  const { user, session } = call.principal;
   const presented = await readRefreshToken(call, refreshToken);
   const ended = presented?.userId === user.id ? [session.id, presented.sessionId] : [session.id];
   await call.em.transactional(async () => {
@@ -28,8 +28,8 @@ export async function logout(call: SignedInCall, refreshToken: string): Promise<
  * Ends one open session of the caller. Another user's session is NOT_FOUND.
  * @throws ServiceError NOT_FOUND, UNAUTHENTICATED
  */
-export async function revokeOwnSession(call: SignedInCall, sessionId: string): Promise<void> {
-  const { id: userId } = call.caller.user;
+export async function revokeOwnSession(call: SessionCall, sessionId: string): Promise<void> {
+  const { id: userId } = call.principal.user;
   await call.em.transactional(async () => {
     await lockCaller(call);
     if (!(await revokeSession(call, sessionId, userId))) {
@@ -44,8 +44,8 @@ export async function revokeOwnSession(call: SignedInCall, sessionId: string): P
  * @returns how many.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function revokeOtherSessions(call: SignedInCall): Promise<number> {
-  const { user, session } = call.caller;
+export async function revokeOtherSessions(call: SessionCall): Promise<number> {
+  const { user, session } = call.principal;
   return call.em.transactional(async () => {
     await lockCaller(call); // of two sessions that end each other one stays
     const ended = await revokeSessions(call, user.id, session.id);

@@ -1,6 +1,6 @@
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { callOf, signedInCallOf } from "../call.ts";
+import { callOf, sessionCallOf } from "../call.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { logout } from "./end-session.ts";
 import { login, verifyMfa } from "./login.ts";
@@ -21,9 +21,9 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return { requiresMfa: "tempToken" in outcome, ...outcome };
   },
   async logout(req, ctx) {
-    const call = signedInCallOf(ctx);
+    const call = sessionCallOf(ctx);
     await logout(call, req.refreshToken);
-    if (call.caller.actorId) ctx.responseHeader.set(KEEPS_COOKIES, "1");
+    if (call.principal.actorId) ctx.responseHeader.set(KEEPS_COOKIES, "1");
     return { message: "You are signed out." };
   },
   refresh: (req, ctx) => refresh(callOf(ctx), req.refreshToken),
@@ -45,14 +45,14 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     await resetPassword(callOf(ctx), req.token, req.password);
     return { message: "Your password is changed. Please sign in." };
   },
-  setupTotp: (req, ctx) => setupTotp(signedInCallOf(ctx), req.password),
+  setupTotp: (req, ctx) => setupTotp(sessionCallOf(ctx), req.password),
   verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req),
   async disableTotp(req, ctx) {
-    await disableTotp(signedInCallOf(ctx), req.password, req);
+    await disableTotp(sessionCallOf(ctx), req.password, req);
     return { message: "Two-factor sign-in is off." };
   },
   async createBackupCodes(req, ctx) {
-    return { backupCodes: await createBackupCodes(signedInCallOf(ctx), req.password, req.code) };
+    return { backupCodes: await createBackupCodes(sessionCallOf(ctx), req.password, req.code) };
   },
   async listKeys(_req, ctx) {
     const keys = await callOf(ctx).keys.jwks();

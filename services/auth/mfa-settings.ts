@@ -7,7 +7,7 @@ import {
   reauthenticationRequired,
 } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall } from "../call.ts";
+import type { UserCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import {
   createBackupCodeSet,
@@ -29,8 +29,8 @@ import { User } from "../store/users.ts";
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
  * MFA_ALREADY_ENABLED
  */
-export async function setupTotp(call: SignedInCall, password: string | undefined) {
-  const { user } = call.caller;
+export async function setupTotp(call: UserCall, password: string | undefined) {
+  const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
   const secret = generateSecret();
@@ -60,7 +60,7 @@ export async function setupTotp(call: SignedInCall, password: string | undefined
  * ACCOUNT_LOCKED
  */
 export async function disableTotp(
-  call: SignedInCall,
+  call: UserCall,
   password: string,
   factor: SecondFactor,
 ): Promise<void> {
@@ -84,7 +84,7 @@ export async function disableTotp(
  * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
  */
 export async function createBackupCodes(
-  call: SignedInCall,
+  call: UserCall,
   password: string,
   code: string,
 ): Promise<string[]> {

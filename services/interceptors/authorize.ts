@@ -7,8 +7,8 @@ import type { Config } from "../platform/config/config.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { reasonName, ServiceError, statusOf } from "../platform/rpc/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/rpc/policy.ts";
+import type { SessionPrincipal } from "../principal.ts";
 import { identify } from "../sessions/check-session.ts";
-import type { FoundSession } from "../store/sessions.ts";
 import { textOf } from "./text-field.ts";
 
 /**
@@ -33,16 +33,15 @@ export const authorize: Interceptor = (next) => async (req) => {
   if (!policy || policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
   const { claims, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
-  call.caller = await identify(call, claims, onSessionEnded);
+  const principal = await identify(call, claims, onSessionEnded);
+  call.principal = principal;
   try {
-    assertAllowed(policy, call.caller, call.config);
+    assertAllowed(policy, principal, call.config);
     return await next(req);
   } catch (error) {
     if (error instanceof ServiceError && isRecorded(policy, error)) {
       const isAdmins = policy.access === Access.ADMIN;
-      const { userId, ...other } = isAdmins
-        ? targetOf(req, policy)
-        : { userId: call.caller.user.id };
+      const { userId, ...other } = isAdmins ? targetOf(req, policy) : { userId: principal.user.id };
       const details = { reason: reasonName(error.reason), rpc: req.method.name, ...other };
       await recordAudit(call, "admin.denied", { userId, outcome: "failure", details });
     }
@@ -53,7 +52,7 @@ export const authorize: Interceptor = (next) => async (req) => {
 /** @throws ServiceError FORBIDDEN, IMPERSONATING, MFA_REQUIRED */
 function assertAllowed(
   { access, forbidImpersonation }: Policy,
-  { user, actorId, usedSecondFactor }: FoundSession,
+  { user, actorId, usedSecondFactor }: SessionPrincipal,
   { requireAdminMfa }: Pick<Config, "requireAdminMfa">,
 ): void {
   if (access === Access.ADMIN && user.role !== "admin") {

@@ -4,6 +4,7 @@ import type { SessionClaims } from "../platform/gate/access-token.ts";
 import { unauthenticated } from "../platform/gate/server-hooks.ts";
 import { createBatch } from "../platform/process/batch.ts";
 import type { Clock } from "../platform/process/clock.ts";
+import type { SessionPrincipal } from "../principal.ts";
 import {
   type FoundSession,
   findOpenSessions,
@@ -14,7 +15,7 @@ import type { Db, HotDb } from "../store/statement.ts";
 import type { Store } from "../store/store.ts";
 
 /**
- * Finds the caller of an access token. The session's row is read for every request, so that every
+ * Finds the principal of an access token. The session's row is read for every request, so that every
  * process rejects a revoked one at once. The first use of a refreshed token pair ends the reuse
  * interval of its predecessor.
  * @throws ServiceError UNAUTHENTICATED
@@ -23,7 +24,7 @@ export async function identify(
   call: Db & { findSession: FindSession; clock: Clock; lastSeen: LastSeen },
   claims: SessionClaims | undefined,
   onSessionEnded: () => void = () => {},
-): Promise<FoundSession> {
+): Promise<SessionPrincipal> {
   const found = claims && (await call.findSession(claims.sessionId));
   if (!found) onSessionEnded();
   if (!claims || !found || found.user.id !== claims.userId) throw unauthenticated();
@@ -34,7 +35,7 @@ export async function identify(
   const now = call.clock.now();
   if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS)
     call.lastSeen.set(id, { id, at: now });
-  return found;
+  return { kind: "session", authenticatedAt: found.session.createdAt, ...found };
 }
 
 /**

@@ -11,7 +11,7 @@ import {
 } from "../accounts/guards.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall } from "../call.ts";
+import type { SessionCall, UserCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
@@ -23,10 +23,10 @@ import { User } from "../store/users.ts";
 
 /** Changes name and bio of the caller; undefined leaves a field as it is. */
 export async function updateProfile(
-  call: SignedInCall,
+  call: UserCall,
   changes: Pick<UpdateProfileRequest, "name" | "bio">,
 ) {
-  const { id, name, bio } = call.caller.user;
+  const { id, name, bio } = call.principal.user;
   if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
   return call.em.transactional(async () => {
     const user = await call.em.findOne(User, { id });
@@ -45,7 +45,7 @@ export async function updateProfile(
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(
-  call: SignedInCall,
+  call: SessionCall,
   currentPassword: string,
   newPassword: string,
 ): Promise<void> {
@@ -61,7 +61,7 @@ export async function changePassword(
     const changes = { passwordHash, passwordChangedAt: now, updatedAt: now };
     const changed = await call.em.nativeUpdate(User, { id, passwordChangedAt }, changes);
     if (changed === 0) throw wrongPassword(); // a parallel request has changed it
-    await revokeSessions(call, user.id, call.caller.session.id);
+    await revokeSessions(call, user.id, call.principal.session.id);
     await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
     await queueEmail(call, user, "password-changed");
@@ -80,7 +80,7 @@ const HOUR_MS = 3_600_000;
  * UNAVAILABLE
  */
 export async function changeEmail(
-  call: SignedInCall,
+  call: UserCall,
   newEmail: string,
   password: string,
 ): Promise<void> {
@@ -104,9 +104,14 @@ export async function changeEmail(
   });
 }
 
-async function limitRequests(call: SignedInCall): Promise<void> {
+async function limitRequests(call: UserCall): Promise<void> {
   if (!call.config.rateLimits) return;
-  const recent = await recentEmails(call, call.caller.user.id, "email-change-requested", HOUR_MS);
+  const recent = await recentEmails(
+    call,
+    call.principal.user.id,
+    "email-change-requested",
+    HOUR_MS,
+  );
   const first = recent.at(-MAX_PER_HOUR);
   if (!first) return;
   const retryAfterSeconds = Math.ceil(
@@ -121,11 +126,8 @@ async function limitRequests(call: SignedInCall): Promise<void> {
  * @returns when the account will be erased.
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
-export async function deleteAccount(
-  call: SignedInCall,
-  password: string | undefined,
-): Promise<Date> {
-  const { user } = call.caller;
+export async function deleteAccount(call: UserCall, password: string | undefined): Promise<Date> {
+  const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) {
     throw invalid("password", "must be given when signing in was more than 15 minutes ago");

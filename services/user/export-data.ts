@@ -1,6 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { recordAudit } from "../audit/record.ts";
-import type { SignedInCall } from "../call.ts";
+import type { UserCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList } from "../store/export.ts";
 
 /** Rows of each list per page, so that a page stays well below the largest message. */
@@ -20,8 +20,8 @@ const SHORT_LIST = 100;
  * else acted on the account is named, but not from where or why.
  * @param page 1-based; if there is more, the result names the next page as `nextPage`.
  */
-export async function exportData(call: SignedInCall, page: number): Promise<JsonObject> {
-  const { id } = call.caller.user;
+export async function exportData(call: UserCall, page: number): Promise<JsonObject> {
+  const { id } = call.principal.user;
   await call.ai.usage.flush();
   const now = call.clock.now();
   const lostBefore = new Date(now.getTime() - call.ai.longestMs).toISOString();

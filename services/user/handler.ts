@@ -2,7 +2,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
-import { signedInCallOf } from "../call.ts";
+import { sessionCallOf } from "../call.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { changeEmail, changePassword, deleteAccount, updateProfile } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
@@ -11,40 +11,40 @@ import { profileOf, sessionMessage } from "./to-message.ts";
 /** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {
   getProfile(_req, ctx) {
-    const { caller, config } = signedInCallOf(ctx);
-    return { user: profileOf(caller.user, config) }; // read when the call was authorized
+    const { principal, config } = sessionCallOf(ctx);
+    return { user: profileOf(principal.user, config) }; // read when the call was authorized
   },
   async updateProfile(req, ctx) {
-    const user = await updateProfile(signedInCallOf(ctx), req);
+    const user = await updateProfile(sessionCallOf(ctx), req);
     return { message: "Your profile is updated.", user };
   },
   async changePassword(req, ctx) {
-    await changePassword(signedInCallOf(ctx), req.currentPassword, req.newPassword);
+    await changePassword(sessionCallOf(ctx), req.currentPassword, req.newPassword);
     return { message: "Your password is changed. All your other sessions have ended." };
   },
   async changeEmail(req, ctx) {
-    await changeEmail(signedInCallOf(ctx), req.newEmail, req.password);
+    await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);
     return { message: "Please check the mail at your new address and confirm it." };
   },
   async listSessions(_req, ctx) {
-    const call = signedInCallOf(ctx);
-    const sessions = await listOpenSessions(call, call.caller.user.id, call.clock.now());
+    const call = sessionCallOf(ctx);
+    const sessions = await listOpenSessions(call, call.principal.user.id, call.clock.now());
     return { sessions: sessions.map((row) => sessionMessage(row, call)) };
   },
   async revokeSession(req, ctx) {
-    await revokeOwnSession(signedInCallOf(ctx), req.id);
+    await revokeOwnSession(sessionCallOf(ctx), req.id);
     return { message: "The session has ended." };
   },
   async revokeOtherSessions(_req, ctx) {
-    const ended = await revokeOtherSessions(signedInCallOf(ctx));
+    const ended = await revokeOtherSessions(sessionCallOf(ctx));
     return {
       message: ended === 1 ? "1 other session has ended." : `${ended} other sessions have ended.`,
     };
   },
   async deleteAccount(req, ctx) {
-    const deletionAt = await deleteAccount(signedInCallOf(ctx), req.password);
+    const deletionAt = await deleteAccount(sessionCallOf(ctx), req.password);
     const message = "Your account will be deleted. To keep it, sign in before then.";
     return { message, deletionDate: timestampFromDate(deletionAt) };
   },
-  exportData: async ({ page = 1 }, ctx) => ({ data: await exportData(signedInCallOf(ctx), page) }),
+  exportData: async ({ page = 1 }, ctx) => ({ data: await exportData(sessionCallOf(ctx), page) }),
 };

@@ -1,5 +1,5 @@
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Call, SignedInCall } from "../call.ts";
+import type { Call, SessionCall } from "../call.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
 /** A row as a message: times are timestamps, and what is null is absent. */
@@ -57,9 +57,9 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
  */
 export function sessionMessage(
   { isImpersonation, lastActiveAt, ...session }: ListedSession,
-  { caller, clock }: Pick<SignedInCall, "caller" | "clock">,
+  { principal, clock }: Pick<SessionCall, "principal" | "clock">,
 ) {
-  const current = session.id === caller.session.id;
+  const current = session.id === principal.session.id;
   const lastActive = current ? clock.now() : lastActiveAt;
   return toMessage({
     ...session,

@@ -42,7 +42,7 @@ const layer = (file: string) => file.split("/")[0] as string;
 const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[1] as string) : "");
 
 const LEAVES = ["platform", "store", "crypto"];
-const BASE = [...LEAVES, "call.ts"];
+const BASE = [...LEAVES, "call.ts", "principal.ts"];
 const DOMAINS = [...BASE, "accounts", "audit", "lockout", "mail", "mfa", "sessions"];
 /**
  * What each room of the services may import, beside itself and gen. Types count: a room that names
@@ -65,7 +65,8 @@ const ALLOWED: Record<string, string[]> = {
   interceptors: [...DOMAINS, "metrics.ts"],
   jobs: [...BASE, "accounts", "mail", "mfa"],
   servers: ["platform", "app.ts"],
-  "call.ts": [...LEAVES, "ai", "mail", "metrics.ts", "sessions"],
+  "call.ts": [...LEAVES, "ai", "mail", "metrics.ts", "principal.ts", "sessions"],
+  "principal.ts": ["store"],
   "metrics.ts": ["platform"],
   "gauges.ts": ["platform", "store", "call.ts", "servers"],
   "router.ts": [...BASE, "accounts", "admin", "ai", "auth", "interceptors", "user"],
