@@ -51,6 +51,7 @@ export const anthropicAdapter: Adapter = {
           skipped: blocks.some(({ skipped }) => skipped),
           finish: finishOf(event.stop_reason),
           usage: countsOf(event.usage),
+          whole: Boolean(event.stop_reason), // without one it may be cut
         };
       }
       default:

@@ -37,6 +37,7 @@ export class ReplyDecoder {
   readonly #ending = new ReplyEnding();
   readonly #counts = new TokenCounts();
   readonly #adapter: Adapter;
+  readonly #isStream: boolean;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   readonly #body = new BodyParser({
     onEvent: (data, name) => this.#readEvent(data, name),
@@ -44,14 +45,15 @@ export class ReplyDecoder {
     onTooLarge: () => this.#fail("reply too large"),
   });
 
-  constructor(adapter: Adapter) {
+  /** @param isStream whether a stream was requested: otherwise its first document is the reply */
+  constructor(adapter: Adapter, isStream = true) {
     this.#adapter = adapter;
+    this.#isStream = isStream;
   }
 
   /** How sure it is that the reply has ended. */
   get phase(): ReplyPhase {
-    if (this.#hasFailedAtFinish) return "proven";
-    return this.#ending.marker ? this.#ending.phase(this.usage !== undefined) : "open";
+    return this.#hasFailedAtFinish ? "proven" : this.#ending.phase;
   }
 
   get finishReason(): FinishReason | undefined {
@@ -104,13 +106,14 @@ export class ReplyDecoder {
 
   /**
    * Decides about a reply whose body has not ended: it broke off, or went silent. An error that has
-   * come outside of events is its cause.
+   * come outside of events is its cause, unless the marker stands before it.
    * @returns whether that is the end of the reply, good or bad
    */
   endsWith(what: "a break" | "silence"): boolean {
-    if (!this.isClosed) this.#failure ??= failureIn(this.#body.openLines);
     const { phase } = this;
     const isOver = phase !== "open" && (phase !== "doubtful" || what === "silence");
+    const mayHaveFailed = !this.isClosed && (!isOver || this.#mayGoOn);
+    if (mayHaveFailed) this.#failure ??= failureIn(this.#body.openLines);
     if (isOver) this.isClosed = true;
     return isOver || this.#failure !== undefined;
   }
@@ -136,11 +139,19 @@ export class ReplyDecoder {
     this.isClosed = true;
   }
 
+  /**
+   * What follows may be a part of the reply: no finish marker stands, or the reply has gone on behind
+   * one.
+   */
+  get #mayGoOn(): boolean {
+    return this.phase === "open" || (this.#ending.hasGoneOn && !this.#hasFailedAtFinish);
+  }
+
   /** After the finish marker nothing unreadable is a failure. */
   #readUnreadable(
     kind: ProviderErrorKind = this.#isAtEnd ? "broke off" : "unreadable reply",
   ): void {
-    if (this.phase === "open") this.#fail(kind);
+    if (this.#mayGoOn) this.#fail(kind);
   }
 
   /**
@@ -160,11 +171,11 @@ export class ReplyDecoder {
     const text = data.trim();
     const isError = name === "error";
     if (!text.startsWith("{")) return void this.#readOther(text, name);
+    this.#hasReadEvent = true;
     const document = parseJson(text);
     if (document !== undefined) this.#readDocument(document, isError);
     else if (isError) this.#fail("broke off");
     else this.#readUnreadable();
-    this.#hasReadEvent = true;
   }
 
   /** Reads an event that is no object: a closing frame, a keep-alive, an error in plain words. */
@@ -183,7 +194,7 @@ export class ReplyDecoder {
 
   /** Reads text of which only an error makes sense. */
   #readPlainText(text: string): void {
-    if (this.phase !== "open") return;
+    if (!this.#mayGoOn) return;
     const failure = classifyText(text);
     if (failure) this.#fail(failure);
     else this.#ending.isSuspect = true;
@@ -254,14 +265,19 @@ export class ReplyDecoder {
     if (event.over) this.#close(true);
   }
 
-  #addContent({ text, usage, active, finish, skipped, whole }: ParsedEvent): void {
+  #addContent({ text, usage, active, finish, skipped, whole = false }: ParsedEvent): void {
     const marker = finish && "reason" in finish ? finish.reason : undefined;
     if (text || active || (marker && !this.#ending.marker)) this.hadContent = true;
     if (text) this.#text += text;
-    this.#ending.add(Boolean(text), marker);
     if (usage) this.#counts.add(usage);
+    this.#ending.add({
+      hasText: Boolean(text),
+      marker,
+      hasUsage: this.#counts.usage(true) !== undefined,
+      isWhole: (whole || !this.#isStream) && !this.#hasReadEvent && this.#documents === 0,
+    });
     if (skipped) this.#hasSkipped = true;
-    this.#isWhole = whole === true;
+    this.#isWhole = whole;
   }
 }
 

@@ -66,14 +66,15 @@ export const DEFAULT_BOUNDS = {
   firstByteMs: 60_000,
   /**
    * Silence between two pieces of content of a stream (pings, comments and empty deltas are
-   * silence), or one document. Also the silence that confirms a finish marker without usage.
+   * silence), or one document. Also the silence that confirms a finish marker without the proof that
+   * `ReplyPhase` describes.
    */
   idleMs: 60_000,
   /** The whole call, attempts and waits included. */
   totalMs: 600_000,
   /**
-   * What may still come after the finish marker and usage (the closing frame), or after the status
-   * of an error.
+   * What may still come after the finish marker and its proof (the closing frame), or after the
+   * status of an error.
    */
   afterOutcomeMs: 2_000,
   /** Further attempts, before the first byte only. */

@@ -3,12 +3,25 @@ import type { FinishReason } from "./provider.ts";
 /**
  * How sure it is that a reply has ended, before a closing frame or the end of the body says so.
  * - `open`: it goes on. If the body breaks off or goes silent, the reply is incomplete.
- * - `doubtful`: the server has put a finish marker on a piece of text, or before any. It may do so on
- *   every piece: only a long silence confirms the marker, and a break is a failure.
- * - `likely`: the marker stands alone behind the text. A long silence or a break is the end.
- * - `proven`: usage has come too. A short silence or a break is the end.
+ * - `doubtful`: the server has put a finish marker on every piece of text, or before more text. It may
+ *   go on so: only a long silence confirms the marker, and a break is a failure.
+ * - `likely`: the marker stands behind the text, or on a piece behind others without it. A long
+ *   silence or a break is the end.
+ * - `proven`: usage has come for the first time, with the marker or after it, in an event without
+ *   text. A short silence or a break is the end. Usage that comes along with text, or came before the
+ *   marker, proves nothing: it may come with every piece, as the marker may.
  */
 export type ReplyPhase = "open" | "doubtful" | "likely" | "proven";
+
+/** What an event says of the end of its reply. */
+export type EndingSigns = {
+  hasText: boolean;
+  marker: FinishReason | undefined;
+  /** The provider has reported all usage, in this event or before. */
+  hasUsage: boolean;
+  /** The event is the only document of a reply: no piece can follow it. */
+  isWhole: boolean;
+};
 
 /**
  * What has been seen of a reply as far as it decides whether the reply has ended. A closing frame
@@ -21,30 +34,59 @@ export class ReplyEnding {
   hasText = false;
   /** Something came that may have been an error: a closing frame cannot stand for the marker. */
   isSuspect = false;
-  /** A marker came before any text, or along with it. */
-  #marksEarly = false;
-  /** Text followed a marker that had text before it. Only a closing frame or the body's end is one. */
-  #hasGoneOn = false;
+  /** Text has followed a marker that had text before it: the next marker may be no end either. */
+  hasGoneOn = false;
+  /** A marker came before all text. */
+  #opensWithMarker = false;
+  /** Text came without a marker. */
+  #hasUnmarkedText = false;
+  /** A marker came along with text, as with all text before. */
+  #marksEveryPiece = false;
+  /** The marker is older than the latest text. Only a closing frame or the body's end confirms it. */
+  #isOutdated = false;
+  #hasUsage = false;
+  #isProven = false;
 
-  /** Adds an event: first its text, then its marker. */
-  add(hasText: boolean, marker: FinishReason | undefined): void {
+  /** Adds an event: first its text, then its marker, then its usage. */
+  add({ hasText, marker, hasUsage, isWhole }: EndingSigns): void {
     if (hasText) this.#addText();
-    if (!marker) return;
-    if (!this.marker || hasText) this.marker = marker;
-    if (hasText || !this.hasText) this.#marksEarly = true;
+    if (hasText && !marker) this.#hasUnmarkedText = true;
+    if (marker) this.#addMarker(marker, hasText);
+    const isNewUsage = hasUsage && !this.#hasUsage;
+    this.#hasUsage ||= hasUsage;
+    if (isNewUsage && (!hasText || isWhole)) this.#addProof();
   }
 
   #addText(): void {
-    if (this.marker && this.hasText) this.#hasGoneOn = true;
-    else this.marker = undefined; // it belonged to the opening of the reply
+    this.#isProven = false;
+    if (!this.hasText)
+      this.marker = undefined; // it belonged to the opening of the reply
+    else if (this.marker) {
+      this.hasGoneOn = true;
+      this.#isOutdated = true;
+    }
     this.hasText = true;
   }
 
-  /** @param hasUsage whether the provider has reported the usage */
-  phase(hasUsage: boolean): ReplyPhase {
-    if (!this.marker || !this.hasText || this.#hasGoneOn) return "open";
-    if (hasUsage) return "proven";
-    return this.#marksEarly ? "doubtful" : "likely";
+  #addMarker(marker: FinishReason, isOnText: boolean): void {
+    if (!this.marker || this.#isOutdated) this.marker = marker;
+    this.#isOutdated = false;
+    if (isOnText && !this.#hasUnmarkedText) this.#marksEveryPiece = true;
+    if (!this.hasText) this.#opensWithMarker = true;
+  }
+
+  #addProof(): void {
+    this.#isProven = this.phase !== "open" && !this.#marksBeforeText;
+  }
+
+  get phase(): ReplyPhase {
+    if (!this.marker || !this.hasText || this.#isOutdated) return "open";
+    if (this.#isProven) return "proven";
+    return this.#marksEveryPiece || this.#marksBeforeText ? "doubtful" : "likely";
+  }
+
+  get #marksBeforeText(): boolean {
+    return this.#opensWithMarker || this.hasGoneOn;
   }
 
   /** Adds a closing frame that may stand for the marker, which some servers leave out. */

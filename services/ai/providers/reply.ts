@@ -23,7 +23,7 @@ export function createProvider(
     const fitted = fitPrompt(prompt);
     const path = endpointPath(base ?? "", adapter.path(fitted));
     const request = new UpstreamRequest(client, bounds, path);
-    const decoder = new ReplyDecoder(adapter);
+    const decoder = new ReplyDecoder(adapter, prompt.isStream);
     let body: Readable | undefined;
     try {
       const target = { protocol, hostname, port, path };

@@ -18,6 +18,10 @@ type Vocabulary = {
   /** A finish marker alone, and together with text. */
   marker(reason?: unknown): string;
   textWithMarker(text: string): string;
+  /** Text, finish marker and usage in one event. Absent where the dialect has none for them. */
+  textWithAll?(text: string): string;
+  /** A finish marker and usage in one event without text. */
+  markerWithUsage: string;
   /** A marker on a piece without text. */
   emptyWithMarker: string;
   reasoningWithMarker: string;
@@ -28,8 +32,9 @@ type Vocabulary = {
 const frame = (document: object, name?: string) =>
   `${name ? `event: ${name}\n` : ""}data: ${JSON.stringify(document)}\n\n`;
 
-const chunk = (delta: object, finish_reason: unknown = null) =>
-  frame({ choices: [{ index: 0, delta, finish_reason }] });
+const COUNTS = { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 };
+const chunk = (delta: object, finish_reason: unknown = null, usage?: object) =>
+  frame({ choices: [{ index: 0, delta, finish_reason }], usage });
 const openai: Vocabulary = {
   opening: chunk({ role: "assistant", content: "" }),
   text: (content) => chunk({ content }),
@@ -37,10 +42,9 @@ const openai: Vocabulary = {
   textWithMarker: (content) => chunk({ content }, "stop"),
   emptyWithMarker: chunk({ role: "assistant", content: "" }, "stop"),
   reasoningWithMarker: chunk({ reasoning_content: "Hm." }, "stop"),
-  usage: frame({
-    choices: [],
-    usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 },
-  }),
+  textWithAll: (content) => chunk({ content }, "stop", COUNTS),
+  markerWithUsage: chunk({}, "stop", COUNTS),
+  usage: frame({ choices: [], usage: COUNTS }),
   closing: "data: [DONE]\n\n",
 };
 
@@ -57,6 +61,7 @@ const anthropic: Vocabulary = {
   emptyWithMarker: messageDelta("end_turn"),
   reasoningWithMarker:
     delta({ type: "thinking_delta", thinking: "Hm." }) + messageDelta("end_turn"),
+  markerWithUsage: messageDelta("end_turn", { output_tokens: 2 }),
   usage: messageDelta(null, { output_tokens: 2 }),
   closing: named({ type: "message_stop" }),
 };
@@ -66,6 +71,7 @@ const candidate = (parts: object[], finishReason?: unknown, usageMetadata?: obje
     candidates: [{ index: 0, content: { role: "model", parts }, finishReason }],
     usageMetadata,
   });
+const METADATA = { promptTokenCount: 9, candidatesTokenCount: 2 };
 const google: Vocabulary = {
   opening: candidate([]),
   text: (text) => candidate([{ text }]),
@@ -73,7 +79,9 @@ const google: Vocabulary = {
   textWithMarker: (text) => candidate([{ text }], "STOP"),
   emptyWithMarker: candidate([], "STOP"),
   reasoningWithMarker: candidate([{ text: "Hm.", thought: true }], "STOP"),
-  usage: frame({ usageMetadata: { promptTokenCount: 9, candidatesTokenCount: 2 } }),
+  textWithAll: (text) => candidate([{ text }], "STOP", METADATA),
+  markerWithUsage: candidate([], "STOP", METADATA),
+  usage: frame({ usageMetadata: METADATA }),
   closing: "", // the end of the body
 };
 
@@ -121,6 +129,7 @@ const pause: Step = { waitMs: 30 };
 
 describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dialect, words }) => {
   const { opening, text, marker, textWithMarker, emptyWithMarker, usage, closing } = words;
+  const { markerWithUsage } = words;
   const hasClosing = closing !== "";
 
   test.each([
@@ -174,6 +183,7 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
     const limits = { afterOutcomeMs: SETTING_MS };
     for (const parts of [
       [text("Hi"), marker(), usage],
+      [text("Hi"), words.markerWithUsage],
       [textWithMarker("Hi"), usage],
     ])
       expect(await play(dialect, events(bytes(opening, ...parts)), limits)).toMatchObject({
@@ -200,9 +210,37 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
       [textWithMarker("H"), emptyWithMarker],
       [textWithMarker("i"), emptyWithMarker],
     ],
-  ])("goes on after a pause: %s", async (_, first, rest) => {
+    ["usage before the marker", [usage, text("H"), marker()], [text("i"), marker()]],
+    [
+      "usage before and with the marker",
+      [usage, text("H"), markerWithUsage],
+      [text("i"), marker()],
+    ],
+    [
+      "usage with a marker before any text",
+      [markerWithUsage, text("H"), marker(), usage],
+      [text("i"), marker()],
+    ],
+    [
+      "usage with a marker that is not the first",
+      [text("H"), marker(), text("i"), markerWithUsage],
+      [text("!"), marker()],
+      "Hi!",
+    ],
+  ])("goes on after a pause: %s", async (_, first, rest, received = "Hi") => {
     const steps = [bytes(opening, ...first), { waitMs: SETTING_MS }, bytes(...rest), closed];
     const outcome = await play(dialect, events(...steps), { afterOutcomeMs: 1 });
+    expect(outcome).toMatchObject({ text: received });
+    expect(outcome.failure).toBeUndefined();
+  });
+
+  test.each([
+    ["on every piece", [textWithMarker("H"), textWithMarker("i")]],
+    ["behind every piece", [text("H"), marker(), text("i"), marker()]],
+    ["on the first, empty piece and the last", [emptyWithMarker, text("Hi"), marker()]],
+  ])("a marker %s is confirmed by a silence of the idle limit", async (_, parts) => {
+    const limits = { idleMs: SETTING_MS, afterOutcomeMs: 1 };
+    const outcome = await play(dialect, events(bytes(opening, ...parts)), limits);
     expect(outcome).toMatchObject({ text: "Hi" });
     expect(outcome.failure).toBeUndefined();
   });
@@ -236,6 +274,58 @@ test.each(WITH_BOTH)(
   },
 );
 
+/** The dialects that have one event for text, marker and usage. A server may send all in every one. */
+const WITH_ALL = DIALECTS.flatMap(({ dialect, words: { textWithAll, ...words } }) =>
+  textWithAll ? [{ dialect, words, textWithAll }] : [],
+);
+
+describe.each(WITH_ALL)(
+  "Provider stream of $dialect, a marker and usage on every piece",
+  ({ dialect, words, textWithAll }) => {
+    const limits = { idleMs: 3 * SETTING_MS, afterOutcomeMs: 1 };
+    const gap: Step = { waitMs: SETTING_MS };
+    const pieces = [
+      bytes(textWithAll("H")),
+      gap,
+      bytes(textWithAll("e")),
+      gap,
+      bytes(textWithAll("y")),
+    ];
+    const complete = { text: "Hey", usage: { inputTokens: 9, outputTokens: 2 } };
+
+    test.each([
+      { how: "the end of the body", ending: [closed] },
+      { how: "a silence of the idle limit", ending: [] },
+      { how: "usage and the end of the body", ending: [gap, bytes(words.usage), closed] },
+    ])("goes on after pauses, until $how", async ({ ending }) => {
+      expect(await play(dialect, events(...pieces, ...ending), limits)).toEqual(complete);
+    });
+
+    test.each([
+      { after: "the first piece", steps: [bytes(textWithAll("H"))], text: "H" },
+      { after: "several pieces", steps: pieces, text: "Hey" },
+    ])("broke off: a reset after $after", async ({ steps, text }) => {
+      const outcome = await play(dialect, events(...steps, pause, reset), limits);
+      expect(outcome).toEqual({ text, failure: "broke off" });
+    });
+
+    test.runIf(words.closing !== "")("ends at the closing frame", async () => {
+      const script = events(...pieces, bytes(words.closing));
+      expect(await play(dialect, script, { afterOutcomeMs: 1 })).toEqual(complete);
+    });
+
+    test("a reply that was not requested as a stream is complete with its only document", async () => {
+      const document = textWithAll("Hi").replace(/^data: /, "");
+      const whole: ScriptedResponse = {
+        status: 200,
+        headers: { "content-type": "application/json" },
+        steps: [bytes(document), pause, reset],
+      };
+      expect(await play(dialect, whole, { isStream: false })).toMatchObject({ text: "Hi" });
+    });
+  },
+);
+
 test.each([
   ["a document", '{"error":{"code":503,"status":"UNAVAILABLE"}}\n', "overloaded"],
   ["a document without a line end", '{"error":{"code":503}}', "overloaded"],
@@ -249,3 +339,13 @@ test.each([
     expect(await play("openai", events(parts), { idleMs: SETTING_MS })).toEqual(outcome);
   },
 );
+
+test("Provider stream: words of an error behind the end are ignored, however the body ends", async () => {
+  const { opening, text, markerWithUsage } = openai;
+  const parts = bytes(opening, text("Hi"), markerWithUsage, "Service Unavailable\n");
+  const limits = { idleMs: SETTING_MS, afterOutcomeMs: SETTING_MS };
+  for (const ending of [[], [closed], [pause, reset]]) {
+    const { text: received, failure } = await play("openai", events(parts, ...ending), limits);
+    expect({ received, failure }).toEqual({ received: "Hi", failure: undefined });
+  }
+});

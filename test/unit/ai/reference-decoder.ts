@@ -25,17 +25,23 @@ export type Limits = { afterOutcomeMs: number; idleMs: number };
  * How far a reply has come.
  * - `open`: no finish marker has come.
  * - `early`: one has come before any text. Some servers put it on the first piece.
- * - `likely`: it came along with text, without usage. Some servers put it on every piece.
- * - `proven`: it came behind the text, or with usage.
+ * - `likely`: it came along with all text, or for the second time. Some servers put it on every piece.
+ * - `behind`: it came behind the text, or with the last of several pieces.
+ * - `proven`: the first usage came with it or behind it, apart from text.
  * - `doubtful`: text has followed a marker.
  * - `stale`: so it has, without any text before that marker.
  */
-type Phase = "open" | "early" | "likely" | "proven" | "doubtful" | "stale";
+type Phase = "open" | "early" | "likely" | "behind" | "proven" | "doubtful" | "stale";
 
 /** What has been read so far. It is over once nothing that follows counts. */
 type State = {
   phase: Phase;
   text: string;
+  /** A marker has come before any text. */
+  isMarkedEarly: boolean;
+  /** Text has come without a marker. */
+  hasUnmarkedText: boolean;
+  hasUsage: boolean;
   /** The good ends that markers have named. */
   ends: Set<Outcome>;
   failure: "none" | "perhaps" | "certain";
@@ -96,6 +102,7 @@ function verdictOf(state: State, ending: Body["ending"]): Verdict {
     open: { end: failed, reset: failed, silence: failed },
     early: { end: good, reset: failed, silence: either },
     likely: { end: good, reset: either, silence: good },
+    behind: { end: good, reset: good, silence: good },
     proven: { end: good, reset: good, silence: good },
     doubtful: { end: good, reset: failed, silence: either },
     stale: { end: either, reset: failed, silence: either },
@@ -121,6 +128,9 @@ function decode(dialect: SimulatedDialect, body: string, isEnd: boolean): State 
   const state: State = {
     phase: "open",
     text: "",
+    isMarkedEarly: false,
+    hasUnmarkedText: false,
+    hasUsage: false,
     ends: new Set(),
     failure: "none",
     isDoubtful: false,
@@ -228,16 +238,27 @@ function apply(state: State, { text = "", word, counts, over = false, isWhole }:
   addText(state, text);
   addCounts(state, counts ?? {});
   const end = endOf(word);
+  if (text !== "" && !end && !isWhole) state.hasUnmarkedText = true;
   if (end === "failed") failAtMarker(state);
   else if (end) mark(state, end, text !== "");
   else if (isWhole && state.text !== "") mark(state, "finished", true);
-  if (state.phase === "likely" && usageOf(state.counts, state.text)) state.phase = "proven";
+  addProof(state, text !== "");
   if (over) close(state);
 }
 
+/** The first usage of a reply is a proof, unless it comes along with text. */
+function addProof(state: State, isWithText: boolean): void {
+  const isFirst = !state.hasUsage && usageOf(state.counts, "text") !== undefined;
+  if (isFirst) state.hasUsage = true;
+  if (isFirst && !isWithText && isMarked(state) && !state.isMarkedEarly) state.phase = "proven";
+}
+
+/** A marker holds for all text. */
+const isMarked = ({ phase }: State) =>
+  phase === "likely" || phase === "behind" || phase === "proven";
+
 function addText(state: State, text: string): void {
-  const isMarked = state.phase === "likely" || state.phase === "proven";
-  if (text !== "" && isMarked) state.phase = "doubtful";
+  if (text !== "" && isMarked(state)) state.phase = "doubtful";
   if (text !== "" && state.phase === "early") state.phase = "stale";
   state.text += text;
 }
@@ -260,8 +281,11 @@ function close(state: State): void {
 /** A finish marker has come. */
 function mark(state: State, end: Outcome, isWithText: boolean): void {
   state.ends.add(end);
+  if (state.text === "") state.isMarkedEarly = true;
+  const isEveryPiece = isWithText && !state.hasUnmarkedText;
   if (state.text === "") state.phase = "early";
-  else if (state.phase !== "doubtful") state.phase = isWithText ? "likely" : "proven";
+  else if (state.phase !== "doubtful" && state.phase !== "proven")
+    state.phase = isEveryPiece || state.isMarkedEarly ? "likely" : "behind";
 }
 
 function finish(state: State, end: Outcome): void {
@@ -269,23 +293,25 @@ function finish(state: State, end: Outcome): void {
   state.phase = "proven";
 }
 
-/** An error ends a reply. One behind the proof of the end may or may not. */
+const isBehind = ({ phase }: State) => phase === "behind" || phase === "proven";
+
+/** An error ends a reply. One behind its marker may or may not. */
 function fail(state: State): void {
-  const isProven = state.phase === "proven" && state.failure === "none";
+  const isProven = isBehind(state) && state.failure === "none";
   state.failure = isProven ? "perhaps" : "certain";
   state.isOver = true;
 }
 
 /** A finish marker names a failure. Usage may follow. */
 function failAtMarker(state: State): void {
-  state.failure = state.phase === "proven" && state.failure !== "certain" ? "perhaps" : "certain";
+  state.failure = isBehind(state) && state.failure !== "certain" ? "perhaps" : "certain";
   state.textBeforeFailure ??= state.text;
 }
 
 /** What cannot be read ends a reply before its marker, and means nothing behind it. */
 function failUnreadable(state: State): void {
   if (state.phase === "open") fail(state);
-  else if (state.phase !== "likely" && state.phase !== "proven") {
+  else if (!isMarked(state)) {
     state.failure = "perhaps";
     state.isOver = true;
   }
@@ -328,6 +354,7 @@ const FACTS: Record<SimulatedDialect, (document: Json) => Facts> = {
         output: usage?.output_tokens,
       },
       over: type === "message_stop",
+      isWhole: type === "message",
     };
   },
   google({ candidates, usageMetadata }) {
