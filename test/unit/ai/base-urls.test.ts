@@ -33,6 +33,11 @@ const PATHS: { dialect: SimulatedDialect; bases: string[]; path: string }[] = [
     bases: ["/v1beta/openai", "/v1beta/openai/"],
     path: "/v1beta/openai/chat/completions",
   },
+  {
+    dialect: "openai",
+    bases: ["/openai/v1", "/openai/v1/", "//openai//v1//", "/openai/v1/chat/completions/"],
+    path: "/openai/v1/chat/completions",
+  },
   { dialect: "openai-compatible", bases: ["/inference"], path: "/inference/chat/completions" },
   {
     dialect: "openai-compatible",
@@ -51,6 +56,11 @@ const PATHS: { dialect: SimulatedDialect; bases: string[]; path: string }[] = [
   },
   {
     dialect: "anthropic",
+    bases: ["/anthropic", "/anthropic/", "/anthropic/v1//"],
+    path: "/anthropic/v1/messages",
+  },
+  {
+    dialect: "anthropic",
     bases: ["/v1/account/gateway/anthropic"],
     path: "/v1/account/gateway/anthropic/v1/messages",
   },
@@ -58,6 +68,11 @@ const PATHS: { dialect: SimulatedDialect; bases: string[]; path: string }[] = [
     dialect: "google",
     bases: ["", "/", "/v1beta", "/v1beta/", "/v1beta/models", "/v1beta/models/"],
     path: `/v1beta/${GEMINI}`,
+  },
+  {
+    dialect: "google",
+    bases: ["/v1alpha", "/v1alpha/", "/v1alpha/models//"],
+    path: `/v1alpha/${GEMINI}`,
   },
   { dialect: "google", bases: ["/v1", "/v1/", "/v1/models"], path: `/v1/${GEMINI}` },
   { dialect: "google", bases: ["/g", "/g/", "/g/v1beta"], path: `/g/v1beta/${GEMINI}` },

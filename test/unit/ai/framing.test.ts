@@ -28,10 +28,31 @@ const anthropicStop = framesOf({ type: "message_delta", delta: { stop_reason: "e
 const messageStop = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 const anthropicBusy = { type: "error", error: { type: "overloaded_error", message: "busy" } };
 
+const UNICODE_LINES = "a\u0085b\u2028c\u2029\u0085";
+
 type Body = { what: string; adapter: Adapter; body: string; text: string; error?: string };
 
 /** Bodies of every framing, with errors in every place. */
 const BODIES: Body[] = [
+  // Line ends of Unicode in text, which end no line of a body
+  {
+    what: "raw line ends of Unicode in an event",
+    adapter: openaiAdapter,
+    body: `${piece(UNICODE_LINES)}${stop}${done}`,
+    text: UNICODE_LINES,
+  },
+  {
+    what: "raw line ends of Unicode in a document",
+    adapter: googleAdapter,
+    body: JSON.stringify(candidate(UNICODE_LINES, "STOP"), null, 2),
+    text: UNICODE_LINES,
+  },
+  {
+    what: "raw line ends of Unicode in documents on lines of their own",
+    adapter: googleAdapter,
+    body: `${JSON.stringify(candidate(UNICODE_LINES))}\n${JSON.stringify(candidate("!", "STOP"))}\n`,
+    text: `${UNICODE_LINES}!`,
+  },
   // Errors that are no data
   {
     what: "llama.cpp's field error",
