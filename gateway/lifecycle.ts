@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
+import { openCallOf } from "../services/platform/gate/open-calls.ts";
 import { closeWithin } from "../services/platform/process/shutdown.ts";
 import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/rpc/errors.ts";
 import { createLineLimit } from "../services/platform/telemetry/log.ts";
@@ -21,6 +22,8 @@ declare module "fastify" {
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
+    /** The code of the error that it was answered with, for its log line. */
+    failure: string | undefined;
     /**
      * Aborts its call: by a shutdown, and when its response or the connection of its client has
      * ended.
@@ -37,9 +40,9 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 
 
 /**
  * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log
- * lines. It logs one line per request, never a body, token, cookie or query value. Of requests that
- * are refused before they are admitted it logs some, and counts the others. No metric has a label
- * that clients can choose.
+ * lines. It logs one line per request, with the caller, the address and the code of an error, never
+ * with a body, token, cookie or query value. Of requests that are refused before they are admitted
+ * it logs some, and counts the others. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
@@ -86,7 +89,7 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       if (calls.size === 0) events.emit("idle");
       active.dec();
       const ms = performance.now() - request.startedAt;
-      const { id: requestId, method, routeOptions, span } = request;
+      const { id: requestId, method, routeOptions, span, failure: code } = request;
       const route = routeOptions.url;
       const status = raw.headersSent ? raw.statusCode : CLIENT_CLOSED_REQUEST;
       const labels = {
@@ -99,8 +102,11 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
         { "http.response.status_code": status },
         status >= 500 ? String(status) : undefined,
       );
-      if (request.permit || mayLogRefusal())
-        log.info({ requestId, method, route, status, ms: Math.round(ms * 10) / 10, clientGone });
+      if (!request.permit && !mayLogRefusal()) return;
+      const { address } = openCallOf(request.raw);
+      const userId = request.admitted?.claims?.userId;
+      const duration = { ms: Math.round(ms * 10) / 10, clientGone };
+      log.info({ requestId, method, route, status, code, address, userId, ...duration });
     },
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),

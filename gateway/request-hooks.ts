@@ -54,6 +54,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
+  app.decorateRequest("failure", undefined);
   app.decorateRequest("call");
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     lifecycle.begin(request, reply);

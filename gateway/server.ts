@@ -76,6 +76,7 @@ export function createGateway(options: GatewayOptions) {
     log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
     const failed = toHttpError(thrown);
+    request.failure = failed.body.code;
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
     // Fastify would close at once, which resets the connection before the client has read the

@@ -53,6 +53,7 @@ export async function sendStream(
   } catch (error) {
     const thrown = call.signal.aborted ? call.signal.reason : error; // `once` would hide the reason
     const failed = toHttpError(thrown);
+    request.failure = failed.body.code;
     if (request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
     if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);

@@ -1,7 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError, type Interceptor, type StreamResponse } from "@connectrpc/connect";
 import type { Logger } from "pino";
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
@@ -10,12 +10,13 @@ import {
   abortError,
   connectErrorOf,
   internalError,
+  reasonName,
   ServiceError,
   toConnectError,
   unavailable,
 } from "../platform/rpc/errors.ts";
-import { readClient } from "../platform/rpc/metadata.ts";
-import type { AvailabilityLog } from "../platform/telemetry/log.ts";
+import { isGatewaySecret, readClient, SECRET } from "../platform/rpc/metadata.ts";
+import { type AvailabilityLog, createLineLimit } from "../platform/telemetry/log.ts";
 import { isDatabaseUnavailable, isStaleStatement, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 
@@ -35,7 +36,8 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
     const attributes = { "rpc.system.name": "grpc", "rpc.method": rpc };
     const span = tracing?.start(rpc, "SERVER", req.header.get("traceparent"), attributes);
     if (span) req.header.set("traceparent", span.traceparent);
-    const { address = "127.0.0.1" } = req.contextValues.get(admittedKey)?.open ?? {};
+    const { open, claims } = req.contextValues.get(admittedKey) ?? {};
+    const { address = "127.0.0.1" } = open ?? {};
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, client, req);
     req.contextValues.set(callKey, call);
@@ -44,7 +46,15 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
     return onComplete(within, req, (thrown) => {
       for (const callback of call.onComplete) callback();
       const error = thrown === undefined ? undefined : mapError(thrown, req);
-      const status = report(context, req.method, call.requestId, error, call.startedAt);
+      const status = report(context, {
+        method: req.method,
+        requestId: call.requestId,
+        error,
+        startedAt: call.startedAt,
+        direct: isGatewaySecret(req.header.get(SECRET), internalSecret)
+          ? undefined
+          : { address: client.address, userId: claims?.userId },
+      });
       span?.end({ "rpc.response.status_code": status }, error && status);
       return error;
     });
@@ -91,35 +101,53 @@ const isExpected = (error: unknown): error is ConnectError =>
 
 type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
 
-/**
- * Logs and measures calls that a port refuses before they reach the interceptors; an unexpected
- * error is also logged as such.
- */
-export const reportRefused =
-  (to: Reporting) => (method: DescMethod, requestId: string, error: unknown) => {
-    if (!(error instanceof ServiceError))
-      to.log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
-    report(to, method, requestId, connectErrorOf(error));
-  };
+/** The client of a call that no gateway forwards, whose own log has no line about it. */
+type DirectClient = { address: string; userId?: string | undefined };
+/** A call that has ended. */
+type Ended = {
+  method: DescMethod;
+  requestId: string;
+  error?: ConnectError | undefined;
+  startedAt?: number;
+  direct?: DirectClient | undefined;
+};
 
 /**
- * Logs and measures one RPC: method, code, duration, request id; never a message.
+ * Logs and measures calls that a port refuses before they reach the interceptors; an unexpected
+ * error is also logged as such. Of such lines about direct calls it logs some, and counts the others.
+ */
+export function reportRefused(to: Reporting) {
+  const mayLogRefusal = createLineLimit(to.log);
+  return (method: DescMethod, requestId: string, error: unknown, direct?: DirectClient) => {
+    if (!(error instanceof ServiceError))
+      to.log.error({ err: error, rpc: method.name, requestId }, "unexpected failure");
+    const client = direct && mayLogRefusal() ? direct : undefined;
+    report(to, { method, requestId, error: connectErrorOf(error), direct: client });
+  };
+}
+
+/**
+ * Logs and measures one RPC: method, code, duration, request id; never a message. The line of a
+ * direct call that failed names its client too, and is always logged.
  * @returns the code's gRPC name
  */
-function report(
-  { log, metrics }: Reporting,
-  method: DescMethod,
-  requestId: string,
-  error?: ConnectError,
-  startedAt = performance.now(),
-): string {
+function report({ log, metrics }: Reporting, ended: Ended): string {
+  const { method, requestId, error, startedAt = performance.now(), direct } = ended;
   const rpc = rpcName(method);
   const ms = performance.now() - startedAt;
   const status = error ? statusName(error.code) : "OK";
   metrics.rpcSeconds.observe({ rpc_method: rpc, rpc_response_status_code: status }, ms / 1000);
-  if (log.isLevelEnabled("debug"))
-    log.debug({ rpc, code: error?.code ?? "ok", ms: Math.round(ms), requestId }, "rpc");
+  const level = error && direct ? "info" : "debug";
+  if (log.isLevelEnabled(level))
+    log[level]({ rpc, code: codeOf(error), ms: Math.round(ms), requestId, ...direct }, "rpc");
   return status;
+}
+
+/** The code of an error as in the bodies of REST; that of gRPC if it has no reason of ours. */
+function codeOf(error: ConnectError | undefined): string {
+  if (!error) return "OK";
+  const { reason = Reason.UNSPECIFIED } = error.findDetails(FailureSchema)[0] ?? {};
+  return reason === Reason.UNSPECIFIED ? statusName(error.code) : reasonName(reason);
 }
 
 const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name}`;

@@ -118,7 +118,9 @@ export async function listenGrpc(
     const restMs = timeouts.requestMs - elapsedMs;
     const discarded = discardBody(rawOf(request), Math.min(restMs, LINGER_MS));
     refusals.set(request, async () => {
-      app.onRefused?.(methodOf(request) as DescMethod, request.id, error);
+      const { isForwarded, address } = openCallOf(request.raw);
+      const direct = isForwarded ? undefined : { address };
+      app.onRefused?.(methodOf(request) as DescMethod, request.id, error, direct);
       await discarded;
       throw connectErrorOf(error);
     });
