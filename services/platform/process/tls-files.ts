@@ -3,6 +3,23 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import type { Config } from "../config/config.ts";
 
+/**
+ * What TLS between our own processes, and with clients of the gRPC port, is limited to: forward
+ * secrecy and authenticated encryption (RFC 9325 section 4.2). TLS 1.3 has nothing else, and HTTP/2
+ * forbids the rest of TLS 1.2 (RFC 9113 appendix A).
+ */
+const TLS_LIMITS = {
+  minVersion: "TLSv1.2",
+  ciphers: [
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+    "ECDHE+AESGCM",
+    "ECDHE+CHACHA20",
+  ].join(":"),
+  honorCipherOrder: true,
+} as const;
+
 /** Paths of a certificate, its key, and the authority of the other side's certificate. */
 export type TlsFiles = Partial<Config["tls"]>;
 
@@ -14,7 +31,8 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles) {
   try {
     const own = cert &&
       key && { cert: readNamed("GRPC_TLS_CERT", cert), key: readNamed("GRPC_TLS_KEY", key) };
-    const files = { ...own, ...(ca && { ca: readNamed("GRPC_TLS_CA", ca), requestCert: true }) };
+    const authority = ca && { ca: readNamed("GRPC_TLS_CA", ca), requestCert: true };
+    const files = { ...TLS_LIMITS, ...own, ...authority };
     createSecureContext(files); // throws unless they are a certificate and its key
     if (files.ca) new X509Certificate(files.ca); // a context takes any text for an authority
     return files;

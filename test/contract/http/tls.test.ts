@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { type ConnectionOptions, connect as connectTls, type SecureVersion } from "node:tls";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, describe, expect, test } from "vitest";
@@ -64,6 +66,33 @@ test("gRPC: a caller with a client certificate passes on its client's address, a
   expect(addresses).toEqual(["203.0.113.9", "127.0.0.1"]);
 });
 
+const only = (ciphers: string, version: SecureVersion = "TLSv1.2"): ConnectionOptions => ({
+  ciphers: `${ciphers}:@SECLEVEL=0`,
+  minVersion: version,
+  maxVersion: version,
+});
+const handshakes = [
+  { what: "TLS 1.3", offer: { minVersion: "TLSv1.3" }, verdict: "accepts" },
+  { what: "TLS 1.2 and AES-GCM", offer: only("ECDHE+AESGCM"), verdict: "accepts" },
+  { what: "TLS 1.2 and ChaCha20", offer: only("ECDHE+CHACHA20"), verdict: "accepts" },
+  { what: "TLS 1.2 and CBC", offer: only("ECDHE+AES:!AESGCM:!AESCCM"), verdict: "refuses" },
+  { what: "TLS 1.1", offer: only("ALL", "TLSv1.1"), verdict: "refuses" },
+  { what: "TLS 1.0", offer: only("ALL", "TLSv1"), verdict: "refuses" },
+] satisfies { what: string; offer: ConnectionOptions; verdict: string }[];
+
+/** Whether a server of `ours` accepts what a client offers. */
+async function shakesHands(port: number, offer: ConnectionOptions): Promise<boolean> {
+  const ca = readFileSync(ours.cert);
+  const options = { host: "127.0.0.1", port, ca, ALPNProtocols: ["h2", "http/1.1"], ...offer };
+  const socket = connectTls(options);
+  const isSecure = await once(socket, "secureConnect").then(
+    () => true,
+    () => false,
+  );
+  socket.destroy();
+  return isSecure;
+}
+
 /** Whether a call over a transport succeeds. */
 async function succeeds(transport: ServicesTransport): Promise<boolean> {
   const answer = await createClient(AuthService, transport)
@@ -83,6 +112,10 @@ describe.each(Object.entries(ways))(
       expect(await succeeds(connect(open.port, { ca: ours.cert }))).toBe(true);
       expect(await succeeds(connect(open.port, { ca: foreign.cert }))).toBe(false);
       expect(await succeeds(connect(open.port, {}))).toBe(false);
+    });
+
+    test.each(handshakes)("$verdict a client with $what", async ({ offer, verdict }) => {
+      expect(await shakesHands(open.port, offer)).toBe(verdict === "accepts");
     });
 
     test("presents the gateway's certificate where the services want one", async () => {
