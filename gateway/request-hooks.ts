@@ -35,7 +35,7 @@ const LINGER_MS = 2_000;
  */
 export const commonHeaders = (secure: boolean): Record<string, string> => ({
   "cache-control": "no-store",
-  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "content-security-policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",

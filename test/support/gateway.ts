@@ -134,7 +134,7 @@ export const startSuiteGateway = (routes: Routes, settings?: Settings) =>
 /** Headers of every response of the API, also of responses to unreadable requests. */
 export const commonHeaders = {
   "cache-control": "no-store",
-  "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+  "content-security-policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
   "referrer-policy": "no-referrer",
