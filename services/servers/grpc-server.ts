@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import { constants, type Http2ServerRequest } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { DescMethod } from "@bufbuild/protobuf";
@@ -72,6 +73,21 @@ type GrpcApp = Pick<App, "routes" | "interceptors"> &
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
   Partial<Pick<Config, "internalSecret" | "publicUrl" | "corsOrigins">> & { tls: TlsFiles };
 
+/**
+ * Headers of responses that a browser may receive: they are neither stored nor taken for another
+ * type.
+ */
+const BROWSER_HEADERS = {
+  "cache-control": "no-store",
+  "content-security-policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+};
+
+/** Whether a call is of gRPC itself, which no browser can send. */
+const isPlainGrpc = (headers: IncomingHttpHeaders) =>
+  /^application\/grpc(?!-web)/i.test(headers["content-type"] ?? "");
+
 /** Response headers of gRPC-Web and Connect that clients in browsers must be able to read. */
 const { exposedHeaders } = cors;
 
@@ -135,6 +151,7 @@ export async function listenGrpc(
     },
     onRequest(request, reply) {
       request.headers["x-request-id"] = request.id; // for the log, the audit log and errors
+      if (!isPlainGrpc(request.headers)) reply.headers(BROWSER_HEADERS);
       if (!tls.ca) proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
         throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");

@@ -212,3 +212,29 @@ describe("gRPC: CORS", () => {
     ]);
   });
 });
+
+describe("gRPC: responses that a browser may receive", () => {
+  const security = {
+    "cache-control": "no-store",
+    "content-security-policy": expect.stringContaining("default-src 'none'"),
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+  };
+  const answers = [
+    { what: "a response of Connect", path: LOGIN, type: "application/json" },
+    { what: "a response of gRPC-Web", path: LOGIN, type: "application/grpc-web+proto" },
+    { what: "an unknown method", path: "/a.B/C", type: "application/json" },
+    { what: "a path that is no call", path: "/", type: "text/plain" },
+    { what: "an unsupported type", path: LOGIN, type: "text/plain" },
+  ];
+  test.each(answers)("$what is neither stored nor sniffed", async ({ path, type }) => {
+    const { head } = await send(session, { ":path": path, "content-type": type }, text());
+    expect(head).toMatchObject(security);
+  });
+
+  test("those of gRPC itself have no headers of browsers", async () => {
+    const call = { ":path": LOGIN, "content-type": "application/grpc", te: "trailers" };
+    const { head } = await send(session, call, framed(binary()));
+    expect(Object.keys(security).filter((name) => name in head)).toEqual([]);
+  });
+});
