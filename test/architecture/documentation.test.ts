@@ -61,3 +61,20 @@ test("Documentation: every npm script that a document names exists", () => {
   const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
   expect(missingIn(documents, /npm run ([\w:-]+)/g, (name) => !(name in scripts))).toEqual([]);
 });
+
+test("OWASP ASVS: each requirement has one known state, and the summary has their numbers", () => {
+  const text = read("docs/asvs.md");
+  const lines = [...text.matchAll(/^\| (\d+\.\d+\.\d+) \| [12] \| \**([\w/ ]+?)\** \| .+ \|$/gm)];
+  const states = lines.map(([, , state = ""]) => state);
+  const summary = [...text.matchAll(/^\| ([\w/]+(?: met)?)[^|]* \| (\d+) \|$/gm)];
+  const labels: Record<string, string> = { "partly met": "partly" };
+  const counted = summary.map(([, label = "", count]) => {
+    const state = labels[label] ?? label;
+    return { state, isRight: states.filter((each) => each === state).length === Number(count) };
+  });
+  const known = ["met", "partly", "not met", "operator", "n/a"];
+  expect(counted).toEqual(known.map((state) => ({ state, isRight: true })));
+  expect(states.filter((state) => !known.includes(state))).toEqual([]);
+  expect(new Set(lines.map(([, requirement]) => requirement)).size).toBe(253);
+  expect(lines.length).toBe(253);
+});
