@@ -122,6 +122,7 @@ async function forgeries(token: string): Promise<[string, string][]> {
   const others = { sub: 7, gen: "0", sid: {} } as unknown as JWTPayload;
   const critical = { alg: "EdDSA", kid, crit: ["exp"], exp: 1 };
   const jwk = foreign.publicKey.export({ format: "jwk" });
+  const [jku, x5u] = ["https://evil.test/jwks.json", "https://evil.test/chain.pem"];
   const without = Object.keys(claims)
     .filter((name) => !["email", "role"].includes(name)) // informative: the product does not use them
     .map(async (name): Promise<[string, string]> => {
@@ -141,6 +142,14 @@ async function forgeries(token: string): Promise<[string, string][]> {
     ["unknown kid", await sign(claims, { kid: "unknown" }, foreign.privateKey)],
     ["known kid, foreign key", await sign(claims, { kid }, foreign.privateKey)],
     ["key in the header", await sign(claims, { kid, jwk }, foreign.privateKey)],
+    [
+      "address of keys in the header",
+      await sign(claims, { kid: "their", jku }, foreign.privateKey),
+    ],
+    [
+      "address of a certificate in the header",
+      await sign(claims, { kid, x5u }, foreign.privateKey),
+    ],
     ["no kid", await sign(claims, {}, key)],
     ["a critical extension", byHand(critical, claims, (text) => signBytes(null, text, key))],
     ["expired", await sign({ ...claims, exp: now - 1 }, { kid }, key)],

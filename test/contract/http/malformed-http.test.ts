@@ -86,6 +86,16 @@ test("Malformed HTTP: a method that a path does not take is 405 with Allow, also
   expect(answer.headers).toMatchObject({ ...expectedHeaders, allow: "POST" });
 });
 
+test.each(["/user/profile", "/auth/login", "/health", "/docs"])(
+  "Malformed HTTP: TRACE of %s is 405 and repeats nothing of the request",
+  async (path) => {
+    const sent = `TRACE ${path} HTTP/1.1\r\nHost: x\r\nCookie: refreshToken=hidden\r\n${close}`;
+    const answer = await exchange(sent);
+    expect(answer).toMatchObject({ status: 405, body: { code: "METHOD_NOT_ALLOWED" } });
+    expect(JSON.stringify(answer)).not.toContain("hidden");
+  },
+);
+
 test("Malformed HTTP: a request that arrives too slowly is 408, in its headers and in its body", async () => {
   const slow = {
     status: 408,
