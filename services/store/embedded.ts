@@ -90,6 +90,9 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
 /** SQLite's result code for a file that another connection has locked. */
 const SQLITE_BUSY = 5;
 
+/** Open locks: the garbage collector would close one that nobody refers to, and unlock its folder. */
+const locks = new Set<DatabaseSync>();
+
 /**
  * Locks the embedded database's folder for this process: PGlite would let two processes write the
  * same files. SQLite locks a file for it, which the kernel unlocks when the process ends in any
@@ -104,7 +107,11 @@ export function lockDirectory(path: string): () => void {
     const lock = new DatabaseSync(file);
     restrict(file); // before its journal, which gets the same mode
     lock.exec("begin exclusive");
-    return () => lock.close();
+    locks.add(lock);
+    return () => {
+      locks.delete(lock);
+      lock.close();
+    };
   } catch (error) {
     if ((error as { errcode?: number }).errcode !== SQLITE_BUSY)
       throw startupError("DATA_DIR", error);
