@@ -64,6 +64,9 @@ const alone = [
   "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls}.test.ts",
 ];
 
+/** Suites that use both cores by themselves. They run after all others, so that neither disturbs the other. */
+const load = ["test/resilience/exhaustion.test.ts"];
+
 /** Their races and limits by address, one suite per subject. */
 const some = [
   "test/contract/auth/{login,login-guesses,refresh,register,verify-mfa}.test.ts",
@@ -135,9 +138,13 @@ export default defineConfig({
         test: {
           name: "parts",
           include: ["test/**/*.test.ts"],
-          exclude: [...contract, ...long],
+          exclude: [...contract, ...long, ...load],
           maxConcurrency: 12,
         },
+      },
+      {
+        extends: true as const,
+        test: { name: "load", include: load, maxWorkers: 1, sequence: { groupOrder: 1 } },
       },
     ],
   },

@@ -44,7 +44,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     await drained;
     await until("the end", () => socket.destroyed);
     expect(seen.tail).toMatch(
-      /data: \{"error":"The service is shutting down[^"]*"\}\n\n\s.*data: \[DONE\]/s,
+      /data: \{"error":"The service is shutting down[^"]*","code":"UNAVAILABLE"\}\n\n\s.*data: \[DONE\]/s,
     );
     expect(made()).toBeLessThan(PIECES);
   });

@@ -29,8 +29,8 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
       "ratelimit-remaining": "99",
       "x-content-type-options": "nosniff",
     });
-    const first = `data: ${JSON.stringify({ chunk: 'line\nbreak "quoted" 🗝️\u2028' })}\n\n`;
-    expect(await answer.text()).toBe(`${first}data: {"chunk":"two"}\n\n${DONE}`);
+    const first = String.raw`data: {"chunk":"line\nbreak \"quoted\" 🗝️\u2028"}`;
+    expect(await answer.text()).toBe(`${first}\n\ndata: {"chunk":"two"}\n\n${DONE}`);
   });
 
   test("sends a later bug as a masked error event, and logs it", async () => {
@@ -40,7 +40,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     });
     const text = await (await edge.ask()).text();
     expect(text).toMatch(
-      /^data: \{"chunk":"a"\}\n\ndata: \{"error":"Something went wrong[^"]*"\}\n\ndata: \[DONE\]\n\n$/,
+      /^data: \{"chunk":"a"\}\n\ndata: \{"error":"Something went wrong[^"]*","code":"INTERNAL"\}\n\ndata: \[DONE\]\n\n$/,
     );
     expect(edge.logs.filter((line) => line.level === 50)).toMatchObject([{ requestId: "id-1" }]);
   });
@@ -85,7 +85,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect((await pieces.next()).value).toMatch(/^(: keep-alive\n\n)+$/);
     gate.resolve();
     expect((await text(pieces)).replaceAll(": keep-alive\n\n", "")).toBe(
-      `data: {"chunk":"late"}\n\ndata: {"error":"The session has ended."}\n\n${DONE}`,
+      `data: {"chunk":"late"}\n\ndata: {"error":"The session has ended.","code":"UNAUTHENTICATED"}\n\n${DONE}`,
     );
   });
 
