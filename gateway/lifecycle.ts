@@ -49,14 +49,14 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   const metrics = new Registry();
   const seconds = new Histogram({
     name: "http_server_request_duration_seconds",
-    help: "Duration of HTTP requests, streams to their last event.",
+    help: "Duration of HTTP requests; streams until their last event.",
     labelNames: ["http_request_method", "http_route", "http_response_status_code"] as const,
     buckets: SECONDS,
     registers: [metrics],
   });
   const active = new Gauge({
     name: "http_server_active_requests",
-    help: "Requests that are being answered, streams included.",
+    help: "Number of requests in progress, including streams.",
     registers: [metrics],
   });
   const responses = new WeakMap<Duplex, ServerResponse>();

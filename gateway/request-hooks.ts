@@ -83,7 +83,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
         const allow = methodsOf(request.raw.url ?? "");
         if (!allow) throw nothingHere();
         reply.header("allow", allow);
-        throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This address allows ${allow}.`);
+        throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This path allows ${allow}.`);
       }
       if (lifecycle.phase() === "draining" && !isHealthPath(request.routeOptions.url ?? "")) {
         reply.header("connection", "close");
@@ -99,7 +99,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
 }
 
 export const nothingHere = () =>
-  new ServiceError(Reason.NOT_FOUND, "There is nothing at this address.");
+  new ServiceError(Reason.NOT_FOUND, "There is no resource at this path.");
 
 /**
  * Discards the rest of a body after an early response. Many clients read the response only once

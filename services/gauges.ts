@@ -29,22 +29,31 @@ export function addGauges(
     return Object.fromEntries(await Promise.all(states));
   };
   const state = "db_client_connection_state";
-  gauge("gatehouse_mail_queue_depth", "E-mails that are not delivered yet.", depth);
-  gauge("gatehouse_mail_queue_lag_seconds", "How long the oldest e-mail has been due.", lag);
+  gauge("gatehouse_mail_queue_depth", "Number of e-mails not yet delivered.", depth);
+  gauge(
+    "gatehouse_mail_queue_lag_seconds",
+    "Time since the oldest undelivered e-mail was due.",
+    lag,
+  );
   gauge(
     "gatehouse_password_hashes_waiting",
-    "Password hashes waiting to be computed.",
+    "Number of password hashes waiting to be computed.",
     passwords.waiting,
   );
   gauge(
     "gatehouse_audit_unsealed_events",
-    "Audit events that are not part of the hash chain yet.",
+    "Number of audit events not yet part of the hash chain.",
     unsealed,
   );
-  gauge("db_client_connection_count", "Database connections of this process.", connections, state);
+  gauge(
+    "db_client_connection_count",
+    "Number of database connections of this process.",
+    connections,
+    state,
+  );
   gauge(
     "db_client_connection_pending_requests",
-    "Calls that wait for a database connection.",
+    "Number of calls waiting for a database connection.",
     pending,
   );
   gauge(

@@ -41,13 +41,13 @@ export function createMetrics() {
     registry,
     rpcSeconds: histogram(
       "rpc_server_call_duration_seconds",
-      "Duration of RPCs, streams from first to last message.",
+      "Duration of RPCs; streams from first to last message.",
       ["rpc_method", "rpc_response_status_code"],
       CALL_SECONDS,
     ),
     operationSeconds: histogram(
       "gen_ai_client_operation_duration_seconds",
-      "Duration of calls of AI providers, including retries.",
+      "Duration of calls to AI providers, including retries.",
       [...operation, "error_type"],
       OPERATION_SECONDS,
     ),
@@ -59,13 +59,13 @@ export function createMetrics() {
     ),
     tokens: histogram(
       "gen_ai_client_token_usage",
-      "Tokens read and written, as far as providers reported them.",
+      "Number of input and output tokens, as reported by providers.",
       [...operation, "gen_ai_token_type"],
       TOKENS,
     ),
     overheadSeconds: histogram(
       "gatehouse_ai_overhead_seconds",
-      "Time an AI call spent in this process: until its request left, and on the reply apart from waiting.",
+      "Time an AI call spends in this process: until the request is sent, and while decoding the reply.",
       ["phase"],
       OVERHEAD_SECONDS,
     ),

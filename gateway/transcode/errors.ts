@@ -34,8 +34,11 @@ export type HttpErrorResponse = {
 type Known = [Reason, message: string, status?: number];
 
 const UNAVAILABLE_RETRY_SECONDS = 1;
-const AWAY: Known = [Reason.UNAVAILABLE, "The service is away for a moment. Please try again."];
-const UNREADABLE = "The request can't be read.";
+const AWAY: Known = [
+  Reason.UNAVAILABLE,
+  "The service is temporarily unavailable. Please try again.",
+];
+const UNREADABLE = "The request cannot be parsed.";
 export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
 /**
@@ -51,10 +54,10 @@ const byCode: Record<string, Known> = {
     "The response took too long. Please try again.",
     504,
   ],
-  [Code.NotFound]: [Reason.NOT_FOUND, "There is nothing here."],
-  [Code.PermissionDenied]: [Reason.FORBIDDEN, "You may not do this."],
+  [Code.NotFound]: [Reason.NOT_FOUND, "This resource does not exist."],
+  [Code.PermissionDenied]: [Reason.FORBIDDEN, "You are not allowed to do this."],
   [Code.ResourceExhausted]: [Reason.RATE_LIMITED, "Too many requests. Please try again later."],
-  [Code.Unimplemented]: [Reason.NOT_IMPLEMENTED, "This is not available yet."],
+  [Code.Unimplemented]: [Reason.NOT_IMPLEMENTED, "This is not implemented yet."],
   [Code.Unavailable]: AWAY,
   [Code.Unauthenticated]: [Reason.UNAUTHENTICATED, "Please sign in."],
   ERR_HTTP_REQUEST_TIMEOUT: [Reason.REQUEST_TIMEOUT, "The request took too long to arrive."],

@@ -55,7 +55,7 @@ export type Confirmation = { password?: string | undefined };
  */
 export async function confirmCaller(call: UserCall, { password }: Confirmation): Promise<void> {
   if (password === undefined) {
-    const message = "This needs a confirmation. Please give your password.";
+    const message = "This needs a confirmation. Please enter your password.";
     throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
   }
   await confirmPassword(call, password);
@@ -72,7 +72,8 @@ export async function renewHash(
 }
 
 /** The error for a caller whose account was erased meanwhile. */
-export const accountGone = () => new ServiceError(Reason.UNAUTHENTICATED, "This account is gone.");
+export const accountGone = () =>
+  new ServiceError(Reason.UNAUTHENTICATED, "This account no longer exists.");
 
 /** The error for a wrong current password. */
 export const wrongPassword = () =>
@@ -118,7 +119,7 @@ export async function assertStillAdmin({ em, principal }: SystemCall): Promise<v
   const user = userOf(principal);
   if (!user) return; // the command line
   const isAdmin = (await em.count(User, { id: user.id, role: "admin" })) > 0;
-  if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
+  if (!isAdmin) throw new ServiceError(Reason.FORBIDDEN, "This requires the role admin.");
 }
 
 /**

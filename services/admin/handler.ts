@@ -26,7 +26,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async updateUser(req, ctx) {
     const call = sessionCallOf(ctx);
     const user = await updateUserAsAdmin(call, req.id, req, req);
-    return { message: "The user is updated.", user: adminUser(user, call.clock.now()) };
+    return { message: "The user has been updated.", user: adminUser(user, call.clock.now()) };
   },
   async deleteUser(req, ctx) {
     await deleteUser(callOf(ctx), req.id);
@@ -57,7 +57,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   },
   async retryEmail(req, ctx) {
     await retryEmail(callOf(ctx), req.id);
-    return { message: "The e-mail is queued again." };
+    return { message: "The e-mail has been queued again." };
   },
   async impersonate(req, ctx) {
     const call = sessionCallOf(ctx);

@@ -14,7 +14,7 @@ import { resendVerification, verifyEmail } from "./verify-email.ts";
 export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
     const userId = await register(callOf(ctx), req.email, req.password, req.name);
-    return { message: "Welcome! Please check your mail and confirm your address.", userId };
+    return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
   },
   async login(req, ctx) {
     const outcome = await login(callOf(ctx), req.email, req.password);
@@ -33,23 +33,23 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async resendVerification(req, ctx) {
     await resendVerification(callOf(ctx), req.email);
-    return { message: "If this address waits to be confirmed, a new mail is on its way." };
+    return { message: "If this address still needs to be verified, we have sent a new e-mail." };
   },
   async forgotPassword(req, ctx) {
     await forgotPassword(callOf(ctx), req.email);
     return {
-      message: "If there is an account for this address, a mail with a link is on its way.",
+      message: "If there is an account for this address, we have sent an e-mail with a link.",
     };
   },
   async resetPassword(req, ctx) {
     await resetPassword(callOf(ctx), req.token, req.password);
-    return { message: "Your password is changed. Please sign in." };
+    return { message: "Your password has been changed. Please sign in." };
   },
   setupTotp: (req, ctx) => setupTotp(sessionCallOf(ctx), req.password),
   verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req),
   async disableTotp(req, ctx) {
     await disableTotp(sessionCallOf(ctx), req.password, req);
-    return { message: "Two-factor sign-in is off." };
+    return { message: "Two-factor sign-in is disabled." };
   },
   async createBackupCodes(req, ctx) {
     return { backupCodes: await createBackupCodes(sessionCallOf(ctx), req.password, req.code) };

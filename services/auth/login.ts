@@ -60,12 +60,12 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
   if (requireVerifiedEmail && !user.emailVerified)
     await refuse(
       Reason.EMAIL_NOT_VERIFIED,
-      "Please confirm your e-mail address first, then sign in.",
+      "Please confirm your e-mail address before you sign in.",
     );
   if (passwordExpiry === "refuse" && isPasswordExpired(call, user))
     await refuse(
       Reason.PASSWORD_EXPIRED,
-      "Your password is too old. We have mailed you a link to set a new one.",
+      "Your password has expired. We have sent you an e-mail with a link to set a new one.",
     );
 }
 

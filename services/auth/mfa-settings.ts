@@ -32,7 +32,7 @@ import { User } from "../store/users.ts";
 export async function setupTotp(call: UserCall, password: string | undefined) {
   const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
-  else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please give your password.");
+  else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please enter your password.");
   const secret = generateSecret();
   const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
   const qrCode = await toDataURL(otpauthUri(call.config, user.email, secret));
@@ -43,7 +43,7 @@ export async function setupTotp(call: UserCall, password: string | undefined) {
     if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
       throw new ServiceError(
         Reason.MFA_ALREADY_ENABLED,
-        "Two-factor sign-in is on already. Turn it off first.",
+        "Two-factor sign-in is already enabled. Disable it first.",
       );
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
@@ -102,4 +102,4 @@ export async function createBackupCodes(
 }
 
 const mfaNotEnabled = () =>
-  new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not on.");
+  new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not enabled.");

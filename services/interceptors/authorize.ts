@@ -56,7 +56,7 @@ function assertAllowed(
   { requireAdminMfa }: Pick<Config, "requireAdminMfa">,
 ): void {
   if (access === Access.ADMIN && user.role !== "admin") {
-    throw new ServiceError(Reason.FORBIDDEN, "This needs the role admin.");
+    throw new ServiceError(Reason.FORBIDDEN, "This requires the role admin.");
   }
   if (actorId && forbidImpersonation) {
     throw new ServiceError(

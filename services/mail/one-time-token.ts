@@ -60,7 +60,7 @@ export async function consumeOneTimeToken(
 const invalidToken = () =>
   new ServiceError(
     Reason.TOKEN_INVALID,
-    "This link is invalid, expired or already used. Please ask for a new one.",
+    "This link is invalid, has expired or was already used. Please request a new one.",
   );
 
 /**

@@ -47,7 +47,10 @@ export async function withSecondFactor<T>(
       });
       if (!outcome) {
         await recordFailedAttempt(call, attempt, "auth.mfa_failed", user);
-        throw new ServiceError(Reason.INVALID_CODE, "This code is wrong, too old or already used.");
+        throw new ServiceError(
+          Reason.INVALID_CODE,
+          "This code is wrong, has expired or was already used.",
+        );
       }
       await attempt.succeed();
       if (factor.backupCode) await clearLock(call, codes, true);

@@ -154,7 +154,10 @@ export async function listenGrpc(
       if (!isPlainGrpc(request.headers)) reply.headers(BROWSER_HEADERS);
       if (!tls.ca) proxies.checkForwarded(request);
       if (!URL.canParse(`http://${rawOf(request).authority}`)) {
-        throw new ServiceError(Reason.MALFORMED_REQUEST, "The authority is no host.");
+        throw new ServiceError(
+          Reason.MALFORMED_REQUEST,
+          "The :authority header is not a valid host.",
+        );
       }
       dropParameters(request.headers);
       origins.allow(request.headers, reply);
@@ -220,7 +223,7 @@ export async function listenGrpc(
  * be printed by Connect.
  */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
-  const error = Object.assign(new Error("The client has left."), { code: "ECONNRESET" });
+  const error = Object.assign(new Error("Client disconnected."), { code: "ECONNRESET" });
   stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
 }
 

@@ -85,7 +85,7 @@ export async function listenInternal(
       // gateway's users out.
       throw new ServiceError(
         Reason.UNAVAILABLE,
-        "The services and their gateway do not know each other.",
+        "The gateway's INTERNAL_SECRET is not that of the services.",
       );
     }
     const method = methods.get(request.url ?? "");

@@ -262,5 +262,5 @@ export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<
   );
 }
 
-const malformed = (message = "The request can't be read.") =>
+const malformed = (message = "The request cannot be parsed.") =>
   new ServiceError(Reason.MALFORMED_REQUEST, message);

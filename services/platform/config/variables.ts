@@ -14,17 +14,17 @@ export const commonVariables = {
     "info",
   ).describe("`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`."),
   publicUrl: optional(kind.publicUrl, "`http://localhost:PORT`").describe(
-    "URL at which clients reach the gateway: token issuer, cookie `Secure`, own origin. A path in it is one that the proxy removes.",
+    "Base URL as clients see it: token issuer, `Secure` cookies, own origin. A path prefix must be stripped by the proxy.",
   ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas are a cluster with one user and password; name a single address twice. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
   rateLimits: setting(kind.toggle, "on").describe("`off` disables rate limits, for load tests."),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
-    "Concurrent AI streams of one user. Further ones are 429.",
+    "Maximum number of concurrent AI streams per user. Further ones get 429.",
   ),
   trustProxy: setting(kind.networks, "").describe(
-    "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, with commas.",
+    "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, separated by commas.",
   ),
   corsOrigins: setting(kind.origins, "").describe(
     "Browser origins that may call both ports with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
@@ -35,14 +35,14 @@ export const commonVariables = {
       "must be at least 16 printable ASCII characters without spaces",
     ),
   ).describe(
-    "Shared by gateway and services: proves that the client address comes from the gateway. At least 16 characters. Required when they run apart.",
+    "Secret shared by gateway and services. It proves that a client address was set by the gateway. At least 16 characters. Required when they run apart.",
   ),
   grpcTlsCert: optional(text).describe(
-    "Certificate file: TLS on the gRPC port. A gateway alone presents it to the services.",
+    "Certificate file: enables TLS on the gRPC port. A standalone gateway presents it to the services.",
   ),
   grpcTlsKey: optional(text).describe("Key file of the certificate."),
   grpcTlsCa: optional(text).describe(
-    "CA file; clients of the gRPC port must present a certificate of this CA. A standalone gateway accepts only services with one.",
+    "CA file: clients of the gRPC port must present a certificate signed by this CA. A standalone gateway accepts only such services.",
   ),
   metricsHost: setting(kind.host, "127.0.0.1").describe("Address of the Prometheus endpoint."),
   metricsPort: setting(kind.port, "0").describe(
@@ -72,7 +72,7 @@ export const servicesVariables = {
   grpcHost: setting(kind.host, "127.0.0.1").describe("Address for gRPC, gRPC-Web and Connect."),
   grpcPort: setting(kind.port, "50051").describe("Port for gRPC, gRPC-Web and Connect."),
   internalUrl: optional(kind.internalUrl).describe(
-    "Listener of services alone for gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
+    "Listener for standalone gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
   ),
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
     "Server reflection: gRPC tools need no schema.",
@@ -88,7 +88,7 @@ export const servicesVariables = {
     "`postgres://user:pass@host/database`, or `memory:` for an embedded database that stores nothing. See [operations.md](operations.md#postgresql-and-pgbouncer).",
   ),
   migrate: setting(kind.toggle, "on").describe(
-    "`off`: the start leaves the schema alone, and fails if a migration is missing.",
+    "`off`: the start does not migrate, and fails if a migration is missing.",
   ),
   dataDir: setting(text, "./data").describe(
     "Directory for the embedded database, generated secrets (mode 600) and e-mails.",
@@ -109,22 +109,22 @@ export const servicesVariables = {
     "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
   ),
   adminEmail: optional(text).describe(
-    "First administrator: created or promoted at the start, unless there is one.",
+    "First administrator: created or promoted at the start unless an administrator exists.",
   ),
   adminPassword: optional(text).describe(
     "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
   ),
   adminReauthMs: setting(kind.duration(), "1h").describe(
-    "Maximum age of an administrator's sign-in for changes of role, e-mail address, verification or MFA, and for impersonation. `0` sets none.",
+    "Maximum age of an administrator's sign-in for changing a role, e-mail address, verification or MFA, and for impersonation. `0` means no limit.",
   ),
   requireAdminMfa: setting(kind.toggle, "off").describe(
-    "`on`: the routes of administrators require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
+    "`on`: `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
   ),
   accessTokenTtlMs: setting(kind.lifetime, "15m").describe("Lifetime of access tokens."),
   refreshTokenTtlMs: setting(kind.lifetime, "7d").describe("Lifetime of refresh tokens."),
   sessionMaxAgeMs: setting(kind.lifetime, "30d").describe("Maximum age of a session."),
   refreshGraceMs: setting(kind.duration(), "10s").describe(
-    "Time in which a replaced refresh token returns its successor.",
+    "Time during which a replaced refresh token still returns its successor.",
   ),
   mfaTokenTtlMs: setting(kind.lifetime, "5m").describe(
     "Lifetime of the temporary token of an MFA login.",
@@ -132,11 +132,11 @@ export const servicesVariables = {
   verifyTokenTtlMs: setting(kind.lifetime, "24h").describe("Lifetime of verification tokens."),
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
   lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
-    "Failed attempts that lock an account.",
+    "Number of failed attempts that locks an account.",
   ),
   lockoutDurationMs: setting(kind.lifetime, "15m").describe("Duration of a lock."),
   lockoutResetMs: setting(kind.lifetime, "1h").describe(
-    "Time after which failed attempts are forgotten.",
+    "Time after which the count of failed attempts is reset.",
   ),
   passwordMaxAgeMs: setting(kind.duration(), "90d").describe(
     "Maximum age of a password; `0` disables expiry.",
@@ -151,19 +151,19 @@ export const servicesVariables = {
     "Time between the request and the deletion of an account.",
   ),
   emailRetentionMs: setting(kind.wholeDays, "90d").describe(
-    "Age at which sent and failed e-mails are deleted; `0` keeps them.",
+    "Sent and failed e-mails older than this are deleted. `0` keeps them.",
   ),
   sessionRetentionMs: setting(kind.duration(), "1h").describe(
-    "Time after which ended sessions are deleted; `0` keeps them.",
+    "Ended sessions are deleted after this time. `0` keeps them.",
   ),
   usageRetentionMs: setting(kind.wholeDays, "90d").describe(
-    "Age at which AI calls become sums by day, from `1d`; `0`: none.",
+    "AI calls older than this are aggregated by day; at least `1d`. `0` keeps every call.",
   ),
   unverifiedRetentionMs: setting(kind.duration(), "0").describe(
-    "Age at which unused accounts are erased, if never verified.",
+    "Unused accounts that were never verified are erased at this age. `0` keeps them.",
   ),
   auditRetentionMs: setting(kind.duration(), "400d").describe(
-    "Age of dropped audit events, in whole months; `0`: none.",
+    "Audit events older than this are dropped, in whole months. `0` keeps them.",
   ),
   requireVerifiedEmail: setting(kind.trueOrFalse, "false").describe(
     "`true` rejects logins of unverified addresses.",

@@ -274,7 +274,7 @@ const full = () => unavailable("Too many requests are in progress. Please try ag
 const tooManyConcurrent = () =>
   new ServiceError(
     Reason.TOO_MANY_CONCURRENT,
-    "Too many of your requests are in progress. Wait for one to end.",
+    "Too many of your requests are in progress. Please wait until one has finished.",
     {
       retryAfterSeconds: 1,
     },

@@ -4,7 +4,7 @@ import { createAvailabilityLog } from "../telemetry/log.ts";
 
 /** Redis has to reply within five steps of this time in ms; requests go on without it. */
 const TIMEOUT_STEP_MS = 50;
-const timedOut = new Error("Redis has not replied in time.");
+const timedOut = new Error("Redis did not reply in time.");
 /**
  * After a command has timed out, none is sent for this time in ms; then a single one tests the
  * connection.

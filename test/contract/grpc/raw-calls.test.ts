@@ -31,7 +31,7 @@ test("gRPC: refuses an unreadable message with a reason, and does not quote it",
   expect(answer.text).not.toContain("12345678");
   expect(JSON.parse(answer.text)).toMatchObject({
     code: "invalid_argument",
-    message: "The request can't be read.",
+    message: "The request cannot be parsed.",
   });
   expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
 });
@@ -40,7 +40,7 @@ test("gRPC: JSON that is no UTF-8 is refused, unknown fields and the case of its
   const given = { email: "ann@example.com", password: "Wrong-1-guess" };
   const broken = Buffer.from(json(given));
   broken[broken.indexOf("guess")] = 0xff;
-  expect((await send(session, asJson, broken)).text).toContain("The request can't be read.");
+  expect((await send(session, asJson, broken)).text).toContain("The request cannot be parsed.");
   const inCapitals = { ...asJson, "content-type": "Application/JSON" };
   expect((await send(session, inCapitals, json({ ...given, unknown: 1 }))).status).toBe(401);
 });

@@ -137,6 +137,6 @@ describeWeb("Web app: administration", {}, (web) => {
     const { page } = await web.signInAdmin();
     await goTo(page, `/admin/emails?to=${user.email}`);
     await see(page, "550 no such mailbox");
-    await press(page, "Send again", "The e-mail is queued again.");
+    await press(page, "Send again", "The e-mail has been queued again.");
   });
 });

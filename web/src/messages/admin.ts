@@ -91,7 +91,10 @@ export const admin = {
   "emails.sent": ["sent", "gesendet"],
   "emails.failed": ["failed", "gescheitert"],
   "emails.retry": ["Send again", "Erneut senden"],
-  "emails.retried": ["The e-mail is queued again.", "Die E-Mail wartet wieder auf den Versand."],
+  "emails.retried": [
+    "The e-mail has been queued again.",
+    "Die E-Mail wartet wieder auf den Versand.",
+  ],
   "emails.attempts": ["attempts: {attempts}", "Versuche: {attempts}"],
   "allUsage.title": ["All usage", "Gesamtnutzung"],
 } as const satisfies Record<string, readonly [string, string]>;

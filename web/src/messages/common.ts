@@ -102,7 +102,7 @@ export const common = {
   "reset.button": ["Set the password", "Passwort setzen"],
   "reset.newLink": ["Get another link", "Neuen Link anfordern"],
   "reset.done": [
-    "Your password is changed. Please sign in.",
+    "Your password has been changed. Please sign in.",
     "Ihr Passwort ist geändert. Bitte melden Sie sich an.",
   ],
 

@@ -13,7 +13,7 @@ export const templates = {
     "Neue Adresse verlangt",
   ],
   "template.address-in-use": [
-    "Your address was given for another account",
+    "Your e-mail address was entered for another account",
     "Adresse für ein anderes Konto angegeben",
   ],
   "template.email-changed": ["Your e-mail address was changed", "Adresse geändert"],
@@ -25,7 +25,7 @@ export const templates = {
     "Your account was locked for a while",
     "Konto vorübergehend gesperrt",
   ],
-  "template.wrong-code": ["Somebody knows your password", "Jemand kennt das Passwort"],
+  "template.wrong-code": ["Someone knows your password", "Jemand kennt das Passwort"],
   "template.session-reused": [
     "A session was ended for your safety",
     "Sitzung zur Sicherheit beendet",
