@@ -64,8 +64,8 @@ await store.migrate();
 for (let queued = 0; queued < letters; queued += 1_000) {
   const rows = Array.from(
     { length: 1_000 },
-    () => `('${uuid()}', '${uuid()}@example.com', 'verify-email', '{"name":"Ann"}',
-    '${uuid()}', 'queued', now(), now())`,
+    () => `('${uuid()}', '${uuid()}@example.com', 'password-changed', '{"name":"Ann"}',
+    null, 'queued', now(), now())`,
   );
   await store
     .fork()

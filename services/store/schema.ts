@@ -12,14 +12,19 @@ import { LOCKS } from "./store.ts";
 const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
 const migrationFiles = readdirSync(new URL("migrations/", import.meta.url)).sort();
 
+/** The line between two statements of a migration. Function bodies may contain blank lines. */
+const BREAKPOINT = /^--> statement-breakpoint$/m;
+
 /**
- * All migrations, oldest first: files of SQL, whose statements have a blank line between them. A
- * database records the names of those it has, and of earlier ones that are merged into them.
+ * All migrations, oldest first: files of SQL. A database records the names of those it has, and of
+ * earlier ones that are merged into them.
  */
 export const MIGRATIONS = migrationFiles.map((file) => {
   const migration = class extends Migration {
     override up(): void {
-      for (const statement of readSql(`migrations/${file}`).split("\n\n")) this.addSql(statement);
+      for (const statement of readSql(`migrations/${file}`).split(BREAKPOINT)) {
+        this.addSql(statement.trim());
+      }
     }
   };
   return { name: file.replace(".sql", ""), class: migration };

@@ -96,13 +96,15 @@ export async function openGate(
   async function authenticate({ authorization, open }: CallHead): Promise<SessionClaims> {
     const caller = open.isForwarded ? {} : { address: open.address };
     const admitWait = () => admission.acquire("key-wait", caller).release;
-    const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
-    if (!claims) {
+    try {
+      const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
+      if (!claims) throw unauthenticated();
+      if (!open.isForwarded) open.identify(claims.userId);
+      return claims;
+    } catch (error) {
       open.refuse();
-      throw unauthenticated();
+      throw error;
     }
-    if (!open.isForwarded) open.identify(claims.userId);
-    return claims;
   }
 
   /**

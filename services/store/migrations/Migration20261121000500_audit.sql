@@ -15,13 +15,23 @@ create table audit_events (
   created_at timestamptz(3) not null
 ) partition by range (id);
 
+--> statement-breakpoint
+
 create index audit_events_user on audit_events (user_id, id, event);
+
+--> statement-breakpoint
 
 create index audit_events_actor on audit_events (actor_id, id, event, user_id);
 
+--> statement-breakpoint
+
 create index audit_events_event on audit_events (event, id);
 
+--> statement-breakpoint
+
 create table audit_unsealed (event_id uuid primary key);
+
+--> statement-breakpoint
 
 create table audit_seals (
   position bigint primary key,
@@ -32,23 +42,37 @@ create table audit_seals (
   sealed_at timestamptz(3) not null
 );
 
+--> statement-breakpoint
+
 create function audit_refuse() returns trigger language plpgsql as $$
 begin
   raise exception 'the audit log is append-only' using errcode = 'insufficient_privilege';
 end $$;
 
+--> statement-breakpoint
+
 create trigger audit_append_only before update or delete on audit_events for each row execute function audit_refuse();
+
+--> statement-breakpoint
 
 create trigger audit_untruncated before truncate on audit_events for each statement execute function audit_refuse();
 
+--> statement-breakpoint
+
 create trigger audit_append_only before update or delete on audit_seals for each row execute function audit_refuse();
 
+--> statement-breakpoint
+
 create trigger audit_untruncated before truncate on audit_seals for each statement execute function audit_refuse();
+
+--> statement-breakpoint
 
 create function audit_id_at(day date) returns uuid language sql immutable as $$
   select (lpad(to_hex((extract(epoch from day::timestamp at time zone 'UTC') * 1000)::bigint), 12, '0')
     || repeat('0', 20))::uuid
 $$;
+
+--> statement-breakpoint
 
 create function audit_add_partition(month date) returns void language plpgsql as $$
 declare
@@ -60,10 +84,16 @@ begin
   execute format('create trigger audit_untruncated before truncate on %I execute function audit_refuse()', part);
 end $$;
 
+--> statement-breakpoint
+
 -- For months without a partition.
 create table audit_events_default partition of audit_events default;
 
+--> statement-breakpoint
+
 create trigger audit_untruncated before truncate on audit_events_default execute function audit_refuse();
+
+--> statement-breakpoint
 
 select audit_add_partition(month::date)
 from date_trunc('month', now() at time zone 'UTC') as today,

@@ -23,13 +23,23 @@ create table users (
   constraint users_canonical_email_unique unique (canonical_email)
 ) with (fillfactor = 80);
 
+--> statement-breakpoint
+
 create index users_deletion on users (deletion_at) where deletion_at is not null;
+
+--> statement-breakpoint
 
 create index users_role on users (role, id);
 
+--> statement-breakpoint
+
 create index users_verified on users (id) where email_verified_at is not null;
 
+--> statement-breakpoint
+
 create index users_unverified on users (id) where email_verified_at is null;
+
+--> statement-breakpoint
 
 -- Refreshes touch no indexed column and leave room on the page: they stay heap-only updates.
 create table sessions (
@@ -50,9 +60,15 @@ create table sessions (
   revoked_at timestamptz(3)
 ) with (fillfactor = 50);
 
+--> statement-breakpoint
+
 create index sessions_user on sessions (user_id, created_at);
 
+--> statement-breakpoint
+
 create index sessions_actor_session on sessions (actor_session_id) where actor_session_id is not null;
+
+--> statement-breakpoint
 
 create table one_time_tokens (
   id uuid primary key,
@@ -64,6 +80,8 @@ create table one_time_tokens (
   failed integer not null default 0,
   constraint one_time_tokens_newest_only unique (user_id, kind)
 );
+
+--> statement-breakpoint
 
 create table emails (
   id uuid primary key,
@@ -81,16 +99,28 @@ create table emails (
   retried_at timestamptz(3)
 );
 
+--> statement-breakpoint
+
 create index emails_due on emails (next_attempt_at, id) where next_attempt_at is not null;
+
+--> statement-breakpoint
 
 -- Every filter of a list has an index with the id, so that pages come in order, newest first.
 create index emails_user on emails (user_id, id);
 
+--> statement-breakpoint
+
 create index emails_to on emails (lower("to"), id);
+
+--> statement-breakpoint
 
 create index emails_template on emails (template, id);
 
+--> statement-breakpoint
+
 create index emails_status on emails (status, id, template);
+
+--> statement-breakpoint
 
 create table attempts (
   kind varchar(16) not null,
@@ -103,7 +133,11 @@ create table attempts (
   primary key (kind, subject)
 ) with (fillfactor = 70);
 
+--> statement-breakpoint
+
 create index attempts_locked on attempts (locked_until) where locked_until is not null;
+
+--> statement-breakpoint
 
 create table signing_keys (
   kid varchar(64) primary key,
@@ -112,6 +146,8 @@ create table signing_keys (
   created_at timestamptz(3) not null,
   active_at timestamptz(3) not null
 );
+
+--> statement-breakpoint
 
 create table ai_usage (
   id uuid primary key,
@@ -127,9 +163,15 @@ create table ai_usage (
   created_at timestamptz(3) not null
 );
 
+--> statement-breakpoint
+
 create index ai_usage_user on ai_usage (user_id, created_at);
 
+--> statement-breakpoint
+
 create index ai_usage_created on ai_usage (created_at);
+
+--> statement-breakpoint
 
 create table backup_codes (
   user_id uuid not null references users (id) on delete cascade,

@@ -2,5 +2,7 @@
 -- events wait for one of this release.
 alter table audit_seals add column mac bytea;
 
+--> statement-breakpoint
+
 create trigger audit_authenticated before insert on audit_seals
   for each row when (new.mac is null) execute function audit_refuse();

@@ -11,4 +11,6 @@ create table ai_usage_days (
   constraint ai_usage_days_key unique (user_id, day, provider, model)
 );
 
+--> statement-breakpoint
+
 create index ai_usage_days_day on ai_usage_days (day);
