@@ -97,7 +97,7 @@ export function runScript(
   return new Promise<{ code: number; out: string }>((resolve) => {
     execFile(
       process.execPath,
-      [SHORT_LIVED, join(process.cwd(), `scripts/${script}.ts`), ...args],
+      [SHORT_LIVED, join(process.cwd(), `scripts/commands/${script}.ts`), ...args],
       { cwd, env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILED, ...env } },
       (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), out: stdout + stderr }),
     );
