@@ -320,7 +320,7 @@ describe("INTERNAL_URL", async () => {
   test("a request without the secret ends its connection", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1" });
     socket.write(half(`POST ${LOGIN}`));
-    expect(await text(socket)).toContain("do not know each other");
+    expect(await text(socket)).toContain("INTERNAL_SECRET is not that of the services");
   });
 
   test("the connections of a gateway are not counted once it has shown the secret", async () => {

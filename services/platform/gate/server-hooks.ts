@@ -102,7 +102,7 @@ export async function openGate(
       if (!open.isForwarded) open.identify(claims.userId);
       return claims;
     } catch (error) {
-      open.refuse();
+      if (authorization !== undefined) open.refuse(); // without a token nothing was looked up
       throw error;
     }
   }

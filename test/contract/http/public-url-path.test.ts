@@ -40,7 +40,7 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
       page,
       { "New password": NEW_PASSWORD },
       "Set the password",
-      "Your password is changed.",
+      "Your password has been changed.",
     );
   });
 

@@ -65,7 +65,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     expect(errors.filter(isNoIcon)).toEqual([]);
     const again = await open(link);
     await again.page.getByRole("button").click();
-    await status(again.page, /invalid, expired or already used/);
+    await status(again.page, /invalid, has expired or was already used/);
   });
 
   test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
@@ -80,13 +80,13 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const password = "Brand-new-2 🦜";
     await page.getByLabel("New password").fill(password);
     await page.getByRole("button").click();
-    await status(page, /password is changed/);
+    await status(page, /password has been changed/);
     expect((await app.login(email, password)).status).toBe(200);
     expect(errors.filter((text) => isNoIcon(text) && !text.includes("400"))).toEqual([]);
     const again = await open(link);
     await again.page.getByLabel("New password").fill(password);
     await again.page.getByRole("button").click();
-    await status(again.page, /invalid, expired or already used/);
+    await status(again.page, /invalid, has expired or was already used/);
   });
 
   test.each(pages)(

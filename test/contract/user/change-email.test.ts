@@ -43,7 +43,9 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
   const taken = await ask(account, other.email.toUpperCase());
   expect((await verify(token)).status).toBe(400); // as after a request for a free address
   expect(taken).toMatchObject({ status: 200, body: free.body });
-  expect((await app.mail.emailTo(other.email, /entered for another account/)).token).toBeUndefined();
+  expect(
+    (await app.mail.emailTo(other.email, /entered for another account/)).token,
+  ).toBeUndefined();
   const { body } = await account.get("/user/export");
   expect(tally(body.emails as { to: string }[], ({ to }) => to)).toEqual({
     [account.user.email]: 3,

@@ -67,7 +67,7 @@ describeWeb("Web app: accounts", {}, (web) => {
       set,
       "must contain an uppercase letter, must contain a digit",
     );
-    await submit(page, { "New password": NEW_PASSWORD }, set, "Your password is changed.");
+    await submit(page, { "New password": NEW_PASSWORD }, set, "Your password has been changed.");
     expect((await web.app.login(email, NEW_PASSWORD)).status).toBe(200);
     await goTo(page, "/reset-password");
     await page.reload();
