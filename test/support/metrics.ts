@@ -2,9 +2,16 @@ import { randomInt } from "node:crypto";
 import { createServer } from "node:net";
 import { expect } from "vitest";
 
-/** A free port. It is below the range from which systems choose ports, so that it stays free. */
+/** Each worker of a run has ports of its own, so that none takes the port of another's server. */
+const PORTS_PER_WORKER = 2_500;
+const FIRST_PORT = 12_000 + (Number(process.env.VITEST_POOL_ID ?? 0) % 8) * PORTS_PER_WORKER;
+const given = new Set<number>();
+
+/** A port that nothing listens on, below those of outgoing connections. Each is given once. */
 export function freePort(): Promise<string> {
-  const port = randomInt(12_000, 32_000);
+  const port = FIRST_PORT + randomInt(PORTS_PER_WORKER);
+  if (given.has(port)) return freePort();
+  given.add(port);
   return new Promise((resolve) => {
     const server = createServer().listen(port, "127.0.0.1", () =>
       server.close(() => resolve(String(port))),
