@@ -70,8 +70,8 @@ export function createMetrics() {
       OVERHEAD_SECONDS,
     ),
     /**
-     * Adds a gauge that is computed by each scrape; it has no value if that fails or takes too
-     * long.
+     * Adds a gauge that is computed at each scrape. It has no value if the computation fails or
+     * takes too long.
      * @param compute its value, or its values by those of `label`
      */
     gauge(

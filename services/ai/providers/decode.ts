@@ -285,7 +285,7 @@ const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 
-/** The value of a JSON document; undefined if it is none. */
+/** Parses a JSON document. Returns undefined if the text is not valid JSON. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
