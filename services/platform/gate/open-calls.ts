@@ -6,6 +6,7 @@ import { isGatewaySecret, SECRET } from "../rpc/metadata.ts";
 import { createSampledLog } from "../telemetry/log.ts";
 import { plainAddress } from "./address.ts";
 import type { Admission, Caller, OpenSlot } from "./admission.ts";
+import { createConnectionQueue } from "./connection-queue.ts";
 import type { TrustedProxies } from "./proxies.ts";
 
 /**
@@ -95,7 +96,11 @@ export function createPortGuard(options: GuardOptions) {
   const keyOf = (socket: Peer) =>
     socket.remotePort === undefined ? socket : `${socket.remoteAddress} ${socket.remotePort}`;
 
-  function createConnection(socket: Socket, peer: string, slot?: OpenSlot): Connection {
+  function createConnection(
+    socket: Socket,
+    peer: string,
+    { slot, onCut }: { slot?: OpenSlot | undefined; onCut(): void },
+  ): Connection {
     const isProxy = proxies.isTrusted(peer) || isInternal;
     let isGateway = false;
     /** The last user of a connection that one client has. */
@@ -138,17 +143,26 @@ export function createPortGuard(options: GuardOptions) {
       cut(destroy = () => void socket.destroy()) {
         cutLog.add();
         slot?.close(CUT_LINGER_MS);
+        onCut();
         destroy();
       },
     };
   }
 
   return {
-    /** Counts a server's connections, in all and per address. Those of proxies count in all. */
+    /**
+     * Counts a server's connections, in all and per address, before the server reads them. Those of
+     * proxies count in all, and wait for no other.
+     */
     watch(server: EventEmitter & { maxConnections: number }): void {
       server.maxConnections = admission.maxConnections;
-      // Before the server's own listener, which begins the HTTP/2 session.
-      server.prependListener("connection", (socket: Socket) => {
+      const listeners = server.listeners("connection");
+      server.removeAllListeners("connection");
+      const serve = (socket: Socket) => {
+        for (const listener of listeners) listener.call(server, socket);
+      };
+      const queue = createConnectionQueue(serve);
+      server.on("connection", (socket: Socket) => {
         const address = plainAddress(socket.remoteAddress ?? "");
         const isCounted = !proxies.isTrusted(address);
         let slot: OpenSlot | undefined;
@@ -159,11 +173,14 @@ export function createPortGuard(options: GuardOptions) {
           return void socket.destroy();
         }
         const key = keyOf(socket);
-        connections.set(key, createConnection(socket, address, slot));
+        const onCut = () => queue.slowDown(address, CUT_LINGER_MS);
+        connections.set(key, createConnection(socket, address, { slot, onCut }));
         socket.once("close", () => {
           connections.delete(key);
           slot?.close();
         });
+        if (isCounted) queue.add(socket, address);
+        else serve(socket);
       });
     },
     /** The connection of a socket; undefined once it has ended. */

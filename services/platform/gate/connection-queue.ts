@@ -1,0 +1,53 @@
+import type { Socket } from "node:net";
+
+/** Time between two connections of an address that has exceeded its share, in ms. */
+const SLOW_MS = 100;
+
+/**
+ * Hands new connections to their server one per address and turn of the event loop. Node parses all
+ * that a connection has sent before it can be closed: up to 64 KiB, or 20 ms for pipelined
+ * requests. Hundreds of such connections in one turn would delay every other caller by seconds, and
+ * one in each turn by a multiple of those 20 ms: an address that exceeds its share waits longer.
+ * @param serve begins to read a connection
+ */
+export function createConnectionQueue(serve: (socket: Socket) => void) {
+  /** Connections that wait, by address. An address without any was served in this turn. */
+  const waiting = new Map<string, Socket[]>();
+  const slowed = new Map<string, number>();
+  const ignoreError = () => {}; // of a connection that nothing reads yet
+
+  function scheduleNext(address: string): void {
+    if (slowed.has(address)) setTimeout(serveNext, SLOW_MS, address).unref();
+    else setImmediate(serveNext, address);
+  }
+
+  function serveNext(address: string): void {
+    const sockets = waiting.get(address) ?? [];
+    let socket = sockets.shift();
+    while (socket?.destroyed) socket = sockets.shift();
+    if (!socket) return void waiting.delete(address);
+    serve(socket.off("error", ignoreError));
+    scheduleNext(address);
+  }
+
+  return {
+    /** Adds a connection. It is served at once if no other of its address waits. */
+    add(socket: Socket, address: string): void {
+      const sockets = waiting.get(address);
+      if (sockets) return void sockets.push(socket.on("error", ignoreError));
+      waiting.set(address, []);
+      serve(socket);
+      scheduleNext(address);
+    },
+    /** Serves the connections of an address slowly for some time. */
+    slowDown(address: string, forMs: number): void {
+      slowed.set(address, (slowed.get(address) ?? 0) + 1);
+      const restore = () => {
+        const others = (slowed.get(address) ?? 1) - 1;
+        if (others > 0) slowed.set(address, others);
+        else slowed.delete(address);
+      };
+      setTimeout(restore, forMs).unref();
+    },
+  };
+}
