@@ -3,6 +3,10 @@ import { Session } from "node:inspector/promises";
 import { enableCompileCache } from "node:module";
 import { availableParallelism, constants, setPriority } from "node:os";
 import { join } from "node:path";
+import { getHeapStatistics, setFlagsFromString } from "node:v8";
+
+/** Heap limits up to this size are those of small processes: `--max-old-space-size=256`. */
+const SMALL_HEAP_BYTES = 512 * 1024 * 1024;
 
 /** Threads for DNS and files, beside one per core on which passwords are hashed. */
 const OTHER_THREADS = 4;
@@ -33,11 +37,15 @@ export function lowerPoolPriority(): void {
 
 /**
  * Returns the memory that the start has used and nothing needs any more: 70 MB, which Node would
- * keep. Takes 50 ms.
+ * keep. Takes 50 ms. From then on the young generation of a small heap does not grow. Without a
+ * container V8 sizes it by the memory of the machine, up to 192 MB, even if the heap limit is
+ * 256 MB; in a container of 512 MB it has 2 MB.
  */
-export async function collectGarbage(): Promise<void> {
+export async function settleMemory(): Promise<void> {
   const session = new Session();
   session.connect();
   await session.post("HeapProfiler.collectGarbage");
   session.disconnect();
+  if (getHeapStatistics().heap_size_limit <= SMALL_HEAP_BYTES)
+    setFlagsFromString("--semi-space-growth-factor=1");
 }
