@@ -1,9 +1,9 @@
 import { connect } from "node:net";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { FlakyTests } from "./test/flaky-tests.ts";
 import type { Mode } from "./test/support/app.ts";
-import { FlakyTests } from "./test/support/flaky-tests.ts";
-import { isMissing } from "./test/support/skip-without.ts";
+import { isMissing } from "./test/support/suites.ts";
 
 const databaseUrl = process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 const redisUrl = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";
@@ -115,7 +115,7 @@ export default defineConfig({
     retry: process.env.CI ? 1 : 0,
     reporters: ["default", new FlakyTests()],
     expect: { poll: { timeout: 100_000 } },
-    globalSetup: ["test/support/databases.ts", "test/support/temporary-folder.ts"],
+    globalSetup: ["test/support/database/databases.ts", "test/support/temporary-folder.ts"],
     env: {
       TEST_DATABASE_URL: databaseUrl,
       TEST_REDIS_URL: redisUrl,

@@ -14,13 +14,13 @@ import {
   bomb,
   CHAT,
   elements,
+  framed,
   GZIP,
   head,
   LOGIN,
   questions,
   REFLECTION,
-} from "../test/support/hostile.ts";
-import { framed } from "../test/support/raw-grpc.ts";
+} from "../test/support/grpc.ts";
 
 const [kind = "", url = "", grpcUrl = "", ms = "", token = ""] = process.argv.slice(2);
 /** Attacks that come through the trusted proxy name their addresses themselves. */

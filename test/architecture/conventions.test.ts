@@ -1,6 +1,6 @@
 import { basename } from "node:path";
 import { expect, test } from "vitest";
-import { sourcesIn } from "../support/sources.ts";
+import { sourcesIn } from "./sources.ts";
 
 /** Names that several folders have. */
 const SHARED_NAMES = ["errors", "handler", "health", "main", "server", "usage", "worker"];

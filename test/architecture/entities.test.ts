@@ -2,9 +2,9 @@ import { MikroORM } from "@mikro-orm/postgresql";
 import { expect, test } from "vitest";
 import { entities } from "../../services/store/orm.ts";
 import { LOCKS } from "../../services/store/store.ts";
-import { forTest } from "../support/closing.ts";
-import { createDatabase } from "../support/databases.ts";
-import { openQuietStore } from "../support/stores.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { openQuietStore } from "../support/database/store.ts";
+import { forTest } from "../support/suites.ts";
 
 /**
  * Details of migrations only: keys, indexes and triggers, lengths of texts, precision of times, and

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { sourcesIn } from "../support/sources.ts";
+import { sourcesIn } from "./sources.ts";
 
 const files = ["gen", "services", "gateway", "scripts"]
   .flatMap((folder) => sourcesIn(folder))

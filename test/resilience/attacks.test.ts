@@ -6,26 +6,28 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, describe, expect, test } from "vitest";
 import { LoginRequestSchema } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { accountsAt, signInAt } from "../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startApart, startProcess } from "../support/deployment.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai/calls.ts";
+import { freshStorage } from "../support/database/databases.ts";
 import {
   bomb,
   CHAT,
   elements,
+  failureOf,
+  framed,
   GZIP,
   grpcUrlIn,
   head,
   httpStatusOf,
   LOGIN,
-  lowThreadsOf,
   questions,
   REFLECTION,
+  send,
   withSession,
-} from "../support/hostile.ts";
-import { createHttpClient, sendHttp } from "../support/http-client.ts";
-import { failureOf, framed, send } from "../support/raw-grpc.ts";
-import { times, until } from "../support/until.ts";
+} from "../support/grpc.ts";
+import { createHttpClient, sendHttp } from "../support/http/client.ts";
+import { lowThreadsOf, startApart, startProcess } from "../support/processes/processes.ts";
+import { times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 const CONVERSATION = conversationOf("case: plain");
 const ATTACKER = { "x-forwarded-for": "198.51.100.7" };

@@ -1,11 +1,10 @@
 import { tmpdir } from "node:os";
 import { expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../services/store/errors.ts";
-import { forSuite, forTest } from "../support/closing.ts";
-import { createDatabase } from "../support/databases.ts";
-import { startProxy } from "../support/proxy.ts";
-import { describeIf } from "../support/skip-without.ts";
-import { openQuietStore } from "../support/stores.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { openQuietStore } from "../support/database/store.ts";
+import { startProxy } from "../support/network/tcp-proxy.ts";
+import { describeIf, forSuite, forTest } from "../support/suites.ts";
 
 /** More than the connections of a process. */
 const BREAKS = 12;

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { openStore } from "../../services/store/open-store.ts";
 import { startApp } from "../support/app.ts";
-import { forTest } from "../support/closing.ts";
-import { createDatabase, runSql } from "../support/databases.ts";
+import { createDatabase, runSql } from "../support/database/databases.ts";
+import { openQuietStore } from "../support/database/store.ts";
 import { captureLog } from "../support/log.ts";
-import { openQuietStore } from "../support/stores.ts";
-import { tallyGuesses, times } from "../support/until.ts";
+import { forTest } from "../support/suites.ts";
+import { tallyGuesses, times } from "../support/tally.ts";
 
 const SETTINGS = [
   "datestyle = 'German, DMY'",

@@ -2,14 +2,13 @@ import { readFileSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
-import { forSuite, forTest } from "../support/closing.ts";
-import { createDatabase } from "../support/databases.ts";
-import { describeIf } from "../support/skip-without.ts";
-import { addressOf, listen, throughPort } from "../support/sockets.ts";
-import { openQuietStore } from "../support/stores.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { openQuietStore } from "../support/database/store.ts";
+import { addressOf, listen, throughPort } from "../support/network/sockets.ts";
+import { describeIf, forSuite, forTest } from "../support/suites.ts";
 
-const certificate = (name: string) => `test/support/tls/${name}.pem`;
-const key = "test/support/tls/ours.key";
+const certificate = (name: string) => `test/support/network/tls/${name}.pem`;
+const key = "test/support/network/tls/ours.key";
 /** The request of a PostgreSQL client for TLS (SSLRequest), and the positive reply. */
 const TLS_REQUEST = Buffer.from("0000000804d2162f", "hex");
 const YES = "S";

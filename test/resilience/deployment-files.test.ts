@@ -18,10 +18,10 @@ import {
   gatewayVariables,
   servicesVariables,
 } from "../../services/platform/config/variables.ts";
-import { forTest } from "../support/closing.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
-import { freePort } from "../support/metrics.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { freePort } from "../support/network/sockets.ts";
+import { startProcess } from "../support/processes/processes.ts";
+import { forTest } from "../support/suites.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");

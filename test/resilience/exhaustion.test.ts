@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "vitest";
 import { accountsAt, signInAt } from "../support/accounts.ts";
-import { startSuiteProvider } from "../support/ai-calls.ts";
+import { startSuiteProvider } from "../support/ai/calls.ts";
 import {
   ATTACKS,
   type Attack,
@@ -11,11 +11,11 @@ import {
   runAttack,
 } from "../support/attacks/attack.ts";
 import { BYSTANDER_CALLS, createBystanders, quantile } from "../support/attacks/bystanders.ts";
-import { freshStorage } from "../support/databases.ts";
-import { type Process, startProcess, startServices } from "../support/deployment.ts";
-import { grpcUrlIn } from "../support/hostile.ts";
-import { freePort } from "../support/metrics.ts";
-import { times } from "../support/until.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { grpcUrlIn } from "../support/grpc.ts";
+import { freePort } from "../support/network/sockets.ts";
+import { type Process, startProcess, startServices } from "../support/processes/processes.ts";
+import { times } from "../support/tally.ts";
 
 const isFull = Boolean(process.env.TEST_FULL);
 const ATTACK_MS = Number(process.env.ATTACK_MS ?? (isFull ? 60_000 : 5_000));

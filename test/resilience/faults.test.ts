@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
-import { forSuite } from "../support/closing.ts";
-import { runScript } from "../support/deployment.ts";
-import { startFaultyDeployment } from "../support/faults.ts";
-import { createHistory, runClients } from "../support/history.ts";
-import { contradictions } from "../support/history-checks.ts";
-import { POSTGRES_BIN } from "../support/postgres-server.ts";
-import { describeIf, isMissing } from "../support/skip-without.ts";
-import { tally, times, until } from "../support/until.ts";
+import { POSTGRES_BIN } from "../support/database/postgres-server.ts";
+import { runScript } from "../support/processes/processes.ts";
+import { describeIf, forSuite, isMissing } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
+import { startFaultyDeployment } from "./faults/faults.ts";
+import { createHistory, runClients } from "./faults/history.ts";
+import { contradictions } from "./faults/history-checks.ts";
 
 /** Every fault once in an ordinary run; `npm run faults` goes on for an hour. */
 const MINUTES = Number(process.env.FAULTS_MINUTES ?? 0);

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { PASSWORD } from "../support/accounts.ts";
 import { startApp, type TestApp } from "../support/app.ts";
-import { forTest } from "../support/closing.ts";
-import { freshStorage } from "../support/databases.ts";
-import { withToken } from "../support/http-client.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { withToken } from "../support/http/client.ts";
+import { forTest } from "../support/suites.ts";
 
 /** Starts the product on storage that later starts use too. */
 const startOn = (env: Record<string, string>) =>

@@ -9,13 +9,13 @@ import {
   HealthCheckResponse_ServingStatus as Status,
 } from "../../gen/health/v1/health_pb.ts";
 import { type Mode, startApp, startSuiteApp } from "../support/app.ts";
-import { forSuite, forTest } from "../support/closing.ts";
-import { createDatabase } from "../support/databases.ts";
-import { describeConcurrent } from "../support/describe-concurrent.ts";
-import { POSTGRES_BIN, startPostgresServer } from "../support/postgres-server.ts";
-import { startProxy } from "../support/proxy.ts";
-import { startSmtpServer } from "../support/smtp-server.ts";
-import { tally, times, until } from "../support/until.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { POSTGRES_BIN, startPostgresServer } from "../support/database/postgres-server.ts";
+import { startSmtpServer } from "../support/mail/smtp-server.ts";
+import { startProxy } from "../support/network/tcp-proxy.ts";
+import { describeConcurrent, forSuite, forTest } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 const modes: Mode[] = process.env.TEST_SERVERS ? ["servers", "apart"] : [];
 

@@ -7,13 +7,13 @@ import { createInternalTransport } from "../../gateway/transport/internal.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { signInAt } from "../support/accounts.ts";
-import { forTest } from "../support/closing.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startProcess, startServices } from "../support/deployment.ts";
-import { type Routes, SECRET } from "../support/gateway.ts";
-import { listen } from "../support/sockets.ts";
-import { chat, errorOf, openTransport } from "../support/stub-transports.ts";
-import { times } from "../support/until.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { type Routes, SECRET } from "../support/http/gateway.ts";
+import { chat, errorOf, openTransport } from "../support/http/stub-services.ts";
+import { listen } from "../support/network/sockets.ts";
+import { startProcess, startServices } from "../support/processes/processes.ts";
+import { forTest } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
 
 test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after these were killed; no other caller does", async () => {
   const env = { ...(await freshStorage()), INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };

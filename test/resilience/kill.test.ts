@@ -2,12 +2,12 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { afterAll, describe, expect, test } from "vitest";
 import { accountsAt, PASSWORD } from "../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
-import { createDatabase, freshStorage } from "../support/databases.ts";
-import { type Process, startProcess } from "../support/deployment.ts";
-import { createHttpClient, postJson } from "../support/http-client.ts";
-import { smtpMailbox } from "../support/mailbox.ts";
-import { post } from "../support/raw-http.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai/calls.ts";
+import { createDatabase, freshStorage } from "../support/database/databases.ts";
+import { createHttpClient, postJson } from "../support/http/client.ts";
+import { post } from "../support/http/raw.ts";
+import { smtpMailbox } from "../support/mail/mailbox.ts";
+import { type Process, startProcess } from "../support/processes/processes.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { until } from "../support/until.ts";
 

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startSuiteApp } from "../support/app.ts";
-import { describeIf } from "../support/skip-without.ts";
+import { describeIf } from "../support/suites.ts";
 
 /** The Redis database of this suite only. */
 const REDIS_DATABASE = 8;

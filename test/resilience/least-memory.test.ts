@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { startProcess } from "../support/processes/processes.ts";
 
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
 /** The limit of a request to the AI service, in bytes. */

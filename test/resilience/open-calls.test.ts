@@ -11,12 +11,12 @@ import { listenInternal } from "../../services/servers/internal-server.ts";
 import { startSuiteApp } from "../support/app.ts";
 import { headerBlock, opening, resetRequest } from "../support/attacks/raw-http2.ts";
 import { unknownKeyToken } from "../support/attacks/unknown-key.ts";
-import { forTest } from "../support/closing.ts";
-import { SECRET } from "../support/gateway.ts";
-import { CHAT, head, LOGIN, PROFILE, REFLECTION, STREAM } from "../support/hostile.ts";
-import { bearer, sendHttp } from "../support/http-client.ts";
-import { framed, send } from "../support/raw-grpc.ts";
-import { tally, times, until } from "../support/until.ts";
+import { CHAT, framed, head, LOGIN, PROFILE, REFLECTION, STREAM, send } from "../support/grpc.ts";
+import { bearer, sendHttp } from "../support/http/client.ts";
+import { SECRET } from "../support/http/gateway.ts";
+import { forTest } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 /** The smallest shares: 32 requests and twice as many open calls of an address. */
 const BUDGET_BYTES = 24 * 1024 * 1024;

@@ -1,12 +1,11 @@
 import { execFileSync } from "node:child_process";
 import { createServer } from "node:net";
 import { describe, expect, test } from "vitest";
-import { forTest } from "../support/closing.ts";
-import { createDatabase } from "../support/databases.ts";
-import { PGBOUNCER, startPgBouncer } from "../support/pgbouncer.ts";
-import { isMissing } from "../support/skip-without.ts";
-import { listen } from "../support/sockets.ts";
-import { openQuietStore } from "../support/stores.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { PGBOUNCER, startPgBouncer } from "../support/database/postgres-server.ts";
+import { openQuietStore } from "../support/database/store.ts";
+import { listen } from "../support/network/sockets.ts";
+import { forTest, isMissing } from "../support/suites.ts";
 
 const open = (url: string) => forTest(openQuietStore(url));
 

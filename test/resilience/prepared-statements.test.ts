@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
+import { newAccount } from "../support/accounts.ts";
 import { startApp } from "../support/app.ts";
-import { forTest } from "../support/closing.ts";
-import { newAccount } from "../support/credentials.ts";
-import { runSql } from "../support/databases.ts";
-import { tally, times } from "../support/until.ts";
+import { runSql } from "../support/database/databases.ts";
+import { forTest } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
 
 /** More than the connections of a process, so that each of them is used. */
 const CALLS = 30;

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../support/app.ts";
-import { forSuite } from "../support/closing.ts";
-import { randomAddress } from "../support/http-client.ts";
-import { startRedisCluster } from "../support/redis-cluster.ts";
-import { describeIf, isMissing } from "../support/skip-without.ts";
-import { times, until } from "../support/until.ts";
+import { startRedisCluster } from "../support/database/redis.ts";
+import { randomAddress } from "../support/http/client.ts";
+import { describeIf, forSuite, isMissing } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async () => {
   const cluster = await forSuite(startRedisCluster("s3cret+"));

@@ -1,14 +1,15 @@
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { newAccount } from "../support/accounts.ts";
 import { startApp } from "../support/app.ts";
-import { forTest } from "../support/closing.ts";
-import { newAccount } from "../support/credentials.ts";
-import { createDatabase } from "../support/databases.ts";
-import { fillDisk, mountDisk, unmountDisk } from "../support/disk.ts";
-import { startProxy } from "../support/proxy.ts";
-import { openQuietStore } from "../support/stores.ts";
-import { begin } from "../support/transaction.ts";
-import { tally, times, until } from "../support/until.ts";
+import { createDatabase } from "../support/database/databases.ts";
+import { openQuietStore } from "../support/database/store.ts";
+import { begin } from "../support/database/transaction.ts";
+import { startProxy } from "../support/network/tcp-proxy.ts";
+import { forTest } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
+import { fillDisk, mountDisk, unmountDisk } from "./disk.ts";
 
 const account = newAccount();
 

@@ -1,16 +1,16 @@
 import { randomInt } from "node:crypto";
 import { expect, test } from "vitest";
-import { PASSWORD, type SignedIn } from "../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
-import { forSuite } from "../support/closing.ts";
-import { freshEmail } from "../support/credentials.ts";
-import { runScript } from "../support/deployment.ts";
-import { type HttpResponse, withToken } from "../support/http-client.ts";
-import { hasInfrastructure } from "../support/infrastructure.ts";
-import { repetitions } from "../support/repeat.ts";
-import { type Deployment, startDeployment } from "../support/replicas.ts";
-import { describeIf } from "../support/skip-without.ts";
-import { tally, times } from "../support/until.ts";
+import { freshEmail, PASSWORD, type SignedIn } from "../support/accounts.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai/calls.ts";
+import { type HttpResponse, withToken } from "../support/http/client.ts";
+import { runScript } from "../support/processes/processes.ts";
+import {
+  type Deployment,
+  hasInfrastructure,
+  startDeployment,
+} from "../support/processes/replicas.ts";
+import { describeIf, forSuite } from "../support/suites.ts";
+import { repetitions, tally, times } from "../support/tally.ts";
 
 const wrong = "Wrong-1-guess";
 const REFRESHES = repetitions(100);

@@ -5,13 +5,17 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { MIGRATIONS } from "../../services/store/schema.ts";
 import type { SignedIn } from "../support/accounts.ts";
-import { startSuiteProvider } from "../support/ai-calls.ts";
-import { runScript } from "../support/deployment.ts";
-import { hasInfrastructure } from "../support/infrastructure.ts";
-import { openStreams, startLoad } from "../support/load.ts";
-import { type Deployment, startDeployment } from "../support/replicas.ts";
+import { startSuiteProvider } from "../support/ai/calls.ts";
+import { runScript } from "../support/processes/processes.ts";
+import {
+  type Deployment,
+  hasInfrastructure,
+  startDeployment,
+} from "../support/processes/replicas.ts";
+import { tally } from "../support/tally.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
-import { tally, until } from "../support/until.ts";
+import { until } from "../support/until.ts";
+import { openStreams, startLoad } from "./load.ts";
 
 const USERS = Number(process.env.ROLLING_USERS ?? 4);
 const GRACE_MS = 1_500;

@@ -8,13 +8,13 @@ import {
 } from "../../gen/health/v1/health_pb.ts";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { signInAt } from "../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
-import { forTest } from "../support/closing.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startApart, startServices } from "../support/deployment.ts";
-import { postJson } from "../support/http-client.ts";
-import { eventsIn } from "../support/sse-events.ts";
-import { times, until } from "../support/until.ts";
+import { conversationOf, eventsIn, startSuiteProvider } from "../support/ai/calls.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { postJson } from "../support/http/client.ts";
+import { startApart, startServices } from "../support/processes/processes.ts";
+import { forTest } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 const CALLS = 4;
 /** The limit of a shutdown, including the grace period and the delays of a busy machine. */

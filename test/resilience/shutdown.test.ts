@@ -2,8 +2,8 @@ import net from "node:net";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Health } from "../../gen/health/v1/health_pb.ts";
-import { forTest } from "../support/closing.ts";
-import { type Routes, start } from "../support/gateway.ts";
+import { type Routes, start } from "../support/http/gateway.ts";
+import { forTest } from "../support/suites.ts";
 import { until } from "../support/until.ts";
 
 describe("Shutdown", () => {

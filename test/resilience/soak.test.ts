@@ -3,14 +3,15 @@ import { resolve } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { signInAt } from "../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../support/ai-calls.ts";
-import { forSuite } from "../support/closing.ts";
-import { freshStorage } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
-import { postJson } from "../support/http-client.ts";
-import { freePort, readMetrics } from "../support/metrics.ts";
-import { post } from "../support/raw-http.ts";
-import { times, until } from "../support/until.ts";
+import { conversationOf, startSuiteProvider } from "../support/ai/calls.ts";
+import { freshStorage } from "../support/database/databases.ts";
+import { postJson } from "../support/http/client.ts";
+import { post } from "../support/http/raw.ts";
+import { freePort } from "../support/network/sockets.ts";
+import { readMetrics, startProcess } from "../support/processes/processes.ts";
+import { forSuite } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 const SLOW_READERS = 200;
 const READ_SECONDS = 20;
@@ -40,7 +41,7 @@ const running = await forSuite(
     RATE_LIMITS: "off",
     AI_STREAMS_PER_USER: "9999",
     LOG_LEVEL: "warn",
-    NODE_OPTIONS: `--import=${resolve("test/support/counted-listeners.ts")}`,
+    NODE_OPTIONS: `--import=${resolve("test/resilience/preloads/counted-listeners.ts")}`,
     METRICS_PORT: metricsPort,
     ...simulator.env,
     ...(await freshStorage()),

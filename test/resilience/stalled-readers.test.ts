@@ -1,9 +1,9 @@
 import net from "node:net";
 import { expect, test } from "vitest";
 import { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { startSuiteGateway } from "../support/gateway.ts";
-import { post } from "../support/raw-http.ts";
-import { CONVERSATION } from "../support/stub-services.ts";
+import { startSuiteGateway } from "../support/http/gateway.ts";
+import { post } from "../support/http/raw.ts";
+import { CONVERSATION } from "../support/http/stub-services.ts";
 
 const STALLED_MS = 400;
 /** More than the buffers of two sockets. */

@@ -2,15 +2,16 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readConfig } from "../../services/platform/config/config.ts";
-import { forTest } from "../support/closing.ts";
-import { createDatabase, freshStorage, runSql } from "../support/databases.ts";
-import { startProcess } from "../support/deployment.ts";
-import { freePort } from "../support/metrics.ts";
-import { startProxy } from "../support/proxy.ts";
+import { createDatabase, freshStorage, runSql } from "../support/database/databases.ts";
+import { freePort } from "../support/network/sockets.ts";
+import { startProxy } from "../support/network/tcp-proxy.ts";
+import { startProcess } from "../support/processes/processes.ts";
+import { forTest } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
-import { times, until } from "../support/until.ts";
+import { until } from "../support/until.ts";
 
-const CERT = "test/support/tls/ours.pem";
+const CERT = "test/support/network/tls/ours.pem";
 const SECRET = { INTERNAL_SECRET: "between-gateway-and-services" };
 const APART = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
 

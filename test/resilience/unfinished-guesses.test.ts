@@ -2,14 +2,14 @@ import { randomBytes, randomInt, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../support/app.ts";
-import { forSuite, forTest } from "../support/closing.ts";
-import { createDatabase, runSql } from "../support/databases.ts";
-import { type Process, startProcess } from "../support/deployment.ts";
-import { postJson } from "../support/http-client.ts";
-import { startProxy } from "../support/proxy.ts";
-import { describeIf } from "../support/skip-without.ts";
-import { begin } from "../support/transaction.ts";
-import { times, until } from "../support/until.ts";
+import { createDatabase, runSql } from "../support/database/databases.ts";
+import { begin } from "../support/database/transaction.ts";
+import { postJson } from "../support/http/client.ts";
+import { startProxy } from "../support/network/tcp-proxy.ts";
+import { type Process, startProcess } from "../support/processes/processes.ts";
+import { describeIf, forSuite, forTest } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
 
 const wrong = "Wrong-1-guess";
 /** The smallest numbers of rounds and of killed processes. */

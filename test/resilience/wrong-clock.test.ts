@@ -1,10 +1,9 @@
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
-import { forTest } from "../support/closing.ts";
-import { createDatabase, runSql } from "../support/databases.ts";
-import { runScript, sharedVariables, startProcess } from "../support/deployment.ts";
-import { createHttpClient } from "../support/http-client.ts";
-import { describeIf } from "../support/skip-without.ts";
+import { createDatabase, runSql } from "../support/database/databases.ts";
+import { createHttpClient } from "../support/http/client.ts";
+import { runScript, sharedVariables, startProcess } from "../support/processes/processes.ts";
+import { describeIf, forTest } from "../support/suites.ts";
 import { until } from "../support/until.ts";
 
 const DAY_MS = 86_400_000;
@@ -86,7 +85,7 @@ describeIf(process.env.TEST_SERVERS, "A process with a wrong clock", async () =>
         USAGE_RETENTION: "30d",
         MOVED_CLOCK_MS: String(-aheadDays * DAY_MS),
         MOVED_CLOCK_MOVES: "2", // backwards by a negative time
-        NODE_OPTIONS: `--import=${resolve("test/support/moved-clock.ts")}`,
+        NODE_OPTIONS: `--import=${resolve("test/resilience/preloads/moved-clock.ts")}`,
       };
       const { NODE_OPTIONS, ...right } = env;
       expect(await runScript("migrate", [], right)).toMatchObject({ code: 0 });

@@ -1,9 +1,17 @@
+// What a test does with an account: second factor, lock, reset, role, audit events.
+
 import { generate } from "otplib";
-import { type createAccounts, PASSWORD, type SignedIn, type TestUser } from "./accounts.ts";
+import {
+  type createAccounts,
+  NEW_PASSWORD,
+  PASSWORD,
+  type SignedIn,
+  type TestUser,
+  WRONG_PASSWORD,
+} from "./accounts.ts";
 import type { MovableClock } from "./clock.ts";
-import { NEW_PASSWORD, WRONG_PASSWORD } from "./credentials.ts";
-import type { HttpClient } from "./http-client.ts";
-import type { Mailbox } from "./mailbox.ts";
+import type { HttpClient } from "./http/client.ts";
+import type { Mailbox } from "./mail/mailbox.ts";
 import { until } from "./until.ts";
 
 type App = ReturnType<typeof createAccounts> & {

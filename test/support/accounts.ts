@@ -1,6 +1,8 @@
+// Accounts: registration, sign-in, and the passwords and addresses of test users.
+
 import { randomUUID } from "node:crypto";
-import { createHttpClient, type HttpClient, withToken } from "./http-client.ts";
-import type { Mailbox } from "./mailbox.ts";
+import { createHttpClient, type HttpClient, withToken } from "./http/client.ts";
+import type { Mailbox } from "./mail/mailbox.ts";
 
 /** A user with the password that signs them in. */
 export type TestUser = {
@@ -75,3 +77,16 @@ export const accountsAt = (url: string) =>
 
 /** Signs in a new account at a process. */
 export const signInAt = (url: string) => accountsAt(url).signIn();
+
+export const WRONG_PASSWORD = "Wrong-1-guess";
+export const NEW_PASSWORD = "Brand-new-2";
+export const WRONG_CODE = { code: "000000" };
+
+/** An address that no account has. */
+export const freshEmail = () => `${randomUUID()}@example.com`;
+
+/** The body of a registration. */
+export const newAccount = (changes = {}) => {
+  const account = { email: freshEmail(), password: PASSWORD, name: "Ann", acceptTerms: true };
+  return { ...account, ...changes };
+};

@@ -1,3 +1,5 @@
+// The whole product in this process, as most suites use it.
+
 import type { DescService } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -11,13 +13,13 @@ import { listenGrpc, TIMEOUTS } from "../../services/servers/grpc-server.ts";
 import { createActions } from "./account-actions.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
-import { forSuite } from "./closing.ts";
-import { createDatabase } from "./databases.ts";
-import { SECRET, startInternal } from "./gateway.ts";
-import { createHttpClient } from "./http-client.ts";
-import { startInfrastructure } from "./infrastructure.ts";
+import { createDatabase } from "./database/databases.ts";
+import { createHttpClient } from "./http/client.ts";
+import { SECRET, startInternal } from "./http/gateway.ts";
 import { captureLog } from "./log.ts";
-import { folderMailbox, smtpMailbox } from "./mailbox.ts";
+import { folderMailbox, smtpMailbox } from "./mail/mailbox.ts";
+import { startInfrastructure } from "./processes/replicas.ts";
+import { forSuite } from "./suites.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
 /**

@@ -1,3 +1,5 @@
+// A clock that a test moves.
+
 import ms, { type StringValue } from "ms";
 import type { Clock } from "../../services/platform/process/clock.ts";
 

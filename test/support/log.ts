@@ -1,3 +1,5 @@
+// Loggers: a silent one, and one whose lines a test reads.
+
 import { pino } from "pino";
 
 /** A log that writes nothing. */

@@ -1,3 +1,5 @@
+// Temporary folders, removed after the run.
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,15 +1,17 @@
 import { decodeJwt } from "jose";
 import type { Authenticator } from "../../support/account-actions.ts";
-import { PASSWORD, type SignedIn, type TestUser } from "../../support/accounts.ts";
-import type { TestApp } from "../../support/app.ts";
 import {
   freshEmail,
   NEW_PASSWORD,
   newAccount,
+  PASSWORD,
+  type SignedIn,
+  type TestUser,
   WRONG_CODE,
   WRONG_PASSWORD,
-} from "../../support/credentials.ts";
-import { TEXT } from "../../support/shapes.ts";
+} from "../../support/accounts.ts";
+import type { TestApp } from "../../support/app.ts";
+import { TEXT } from "../../support/http/responses.ts";
 
 /** A request, ready to be sent, and the events that it records. */
 export type AuditCase = {

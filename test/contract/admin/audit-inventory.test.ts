@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { bearer } from "../../support/http-client.ts";
-import { routes } from "../../support/routes.ts";
+import { bearer } from "../../support/http/client.ts";
 import { type AuditCase, auditCases } from "./audit-cases.ts";
+import { routes } from "./routes.ts";
 
 const app = await testApp();
 const inventory = auditCases(app);

@@ -1,7 +1,7 @@
 import { v7 as uuid } from "uuid";
 import { test as base, expect } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { TEXT, TIME } from "../../support/shapes.ts";
+import { TEXT, TIME } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());

@@ -1,10 +1,11 @@
 import { Code } from "@connectrpc/connect";
 import { test as base, describe, expect } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_PASSWORD } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { statusesOf, tallyGuesses, times, until } from "../../support/until.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { statusesOf, tallyGuesses, times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());

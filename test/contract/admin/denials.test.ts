@@ -3,9 +3,8 @@ import { expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { withSession } from "../../support/hostile.ts";
-import { failureOf, framed, send } from "../../support/raw-grpc.ts";
+import { failureOf, framed, send, withSession } from "../../support/grpc.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
 
 const app = await testApp();
 

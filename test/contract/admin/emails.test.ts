@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { refusal } from "../../support/failures.ts";
-import { modes, openMailFixture } from "../../support/mail-fixture.ts";
-import { TIME } from "../../support/shapes.ts";
-import { times } from "../../support/until.ts";
+import { refusal, TIME } from "../../support/http/responses.ts";
+import { times } from "../../support/tally.ts";
+import { modes, openMailFixture } from "../mail/fixture.ts";
 
 describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   const mail = await openMailFixture(mode);

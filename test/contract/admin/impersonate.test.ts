@@ -1,11 +1,11 @@
 import { decodeJwt } from "jose";
 import { test as base, expect } from "vitest";
+import { NEW_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { bearer, withToken } from "../../support/http-client.ts";
-import { commitMeanwhile } from "../../support/transaction.ts";
-import { tally } from "../../support/until.ts";
+import { commitMeanwhile } from "../../support/database/transaction.ts";
+import { bearer, withToken } from "../../support/http/client.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { tally } from "../../support/tally.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin()).extend("user", () => app.addUser());

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
 
 const app = await testApp();
 const remaining = (ids: string[]) =>

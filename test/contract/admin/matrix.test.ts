@@ -4,8 +4,8 @@ import { describe, expect, test } from "vitest";
 import { Access } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { bearer } from "../../support/http-client.ts";
-import { routes } from "../../support/routes.ts";
+import { bearer } from "../../support/http/client.ts";
+import { routes } from "./routes.ts";
 
 const app = await testApp();
 const adminRoutes = routes.filter(({ access }) => access === Access.ADMIN);

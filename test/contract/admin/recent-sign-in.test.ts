@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { startSuiteApp, type TestApp, testApp } from "../../support/app.ts";
-import { refusal } from "../../support/failures.ts";
-import { withToken } from "../../support/http-client.ts";
+import { withToken } from "../../support/http/client.ts";
+import { refusal } from "../../support/http/responses.ts";
 
 const shared = await testApp();
 

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { test as base, expect } from "vitest";
+import { WRONG_CODE } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_CODE } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { userShape } from "../../support/shapes.ts";
+import { invalid, refusal, userShape } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());

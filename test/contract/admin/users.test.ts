@@ -3,8 +3,7 @@ import { test as base, expect } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { fieldsIn } from "../../support/failures.ts";
-import { sessionShape, userShape } from "../../support/shapes.ts";
+import { fieldsIn, sessionShape, userShape } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());

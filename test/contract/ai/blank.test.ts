@@ -2,10 +2,9 @@ import { describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
+import { BLANKS, conversationOf, PROVIDERS } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { BLANKS } from "../../support/blanks.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 

@@ -2,11 +2,10 @@ import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { PREFIX } from "../../../scripts/simulators/script.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf, eventsIn } from "../../support/ai/calls.ts";
 import { startApp, type TestApp, testApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { postJson } from "../../support/http-client.ts";
-import { eventsIn } from "../../support/sse-events.ts";
+import { postJson } from "../../support/http/client.ts";
+import { forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();

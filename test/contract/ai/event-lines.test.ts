@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { verbatim } from "../../../scripts/simulators/malformed-cases.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf, eventsIn } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { eventsIn } from "../../support/sse-events.ts";
 
 const app = await testApp();
 

@@ -2,10 +2,9 @@ import { ConnectError } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
+import { conversationOf, eventsIn, PROVIDERS } from "../../support/ai/calls.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { eventsIn } from "../../support/sse-events.ts";
+import { forTest } from "../../support/suites.ts";
 import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectations.ts";
 
 /** All cases but those that only a timeout ends. The tests of timeouts and retries run these. */

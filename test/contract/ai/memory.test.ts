@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createAdmission } from "../../../services/platform/gate/admission.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { startSuiteApp } from "../../support/app.ts";
 
 const MIB = 1024 * 1024;

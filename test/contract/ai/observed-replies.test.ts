@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { OBSERVED_REPLIES, type ObservedReply } from "../../support/ai-cases.ts";
-import { type Account, isStreamed, PLAYED_CALLS, playsOf } from "../../support/ai-plays.ts";
-import { askSdk } from "../../support/ai-sdks.ts";
+import { startScriptedProvider } from "../../support/ai/scripted-provider.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { forSuite } from "../../support/closing.ts";
-import { startScriptedProvider } from "../../support/scripted-provider.ts";
+import { forSuite } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
+import { type Account, isStreamed, PLAYED_CALLS, playsOf } from "./observed/calls.ts";
+import { OBSERVED_REPLIES, type ObservedReply } from "./observed/cases.ts";
+import { askSdk } from "./observed/sdks.ts";
 
 const provider = await forSuite(startScriptedProvider());
 const app = await startSuiteApp({

@@ -2,19 +2,19 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { DialectEncoder, Event } from "../../../scripts/simulators/dialect-encoder.ts";
+import { type RawExchange, startRawProvider } from "../../support/ai/raw-provider.ts";
+import { startSuiteApp } from "../../support/app.ts";
+import { forSuite } from "../../support/suites.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
+import { CODECS, REQUEST, TOKENS } from "../../unit/ai/support.ts";
+import { isStreamed, PLAYED_CALLS, playsOf } from "./observed/calls.ts";
 import {
   OBSERVED,
   OBSERVED_REPLIES,
   OBSERVED_REQUESTS,
   type ObservedRequest,
   type Refusal,
-} from "../../support/ai-cases.ts";
-import { isStreamed, PLAYED_CALLS, playsOf } from "../../support/ai-plays.ts";
-import { startSuiteApp } from "../../support/app.ts";
-import { forSuite } from "../../support/closing.ts";
-import { type RawExchange, startRawProvider } from "../../support/raw-provider.ts";
-import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { CODECS, REQUEST, TOKENS } from "../../unit/ai/support.ts";
+} from "./observed/cases.ts";
 
 /** A request as its server understands it. */
 type Received = {

@@ -3,10 +3,10 @@ import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { aiCallsOf, conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
+import { aiCallsOf, conversationOf, PROVIDERS } from "../../support/ai/calls.ts";
 import { startSuiteApp, testApp } from "../../support/app.ts";
-import { postJson } from "../../support/http-client.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { postJson } from "../../support/http/client.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();

@@ -1,10 +1,10 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { aiCallsOf, conversationOf } from "../../support/ai-calls.ts";
+import { aiCallsOf, conversationOf, eventsIn } from "../../support/ai/calls.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
-import { postJson } from "../../support/http-client.ts";
-import { eventsIn } from "../../support/sse-events.ts";
-import { times, until } from "../../support/until.ts";
+import { postJson } from "../../support/http/client.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 /** Clients that disconnect within three seconds, beside steady streams. */
 const LEAVING = process.env.TEST_FULL ? 1_500 : 300;

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { REPLY } from "../../../scripts/simulators/script.ts";
-import { conversationOf, PROVIDERS } from "../../support/ai-calls.ts";
+import { conversationOf, PROVIDERS } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 

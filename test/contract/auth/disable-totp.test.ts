@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
+import { WRONG_CODE, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { statusesOf } from "../../support/until.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
+import { statusesOf } from "../../support/tally.ts";
 
 const app = await testApp();
 type Account = Awaited<ReturnType<typeof app.setUpFactor>>;

@@ -1,9 +1,9 @@
 import { test as base, describe, expect } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { freshEmail } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
-import { freshEmail } from "../../support/credentials.ts";
-import { statusesOf, tally, times } from "../../support/until.ts";
+import { statusesOf, tally, times } from "../../support/tally.ts";
+import { compareTimes, cycle, type Times } from "./compare-times.ts";
 
 const app = await testApp();
 const test = base.extend("user", () => app.addUser());

@@ -1,9 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
+import { freshEmail, NEW_PASSWORD, newAccount, PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { freshEmail, NEW_PASSWORD, newAccount } from "../../support/credentials.ts";
-import { invalid } from "../../support/failures.ts";
+import { invalid } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const register = (email: string, changes = {}) =>

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { test as base, expect } from "vitest";
 import { newId } from "../../../services/store/ids.ts";
+import { freshEmail, NEW_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
-import type { HttpClient } from "../../support/http-client.ts";
-import { statusesOf, tally, tallyGuesses, times } from "../../support/until.ts";
+import type { HttpClient } from "../../support/http/client.ts";
+import { statusesOf, tally, tallyGuesses, times } from "../../support/tally.ts";
 
 const app = await testApp();
 const test = base.extend("user", () => app.addUser()).extend("email", ({ user }) => user.email);

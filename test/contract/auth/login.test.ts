@@ -1,12 +1,11 @@
 import { hash } from "@node-rs/argon2";
 import { decodeJwt } from "jose";
 import { expect, test } from "vitest";
+import { freshEmail } from "../../support/accounts.ts";
 import { CHEAP, testApp } from "../../support/app.ts";
-import { freshEmail } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { TEXT } from "../../support/shapes.ts";
-import { begin, commitMeanwhile } from "../../support/transaction.ts";
-import { statusesOf, tally, times } from "../../support/until.ts";
+import { begin, commitMeanwhile } from "../../support/database/transaction.ts";
+import { refusal, TEXT } from "../../support/http/responses.ts";
+import { statusesOf, tally, times } from "../../support/tally.ts";
 
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;

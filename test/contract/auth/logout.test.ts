@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { withToken } from "../../support/http-client.ts";
+import { withToken } from "../../support/http/client.ts";
 
 const app = await testApp();
 

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { refusal } from "../../support/failures.ts";
-import { repetitions } from "../../support/repeat.ts";
-import { statusesOf } from "../../support/until.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { repetitions, statusesOf } from "../../support/tally.ts";
 
 const app = await testApp();
 

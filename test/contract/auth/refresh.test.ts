@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
+import { NEW_PASSWORD, PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { begin } from "../../support/transaction.ts";
-import { tally, times, until } from "../../support/until.ts";
+import { begin } from "../../support/database/transaction.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { tally, times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const { refresh, profileStatus: profile } = app;

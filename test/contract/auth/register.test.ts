@@ -1,9 +1,9 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { newAccount } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { newAccount } from "../../support/credentials.ts";
-import { fieldsIn, invalid } from "../../support/failures.ts";
-import { statusesOf, tally } from "../../support/until.ts";
+import { fieldsIn, invalid } from "../../support/http/responses.ts";
+import { statusesOf, tally } from "../../support/tally.ts";
 
 const app = await testApp();
 const register = (account: object, httpClient = app.httpClient()) =>

@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
-import type { TestUser } from "../../support/accounts.ts";
+import { NEW_PASSWORD as NEW, type TestUser, WRONG_CODE } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD as NEW, WRONG_CODE } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { tally, times } from "../../support/until.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { tally, times } from "../../support/tally.ts";
 
 const app = await testApp();
 const refused = refusal(400, "TOKEN_INVALID");

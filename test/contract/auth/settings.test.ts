@@ -1,16 +1,16 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
+import { NEW_PASSWORD, newAccount } from "../../support/accounts.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
-import { NEW_PASSWORD, newAccount } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
 import { until } from "../../support/until.ts";
 
 /**
  * A MaxMind database: 81.2.69.0/24 is in London, United Kingdom; 89.160.20.0/24 is in Sweden,
  * without a city.
  */
-const PLACES = "test/support/places.mmdb";
+const PLACES = "test/contract/auth/places.mmdb";
 const COMMON = ["P@ssw0rd", "Password1!", "Summer2024!", "!Qw3rty99", "W3lc0me-1"];
 
 /** Advances the clock, and waits until the cleanup job has deleted expired counters. */

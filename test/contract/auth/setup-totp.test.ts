@@ -2,12 +2,12 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_PASSWORD } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
-import { isMissing } from "../../support/skip-without.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { isMissing } from "../../support/suites.ts";
+import { statusesOf } from "../../support/tally.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { statusesOf } from "../../support/until.ts";
 
 const app = await testApp();
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { freshEmail, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { compareTimes, cycle, type Times } from "../../support/compare-times.ts";
-import { freshEmail, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { tally, times } from "../../support/until.ts";
+import { tally, times } from "../../support/tally.ts";
+import { compareTimes, cycle, type Times } from "./compare-times.ts";
 
 const app = await startSuiteApp({ realHashes: true });
 /** Many more than may wait, since hashes are computed while requests arrive. */

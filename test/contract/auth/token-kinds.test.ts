@@ -11,8 +11,8 @@ import { decodeJwt, decodeProtectedHeader, type JWTPayload, SignJWT } from "jose
 import { beforeAll, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { testApp } from "../../support/app.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import type { HttpResponse } from "../../support/http-client.ts";
+import type { HttpResponse } from "../../support/http/client.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const kinds = ["access", "refresh", "mfaToken", "verification", "reset", "change"] as const;

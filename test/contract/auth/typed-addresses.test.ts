@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { PASSWORD } from "../../support/accounts.ts";
+import { newAccount, PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { newAccount } from "../../support/credentials.ts";
-import { invalid } from "../../support/failures.ts";
+import { invalid } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const auth = app.grpc(AuthService);

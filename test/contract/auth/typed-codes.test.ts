@@ -1,10 +1,10 @@
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { NEW_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 const auth = app.grpc(AuthService);

@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { hash } from "@node-rs/argon2";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { newAccount } from "../../support/accounts.ts";
 import { CHEAP, startSuiteApp, testApp } from "../../support/app.ts";
-import { newAccount } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const auth = app.grpc(AuthService);

@@ -1,11 +1,9 @@
 import { test as base, expect } from "vitest";
 import { STEP_MS } from "../../support/account-actions.ts";
+import { NEW_PASSWORD, WRONG_CODE } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD, WRONG_CODE } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { repetitions } from "../../support/repeat.ts";
-import { TEXT } from "../../support/shapes.ts";
-import { statusesOf, tally, times } from "../../support/until.ts";
+import { invalid, refusal, TEXT } from "../../support/http/responses.ts";
+import { repetitions, statusesOf, tally, times } from "../../support/tally.ts";
 
 const app = await testApp();
 const { verifyMfa: verify } = app;

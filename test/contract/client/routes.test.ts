@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { newAccount } from "../../support/accounts.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { clientAt } from "../../support/client.ts";
-import { newAccount } from "../../support/credentials.ts";
+import { clientAt } from "./clients.ts";
 
 const app = await testApp();
 const errorOf = (call: Promise<unknown>) =>

@@ -2,8 +2,8 @@ import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { TokenStore } from "../../../client/src/index.ts";
 import { testApp } from "../../support/app.ts";
-import { browserAt, clientAt, signedInClient } from "../../support/client.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
+import { browserAt, clientAt, signedInClient } from "./clients.ts";
 
 const app = await testApp();
 

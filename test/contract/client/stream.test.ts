@@ -1,10 +1,10 @@
 import { test as base, expect } from "vitest";
 import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { clientAt, signedInClient } from "../../support/client.ts";
 import { until } from "../../support/until.ts";
+import { clientAt, signedInClient } from "./clients.ts";
 
 const app = await testApp();
 const test = base.extend("client", async () => (await signedInClient(app)).client);

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { freshEmail } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { freshEmail } from "../../support/credentials.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { runScript } from "../../support/deployment.ts";
-import { describeIf } from "../../support/skip-without.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { commitMeanwhile } from "../../support/database/transaction.ts";
+import { runScript } from "../../support/processes/processes.ts";
+import { describeIf } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { commitMeanwhile } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 /** The event of a change by the command. */

@@ -1,8 +1,8 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { startProcess } from "../../support/deployment.ts";
-import { freePort } from "../../support/metrics.ts";
+import { freePort } from "../../support/network/sockets.ts";
+import { startProcess } from "../../support/processes/processes.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,10 +1,10 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { createDatabase, runSql } from "../../support/databases.ts";
-import { runScript } from "../../support/deployment.ts";
+import { createDatabase, runSql } from "../../support/database/databases.ts";
+import { begin } from "../../support/database/transaction.ts";
+import { runScript } from "../../support/processes/processes.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { begin } from "../../support/transaction.ts";
 import { until } from "../../support/until.ts";
 
 describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {

@@ -4,14 +4,14 @@ import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { runScript } from "../../support/deployment.ts";
+import { createDatabase } from "../../support/database/databases.ts";
 import {
   POSTGRES_BIN,
   postgresFolder,
   startPostgresServer,
-} from "../../support/postgres-server.ts";
+} from "../../support/database/postgres-server.ts";
+import { runScript } from "../../support/processes/processes.ts";
+import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

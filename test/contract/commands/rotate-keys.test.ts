@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { runScript } from "../../support/deployment.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { runScript } from "../../support/processes/processes.ts";
+import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { startProcess } from "../../support/deployment.ts";
+import { startProcess } from "../../support/processes/processes.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

@@ -3,10 +3,9 @@ import { decodeJwt, decodeProtectedHeader, importJWK, type JWTPayload, SignJWT }
 import { describe, expect, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
-import { forSuite } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { runScript } from "../../support/deployment.ts";
-import { describeIf } from "../../support/skip-without.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { runScript } from "../../support/processes/processes.ts";
+import { describeIf, forSuite } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

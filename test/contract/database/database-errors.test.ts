@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
+import { newAccount } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { newAccount } from "../../support/credentials.ts";
-import { refusal } from "../../support/failures.ts";
+import { refusal } from "../../support/http/responses.ts";
 
 const app = await startSuiteApp(); // its schema is changed
 await app.sql("alter table users add constraint users_unforeseen check (name <> 'Unforeseen')");

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { refusal } from "../../support/failures.ts";
-import { begin, commitMeanwhile } from "../../support/transaction.ts";
+import { begin, commitMeanwhile } from "../../support/database/transaction.ts";
+import { refusal } from "../../support/http/responses.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { startSuiteGateway } from "../../support/gateway.ts";
+import { startSuiteGateway } from "../../support/http/gateway.ts";
 
 const server = await startSuiteGateway(() => {}, {
   env: { PUBLIC_URL: "https://api.example.com/below" },

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { start } from "../../support/gateway.ts";
-import { describeChromium } from "../../support/web-fixture.ts";
+import { describeChromium } from "../../support/browser.ts";
+import { start } from "../../support/http/gateway.ts";
 
 const app = await testApp();
 const WIDE = { viewport: { width: 1400, height: 1000 } };

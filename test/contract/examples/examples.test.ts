@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { isMissing } from "../../support/skip-without.ts";
+import { isMissing } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 const run = promisify(execFile);

@@ -7,10 +7,10 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { services } from "../../../services/platform/rpc/policy.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { freshEmail, WRONG_PASSWORD } from "../../support/accounts.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { freshEmail, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 

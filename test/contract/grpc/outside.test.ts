@@ -11,11 +11,10 @@ import {
   AuthService,
   LoginRequestSchema,
 } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { freshEmail, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { freshEmail, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { LOGIN } from "../../support/hostile.ts";
-import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { answerTo, failureOf, framed, LOGIN, send } from "../../support/grpc.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const ORIGIN = "https://app.example.com";
 const app = await startSuiteApp({ mode: "embedded", env: { CORS_ORIGINS: ORIGIN } });

@@ -3,8 +3,16 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { CHAT, chatFrame, LOGIN, STREAM } from "../../support/hostile.ts";
-import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
+import {
+  answerTo,
+  CHAT,
+  chatFrame,
+  failureOf,
+  framed,
+  LOGIN,
+  STREAM,
+  send,
+} from "../../support/grpc.ts";
 
 const app = await testApp();
 

@@ -5,8 +5,8 @@ import {
   Health,
   HealthCheckResponse_ServingStatus as ServingStatus,
 } from "../../../gen/health/v1/health_pb.ts";
-import { forTest } from "../../support/closing.ts";
-import { start, transportKinds } from "../../support/gateway.ts";
+import { start, transportKinds } from "../../support/http/gateway.ts";
+import { forTest } from "../../support/suites.ts";
 
 const ok = { status: "ok", latencyMs: expect.closeTo(1.3, 5) };
 const down = { ...ok, status: "down" };

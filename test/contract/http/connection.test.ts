@@ -3,10 +3,10 @@ import net from "node:net";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { forTest } from "../../support/closing.ts";
-import { start, startSuiteGateway } from "../../support/gateway.ts";
-import { post, sendRawHttp, textOf } from "../../support/raw-http.ts";
-import { CONVERSATION } from "../../support/stub-services.ts";
+import { start, startSuiteGateway } from "../../support/http/gateway.ts";
+import { post, sendRawHttp, textOf } from "../../support/http/raw.ts";
+import { CONVERSATION } from "../../support/http/stub-services.ts";
+import { forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 /** Connects to a gateway that may end the connection at any moment. */

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { start, startSuiteGateway } from "../../support/gateway.ts";
-import { stubAccounts } from "../../support/stub-services.ts";
+import { start, startSuiteGateway } from "../../support/http/gateway.ts";
+import { stubAccounts } from "../../support/http/stub-services.ts";
+import { forTest } from "../../support/suites.ts";
 
 const { routes, metadata } = stubAccounts();
 const OTHERS = [

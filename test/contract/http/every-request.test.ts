@@ -1,10 +1,10 @@
 import net from "node:net";
 import { describe, expect, test } from "vitest";
 import type { StartSpan } from "../../../gateway/lifecycle.ts";
-import { forTest } from "../../support/closing.ts";
-import { commonHeaders, start, startSuiteGateway } from "../../support/gateway.ts";
-import { post } from "../../support/raw-http.ts";
-import { stubAccounts } from "../../support/stub-services.ts";
+import { commonHeaders, start, startSuiteGateway } from "../../support/http/gateway.ts";
+import { post } from "../../support/http/raw.ts";
+import { stubAccounts } from "../../support/http/stub-services.ts";
+import { forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const { routes, metadata } = stubAccounts();

@@ -4,11 +4,11 @@ import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { refusal } from "../../support/failures.ts";
-import { sendRawHttp } from "../../support/raw-http.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { sendRawHttp } from "../../support/http/raw.ts";
+import { refusal } from "../../support/http/responses.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 /** The password breaks four rules. */

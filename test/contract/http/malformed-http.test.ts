@@ -2,9 +2,9 @@ import net from "node:net";
 import { expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { commonHeaders, startSuiteGateway } from "../../support/gateway.ts";
-import { sendRawHttp } from "../../support/raw-http.ts";
-import { TEXT } from "../../support/shapes.ts";
+import { commonHeaders, startSuiteGateway } from "../../support/http/gateway.ts";
+import { sendRawHttp } from "../../support/http/raw.ts";
+import { TEXT } from "../../support/http/responses.ts";
 import { until } from "../../support/until.ts";
 
 const server = await startSuiteGateway(

@@ -1,10 +1,9 @@
 import http from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { NEW_PASSWORD } from "../../support/accounts.ts";
 import { startApp, type TestApp } from "../../support/app.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
-import { listen } from "../../support/sockets.ts";
-import { press, submit } from "../../support/web-actions.ts";
-import { describeChromium } from "../../support/web-fixture.ts";
+import { describeChromium, press, submit } from "../../support/browser.ts";
+import { listen } from "../../support/network/sockets.ts";
 
 describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
   let app: TestApp;

@@ -17,8 +17,8 @@ import { listenInternal } from "../../../services/servers/internal-server.ts";
 
 /** Two self-signed certificates. */
 const pair = (name: string) => ({
-  cert: `test/support/tls/${name}.pem`,
-  key: `test/support/tls/${name}.key`,
+  cert: `test/support/network/tls/${name}.pem`,
+  key: `test/support/network/tls/${name}.key`,
 });
 const [ours, foreign] = [pair("ours"), pair("others")];
 const app: Parameters<typeof listenGrpc>[0] = {

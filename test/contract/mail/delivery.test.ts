@@ -1,8 +1,9 @@
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
-import { describeConcurrent } from "../../support/describe-concurrent.ts";
-import { BASE_MS, modes, openMailFixture, type Row } from "../../support/mail-fixture.ts";
-import { times, until } from "../../support/until.ts";
+import { describeConcurrent } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
+import { BASE_MS, modes, openMailFixture, type Row } from "./fixture.ts";
 
 const GREYLISTED = { code: 451, text: "Greylisted" };
 

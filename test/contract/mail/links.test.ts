@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
-import { describeChromium } from "../../support/web-fixture.ts";
+import { describeChromium } from "../../support/browser.ts";
 
 const app = await startSuiteApp({ mode: "embedded", env: { WEB: "off" } });
 const pages = ["/verify-email", "/reset-password"];

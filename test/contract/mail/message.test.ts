@@ -1,8 +1,8 @@
 import PostalMime from "postal-mime";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
-import { forSuite } from "../../support/closing.ts";
-import { startSlowSmtpServer } from "../../support/slow-smtp-server.ts";
+import { startSlowSmtpServer } from "../../support/mail/slow-smtp-server.ts";
+import { forSuite } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const LONG = "https://app.example.com/a/rather/long/path/to/the/front/end/of/this/installation";

@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import { createMailTransport } from "../../../services/mail/transport.ts";
 import { requireConfig } from "../../../services/platform/config/config.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
 import { silent } from "../../support/log.ts";
-import { startSlowSmtpServer } from "../../support/slow-smtp-server.ts";
+import { startSlowSmtpServer } from "../../support/mail/slow-smtp-server.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const GOOGLE = "421 4.7.0 Try again later, closing connection. (EHLO) a1sor123.4 - gsmtp";

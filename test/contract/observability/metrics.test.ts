@@ -1,13 +1,12 @@
 import { expect, test } from "vitest";
 import { signInAt } from "../../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
-import { forTest } from "../../support/closing.ts";
-import { freshStorage } from "../../support/databases.ts";
-import { startApart, startProcess } from "../../support/deployment.ts";
-import { CHAT, grpcUrlIn, head, LOGIN, withSession } from "../../support/hostile.ts";
-import { createHttpClient } from "../../support/http-client.ts";
-import { freePort, readMetrics } from "../../support/metrics.ts";
-import { framed, send } from "../../support/raw-grpc.ts";
+import { conversationOf, startSuiteProvider } from "../../support/ai/calls.ts";
+import { freshStorage } from "../../support/database/databases.ts";
+import { CHAT, framed, grpcUrlIn, head, LOGIN, send, withSession } from "../../support/grpc.ts";
+import { createHttpClient } from "../../support/http/client.ts";
+import { freePort } from "../../support/network/sockets.ts";
+import { readMetrics, startApart, startProcess } from "../../support/processes/processes.ts";
+import { forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const simulator = await startSuiteProvider();

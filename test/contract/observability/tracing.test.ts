@@ -2,12 +2,12 @@ import { createServer } from "node:http";
 import { expect, test } from "vitest";
 import { openTracing } from "../../../services/platform/telemetry/tracing.ts";
 import { signInAt } from "../../support/accounts.ts";
-import { conversationOf, startSuiteProvider } from "../../support/ai-calls.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
-import { freshStorage } from "../../support/databases.ts";
-import { startApart, startProcess } from "../../support/deployment.ts";
-import { createHttpClient } from "../../support/http-client.ts";
-import { listen } from "../../support/sockets.ts";
+import { conversationOf, startSuiteProvider } from "../../support/ai/calls.ts";
+import { freshStorage } from "../../support/database/databases.ts";
+import { createHttpClient } from "../../support/http/client.ts";
+import { listen } from "../../support/network/sockets.ts";
+import { startApart, startProcess } from "../../support/processes/processes.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
 
 /** A span at a collector. */
 type Span = {

@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { statusesOf, tally } from "../../support/until.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
+import { statusesOf, tally } from "../../support/tally.ts";
 
 const app = await testApp();
 const fresh = () => `New.${randomUUID()}@example.com`;

@@ -1,9 +1,8 @@
 import { test as base, expect } from "vitest";
-import type { SignedIn } from "../../support/accounts.ts";
+import { NEW_PASSWORD as NEW, type SignedIn, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { fieldsIn, refusal } from "../../support/failures.ts";
-import { tallyGuesses, times } from "../../support/until.ts";
+import { fieldsIn, refusal } from "../../support/http/responses.ts";
+import { tallyGuesses, times } from "../../support/tally.ts";
 
 const app = await testApp();
 const test = base.extend("account", () => app.signIn());

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { invalid } from "../../support/failures.ts";
+import { invalid } from "../../support/http/responses.ts";
 
 const app = await testApp();
 

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
+import { PASSWORD, type SignedIn, WRONG_CODE, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { withToken } from "../../support/http-client.ts";
-import { begin, commitMeanwhile } from "../../support/transaction.ts";
-import { tally, times, until } from "../../support/until.ts";
+import { begin, commitMeanwhile } from "../../support/database/transaction.ts";
+import { withToken } from "../../support/http/client.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
+import { tally, times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const app = await testApp();
 const url = app.settings.DATABASE_URL as string;

@@ -1,12 +1,11 @@
 import { Code } from "@connectrpc/connect";
 import { test as base, expect } from "vitest";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
-import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
+import { freshEmail, NEW_PASSWORD, PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { freshEmail, NEW_PASSWORD } from "../../support/credentials.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { errorOf } from "../../support/stub-transports.ts";
-import { commitMeanwhile } from "../../support/transaction.ts";
+import { commitMeanwhile } from "../../support/database/transaction.ts";
+import { invalid, refusal } from "../../support/http/responses.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 const test = base

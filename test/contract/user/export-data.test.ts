@@ -1,9 +1,9 @@
 import { test as base, expect } from "vitest";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { WRONG_CODE, WRONG_PASSWORD } from "../../support/accounts.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
-import { WRONG_CODE, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { withToken } from "../../support/http-client.ts";
-import { TEXT, TIME } from "../../support/shapes.ts";
+import { withToken } from "../../support/http/client.ts";
+import { TEXT, TIME } from "../../support/http/responses.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();

@@ -4,10 +4,10 @@ import { expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { NEW_PASSWORD as NEW, WRONG_PASSWORD } from "../../support/credentials.ts";
-import { bearer } from "../../support/http-client.ts";
-import { errorOf } from "../../support/stub-transports.ts";
+import { bearer } from "../../support/http/client.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 const auth = app.grpc(AuthService);

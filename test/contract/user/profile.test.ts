@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { testApp } from "../../support/app.ts";
-import { invalid, refusal } from "../../support/failures.ts";
-import { TEXT, TIME, userShape } from "../../support/shapes.ts";
-import { tally, times } from "../../support/until.ts";
+import { invalid, refusal, TEXT, TIME, userShape } from "../../support/http/responses.ts";
+import { tally, times } from "../../support/tally.ts";
 
 const app = await testApp();
 

@@ -1,8 +1,8 @@
 import { test as base, expect } from "vitest";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { withToken } from "../../support/http-client.ts";
-import { sessionShape } from "../../support/shapes.ts";
+import { withToken } from "../../support/http/client.ts";
+import { sessionShape } from "../../support/http/responses.ts";
 import { until } from "../../support/until.ts";
 
 const app = await testApp();

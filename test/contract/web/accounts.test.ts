@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { PASSWORD } from "../../support/accounts.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
+import { NEW_PASSWORD, PASSWORD } from "../../support/accounts.ts";
 import {
+  describeWeb,
   enter,
+  expectAccessible,
   fillIn,
   goTo,
   press,
@@ -11,8 +12,7 @@ import {
   seeAlert,
   seeHeading,
   submit,
-} from "../../support/web-actions.ts";
-import { describeWeb, expectAccessible } from "../../support/web-fixture.ts";
+} from "../../support/browser.ts";
 
 describeWeb("Web app: accounts", {}, (web) => {
   test("register, verify by mail, sign in, edit the profile, sign out", async () => {

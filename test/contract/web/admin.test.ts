@@ -1,15 +1,18 @@
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
 import {
+  describeWeb,
+  expectAccessible,
   fillIn,
   goTo,
   press,
+  screenshot,
   see,
   seeAlert,
   seeHeading,
   submit,
-} from "../../support/web-actions.ts";
-import { describeWeb, expectAccessible, screenshot, type Tab } from "../../support/web-fixture.ts";
+  type Tab,
+} from "../../support/browser.ts";
 
 /** A busy page: its observers receive the changes of 300 ms together. */
 const LATE_OBSERVERS = `window.IntersectionObserver = class extends IntersectionObserver {

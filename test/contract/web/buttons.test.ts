@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type { Locator, Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { seeHeading } from "../../support/web-actions.ts";
-import { CHROMIUM, describeWeb } from "../../support/web-fixture.ts";
+import { CHROMIUM, describeWeb, seeHeading } from "../../support/browser.ts";
 
 type Family = "red" | "indigo" | "grey" | "white";
 type Variant = { name: string; look: string; html: string; family: Family };

@@ -1,23 +1,21 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
-  fillIn,
-  goTo,
-  press,
-  say,
-  see,
-  seeAlert,
-  seeHeading,
-  submit,
-} from "../../support/web-actions.ts";
-import {
   BOTH,
   CHROMIUM,
   describeWeb,
   expectAccessible,
+  fillIn,
+  goTo,
+  press,
+  say,
   screenshot,
+  see,
+  seeAlert,
+  seeHeading,
+  submit,
   type Tab,
-} from "../../support/web-fixture.ts";
+} from "../../support/browser.ts";
 
 const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
   try { for (let i = 0; ; i++) localStorage.setItem(size + "-" + i, "x".repeat(size)); } catch {}

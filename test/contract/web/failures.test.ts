@@ -1,6 +1,7 @@
 import type { Route } from "playwright-core";
 import { expect, test } from "vitest";
 import {
+  describeWeb,
   enter,
   goTo,
   press,
@@ -8,8 +9,7 @@ import {
   seeAlert,
   seeHeading,
   submit,
-} from "../../support/web-actions.ts";
-import { describeWeb } from "../../support/web-fixture.ts";
+} from "../../support/browser.ts";
 
 describeWeb("Web app: failures", {}, (web) => {
   test("429 and 423: show the reason, count down, and the form can be sent again after that, not before", async () => {

@@ -1,7 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { goTo, press, see, seeHeading } from "../../support/web-actions.ts";
-import { describeWeb } from "../../support/web-fixture.ts";
+import { describeWeb, goTo, press, see, seeHeading } from "../../support/browser.ts";
 
 /** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {

@@ -1,7 +1,14 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { goTo, press, see, submit } from "../../support/web-actions.ts";
-import { CHROMIUM, describeWeb, expectAccessible } from "../../support/web-fixture.ts";
+import {
+  CHROMIUM,
+  describeWeb,
+  expectAccessible,
+  goTo,
+  press,
+  see,
+  submit,
+} from "../../support/browser.ts";
 
 const IMPERSONATING = "This is not possible in the name of another user.";
 

@@ -1,11 +1,18 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { test } from "vitest";
-import { forTest } from "../../support/closing.ts";
-import { startDaemon } from "../../support/daemon.ts";
+import {
+  CHROMIUM,
+  describeWeb,
+  enter,
+  press,
+  say,
+  see,
+  seeHeading,
+} from "../../support/browser.ts";
+import { startDaemon } from "../../support/processes/programs.ts";
+import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
-import { enter, press, say, see, seeHeading } from "../../support/web-actions.ts";
-import { CHROMIUM, describeWeb } from "../../support/web-fixture.ts";
 
 /** Another origin of the same site, as app.example.com is to api.example.com. */
 const PORT = 65_001;

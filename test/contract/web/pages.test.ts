@@ -1,13 +1,14 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { goTo, press } from "../../support/web-actions.ts";
 import {
   CHROMIUM,
   describeWeb,
   expectAccessible,
+  goTo,
+  press,
   screenshot,
   type Tab,
-} from "../../support/web-fixture.ts";
+} from "../../support/browser.ts";
 
 /** Every page of the app. */
 const PATHS = [

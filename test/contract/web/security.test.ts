@@ -1,15 +1,17 @@
 import { expect, test } from "vitest";
 import {
+  describeWeb,
   enter,
+  expectAccessible,
   fillIn,
   goTo,
   press,
+  screenshot,
   see,
   seeAlert,
   seeHeading,
   submit,
-} from "../../support/web-actions.ts";
-import { describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
+} from "../../support/browser.ts";
 
 describeWeb("Web app: security and sessions", {}, (web) => {
   test("the content security policy refuses inline scripts and foreign images, and tests detect it", async () => {

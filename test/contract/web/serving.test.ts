@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { forTest } from "../../support/closing.ts";
-import { start, startSuiteGateway } from "../../support/gateway.ts";
+import { start, startSuiteGateway } from "../../support/http/gateway.ts";
+import { forTest } from "../../support/suites.ts";
 
 const HTML = "text/html; charset=utf-8";
 

@@ -4,7 +4,7 @@
  * many connections it has opened.
  */
 import { connect, type NetConnectOpts, type Socket } from "node:net";
-import { CHAT, LOGIN, PROFILE, REFLECTION, STREAM } from "../hostile.ts";
+import { CHAT, LOGIN, PROFILE, REFLECTION, STREAM } from "../grpc.ts";
 import type { Attack, AttackName } from "./attack.ts";
 import {
   halfRequest,

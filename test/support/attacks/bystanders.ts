@@ -6,8 +6,8 @@ import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.t
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Health } from "../../../gen/health/v1/health_pb.ts";
 import type { SignedIn, TestUser } from "../accounts.ts";
-import { conversationOf } from "../ai-calls.ts";
-import { bearer, randomAddress, sendHttp } from "../http-client.ts";
+import { conversationOf } from "../ai/calls.ts";
+import { bearer, randomAddress, sendHttp } from "../http/client.ts";
 
 /** Time between two rounds of calls, in ms. */
 const PACE_MS = 50;

@@ -2,9 +2,8 @@ import { v7 as uuid } from "uuid";
 import { afterAll, expect, test } from "vitest";
 import { listUsers, type UserFilter } from "../../../services/store/admin-users.ts";
 import type { Store } from "../../../services/store/store.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { insertUsers } from "../../support/users.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 
 const COUNT = 30_000;
 /** The largest exact total. */

@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
+import { startRawProvider } from "../../support/ai/raw-provider.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { startRawProvider } from "../../support/raw-provider.ts";
+import { forTest } from "../../support/suites.ts";
 import { promptFor, readReply } from "./support.ts";
 
 const GEMINI = "models/gemini-3.8-flash:generateContent";

@@ -4,7 +4,8 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
-import { times, until } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
 import { type Bench, decode, startBench, startTestBench } from "./support.ts";
 

@@ -7,7 +7,7 @@ import { type Catalogue, readCatalogue } from "../../../services/ai/catalogue.ts
 import { findTarget } from "../../../services/ai/chat.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { requireConfig } from "../../../services/platform/config/config.ts";
-import { forTest } from "../../support/closing.ts";
+import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { promptFor, readReply } from "./support.ts";
 

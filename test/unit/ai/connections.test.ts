@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { forTest } from "../../support/closing.ts";
-import { type RawExchange, rawResponse, startRawProvider } from "../../support/raw-provider.ts";
-import { times } from "../../support/until.ts";
+import { type RawExchange, rawResponse, startRawProvider } from "../../support/ai/raw-provider.ts";
+import { forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
 import { promptFor, readReply } from "./support.ts";
 
 const GOOD = JSON.stringify({

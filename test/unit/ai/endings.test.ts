@@ -3,12 +3,12 @@ import type { SimulatedDialect } from "../../../scripts/simulators/simulator.ts"
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
 import {
   type ScriptedResponse,
   type Step,
   startScriptedProvider,
-} from "../../support/scripted-provider.ts";
+} from "../../support/ai/scripted-provider.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
 import { readReply } from "./support.ts";
 
 /** What a dialect sends for each part of a stream. */

@@ -2,8 +2,11 @@ import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { forSuite } from "../../support/closing.ts";
-import { type ScriptedResponse, startScriptedProvider } from "../../support/scripted-provider.ts";
+import {
+  type ScriptedResponse,
+  startScriptedProvider,
+} from "../../support/ai/scripted-provider.ts";
+import { forSuite } from "../../support/suites.ts";
 import { framesOf, promptFor, readReply } from "./support.ts";
 
 const upstream = await forSuite(startScriptedProvider());

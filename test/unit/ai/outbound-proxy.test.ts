@@ -8,13 +8,13 @@ import { REPLY } from "../../../scripts/simulators/script.ts";
 import { startProviderSimulator } from "../../../scripts/simulators/simulator.ts";
 import { createHttpClient } from "../../../services/ai/providers/http-client.ts";
 import { requireConfig } from "../../../services/platform/config/config.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { listen } from "../../support/sockets.ts";
+import { listen } from "../../support/network/sockets.ts";
+import { forTest } from "../../support/suites.ts";
 
-const CERT = readFileSync("test/support/tls/ours.pem", "utf8"); // for localhost
-const KEY = readFileSync("test/support/tls/ours.key");
+const CERT = readFileSync("test/support/network/tls/ours.pem", "utf8"); // for localhost
+const KEY = readFileSync("test/support/network/tls/ours.key");
 const authorities = tls.getCACertificates("default");
 beforeAll(() => tls.setDefaultCACertificates([CERT]));
 afterAll(() => tls.setDefaultCACertificates(authorities)); // other suites run in this thread

@@ -5,7 +5,7 @@ import {
   SIMULATED_DIALECTS,
   type SimulatedDialect,
 } from "../../../scripts/simulators/simulator.ts";
-import { BLANKS } from "../../support/blanks.ts";
+import { BLANKS } from "../../support/ai/calls.ts";
 import { type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
 type Model = Prompt["model"];

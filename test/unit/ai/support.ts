@@ -19,7 +19,7 @@ import type {
   Usage,
 } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
 
 /** The encoder of the simulator and the adapter of the product, by dialect. */
 export const CODECS = [

@@ -8,13 +8,12 @@ import { type AppContext, systemCall } from "../../../services/call.ts";
 import type { Config } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { rollUpUsage, type UsageRow, upsertUsage } from "../../../services/store/usage.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { insertUsers, openQuietStore } from "../../support/database/store.ts";
+import { begin } from "../../support/database/transaction.ts";
 import { silent } from "../../support/log.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { begin } from "../../support/transaction.ts";
-import { times } from "../../support/until.ts";
-import { insertUsers } from "../../support/users.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
 const clock = { now: () => new Date("2026-11-21T12:00:00Z") };

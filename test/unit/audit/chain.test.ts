@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
+import { engines, openAuditFixture } from "./fixture.ts";
 
 const EDITS = [
   "event = 'auth.logout'",

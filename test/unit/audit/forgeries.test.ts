@@ -3,7 +3,7 @@ import { dropLinkOf, GENESIS, linkOf } from "../../../services/audit/seal.ts";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
 import { findSealedEvents } from "../../../services/store/audit-seals.ts";
 import { readSeals } from "../../../services/store/audit-verification.ts";
-import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
+import { engines, openAuditFixture } from "./fixture.ts";
 
 const DAY_MS = 86_400_000;
 /** In days. */

@@ -1,8 +1,8 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { addPartitions, dropPartitions } from "../../../services/audit/worker.ts";
-import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { until } from "../../support/until.ts";
+import { engines, openAuditFixture } from "./fixture.ts";
 
 describe.each(engines)("Audit partitions on %s", async (engine) => {
   const {

@@ -2,9 +2,10 @@ import { describe, expect, test } from "vitest";
 import { sealEvents } from "../../../services/audit/seal.ts";
 import { insertAuditEvent } from "../../../services/store/audit-events.ts";
 import { newId } from "../../../services/store/ids.ts";
-import { engines, openAuditFixture } from "../../support/audit-fixture.ts";
 import { captureLog } from "../../support/log.ts";
-import { times, until } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
+import { engines, openAuditFixture } from "./fixture.ts";
 
 /** The events of a long log. */
 const MANY = 20_000;

@@ -4,7 +4,7 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createPasswords } from "../../../services/crypto/passwords.ts";
 import type { ServiceError } from "../../../services/platform/rpc/errors.ts";
 import { CHEAP } from "../../support/app.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
 
 const IN_FLIGHT = availableParallelism();
 const WAITING = 256;

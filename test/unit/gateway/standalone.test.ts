@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { forTest } from "../../support/closing.ts";
-import { startProcess } from "../../support/deployment.ts";
+import { startProcess } from "../../support/processes/processes.ts";
+import { forTest } from "../../support/suites.ts";
 
 const WARNING = "REDIS_URL is not set: this gateway counts rate limits by itself";
 const cases: { when: string; env: Record<string, string>; warns: boolean }[] = [

@@ -1,8 +1,8 @@
 import net from "node:net";
 import { describe, expect, test } from "vitest";
-import { transportKinds } from "../../support/gateway.ts";
-import { post, sendRawHttp } from "../../support/raw-http.ts";
-import { CONVERSATION, startChatServices } from "../../support/stub-services.ts";
+import { transportKinds } from "../../support/http/gateway.ts";
+import { post, sendRawHttp } from "../../support/http/raw.ts";
+import { CONVERSATION, startChatServices } from "../../support/http/stub-services.ts";
 import { until, untilStill } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";

@@ -2,8 +2,8 @@ import { text } from "node:stream/consumers";
 import { Code, type HandlerContext } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, transportKinds } from "../../support/gateway.ts";
-import { startChatServices } from "../../support/stub-services.ts";
+import { failWith, transportKinds } from "../../support/http/gateway.ts";
+import { startChatServices } from "../../support/http/stub-services.ts";
 import { until } from "../../support/until.ts";
 
 const DONE = "data: [DONE]\n\n";

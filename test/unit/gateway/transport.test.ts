@@ -14,11 +14,12 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { onComplete } from "../../../services/interceptors/observe.ts";
 import { CALL_ENDED } from "../../../services/platform/rpc/errors.ts";
-import { forTest } from "../../support/closing.ts";
-import { type Routes, start, transportKinds } from "../../support/gateway.ts";
-import { listen } from "../../support/sockets.ts";
-import { chat, errorOf, openTransport } from "../../support/stub-transports.ts";
-import { times, until } from "../../support/until.ts";
+import { type Routes, start, transportKinds } from "../../support/http/gateway.ts";
+import { chat, errorOf, openTransport } from "../../support/http/stub-services.ts";
+import { listen } from "../../support/network/sockets.ts";
+import { forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const { login } = AuthService.method;
 

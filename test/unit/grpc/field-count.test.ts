@@ -3,8 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { CHAT, head, STREAM } from "../../support/hostile.ts";
-import { failureOf, framed, send } from "../../support/raw-grpc.ts";
+import { CHAT, failureOf, framed, head, STREAM, send } from "../../support/grpc.ts";
 
 const app = await testApp();
 const session = http2.connect(app.grpcUrl);

@@ -7,7 +7,7 @@ import {
 } from "../../../gen/health/v1/health_pb.ts";
 import { createMetrics } from "../../../services/metrics.ts";
 import { healthChecks, healthHandler } from "../../../services/servers/health.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
 
 test("gRPC health: concurrent checks and watches check each dependency once", async () => {
   let checks = 0;

@@ -7,21 +7,24 @@ import { createServicesTransport } from "../../../gateway/transport/services.ts"
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { conversationOf } from "../../support/ai-calls.ts";
+import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
 import {
   bomb,
   chatFrame,
+  failureOf,
+  framed,
   GZIP,
   head,
   LOGIN,
   questions,
   REFLECTION,
+  send,
   withSession,
-} from "../../support/hostile.ts";
-import { randomAddress } from "../../support/http-client.ts";
-import { failureOf, framed, send } from "../../support/raw-grpc.ts";
-import { times, until, untilStill } from "../../support/until.ts";
+} from "../../support/grpc.ts";
+import { randomAddress } from "../../support/http/client.ts";
+import { times } from "../../support/tally.ts";
+import { until, untilStill } from "../../support/until.ts";
 
 const app = await testApp();
 const question = questions(1);

@@ -5,8 +5,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, describe, expect, test } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { testApp } from "../../support/app.ts";
-import { GZIP, head, LOGIN, PROFILE, STREAM } from "../../support/hostile.ts";
-import { failureOf, framed, send } from "../../support/raw-grpc.ts";
+import { failureOf, framed, GZIP, head, LOGIN, PROFILE, STREAM, send } from "../../support/grpc.ts";
 
 const app = await testApp();
 const session = http2.connect(app.grpcUrl);

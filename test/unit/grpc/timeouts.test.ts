@@ -7,9 +7,20 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createAdmission } from "../../../services/platform/gate/admission.ts";
 import { listenGrpc } from "../../../services/servers/grpc-server.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { CHAT, chatFrame, head, PROFILE, REFLECTION, STREAM } from "../../support/hostile.ts";
-import { answerTo, failureOf, framed, send } from "../../support/raw-grpc.ts";
-import { tally, times, until } from "../../support/until.ts";
+import {
+  answerTo,
+  CHAT,
+  chatFrame,
+  failureOf,
+  framed,
+  head,
+  PROFILE,
+  REFLECTION,
+  STREAM,
+  send,
+} from "../../support/grpc.ts";
+import { tally, times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const env = { GRPC_REFLECTION: "off", RATE_LIMITS: "off" };
 const timeouts = { requestMs: 2_000, writeMs: 500, idleMs: 1_500, reflectionMs: 500 };

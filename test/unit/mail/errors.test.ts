@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { describeSmtpError } from "../../../services/mail/transport.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
 
 const TOKEN = "q3Zb-8xKp_RtY2mWc7VhLd0NfGs5JaEuTi9oBvXy1Ck";
 const of = (response: string) => describeSmtpError({ message: "Failed", response });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { createMailTransport, MAIL_LIMITS } from "../../../services/mail/transport.ts";
 import { silent } from "../../support/log.ts";
-import { type SmtpStep, startSlowSmtpServer } from "../../support/slow-smtp-server.ts";
+import { type SmtpStep, startSlowSmtpServer } from "../../support/mail/slow-smtp-server.ts";
 
 const MINUTE_MS = 60_000;
 /** RFC 5321 section 4.5.3.2, in ms; EHLO as the greeting. */

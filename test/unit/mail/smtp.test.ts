@@ -3,8 +3,8 @@ import { SMTPServer } from "smtp-server";
 import { expect, test } from "vitest";
 import { createMailTransport } from "../../../services/mail/transport.ts";
 import { silent } from "../../support/log.ts";
-import { listen } from "../../support/sockets.ts";
-import { times } from "../../support/until.ts";
+import { listen } from "../../support/network/sockets.ts";
+import { times } from "../../support/tally.ts";
 
 const PACE_MS = 50;
 const LETTER_MS = 2_000;

@@ -7,12 +7,13 @@ import { startMailWorker, type WorkerTimes } from "../../../services/mail/worker
 import { requireConfig } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createClock } from "../../support/clock.ts";
-import { forSuite, forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { openQuietStore } from "../../support/database/store.ts";
 import { captureLog } from "../../support/log.ts";
-import { startSlowSmtpServer } from "../../support/slow-smtp-server.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { times, until } from "../../support/until.ts";
+import { startSlowSmtpServer } from "../../support/mail/slow-smtp-server.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const TIMES: WorkerTimes = {
   slowMs: 200,

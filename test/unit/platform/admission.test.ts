@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { createAdmission } from "../../../services/platform/gate/admission.ts";
 import { createPortGuard } from "../../../services/platform/gate/open-calls.ts";
 import { createTrustedProxies } from "../../../services/platform/gate/proxies.ts";
-import { times } from "../../support/until.ts";
+import { times } from "../../support/tally.ts";
 
 /**
  * A port with limited connections.

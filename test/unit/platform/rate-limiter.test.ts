@@ -2,9 +2,9 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { createRateLimiter } from "../../../services/platform/gate/rate-limiter.ts";
 import { openRedis } from "../../../services/platform/gate/redis.ts";
-import { forTest } from "../../support/closing.ts";
 import { silent } from "../../support/log.ts";
-import { times } from "../../support/until.ts";
+import { forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
 const openCache = () => forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));

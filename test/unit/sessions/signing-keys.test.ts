@@ -5,9 +5,10 @@ import { createRemoteKeys } from "../../../services/platform/gate/access-token.t
 import { openKeyRing } from "../../../services/sessions/key-ring.ts";
 import { createTokenPair, readRefreshToken } from "../../../services/sessions/tokens.ts";
 import { createClock } from "../../support/clock.ts";
-import { forTest } from "../../support/closing.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { times, until } from "../../support/until.ts";
+import { openQuietStore } from "../../support/database/store.ts";
+import { forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
 
 const ID = "01890a5d-ac96-774b-bcce-b302099a8057";
 

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { readSecretKeys } from "../../../services/store/secret-keys.ts";
 import { accountsAt } from "../../support/accounts.ts";
-import { startProgram } from "../../support/daemon.ts";
-import { folderMailbox } from "../../support/mailbox.ts";
+import { folderMailbox } from "../../support/mail/mailbox.ts";
+import { startProgram } from "../../support/processes/programs.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 /** Runs a command as the first process of a container does: it sees no process of others. */

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { type Mode, startSuiteApp } from "../../support/app.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase } from "../../support/database/databases.ts";
 
 const servers = Boolean(process.env.TEST_SERVERS);
 

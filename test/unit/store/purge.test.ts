@@ -3,10 +3,9 @@ import { deletedUsers, purgeUsers } from "../../../services/accounts/erase-user.
 import { type AppContext, systemCall } from "../../../services/call.ts";
 import { systemClock } from "../../../services/platform/process/clock.ts";
 import { purgeExpired } from "../../../services/store/purge.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { insertUsers } from "../../support/users.ts";
+import { createDatabase } from "../../support/database/databases.ts";
+import { insertUsers, openQuietStore } from "../../support/database/store.ts";
+import { forTest } from "../../support/suites.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
 const lockout = { lockoutDurationMs: 1, lockoutResetMs: 1 };

@@ -3,11 +3,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { openStore } from "../../../services/store/open-store.ts";
 import { checkSchema, MIGRATIONS } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase, runSql } from "../../support/databases.ts";
+import { createDatabase, runSql } from "../../support/database/databases.ts";
+import { openQuietStore } from "../../support/database/store.ts";
+import { begin } from "../../support/database/transaction.ts";
 import { captureLog } from "../../support/log.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { begin } from "../../support/transaction.ts";
+import { forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);

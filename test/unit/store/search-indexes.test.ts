@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { listUsers } from "../../../services/store/admin-users.ts";
 import { listEmails } from "../../../services/store/emails.ts";
 import type { Store } from "../../../services/store/store.ts";
-import { forSuite } from "../../support/closing.ts";
-import { createDatabase, runSql } from "../../support/databases.ts";
-import { openQuietStore } from "../../support/stores.ts";
-import { begin } from "../../support/transaction.ts";
+import { createDatabase, runSql } from "../../support/database/databases.ts";
+import { openQuietStore } from "../../support/database/store.ts";
+import { begin } from "../../support/database/transaction.ts";
+import { forSuite } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 const INDEXES = ["emails_recipient", "users_search"];

@@ -4,10 +4,9 @@ import { addPartitions } from "../../../services/audit/worker.ts";
 import { ownsPartitions } from "../../../services/store/audit-events.ts";
 import { grantServiceRole } from "../../../services/store/schema.ts";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase, runSql } from "../../support/databases.ts";
-import { describeIf } from "../../support/skip-without.ts";
-import { openQuietStore } from "../../support/stores.ts";
+import { createDatabase, runSql } from "../../support/database/databases.ts";
+import { openQuietStore } from "../../support/database/store.ts";
+import { describeIf, forTest } from "../../support/suites.ts";
 import { until } from "../../support/until.ts";
 
 describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async () => {

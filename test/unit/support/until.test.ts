@@ -2,9 +2,9 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { runSql } from "../../support/databases.ts";
-import { folderMailbox } from "../../support/mailbox.ts";
-import { freePort } from "../../support/metrics.ts";
+import { runSql } from "../../support/database/databases.ts";
+import { folderMailbox } from "../../support/mail/mailbox.ts";
+import { freePort } from "../../support/network/sockets.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 

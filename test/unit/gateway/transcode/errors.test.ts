@@ -6,11 +6,11 @@ import { describe, expect, test } from "vitest";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { forTest } from "../../../support/closing.ts";
-import { failWith, start, startGateway, transportKinds } from "../../../support/gateway.ts";
-import { listen } from "../../../support/sockets.ts";
-import { CONVERSATION } from "../../../support/stub-services.ts";
-import { times } from "../../../support/until.ts";
+import { failWith, start, startGateway, transportKinds } from "../../../support/http/gateway.ts";
+import { CONVERSATION } from "../../../support/http/stub-services.ts";
+import { listen } from "../../../support/network/sockets.ts";
+import { forTest } from "../../../support/suites.ts";
+import { times } from "../../../support/tally.ts";
 
 describe.each(transportKinds)("Error response %s", (transportKind) => {
   /**

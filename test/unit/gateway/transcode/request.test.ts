@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { transportKinds } from "../../../support/gateway.ts";
-import { blamed, startRecordingServices } from "../../../support/stub-services.ts";
+import { transportKinds } from "../../../support/http/gateway.ts";
+import { blamed, startRecordingServices } from "../../../support/http/stub-services.ts";
 
 describe.each(transportKinds)("Request %s", async (transportKind) => {
   const server = await startRecordingServices(transportKind);

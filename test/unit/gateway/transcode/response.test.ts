@@ -4,14 +4,14 @@ import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { forTest } from "../../../support/closing.ts";
 import {
   failWith,
   type Routes,
   type Settings,
   start,
   transportKinds,
-} from "../../../support/gateway.ts";
+} from "../../../support/http/gateway.ts";
+import { forTest } from "../../../support/suites.ts";
 
 const NOW = new Date("2026-11-21T12:00:00Z");
 

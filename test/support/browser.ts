@@ -1,0 +1,252 @@
+// The web app in Chromium and Firefox, and what a person does on its pages.
+
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  firefox,
+  type Locator,
+  type Page,
+} from "playwright-core";
+import { afterEach, expect } from "vitest";
+import { PASSWORD, type TestUser } from "./accounts.ts";
+import { startSuiteApp } from "./app.ts";
+import { describeIf, forSuite } from "./suites.ts";
+
+/** A host without https. Browsers trust 127.0.0.1 as if it had https. */
+const PLAIN_HTTP = ["--host-resolver-rules=MAP plain-http.test 127.0.0.1"];
+/** One site needs no more processes. */
+const ONE_PROCESS = {
+  "fission.autostart": false,
+  "dom.ipc.processCount": 1,
+  "dom.ipc.processPrelaunch.enabled": false,
+};
+/**
+ * The browsers of Debian: Chromium without the parts that draw a window, which takes half of its
+ * time. The channel drives an unchanged Firefox, by WebDriver BiDi.
+ */
+const BROWSERS = {
+  Chromium: {
+    kind: chromium,
+    launch: {
+      executablePath: "/usr/bin/chromium-headless-shell",
+      args: ["--no-sandbox", ...PLAIN_HTTP],
+    },
+  },
+  Firefox: {
+    kind: firefox,
+    launch: {
+      executablePath: "/usr/bin/firefox",
+      channel: "moz-firefox",
+      firefoxUserPrefs: ONE_PROCESS,
+    },
+  },
+};
+type BrowserName = keyof typeof BROWSERS;
+export const CHROMIUM: BrowserName[] = ["Chromium"];
+/** For suites of what browsers do each in their own way. */
+export const BOTH: BrowserName[] = ["Chromium", "Firefox"];
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** Browsers log the statuses of refused requests as errors. */
+const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
+
+/** Logs violations of the content security policy in the same words in every browser. */
+const REPORT_VIOLATIONS = `addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) =>
+  console.error("violates the policy:", violatedDirective, blockedURI))`;
+
+/** A page of the app with the errors of its browser. After each test there must be none. */
+export type Tab = { page: Page; problems: string[] };
+
+const isAbsent = (browser: BrowserName) =>
+  !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
+
+/** A visited page, the errors of the browser and the URLs of the requests. */
+type Visit = { page: Page; errors: string[]; requests: string[] };
+type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => Promise<Visit>;
+
+/**
+ * A suite that visits pages in Chromium. It is skipped where Chromium is not installed, except in
+ * CI.
+ */
+export function describeChromium(name: string, tests: (visit: Visitor) => void): void {
+  describeIf(!isAbsent("Chromium"), name, async () => {
+    const browser = await forSuite(chromium.launch(BROWSERS.Chromium.launch));
+    tests(async (url, options) => {
+      const page = await browser.newPage(options);
+      const [errors, requests]: [string[], string[]] = [[], []];
+      page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+      page.on("pageerror", ({ message }) => errors.push(message));
+      page.on("request", (request) => requests.push(`${request.method()} ${request.url()}`));
+      await page.goto(url);
+      return { page, errors, requests };
+    });
+  });
+}
+
+/**
+ * The settings of a suite: its browsers, by default Chromium, and with TEST_FULL Firefox, and
+ * variables of the product.
+ */
+type WebSettings = { browsers?: BrowserName[]; env?: Record<string, string> };
+
+/** A suite that drives the web app. It is skipped if a browser is missing, except in CI. */
+export function describeWeb(
+  name: string,
+  settings: WebSettings,
+  tests: (web: WebFixture) => void,
+): void {
+  const { browsers = process.env.TEST_FULL ? BOTH : CHROMIUM, env = {} } = settings;
+  for (const browser of browsers) {
+    describeIf(!isAbsent(browser), `${name}, in ${browser}`, async () =>
+      tests(await openWeb(browser, env)),
+    );
+  }
+}
+
+/** The product and a browser. */
+export type WebFixture = Awaited<ReturnType<typeof openWeb>>;
+
+async function openWeb(name: BrowserName, env: Record<string, string>) {
+  const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
+  const app = await startSuiteApp({ mode, env });
+  const { kind, launch } = BROWSERS[name];
+  const browser = await forSuite(kind.launch(launch));
+  const tabs: Tab[] = [];
+  afterEach(() => expect(tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]));
+
+  /** A browser with its own storage, cookies and address. */
+  async function newBrowser(
+    options: Parameters<Browser["newContext"]>[0] = {},
+  ): Promise<BrowserContext> {
+    const { address } = app.httpClient();
+    const context = await browser.newContext({
+      extraHTTPHeaders: { "x-forwarded-for": address },
+      locale: "en-GB",
+      ...options,
+    });
+    context.setDefaultTimeout(100_000);
+    await context.addInitScript(REPORT_VIOLATIONS);
+    return context;
+  }
+  const urlOf = (path: string) =>
+    path.startsWith("http")
+      ? path.replace("http://gatehouse.test", app.url)
+      : `${app.url}/#${path}`;
+
+  /** Opens a page of the app, or a link of an e-mail. */
+  async function open(path: string, context?: BrowserContext): Promise<Tab> {
+    const page = await (context ?? (await newBrowser())).newPage();
+    const problems: string[] = [];
+    page.on("console", (message) => {
+      if (message.type() === "error" && !EXPECTED.test(message.text()))
+        problems.push(message.text());
+    });
+    page.on("pageerror", (error) => problems.push(error.message));
+    tabs.push({ page, problems });
+    await page.goto(urlOf(path));
+    return { page, problems };
+  }
+  /** Opens the app and signs in. */
+  async function signIn(
+    user: Pick<TestUser, "email" | "password">,
+    context?: BrowserContext,
+  ): Promise<Tab> {
+    const tab = await open("/sign-in", context);
+    await enter(tab.page, user);
+    await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+    return tab;
+  }
+  /** Opens the app and signs in a new user. */
+  const signInUser = async () => signIn(await app.addUser());
+  /** Opens the app and signs in the first administrator. */
+  const signInAdmin = (context?: BrowserContext) =>
+    signIn({ email: "root@example.com", password: PASSWORD }, context);
+  return { name, app, newBrowser, open, signIn, signInUser, signInAdmin };
+}
+
+/**
+ * Expects no serious or critical violation of the accessibility rules of axe, and no page wider
+ * than the window.
+ */
+export async function expectAccessible({ page }: Tab): Promise<void> {
+  await page.evaluate(AXE); // the content security policy refuses scripts of elements only
+  const found = await page.evaluate(
+    "axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) => [impact, id, nodes[0].html]))",
+  );
+  const serious = (found as string[][]).filter(
+    ([impact]) => impact === "serious" || impact === "critical",
+  );
+  expect(serious, page.url()).toEqual([]);
+  const width = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+  expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
+}
+
+/**
+ * Saves a picture in docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test --
+ * test/contract/web`.
+ */
+export async function screenshot({ page }: Tab, name: string): Promise<void> {
+  const isChromium = page.context().browser()?.browserType() === chromium;
+  if (!process.env.SCREENSHOTS || !isChromium) return;
+  await page.setViewportSize({ width: 1000, height: 640 });
+  await page.screenshot({ path: `docs/screenshots/${name}.png` });
+  await page.setViewportSize({ width: 1280, height: 720 });
+}
+
+/** Waits for a text. */
+export const see = (on: Page | Locator, text: string | RegExp) => on.getByText(text).waitFor();
+
+/** Waits for a heading. */
+export const seeHeading = (page: Page, name: string) =>
+  page.getByRole("heading", { name }).waitFor();
+
+/** Waits for an alert with a text. */
+export const seeAlert = (page: Page, hasText: string) =>
+  page.getByRole("alert").filter({ hasText }).waitFor();
+
+/**
+ * Presses a button.
+ * @param then a text that follows
+ */
+export async function press(
+  on: Page | Locator,
+  name: string,
+  then?: string | RegExp,
+): Promise<void> {
+  await on.getByRole("button", { name }).click();
+  if (then !== undefined) await see(on, then);
+}
+
+/** Fills in fields by their labels. */
+export async function fillIn(on: Page | Locator, values: Record<string, string>): Promise<void> {
+  for (const [label, value] of Object.entries(values))
+    await on.getByLabel(label, { exact: true }).fill(value);
+}
+
+/**
+ * Fills in a form and presses its button.
+ * @param then a text that follows
+ */
+export async function submit(
+  on: Page | Locator,
+  values: Record<string, string>,
+  button: string,
+  then?: string | RegExp,
+): Promise<void> {
+  await fillIn(on, values);
+  await press(on, button, then);
+}
+
+/** Fills in the form of the sign-in, and signs in. */
+export const enter = (page: Page, user: { email: string; password: string }) =>
+  submit(page, { "E-mail address": user.email, Password: user.password }, "Sign in");
+
+/** Sends a message of the chat. */
+export const say = (page: Page, message: string) => submit(page, { Message: message }, "Send");
+
+/** Goes to a page of the app, as a link does. */
+export async function goTo(page: Page, path: string): Promise<void> {
+  await page.evaluate(`location.hash = ${JSON.stringify(path)}`);
+}

@@ -1,0 +1,60 @@
+// The inbox of test users.
+
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { domainToASCII } from "node:url";
+import PostalMime from "postal-mime";
+import { until } from "../until.ts";
+import { startSmtpServer } from "./smtp-server.ts";
+
+/** The inbox of all addresses. */
+export type Mailbox = ReturnType<typeof folderMailbox>;
+/** An e-mail as its recipient reads it. */
+type MailboxEmail = Awaited<ReturnType<typeof parse>>;
+
+/** An address with its domain in punycode: the SMTP server decodes it. */
+const canonical = (address: string) => address.replace(/[^@]*$/, domainToASCII);
+
+/** The mailbox of an SMTP server that accepts everything. */
+export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>) {
+  const server = await startSmtpServer(...options);
+  const emailsTo = (address: string) => {
+    const received = server.received.filter(({ to }) => canonical(to) === canonical(address));
+    return Promise.all(received.map(({ raw }) => parse(raw)));
+  };
+  return { ...server, ...mailboxOf(emailsTo) };
+}
+
+/** The mailbox of a folder of .eml files, which replaces an SMTP server. */
+export function folderMailbox(dataDir: string) {
+  const folder = join(dataDir, "mail");
+  const emails = new Map<string, Promise<MailboxEmail>>();
+  async function emailsTo(address: string): Promise<MailboxEmail[]> {
+    for (const name of existsSync(folder) ? readdirSync(folder) : [])
+      if (name.endsWith(".eml") && !emails.has(name))
+        emails.set(name, parse(readFileSync(join(folder, name))));
+    const all = await Promise.all(
+      [...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email),
+    );
+    return all.filter(({ to }) => to?.some((one) => "address" in one && one.address === address));
+  }
+  return { ...mailboxOf(emailsTo), close: async () => {} };
+}
+
+/** @param emailsTo all e-mails to an address so far */
+const mailboxOf = (emailsTo: (address: string) => Promise<MailboxEmail[]>) => ({
+  emailsTo,
+  /** Waits for the newest email to an address whose subject matches. */
+  emailTo: (address: string, subject = /./, withinMs?: number) =>
+    until(
+      `an email to ${address} about ${subject}`,
+      async () => (await emailsTo(address)).findLast((email) => subject.test(email.subject ?? "")),
+      withinMs,
+    ),
+});
+
+async function parse(raw: Buffer | string) {
+  const email = await PostalMime.parse(raw);
+  const link = /https?:\/\/\S+#token=(\S+)/.exec(email.text ?? "");
+  return { ...email, link: link?.[0], token: link?.[1] };
+}

@@ -1,0 +1,76 @@
+// A TCP proxy that cuts, silences or truncates connections.
+
+import { randomInt } from "node:crypto";
+import { connect, createServer, type Socket } from "node:net";
+import { addressOf, listen, throughPort } from "./sockets.ts";
+
+/**
+ * A TCP proxy before a server, so that a test can interrupt the connections of one product.
+ * @param onData gets the bytes that the server sends
+ */
+export async function startProxy(url: string, onData: (part: Buffer) => void = () => {}) {
+  const target = addressOf(url);
+  const sockets = new Set<Socket>();
+  let state: "open" | "cut" | "silent" | "truncated" | "uncommitted" = "open";
+  const server = createServer((near) => {
+    if (state === "cut") return near.destroy();
+    const far = connect(target.port, target.host);
+    for (const [socket, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(socket);
+      socket
+        .on("error", () => {})
+        .on("close", () => {
+          sockets.delete(socket);
+          other.destroy();
+        });
+    }
+    near.on("data", (part) => {
+      if (state !== "silent") far.write(part);
+    });
+    far.on("data", (part) => {
+      onData(part);
+      if (state === "uncommitted" && part.includes("COMMIT\0")) return near.destroy();
+      if (state === "truncated") return near.end(part.subarray(0, randomInt(part.length)));
+      if (state !== "silent") near.write(part);
+    });
+  });
+  const ownPort = await listen(server);
+  return {
+    port: ownPort,
+    /** The URL of the server through the proxy. */
+    url: throughPort(url, ownPort),
+    /** Breaks connections and refuses new ones. */
+    cut() {
+      state = "cut";
+      for (const socket of sockets) socket.destroy();
+    },
+    /** Accepts connections and forwards nothing. */
+    silence() {
+      state = "silent";
+    },
+    /** Ends connections within what the server sends. */
+    truncate() {
+      state = "truncated";
+    },
+    /** Breaks a connection between a commit and its reply. */
+    cutAfterCommit() {
+      state = "uncommitted";
+    },
+    restore() {
+      state = "open";
+      for (const socket of sockets) socket.destroy();
+    },
+    /** Another server takes the place of the target, as after a failover. */
+    moveTo(to: number) {
+      target.port = to;
+      for (const socket of sockets) socket.destroy();
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
