@@ -50,7 +50,8 @@ export function createActions(app: App) {
    * @returns the mailed token
    */
   async function resetTokenFor(email: string): Promise<string> {
-    await app.httpClient().post("/auth/forgot-password", { email });
+    const { status, body } = await app.httpClient().post("/auth/forgot-password", { email });
+    if (status !== 200) throw new Error(`forgot-password answered ${status} ${JSON.stringify(body)}`);
     return (await app.mail.emailTo(email, /Reset/)).token as string;
   }
 

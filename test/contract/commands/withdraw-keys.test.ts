@@ -41,7 +41,8 @@ describeIf(
     const DATABASE_URL = await createDatabase();
     const env = { DATABASE_URL, SECRET_KEY };
     const one = await forSuite(startApp({ mode: "servers", env }));
-    const other = await forSuite(startApp({ mode: "apart", env }));
+    const SMTP_URL = one.settings.SMTP_URL; // each worker sends the mail that any replica queues
+    const other = await forSuite(startApp({ mode: "apart", env: { ...env, SMTP_URL } }));
     const all = [one, other];
     const storedKids = async () =>
       (await one.sql<{ kid: string }>("select kid from signing_keys")).map(({ kid }) => kid);
