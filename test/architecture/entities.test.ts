@@ -14,7 +14,7 @@ const MIGRATIONS_OWN =
   /^(drop (index|trigger|function) |alter table "\w+" (drop|add) constraint |alter table "\w+" alter column "\w+" (drop default|type (varchar\(255\)|timestamptz) ))/;
 
 test.skipIf(!process.env.TEST_SERVERS)(
-  "Entities: have the columns and types of the migrations",
+  "Entities: match the columns and types of the migrations",
   async () => {
     const url = await createDatabase("entities");
     const store = await openQuietStore(url);
@@ -28,7 +28,7 @@ test.skipIf(!process.env.TEST_SERVERS)(
   },
 );
 
-test("Advisory locks: every lock has a number of its own", () => {
+test("Advisory locks: every lock has its own number", () => {
   const numbers = Object.values(LOCKS);
   expect(new Set(numbers).size).toBe(numbers.length);
 });

@@ -80,7 +80,7 @@ const SCRIPTS: Record<string, string[]> = {
   simulators: [],
 };
 
-test("Imports: lead from generated code outwards; the gateway imports gen and services/platform only", () => {
+test("Imports: the gateway imports only gen and services/platform", () => {
   const isWrong = (file: string, to: string) => {
     if (layer(file) === layer(to) || layer(to) === "gen") return false;
     if (layer(file) === "scripts" || layer(to) === "scripts") return false; // have a rule of their own
@@ -90,7 +90,7 @@ test("Imports: lead from generated code outwards; the gateway imports gen and se
   expect(importsThat(isWrong, true)).toEqual([]);
 });
 
-test("Imports: inside the services lead from handlers to operations to domains to store and platform", () => {
+test("Imports: a room of the services imports only the rooms that its rule allows", () => {
   const isWrong = (file: string, to: string) =>
     layer(to) === "services" &&
     part(to) !== part(file) &&
@@ -98,7 +98,7 @@ test("Imports: inside the services lead from handlers to operations to domains t
   expect(importsThat(isWrong, true)).toEqual([]);
 });
 
-test("Imports: every room of the services has its rule", () => {
+test("Imports: every room of the services has a rule", () => {
   const rooms = new Set(files.map(part).filter((room) => room !== "" && room !== "app.ts"));
   expect([...rooms].sort()).toEqual(Object.keys(ALLOWED).sort());
 });
@@ -114,14 +114,14 @@ test("Imports: commands and tools import the product, simulators nothing, and th
   expect(importsThat(isWrong, true)).toEqual([]);
 });
 
-test("Imports: a gateway that runs alone loads no service", () => {
+test("Imports: a standalone gateway loads no services", () => {
   const reached = reachedFrom(["gateway/main.ts", "gateway/server.ts"], false);
   expect(reached.filter((file) => layer(file) === "services" && part(file) !== "platform")).toEqual(
     [],
   );
 });
 
-test("Imports: no SQL is outside services/store", () => {
+test("Imports: only services/store contains SQL", () => {
   const sql =
     /\bem\.execute\(|\bprepared\(|[`"](?:select [^`"]* from|insert into|delete from|update \w+ (?:as \w+ )?set)\s/;
   const others = files.filter(
@@ -130,12 +130,12 @@ test("Imports: no SQL is outside services/store", () => {
   expect(others.filter((file) => sql.test(read(file)))).toEqual([]);
 });
 
-test("Imports: no provider's SDK is loaded, only its types are used", () => {
+test("Imports: only types are imported from provider SDKs", () => {
   const sdks = /^import\s+(?!type\b)[^;]*from\s+"(openai|@anthropic-ai\/sdk|@google\/genai)/m;
   expect(files.filter((file) => sdks.test(read(file)))).toEqual([]);
 });
 
-test("Imports: what operators run loads no development package (`npm ci --omit=dev`)", () => {
+test("Imports: operators' commands load no development packages (`npm ci --omit=dev`)", () => {
   const { dependencies, scripts } = JSON.parse(read("package.json"));
   const ofOperators = [
     "prepare",

@@ -42,7 +42,7 @@ test("Method policy: every method states its access, and is limited unless it se
   expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
 });
 
-test("Method policy: limits are complete, and what counts per account names a field with it", () => {
+test("Method policy: every limit is complete, and a limit per account names the account field", () => {
   for (const method of methods) {
     const { lockout, limits = [], account } = policyOf(method) ?? {};
     for (const { bucket, requests, windowSeconds, by } of limits) {
@@ -61,7 +61,7 @@ test("Method policy: every administrator method is forbidden during impersonatio
   expect(open.map(({ name }) => name)).toEqual([]);
 });
 
-test("Method policy: an impersonator reads, chats and leaves, and does nothing else for the user", () => {
+test("Method policy: an impersonator can only read, chat and leave", () => {
   const open = methods.filter((method) => {
     const rules = policyOf(method);
     return rules?.access === Access.USER && !rules.forbidImpersonation;
@@ -71,6 +71,6 @@ test("Method policy: an impersonator reads, chats and leaves, and does nothing e
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
-test("Validation: the rules of every method's request can be compiled", () => {
+test("Validation: the rules of every request message compile", () => {
   for (const { input } of methods) violationsOf(input, create(input)); // throws if not
 });

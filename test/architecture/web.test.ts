@@ -18,7 +18,7 @@ const textsIn = (path: string, pattern: RegExp) =>
   [...readFileSync(path, "utf8").matchAll(pattern)].map(([, text = ""]) => text);
 const placeholders = (text: string) => [...text.matchAll(/\{\w+\}/g)].flat().sort();
 
-test("Web app: every code of the API and of its client has a sentence, and no other", () => {
+test("Web app: has a message for every error code of API and client, and for no other", () => {
   const reasons = Object.keys(Reason).filter((name) => Number.isNaN(Number(name)));
   const codes = reasons.map((reason) => (reason === "UNSPECIFIED" ? "INTERNAL" : reason));
   const sentences = Object.keys(messages).filter((key) => key.startsWith("errors."));
@@ -28,7 +28,7 @@ test("Web app: every code of the API and of its client has a sentence, and no ot
   );
 });
 
-test("Web app: every violation of a field that people fill in has a sentence", () => {
+test("Web app: has a message for every violation of a form field", () => {
   const methods = [AdminService, AuthService, UserService].flatMap((service) => service.methods);
   const byRule = methods.flatMap(({ input }) => {
     const typed = input.fields.filter(
@@ -62,7 +62,7 @@ test.each([
   expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);
 });
 
-test("Web app: every text is English and German, with the same values", () => {
+test("Web app: every text exists in English and German, with the same placeholders", () => {
   for (const [key, [english, german]] of Object.entries(messages)) {
     expect([english.trim(), german.trim()], key).not.toContain("");
     expect(placeholders(german), key).toEqual(placeholders(english));

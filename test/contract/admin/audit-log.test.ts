@@ -6,7 +6,7 @@ import { TEXT, TIME } from "../../support/http/responses.ts";
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());
 
-test("GET /admin/audit-logs: answers the documented fields, newest first", async ({ admin }) => {
+test("GET /admin/audit-logs: returns the documented fields, newest first", async ({ admin }) => {
   const { user, browser } = await app.signIn();
   const { status, body } = await admin.get(`/admin/audit-logs?userId=${user.id}`);
   expect([status, body.total]).toEqual([200, 2]);

@@ -38,7 +38,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
         expect(await roleOf(other.id)).toBe(before);
       });
 
-  test("over gRPC asks for the password too", async ({ admin }) => {
+  test("requires the password over gRPC too", async ({ admin }) => {
     const client = app.grpc(AdminService);
     const { id } = await app.addUser();
     const update = (password?: string) =>
@@ -48,7 +48,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
     expect((await update(admin.user.password)).user?.role).toBe("admin");
   });
 
-  test("takes the caller's password, not that of the user", async ({ admin }) => {
+  test("requires the caller's password, not the user's", async ({ admin }) => {
     const user = await app.addUser();
     const password = "Other-password-3";
     expect((await app.resetPassword(await app.resetTokenFor(user.email), password)).status).toBe(
@@ -60,7 +60,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
     expect((await app.changeRole(admin, user.id, "admin")).body.user.role).toBe("admin");
   });
 
-  test("evaluates at most five of many wrong passwords at once, then locks confirmations for 15 minutes", async ({
+  test("evaluates at most five concurrent wrong passwords, then locks confirmations for 15 minutes", async ({
     admin,
   }) => {
     const targets = await Promise.all(times(4, () => app.addUser()));
@@ -109,7 +109,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
   });
 });
 
-describe("Changes of role are told by e-mail", () => {
+describe("A change of role is announced by e-mail", () => {
   const changes = [
     { role: "admin", from: "user" },
     { role: "user", from: "admin" },

@@ -8,7 +8,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   const mail = await openMailFixture(mode);
   const { app, register, rowOf, receivedFor, refuse, accept } = mail;
 
-  test("POST /admin/email-logs/:id/retry: requeues a mail that a 5xx reply has failed, and no other", async () => {
+  test("POST /admin/email-logs/:id/retry: requeues only e-mails that failed with a 5xx reply", async () => {
     refuse("gone", { code: 550, text: "No such user" });
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");

@@ -65,7 +65,7 @@ test("POST /admin/impersonate/:userId: ends no later than the administrator's se
   expect(body.expiresAt).toBe(end.toISOString());
 });
 
-test("POST /admin/impersonate/:userId: finds no user who is about to be erased", async ({
+test("POST /admin/impersonate/:userId: does not find a user who is about to be erased", async ({
   admin,
   user,
 }) => {
@@ -122,7 +122,7 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await own.profileStatus()).toBe(200);
 });
 
-test("POST /admin/impersonate/:userId: forbids account changes, and records each try", async ({
+test("POST /admin/impersonate/:userId: forbids account changes, and records each attempt", async ({
   admin,
   user,
 }) => {

@@ -48,7 +48,7 @@ test("PUT /admin/users/:id: moves an account to an unverified address, and notif
   expect(taken).toMatchObject(refusal(409, "EMAIL_TAKEN"));
 });
 
-test("PUT /admin/users/:id: mailed links stay good if only the spelling of an address changes", async ({
+test("PUT /admin/users/:id: mailed links stay valid if only the spelling of the address changes", async ({
   admin,
 }) => {
   const user = await app.addUser();
@@ -118,7 +118,7 @@ test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock 
   await app.setUpConfirmedFactor(user);
 });
 
-test("PUT /admin/users/:id: a promotion counts at once, and a demotion ends the sessions", async ({
+test("PUT /admin/users/:id: a promotion takes effect at once, and a demotion ends the sessions", async ({
   admin,
 }) => {
   const account = await app.signIn();

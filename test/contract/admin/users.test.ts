@@ -19,7 +19,7 @@ async function group(count: number) {
 
 const idsOf = (items: { id: string }[]) => items.map(({ id }) => id);
 
-test("GET /admin/users: answers the documented fields, newest first, and the same over gRPC", async ({
+test("GET /admin/users: returns the documented fields, newest first, over gRPC too", async ({
   admin,
 }) => {
   const { word, users, newest } = await group(3);
@@ -128,7 +128,7 @@ test.each([
   expect(fieldsIn(answer)).toEqual([field]);
 });
 
-test("GET /admin/users: refuses a cursor with a page, and a wrong one with all other violations", async ({
+test("GET /admin/users: rejects a cursor with a page, and an invalid cursor with all other violations", async ({
   admin,
 }) => {
   const { body } = await admin.get("/admin/users?limit=1");

@@ -29,7 +29,7 @@ const foreign = [
 ];
 
 describe("POST /auth/refresh with several cookies refreshToken", () => {
-  test.each(foreign)("takes ours before and after $what", async ({ value }) => {
+  test.each(foreign)("accepts our cookie before and after $what", async ({ value }) => {
     const { refreshToken } = await app.signIn();
     const after = await refresh([value, refreshToken]);
     expect(after.status).toBe(200);
@@ -38,7 +38,7 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     expect(before.headers.get("set-cookie")).toContain(`refreshToken=${before.body.refreshToken}`);
   });
 
-  test("takes ours between two of other sites", async () => {
+  test("accepts our cookie between two of other sites", async () => {
     const { refreshToken, accessToken } = await app.signIn();
     for (const token of ["one", accessToken]) {
       const answer = await refresh([token, refreshToken, foreignJwt]);
@@ -46,7 +46,7 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     }
   });
 
-  test("is 401 if two verify, and keeps the cookie: another account may have set one", async () => {
+  test("returns 401 and keeps the cookie if two of them verify", async () => {
     const [mine, theirs] = [await app.signIn(), await app.signIn()];
     for (const tokens of [
       [mine.refreshToken, theirs.refreshToken],
@@ -61,13 +61,13 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     expect((await refresh([theirs.refreshToken])).status).toBe(200);
   });
 
-  test("is 401 and keeps the cookie if none verifies", async () => {
+  test("returns 401 and keeps the cookie if none of them verifies", async () => {
     const answer = await refresh(["opaque", foreignJwt]);
     expect(answer).toMatchObject({ status: 401, body: { code: "REFRESH_TOKEN_INVALID" } });
     expect(answer.headers.get("set-cookie")).toBeNull();
   });
 
-  test("clears the cookie if ours verifies but its session has ended", async () => {
+  test("clears the cookie if it verifies but its session has ended", async () => {
     const { refreshToken, post } = await app.signIn();
     await post("/auth/logout");
     for (const tokens of [
@@ -86,7 +86,7 @@ describe("POST /auth/logout with several cookies refreshToken", () => {
     { what: "before ours", order: (ours: string, twin: string) => [twin, ours] },
     { what: "after ours", order: (ours: string, twin: string) => [ours, twin] },
   ];
-  test.each(cases)("ends the session of ours with a foreign one $what", async ({ order }) => {
+  test.each(cases)("ends the session of our cookie with a foreign one $what", async ({ order }) => {
     const { user, headers } = await app.signIn();
     const other = await app.signIn(user); // another session of the same user, whose cookie is sent
     const sent = { ...headers, cookie: cookie(order(other.refreshToken, "opaque")) };
@@ -96,7 +96,7 @@ describe("POST /auth/logout with several cookies refreshToken", () => {
     expect(await other.profileStatus()).toBe(401);
   });
 
-  test("ends the session of the access token alone if two verify", async () => {
+  test("ends only the session of the access token if two cookies verify", async () => {
     const { user, headers, profileStatus } = await app.signIn();
     const [second, third] = [await app.signIn(user), await app.signIn(user)];
     const sent = { ...headers, cookie: cookie([second.refreshToken, third.refreshToken]) };

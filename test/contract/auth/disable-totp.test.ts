@@ -56,7 +56,7 @@ test("POST /auth/backup-codes: makes a new set, voids the old one, and notifies 
   expect((await app.signInBy(account.user, { backupCode: body.backupCodes[0] })).status).toBe(200);
 });
 
-test("POST /auth/backup-codes: needs password and code, and accepts a code once, under parallel use too", async () => {
+test("POST /auth/backup-codes: requires password and code, and accepts each code once, even in parallel", async () => {
   const account = await app.setUpConfirmedFactor();
   expect((await renew(account, { password: WRONG_PASSWORD, ...WRONG_CODE })).status).toBe(400);
   expect(await renew(account, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));

@@ -12,7 +12,7 @@ const emailsOf = (userId: string) => app.sql("select id from emails where user_i
 describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s", (path) => {
   const subject = path.endsWith("password") ? /Reset your password/ : /Confirm your e-mail address/;
 
-  test("answers known and unknown addresses by the same status, body and header names, over gRPC too", async () => {
+  test("returns the same status, body and header names for known and unknown addresses, over gRPC too", async () => {
     const user = await app.addUser();
     const answers = [];
     for (const email of [user.email, freshEmail()])
@@ -68,7 +68,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 });
 
-test("POST /auth/resend-verification: voids the older token; a verified address gets no mail", async ({
+test("POST /auth/resend-verification: voids the older token, and sends nothing to a verified address", async ({
   user,
 }) => {
   const first = await app.mail.emailTo(user.email);
@@ -82,7 +82,7 @@ test("POST /auth/resend-verification: voids the older token; a verified address 
   expect(await emailsOf(user.id)).toHaveLength(2);
 });
 
-test("POST /auth/resend-verification: five e-mails an hour from anywhere; the last link is good", async ({
+test("POST /auth/resend-verification: sends at most five e-mails an hour, from any address; the last link is valid", async ({
   user,
 }) => {
   const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });
@@ -96,7 +96,7 @@ test("POST /auth/resend-verification: five e-mails an hour from anywhere; the la
   expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
 });
 
-test("POST /auth/forgot-password: mails the same token for five minutes, five e-mails an hour", async ({
+test("POST /auth/forgot-password: mails the same token for five minutes, and at most five e-mails an hour", async ({
   user,
 }) => {
   const ask = () => app.httpClient().post("/auth/forgot-password", { email: user.email });

@@ -28,7 +28,7 @@ const storeUnfinished = (email: string, guesses: number, agoMs: number) => {
   );
 };
 
-test("POST /auth/login: evaluates at most five guesses of 40 at once", async ({
+test("POST /auth/login: evaluates at most five of 40 concurrent guesses", async ({
   user: { id, email },
 }) => {
   const httpClient = app.httpClient();
@@ -42,14 +42,14 @@ test("POST /auth/login: evaluates at most five guesses of 40 at once", async ({
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates at most five guesses from 40 addresses, also for an unknown account", async () => {
+test("POST /auth/login: evaluates at most five guesses from 40 addresses, even for an unknown account", async () => {
   const email = freshEmail();
   const answers = await Promise.all(times(40, () => app.guess(email)));
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 35 });
   expect(tally(answers, (a) => a.status)[503] ?? 0).toBeLessThanOrEqual(25); // at least ten requests could wait
 });
 
-test("POST /auth/login: answers the sixth wrong login by 423 and the sixth correct one by 429", async () => {
+test("POST /auth/login: returns 423 for the sixth wrong login and 429 for the sixth correct one", async () => {
   expect(await guesses((await app.addUser()).email, 6, app.httpClient())).toEqual([
     401, 401, 401, 401, 401, 423,
   ]);
@@ -60,7 +60,7 @@ test("POST /auth/login: answers the sixth wrong login by 423 and the sixth corre
   expect(good[4]?.body.message).toMatch(/too many login attempts/i);
 });
 
-test("POST /auth/login: an address has twenty times the limit of one account, and no counters beyond it", async () => {
+test("POST /auth/login: limits an address to twenty times the limit of an account, and keeps no counters beyond it", async () => {
   const office = app.httpClient();
   const users = await Promise.all(times(8, () => app.addUser()));
   const answers = await Promise.all(
@@ -117,7 +117,7 @@ test("POST /auth/login: does not count unfinished attempts of a killed process a
   expect((await app.login(email)).status).toBe(423);
 });
 
-test("POST /auth/login: ten callers at most wait until attempts in progress expire", async ({
+test("POST /auth/login: at most ten callers wait for attempts in progress to expire", async ({
   email,
 }) => {
   await storeUnfinished(email, 5, 28_000);
@@ -165,7 +165,7 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in parallel", async ({
+test("POST /auth/login: evaluates at most 100 wrong passwords in a row, even in parallel", async ({
   email,
 }) => {
   await app.guess(email);
@@ -176,7 +176,7 @@ test("POST /auth/login: evaluates at most 100 wrong passwords in a row, also in 
   expect(rows).toEqual([{ consecutive: 100 }]);
 });
 
-test("POST /auth/login: a site with an IPv6 /48 has ten times the limit of a /64", async () => {
+test("POST /auth/login: limits an IPv6 /48 to ten times the limit of a /64", async () => {
   const site = Math.floor(Math.random() * 0xffff).toString(16);
   const register = (i: number) =>
     app.httpClient(`2001:db8:${site}:${i.toString(16)}::1`).post("/auth/register", {});

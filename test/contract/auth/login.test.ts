@@ -30,7 +30,7 @@ test("POST /auth/login: issues the documented claims", async () => {
   expect((refresh.exp ?? 0) - (refresh.iat ?? 0)).toBe(7 * 24 * 3600);
 });
 
-test("POST /auth/login: answers a wrong password and an unknown address alike", async () => {
+test("POST /auth/login: returns the same error for a wrong password and an unknown address", async () => {
   const answers = [];
   for (const email of [(await app.addUser()).email, freshEmail()]) {
     const { status, body, headers } = await app.guess(email);
@@ -79,7 +79,7 @@ raced("POST /auth/login: returns role and address as of the moment the session o
   expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
 });
 
-test("POST /auth/login: accepts as many correct passwords at once as requests may wait, also while AI calls are recorded", async () => {
+test("POST /auth/login: accepts as many concurrent correct passwords as may wait, even while AI calls are recorded", async () => {
   const { id, email } = await app.addUser();
   let isOver = false;
   const record = async () => {
@@ -95,7 +95,7 @@ test("POST /auth/login: accepts as many correct passwords at once as requests ma
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
 });
 
-test("POST /auth/login: reports an old password, and still signs in", async () => {
+test("POST /auth/login: reports that a password is old, and still signs in", async () => {
   const { email } = await app.addUser();
   app.clock.advance("90d");
   expect((await app.login(email)).body).toMatchObject({
@@ -123,7 +123,7 @@ const hashOf = async (userId: string) =>
     ])
   )[0]?.password_hash;
 
-test("POST /auth/login: rehashes an old hash with the current parameters, also under parallel logins", async () => {
+test("POST /auth/login: rehashes an old hash with the current parameters, even under parallel logins", async () => {
   const { id, email } = await addOutdatedUser();
   expect(await statusesOf(4, () => app.login(email))).toEqual({ 200: 4 });
   expect(await hashOf(id)).toMatch(`$argon2id$v=19$m=${CHEAP.memoryCost},t=${CHEAP.timeCost},p=1$`);

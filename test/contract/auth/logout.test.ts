@@ -14,7 +14,7 @@ test("POST /auth/logout: ends the session at once and clears the cookie", async 
   expect((await app.refresh(mine.refreshToken)).status).toBe(401);
 });
 
-test("POST /auth/logout: also ends the session of the cookie, if it is another one of the user", async () => {
+test("POST /auth/logout: also ends the session of the cookie if it is a different one of the user", async () => {
   const { user, browser, accessToken, post } = await app.signIn();
   const { body } = await browser.post("/auth/login", user.credentials);
   expect((await post("/auth/logout")).status).toBe(200);

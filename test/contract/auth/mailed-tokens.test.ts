@@ -5,7 +5,7 @@ import { repetitions, statusesOf } from "../../support/tally.ts";
 
 const app = await testApp();
 
-test("POST /auth/verify-email: 50 parallel uses of a token have one success, which verifies the address", async () => {
+test("POST /auth/verify-email: one of 50 parallel uses of a token succeeds and verifies the address", async () => {
   for (let round = 0; round < repetitions(3); round++) {
     const user = await app.addUser();
     const { token } = await app.mail.emailTo(user.email);

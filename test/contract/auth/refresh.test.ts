@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { NEW_PASSWORD, PASSWORD } from "../../support/accounts.ts";
+import { NEW_PASSWORD, PASSWORD, type TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { begin } from "../../support/database/transaction.ts";
 import { refusal } from "../../support/http/responses.ts";
@@ -35,7 +35,7 @@ test("POST /auth/refresh: 32 parallel callers rotate once and get the same succe
   expect(rows).toEqual([{ generation: 1, revoked_at: null }]);
 });
 
-test("POST /auth/refresh: repeats a lost response within the grace period, also after a use of the older tokens", async () => {
+test("POST /auth/refresh: returns the same pair again within the grace period, even if the old access token was used", async () => {
   const { refreshToken, accessToken } = await app.signIn();
   const lost = await refresh(refreshToken);
   app.clock.advance("9s");
@@ -45,26 +45,34 @@ test("POST /auth/refresh: repeats a lost response within the grace period, also 
   expect(await profile(again.body.accessToken)).toBe(200);
 });
 
-/** The ends of the grace period. */
-const ENDS = [
-  "the first use of the next access token",
-  "the first use of the next refresh token",
-  "eleven seconds",
+/** What ends the grace period, in which an old refresh token gets the same successor again. */
+const GRACE_ENDS = [
+  {
+    after: "the next access token was used",
+    end: async (next: { accessToken: string }) => expect(await profile(next.accessToken)).toBe(200),
+  },
+  {
+    after: "the next refresh token was used",
+    end: async (next: { refreshToken: string }) =>
+      expect((await refresh(next.refreshToken)).status).toBe(200),
+  },
+  { after: "eleven seconds", end: async () => app.clock.advance("11s") },
 ];
 
-test.each(ENDS)("POST /auth/refresh: an old token ends the session after %s", async (end) => {
-  const { user, refreshToken, accessToken } = await app.signIn();
-  const { body: next } = await refresh(refreshToken);
-  if (end.includes("access")) expect(await profile(next.accessToken)).toBe(200);
-  else if (end.includes("refresh")) expect((await refresh(next.refreshToken)).status).toBe(200);
-  else app.clock.advance("11s");
-  expect(await refresh(refreshToken)).toMatchObject(refused);
-  for (const token of [next.accessToken, accessToken]) expect(await profile(token)).toBe(401);
-  expect((await refresh(next.refreshToken)).status).toBe(401);
-  const mail = await app.mail.emailTo(user.email, /ended for your safety/);
-  expect(mail.text).toContain("your session on node was used again");
-  expect(mail.text).toContain("We have ended that session");
-});
+test.for(GRACE_ENDS)(
+  "POST /auth/refresh: an old token ends the session once $after",
+  async ({ end }) => {
+    const { user, refreshToken, accessToken } = await app.signIn();
+    const { body: next } = await refresh(refreshToken);
+    await end(next);
+    expect(await refresh(refreshToken)).toMatchObject(refused);
+    for (const token of [next.accessToken, accessToken]) expect(await profile(token)).toBe(401);
+    expect((await refresh(next.refreshToken)).status).toBe(401);
+    const mail = await app.mail.emailTo(user.email, /ended for your safety/);
+    expect(mail.text).toContain("your session on node was used again");
+    expect(mail.text).toContain("We have ended that session");
+  },
+);
 
 onServers(
   "POST /auth/refresh: a request whose caller has disconnected does not end the session",
@@ -97,38 +105,62 @@ onServers(
   },
 );
 
-test("POST /auth/refresh: the session ends 7 days after the last refresh, and 30 days after its start at the latest", async () => {
-  const idle = await app.signIn();
+test("POST /auth/refresh: rejects a token 7 days after the last refresh", async () => {
+  const { refreshToken } = await app.signIn();
+  app.clock.advance("6d");
+  const { status, body } = await refresh(refreshToken);
+  expect(status).toBe(200);
+  app.clock.advance("7d");
+  expect(await refresh(body.refreshToken)).toMatchObject(refused);
+});
+
+test("POST /auth/refresh: rejects every token 30 days after the sign-in", async () => {
   let token = (await app.signIn()).refreshToken;
   for (let day = 6; day <= 24; day += 6) {
     app.clock.advance("6d");
     token = (await refresh(token)).body.refreshToken;
   }
-  expect(await refresh(idle.refreshToken)).toMatchObject(refused);
   app.clock.advance("6d");
   expect(await refresh(token)).toMatchObject(refused);
 });
 
-test.each([
-  ["POST /auth/logout", "its own session"],
-  ["POST /user/delete-account", "its own session"],
-  ["DELETE /user/sessions", "another session"],
-  [
-    "POST /user/change-password",
-    "another session",
-    { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
-  ],
-  ["POST /auth/reset-password", "its own session", { password: NEW_PASSWORD }],
-])(
-  "POST /auth/refresh: never succeeds once %s has ended %s",
-  async (route, whose, change?: object) => {
-    const [method = "", path = ""] = route.split(" ");
+type Ending = {
+  method: string;
+  path: string;
+  /** Whose session the request ends. */
+  ends: "the caller's session" | "the other sessions";
+  body?: (user: TestUser) => object | Promise<object>;
+};
+const ENDINGS: Ending[] = [
+  { method: "POST", path: "/auth/logout", ends: "the caller's session" },
+  { method: "POST", path: "/user/delete-account", ends: "the caller's session" },
+  { method: "DELETE", path: "/user/sessions", ends: "the other sessions" },
+  {
+    method: "POST",
+    path: "/user/change-password",
+    ends: "the other sessions",
+    body: () => ({ currentPassword: PASSWORD, newPassword: NEW_PASSWORD }),
+  },
+  {
+    method: "POST",
+    path: "/auth/reset-password",
+    ends: "the caller's session",
+    body: async ({ email }) => ({
+      token: await app.resetTokenFor(email),
+      password: NEW_PASSWORD,
+    }),
+  },
+];
+
+test.for(ENDINGS)(
+  "POST /auth/refresh: never succeeds once $method $path has ended $ends",
+  async ({ method, path, ends, body }) => {
     for (let round = 0; round < 10; round++) {
       const { user, refreshToken, headers } = await app.signIn();
-      const caller = whose === "another session" ? (await app.signIn(user)).headers : headers;
-      const token = path.includes("reset") ? await app.resetTokenFor(user.email) : undefined;
+      const caller = ends === "the other sessions" ? (await app.signIn(user)).headers : headers;
+      const content = await body?.(user);
       const [end, ...racers] = await Promise.all([
-        app.httpClient().send(method, path, change && { ...change, token }, caller),
+        app.httpClient().send(method, path, content, caller),
         ...times(4, () => refresh(refreshToken)),
       ]);
       expect(end?.status).toBe(200);

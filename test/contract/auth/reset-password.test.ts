@@ -92,7 +92,7 @@ test("POST /auth/reset-password: voids pending links to another address", async 
   expect(await app.verifyEmail(token)).toMatchObject(refused);
 });
 
-test("POST /auth/reset-password: 50 parallel uses have one success", async () => {
+test("POST /auth/reset-password: one of 50 parallel uses succeeds", async () => {
   const { email } = await app.addUser();
   const token = await app.resetTokenFor(email);
   const answers = await Promise.all(times(50, (i) => reset(token, `${NEW}-${i}`)));
@@ -101,7 +101,7 @@ test("POST /auth/reset-password: 50 parallel uses have one success", async () =>
   expect((await login(email, `${NEW}-${winner}`)).status).toBe(200);
 });
 
-test("POST /auth/reset-password: logins with the old password that race it open no session", async () => {
+test("POST /auth/reset-password: concurrent logins with the old password open no session", async () => {
   for (let round = 0; round < 5; round++) {
     const { email } = await app.addVerifiedUser();
     const token = await app.resetTokenFor(email);

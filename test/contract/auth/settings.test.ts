@@ -36,7 +36,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect(answer).toMatchObject(invalid("password"));
   });
 
-  test("POST /auth/login: a correct password of an unverified address is 403, a wrong one 401", async () => {
+  test("POST /auth/login: returns 403 for a correct password of an unverified address, 401 for a wrong one", async () => {
     const { id, email } = await app.addUser();
     expect(await app.login(email)).toMatchObject(refusal(403, "EMAIL_NOT_VERIFIED"));
     expect((await app.guess(email)).status).toBe(401);
@@ -67,7 +67,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect(session).not.toHaveProperty("location");
   });
 
-  test("POST /auth/login: an expired password is 403, and a mail has a token for a new one", async () => {
+  test("POST /auth/login: returns 403 for an expired password, and mails a token to set a new one", async () => {
     const { id, email, password: old } = await app.addVerifiedUser();
     app.clock.advance("90d");
     const expired = { status: 403, body: { code: "PASSWORD_EXPIRED", error: "Forbidden" } };
@@ -119,7 +119,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
   });
 });
 
-describe("Settings of lifetimes", async () => {
+describe("Lifetime settings", async () => {
   const ofTokens = {
     SESSION_MAX_AGE: "1h",
     REFRESH_TOKEN_TTL: "40m",
@@ -164,7 +164,7 @@ describe("Settings of lifetimes", async () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("LOCKOUT_DURATION: an account stays locked for this time, whenever counters are cleaned up", async () => {
+  test("LOCKOUT_DURATION: an account stays locked for this time, even if counters are cleaned up meanwhile", async () => {
     const { email } = await app.addUser();
     await app.lock(email);
     await clearing(app, "23h");

@@ -96,7 +96,7 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
   expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
 
-test("POST /auth/setup-totp: notifies an address five times an hour, however often it is called", async () => {
+test("POST /auth/setup-totp: notifies an address at most five times an hour", async () => {
   const { user, post } = await app.setUpFactor();
   expect(await statusesOf(9, () => post("/auth/setup-totp"))).toEqual({ 200: 9 });
   const count =
@@ -104,7 +104,7 @@ test("POST /auth/setup-totp: notifies an address five times an hour, however oft
   expect(await app.sql(count, [user.id])).toEqual([{ n: 5 }]);
 });
 
-test("POST /auth/setup-totp: needs the password once the sign-in is 15 minutes old, also after refreshes", async () => {
+test("POST /auth/setup-totp: requires the password once the sign-in is 15 minutes old, even after refreshes", async () => {
   const { user, browser, post } = await app.signIn();
   const setUp = async (body?: object) =>
     browser.post("/auth/setup-totp", body, (await browser.post("/auth/refresh")).body.accessToken);

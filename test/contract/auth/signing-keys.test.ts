@@ -20,7 +20,7 @@ const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
 const refresh = async (token: string) => (await app.refresh(token)).body;
 const { profileStatus: profile } = app;
 
-test("Signing keys: rotate without ending a session, and are deleted once no valid token has their signature", async () => {
+test("Signing keys: rotate without ending sessions, and are deleted once every token they signed has expired", async () => {
   const [first] = await kids();
   app.clock.advance("89d");
   const early = await app.signIn();
@@ -58,7 +58,7 @@ test("Signing keys: rotate without ending a session, and are deleted once no val
   expect(await profile(before.accessToken)).toBe(401);
 });
 
-test("Signing keys: are encrypted in the database, and published without their secret part", async () => {
+test("Signing keys: are encrypted in the database, and published without the private part", async () => {
   const rows = await app.sql<{ private_key: string }>("select private_key from signing_keys");
   for (const { private_key } of rows) expect(private_key).not.toMatch(/"d"|OKP/);
   for (const key of (await jwks()).keys)

@@ -62,18 +62,21 @@ const noCodes = ["12345", "1234567", "abcdef", "12345a", "٣٤٥", "—", "\u200
 const noBackupCodes = ["ABCD", "ABCD-EFGHI", "ABCD_EFGH", "ABCD-EFÄH", "––––", "\u00a0"];
 
 describe("POST /auth/verify-mfa", () => {
-  test.each(codes)("POST /auth/verify-mfa: takes a code $how, on both ports", async ({ typed }) => {
-    const { user, authenticator } = await app.setUpFactor();
-    const code = typed(await authenticator.code());
-    expect((await app.signInBy(user, { code })).status).toBe(200);
-    app.clock.advance("30s");
-    const tempToken = await app.mfaTokenFor(user);
-    const next = typed(await authenticator.code());
-    expect((await auth.verifyMfa({ tempToken, code: next })).user?.id).toBe(user.id);
-  });
+  test.each(codes)(
+    "POST /auth/verify-mfa: accepts a code $how, on both ports",
+    async ({ typed }) => {
+      const { user, authenticator } = await app.setUpFactor();
+      const code = typed(await authenticator.code());
+      expect((await app.signInBy(user, { code })).status).toBe(200);
+      app.clock.advance("30s");
+      const tempToken = await app.mfaTokenFor(user);
+      const next = typed(await authenticator.code());
+      expect((await auth.verifyMfa({ tempToken, code: next })).user?.id).toBe(user.id);
+    },
+  );
 
   test.each(backupCodes)(
-    "POST /auth/verify-mfa: takes a backup code $how, on both ports",
+    "POST /auth/verify-mfa: accepts a backup code $how, on both ports",
     async ({ typed }) => {
       const { user, authenticator } = await app.setUpFactor();
       const [first = "", second = ""] = authenticator.backupCodes;
@@ -88,7 +91,7 @@ describe("POST /auth/verify-mfa", () => {
     },
   );
 
-  test("POST /auth/verify-mfa: what can't be a code is 400, is not counted and sends no mail", async () => {
+  test("POST /auth/verify-mfa: returns 400 for what cannot be a code, without counting it or sending mail", async () => {
     const { user, authenticator } = await app.setUpFactor();
     const tempToken = await app.mfaTokenFor(user);
     for (const code of noCodes)
@@ -109,7 +112,7 @@ describe("POST /auth/verify-mfa", () => {
     expect((await app.verifyMfa(tempToken, { code: await authenticator.code() })).status).toBe(200);
   });
 
-  test("POST /auth/verify-mfa: takes an MFA token with blanks and line ends", async () => {
+  test("POST /auth/verify-mfa: accepts an MFA token with spaces and line breaks", async () => {
     const { user, authenticator } = await app.setUpFactor();
     const tempToken = await app.mfaTokenFor(user);
     const typed = ` ${tempToken.slice(0, 40)}\r\n ${tempToken.slice(40)}\u200b\n`;
@@ -119,7 +122,7 @@ describe("POST /auth/verify-mfa", () => {
 });
 
 test.each(codes)(
-  "POST /auth/backup-codes, /auth/disable-totp: take a code $how",
+  "POST /auth/backup-codes, /auth/disable-totp: accept a code $how",
   async ({ typed }) => {
     const { user, post, authenticator } = await app.setUpConfirmedFactor();
     const { password } = user;
@@ -131,7 +134,7 @@ test.each(codes)(
   },
 );
 
-test("POST /auth/disable-totp: takes a backup code with a typographic dash", async () => {
+test("POST /auth/disable-totp: accepts a backup code with a typographic dash", async () => {
   const { user, post, authenticator } = await app.setUpConfirmedFactor();
   const backupCode = authenticator.backupCodes[0]?.replace("-", "–");
   expect((await post("/auth/disable-totp", { password: user.password, backupCode })).status).toBe(
@@ -165,7 +168,7 @@ const tokens: Typing[] = [
 ];
 
 test.each(tokens)(
-  "POST /auth/verify-email: takes a token $how, on both ports",
+  "POST /auth/verify-email: accepts a token $how, on both ports",
   async ({ typed }) => {
     const [one, other] = [await app.addUser(), await app.addUser()];
     const { token } = await app.mail.emailTo(one.email);
@@ -175,7 +178,7 @@ test.each(tokens)(
   },
 );
 
-test.each(tokens)("POST /auth/reset-password: takes a token $how", async ({ typed }) => {
+test.each(tokens)("POST /auth/reset-password: accepts a token $how", async ({ typed }) => {
   const { email } = await app.addUser();
   const token = typed(await app.resetTokenFor(email));
   expect((await app.resetPassword(token)).status).toBe(200);

@@ -39,7 +39,7 @@ describe.each(passwords)("Password %s", (password) => {
     },
   );
 
-  test("POST /auth/reset-password, /user/change-password, /auth/setup-totp: take both forms", async () => {
+  test("POST /auth/reset-password, /user/change-password, /auth/setup-totp: accept both forms", async () => {
     const { email } = await app.addUser();
     const reset = await app.resetPassword(await app.resetTokenFor(email), decomposed);
     expect(reset.status).toBe(200);
@@ -55,7 +55,7 @@ describe.each(passwords)("Password %s", (password) => {
   });
 });
 
-describe("Hashes of earlier versions, of the text as it was typed", () => {
+describe("Hashes of earlier versions, made from the text as typed", () => {
   const decomposed = "Pässwörd-ñandú-7X".normalize("NFD");
   const hashOf = async (id: string) =>
     (
@@ -72,7 +72,7 @@ describe("Hashes of earlier versions, of the text as it was typed", () => {
     };
   };
 
-  test("POST /auth/login: accepts the text once more, and renews the hash", async () => {
+  test("POST /auth/login: accepts the password, and renews the hash", async () => {
     const { id, email } = await addEarlier();
     expect((await app.login(email, `${decomposed}x`)).status).toBe(401);
     const earlier = await hashOf(id);

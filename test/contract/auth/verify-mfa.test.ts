@@ -27,11 +27,7 @@ test("POST /auth/login: with a second factor returns an MFA token and no tokens,
   expect(open).toHaveLength(1);
 });
 
-test("POST /auth/verify-mfa: signs in with a code, once", async ({
-  user,
-  authenticator,
-  tempToken,
-}) => {
+test("POST /auth/verify-mfa: accepts a code once", async ({ user, authenticator, tempToken }) => {
   const code = await authenticator.code();
   const answer = await verify(tempToken, { code });
   const wanted = {
@@ -70,7 +66,7 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   );
 });
 
-test("POST /auth/verify-mfa: needs a code or a backupCode, and an MFA token", async ({
+test("POST /auth/verify-mfa: requires a code or a backupCode, and an MFA token", async ({
   authenticator,
   tempToken,
 }) => {
@@ -87,7 +83,7 @@ test("POST /auth/verify-mfa: needs a code or a backupCode, and an MFA token", as
   expect((await verify(tempToken, { code: await authenticator.code() })).status).toBe(200);
 });
 
-test("POST /auth/verify-mfa: an MFA token ends after five minutes, with a newer one, and with the account", async () => {
+test("POST /auth/verify-mfa: an MFA token expires after five minutes, with a newer token, and with the account", async () => {
   const { user, authenticator } = await app.setUpFactor();
   const replaced = await app.mfaTokenFor(user);
   const expired = await app.mfaTokenFor(user);
@@ -144,7 +140,7 @@ test("POST /auth/verify-mfa: a correct code restarts the count", async ({
   }
 });
 
-test("POST /auth/verify-mfa: evaluates at most five codes of 30 at once from many addresses", async ({
+test("POST /auth/verify-mfa: evaluates at most five of 30 concurrent codes from many addresses", async ({
   tempToken,
 }) => {
   const answers = await Promise.all(times(30, () => verify(tempToken, WRONG_CODE)));

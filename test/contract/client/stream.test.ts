@@ -88,7 +88,7 @@ test.each([
   await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code });
 });
 
-test("Client: reads the reply as a whole where fetch has no streams", async () => {
+test("Client: reads the reply as a whole if fetch does not support streams", async () => {
   const withoutStreams: typeof fetch = async (target, init) => {
     const response = await fetch(target, init);
     return Object.defineProperty(response, "body", { value: undefined });
@@ -97,7 +97,7 @@ test("Client: reads the reply as a whole where fetch has no streams", async () =
   expect(await textOf(client.ai.stream(requestOf("case: plain")))).toBe(REPLY);
 });
 
-test("Client: pieces may be cut at any byte, and lines end as a proxy likes", async () => {
+test("Client: accepts chunks that are cut at any byte, and any line ending", async () => {
   const body =
     'data: {"chunk":"Grü"}\n\n: comment\n\ndata:{"chunk":"ße 👍"}\r\n\r\ndata: [DONE]\r\n\r\n';
   const bytes = [...Buffer.from(body)].map((byte) => Uint8Array.of(byte));

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { freshEmail } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { createDatabase } from "../../support/database/databases.ts";
+import { createDatabase, freshStorage } from "../../support/database/databases.ts";
 import { commitMeanwhile } from "../../support/database/transaction.ts";
 import { runScript } from "../../support/processes/processes.ts";
 import { describeIf } from "../../support/suites.ts";
@@ -17,7 +17,7 @@ const by = {
 };
 const UPDATE = { event: "admin.user_updated", ...by };
 
-describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service", async () => {
+describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", async () => {
   const url = await createDatabase();
   const app = await startSuiteApp({ mode: "servers", env: { DATABASE_URL: url } });
   const env = { DATABASE_URL: url, DATA_DIR: app.settings.DATA_DIR as string };
@@ -56,7 +56,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     }
   });
 
-  test("creates an administrator where there is no account, and shows a password once", async () => {
+  test("creates an administrator if there is no account, and prints its password once", async () => {
     const email = freshEmail();
     const { code, out } = await admin("promote", email);
     expect(code).toBe(0);
@@ -66,7 +66,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await admin("promote", email)).out).not.toContain("password");
   });
 
-  test("promotes an account that is created during the command, and shows no password", async () => {
+  test("promotes an account that is registered meanwhile, without printing a password", async () => {
     const user = await app.addVerifiedUser();
     const email = freshEmail();
     const change = "update users set email = $1, canonical_email = $1 where id = $2";
@@ -95,7 +95,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     expect((await eventsOf(id)).map(({ event }) => event)).toEqual(events);
   });
 
-  test("removes the second factor of any user, and notifies by mail", async () => {
+  test("removes the second factor of an administrator, and notifies them", async () => {
     const { user } = await app.setUpFactor(await app.addUser({ role: "admin" }));
     expect((await admin("disable-mfa", user.email)).code).toBe(0);
     expect((await app.login(user.email)).body.requiresMfa).toBe(false);
@@ -105,16 +105,17 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
     ]);
   });
 
-  test.concurrent.each<[string[], RegExp]>([
-    [["unlock", "unknown@example.com"], /No account/],
-    [["grant-role", "x; drop table users"], /plain lower-case name/],
-    [["promote", "not-an-address"], /e-mail/],
-    [[], /npm run admin --/],
-    [["destroy", "x"], /npm run admin --/],
-    [["promote"], /npm run admin --/],
-    [["promote", "a@example.com", "b"], /npm run admin --/],
-  ])("explains the error or the usage: %j", async (args, out) => {
-    expect(await admin(...args)).toEqual({ code: 2, out: expect.stringMatching(out) });
+  const WRONG = [
+    { args: ["unlock", "unknown@example.com"], says: /No account/ },
+    { args: ["grant-role", "x; drop table users"], says: /plain lower-case name/ },
+    { args: ["promote", "not-an-address"], says: /e-mail/ },
+    { args: [], says: /npm run admin --/ },
+    { args: ["destroy", "x"], says: /npm run admin --/ },
+    { args: ["promote"], says: /npm run admin --/ },
+    { args: ["promote", "a@example.com", "b"], says: /npm run admin --/ },
+  ];
+  test.concurrent.for(WRONG)("explains what is wrong with: $args", async ({ args, says }) => {
+    expect(await admin(...args)).toEqual({ code: 2, out: expect.stringMatching(says) });
   });
 
   test("verifies the audit log against the head that was logged", async () => {
@@ -154,8 +155,8 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, beside the running service"
   });
 });
 
-describe("npm run admin, on the embedded database", () => {
-  test("works for a user id without a name, as in containers", async () => {
+describe("npm run admin, while the service is stopped", () => {
+  test("runs under a user id without a name, as in containers", async () => {
     const nameless = `
       import os from "node:os";
       import { syncBuiltinESMExports } from "node:module";
@@ -163,13 +164,13 @@ describe("npm run admin, on the embedded database", () => {
       syncBuiltinESMExports();`;
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(nameless)}`;
     const promoted = runScript("admin", ["promote", "root@example.com"], {
-      DATABASE_URL: "memory:",
+      ...(await freshStorage()),
       NODE_OPTIONS,
     });
     expect((await promoted).out).toContain("shown once");
   });
 
-  test("works while the service is stopped", async () => {
+  test("promotes, unlocks and verifies on the embedded database", async () => {
     const env = { DATA_DIR: temporaryFolder() };
     const email = freshEmail();
     expect((await runScript("admin", ["promote", email], env)).out).toContain("shown once");

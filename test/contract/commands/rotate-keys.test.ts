@@ -11,7 +11,7 @@ const onServers = test.skipIf(!process.env.TEST_SERVERS);
 const secret = () => randomBytes(32).toString("base64");
 
 onServers(
-  "SECRET_KEY=new,old: reads the secrets of the old key, and seals them with the new one",
+  "SECRET_KEY=new,old: decrypts secrets with the old key and re-encrypts them with the new one",
   async () => {
     const [old, next] = [secret(), secret()];
     const DATABASE_URL = await createDatabase();

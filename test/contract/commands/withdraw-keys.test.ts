@@ -82,7 +82,7 @@ describeIf(
       expect(await kidsAt(one)).toEqual(await kidsAt(other));
     });
 
-    test("keeps mailed links and passwords, and records the withdrawal", async () => {
+    test("keeps mailed links and passwords valid, and records the withdrawal", async () => {
       const user = await one.addVerifiedUser();
       const token = await one.resetTokenFor(user.email);
       expect((await withdraw()).code).toBe(0);
@@ -96,7 +96,7 @@ describeIf(
       ]);
     });
 
-    test("leaves one key however many operators run it at once, while users sign in and refresh", async () => {
+    test("leaves one key if operators run it at once while users sign in and refresh", async () => {
       const user = await one.addUser();
       const use = async (app: TestApp) => {
         const { status, body } = await app.login(user.email);
@@ -119,7 +119,7 @@ describeIf(
       }
     });
 
-    test("needs the SECRET_KEY of the service, and takes no other option", async () => {
+    test("requires the SECRET_KEY of the service, and accepts no other option", async () => {
       const before = await storedKids();
       const wrong = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
       expect((await runScript("admin", ["rotate-keys", "--now"], wrong)).code).toBe(2);

@@ -9,7 +9,7 @@ const app = await testApp();
 
 describe.skipIf(app.mode === "embedded")("Lock contention", () => {
   const url = app.settings.DATABASE_URL as string;
-  test("a deadlock is answered by 503 and a time to retry", async () => {
+  test("a deadlock returns 503 with Retry-After", async () => {
     const { user, post } = await app.signIn();
     const ask = () => post("/auth/logout");
     const other = await begin(url, "select 1 from sessions where user_id = $1 for update", [
@@ -45,7 +45,7 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect(answer.status).toBe(200);
   });
 
-  test("a user who is erased while a page of a search is read ends no list", async () => {
+  test("a user who is erased while a search page is read does not end the list", async () => {
     const admin = await app.signInAdmin();
     const word = randomUUID().slice(0, 13);
     const ids: string[] = [];

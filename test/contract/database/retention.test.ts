@@ -76,7 +76,7 @@ test("SESSION_RETENTION: deletes sessions that ended before this time", async ()
   expect(await sessions()).toBe(2);
 });
 
-test("GET /user/usage, GET /admin/usage: show the same once USAGE_RETENTION has replaced calls by sums", async () => {
+test("GET /user/usage, GET /admin/usage: return the same after USAGE_RETENTION has aggregated the calls", async () => {
   const [user, erased] = [await app.addUser({ role: "admin" }), await app.addUser()];
   const today = Date.parse(app.clock.now().toISOString().slice(0, 10));
   const hoursAgo = (hours: number) => new Date(today - hours * 3_600_000).toISOString();

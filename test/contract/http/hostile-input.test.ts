@@ -145,15 +145,10 @@ test.each([
   },
 );
 
-test.each([0x99, 0x11, 0xff])(
-  "Invented cursor: pages like any other position (%i)",
-  async (byte) => {
-    const admin = await app.signInAdmin();
-    const cursor = Buffer.alloc(21, byte).toString("base64url");
-    for (const list of ["users", "audit-logs", "email-logs"])
-      expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
-    expect(
-      await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf),
-    ).toBeDefined();
-  },
-);
+test.each([0x99, 0x11, 0xff])("Forged cursor: pages like any other position (%i)", async (byte) => {
+  const admin = await app.signInAdmin();
+  const cursor = Buffer.alloc(21, byte).toString("base64url");
+  for (const list of ["users", "audit-logs", "email-logs"])
+    expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
+  expect(await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf)).toBeDefined();
+});

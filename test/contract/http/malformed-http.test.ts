@@ -77,7 +77,7 @@ test.each([
   expect(mine()).toMatchObject([{ status }]);
 });
 
-test("Malformed HTTP: a method that a path does not take is 405 with Allow, also with an absolute URL", async () => {
+test("Malformed HTTP: an unsupported method returns 405 with Allow, even with an absolute URL", async () => {
   const answer = await exchange(`GET http://x/auth/login?a=b HTTP/1.1\r\nHost: x\r\n${close}`);
   expect(answer).toMatchObject({
     status: 405,
@@ -106,7 +106,7 @@ test("Malformed HTTP: a request that arrives too slowly is 408, in its headers a
   expect(server.logs.filter((line) => (line.level as number) >= 40)).toEqual([]);
 });
 
-test("Malformed HTTP: rubbish after an answered request disturbs no other request", async () => {
+test("Malformed HTTP: garbage after a complete request does not affect other requests", async () => {
   const text = await sendRawHttp(
     server.port,
     "GET /user/profile HTTP/1.1\r\nHost: x\r\n\r\nrubbish\r\n\r\n",

@@ -56,7 +56,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     },
   );
 
-  test("a refused sender delays the mail, and it does not fail", async () => {
+  test("a rejected sender delays the mail instead of failing it", async () => {
     mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
     const email = await register("delayed");
     const row = await rowOf(

@@ -29,7 +29,7 @@ async function mail({ app, server }: Each) {
 
 const tokenIn = (text = "") => /#token=([\w-]{43})$/m.exec(text)?.[1] ?? "";
 
-test("A mail of ASCII is sent as it is: its link is on one line of text and of HTML", async () => {
+test("An ASCII mail is sent unencoded, with its link on one line of text and of HTML", async () => {
   const { raw, text } = await mail(ascii);
   const link = `${LONG}/verify-email#token=${tokenIn(text)}`;
   expect(tokenIn(text)).not.toBe("");
@@ -51,7 +51,7 @@ test("A mail of other characters has the link on one line of its HTML, and as on
   expect(html).toContain("&#246;&#223;e &#129436;");
 });
 
-test("A mail whose link is longer than a line may be arrives complete", async () => {
+test("A mail whose link exceeds the maximum line length arrives complete", async () => {
   const { raw, text, html } = await mail(endless);
   const link = `${endless.APP_URL}/verify-email#token=${tokenIn(text)}`;
   expect(text).toContain(link);
@@ -78,7 +78,7 @@ test("The link of a mail opts out of click tracking", async () => {
     expect(link).toContain(mark);
 });
 
-test("A mail says that it is readable in light and dark, and sets no colour of text without its ground", async () => {
+test("A mail declares light and dark schemes, and sets no text colour without a background", async () => {
   const { html = "" } = await mail(ascii);
   for (const name of ["color-scheme", "supported-color-schemes"])
     expect(html).toContain(`<meta name="${name}" content="light dark">`);

@@ -46,7 +46,7 @@ test("GET /admin/email-logs: keeps the text of a relay that refuses EHLO", async
   expect(items.find((email: { id: string }) => email.id === id)).toMatchObject({ lastError: kept });
 });
 
-test("POST /auth/register: a relay that refuses EHLO without a host name takes the mail", async () => {
+test("POST /auth/register: a relay that rejects EHLO without a host name accepts the mail", async () => {
   server.rules.ehlo = (name) => (/^[\w-]+(\.[\w-]+)+$/.test(name) ? "250 slow.example" : GOOGLE);
   expect(await mailOf("sent")).toMatchObject({ attempts: 1 });
   expect(server.names).toContain("auth.example.com");
@@ -83,7 +83,7 @@ test.each([
   },
 );
 
-test("SMTP_URL: without a name of the installation EHLO announces that of the machine", async () => {
+test("SMTP_URL: EHLO announces the name of the machine if the installation has none", async () => {
   const relay = await forTest(startSlowSmtpServer());
   const config = requireConfig({ SMTP_URL: relay.url });
   const sender = await forTest(createMailTransport(config, silent));
@@ -93,7 +93,7 @@ test("SMTP_URL: without a name of the installation EHLO announces that of the ma
 
 // 21 s are longer than a client waited that closed silent connections after 20 s
 test.runIf(process.env.TEST_FULL)(
-  "POST /auth/register: a relay that takes 21 s after the final dot gets one copy",
+  "POST /auth/register: a relay that needs 21 s after the final dot receives one copy",
   async () => {
     server.rules.delayMs = (step) => (step === "dot" ? 21_000 : 0);
     const { email, attempts } = await mailOf("sent", 60_000);

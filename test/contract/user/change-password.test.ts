@@ -52,7 +52,7 @@ test.each([
   expect((await ask(user.password)).status).toBe(423);
 });
 
-test("POST /user/change-password: works while guesses of others have locked the login", async ({
+test("POST /user/change-password: works while wrong guesses have locked the login", async ({
   account,
 }) => {
   const { email } = account.user;
@@ -63,7 +63,7 @@ test("POST /user/change-password: works while guesses of others have locked the 
     expect((await account.post(path, { password: NEW })).status).toBe(200);
 });
 
-test("POST /user/change-password: evaluates at most five guesses of 30 at once", async ({
+test("POST /user/change-password: evaluates at most five of 30 concurrent guesses", async ({
   account,
 }) => {
   const answers = await Promise.all(times(30, () => guess(account)));

@@ -49,7 +49,7 @@ test("DELETE /user/sessions/:id: ends one session at once, also the caller's own
   expect(await mine.profileStatus()).toBe(401);
 });
 
-test("DELETE /user/sessions/:id: answers 404 to other users', expired and ended ones, impersonations too, and 400 to a malformed id", async () => {
+test("DELETE /user/sessions/:id: returns 404 for expired and ended sessions and those of others, and 400 for a malformed id", async () => {
   const [mine, theirs] = [await app.signIn(), await app.signIn()];
   const [{ id }] = await theirs.sessions();
   const ended = [await expiredSession(mine), await endedImpersonation(mine)];

@@ -154,7 +154,7 @@ test("GET /user/export: pages until everything is returned", async ({ account: {
     expect(await get(`/user/export?page=${page}`)).toMatchObject(refused);
 });
 
-test("GET /user/export: has the actions of an administrator without address, device and reason", async () => {
+test("GET /user/export: includes administrators' actions without address, device and reason", async () => {
   const admin = await app.signInAdmin();
   const { user, get } = await app.signIn();
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {

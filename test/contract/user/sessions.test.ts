@@ -99,7 +99,7 @@ test("GET /user/sessions: keeps a hundred sessions per user, and deletes the old
   ]);
 });
 
-test("POST /auth/login: a hundred sessions that ended or expired displace no other", async ({
+test("POST /auth/login: a hundred ended or expired sessions displace no open one", async ({
   user,
 }) => {
   const kept = await app.signIn(user);

@@ -77,7 +77,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Reset your password");
   });
 
-  test("unknown page, and violations in German", async () => {
+  test("shows an unknown page and violations in German", async () => {
     const { page } = await web.signInUser();
     await goTo(page, "/nowhere");
     await see(page, "There is no such page.");

@@ -56,7 +56,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await screenshot(tab, "usage");
   });
 
-  test("two tabs keep the conversations of both, also when the storage is full", async () => {
+  test("two tabs keep each other's conversations, even when the storage is full", async () => {
     const context = await web.newBrowser();
     const one = await web.signIn(await web.app.addUser(), context);
     const other = await web.open("/", context);
@@ -170,7 +170,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     return page.locator("details select").first();
   };
 
-  test("offers no provider that is not set up", async () => {
+  test("offers only providers that are set up", async () => {
     const { page } = await web.signInUser();
     const settings = await settingsOf(page);
     const textsOf = async (state: string) =>
@@ -179,7 +179,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     expect(await textsOf("disabled")).toEqual(["provider-d (not set up)"]);
   });
 
-  test("without any provider it says so and sends nothing", async () => {
+  test("says that no provider is set up, and sends nothing", async () => {
     const { page } = await web.signInUser();
     await answerProviders(page, false);
     await page.reload();
@@ -190,7 +190,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     expect(await page.locator(".log > article").count()).toBe(0);
   });
 
-  test("a kept conversation whose provider is not set up any more can be read, and continued with another one", async () => {
+  test("a stored conversation whose provider is no longer set up can be read, and continued with another provider", async () => {
     const { page } = await web.signInUser();
     await say(page, "Hello");
     await page.getByRole("button", { name: "Try again" }).waitFor(); // complete and stored
@@ -210,7 +210,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     { whom: "an administrator", admin: true },
   ];
   test.for(READERS)(
-    "$whom reads of a failure in the language of the page, and only administrators its details",
+    "shows $whom a failure in the language of the page, with details for administrators only",
     async ({ admin }) => {
       const { page } = await web.signIn(await web.app.addUser(admin ? { role: "admin" } : {}));
       await press(page, "Deutsch");
@@ -230,7 +230,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     },
   );
 
-  test("the sentence that an earlier version has kept of a failure is not shown any more", async () => {
+  test("does not show a failure message that an earlier version has stored", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();
     const turn = { role: "assistant", content: "", problem: "MISTRAL_API_KEY is missing." };

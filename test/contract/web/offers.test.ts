@@ -31,7 +31,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
   const controls = (page: Page) =>
     page.locator("main :is(button, input, select, textarea):visible:enabled").count();
 
-  test("in the name of a user, no page offers what the API refuses, and each says why", async () => {
+  test("during impersonation, no page offers what the API refuses, and each says why", async () => {
     const user = await web.app.addVerifiedUser();
     await web.app.signIn(user); // a session that could be ended
     const tab = await web.signInAdmin();
@@ -61,7 +61,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => web.app.sql(open, [user.id])).toEqual([{ foreign: false }]);
   });
 
-  test("a user has no link to the administration, nor its pages", async () => {
+  test("a user has neither links to administration pages nor access to them", async () => {
     const { page } = await web.signInUser();
     expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
     for (const path of ADMIN_PAGES) {
@@ -92,28 +92,31 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
       buttons: ["Save"],
     },
   ];
-  test.for(ON_USERS)("an administrator is offered on $whom what the API accepts", async (row) => {
-    const admin = await web.app.addUser({ role: "admin" });
-    const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
-    const target = row.whom === "themselves" ? admin : other;
-    const tab = await web.signIn(admin);
-    const { page } = tab;
-    await web.app.setUpFactor(target);
-    await openPage(page, `/admin/users/${target.id}`, target.email);
-    const details = page.getByRole("article").filter({ hasText: "Details" });
-    for (const [label, field] of Object.entries({
-      Name: details.getByLabel("Name", { exact: true }),
-      "E-mail address": details.getByLabel("E-mail address"),
-      "Address is confirmed": details.getByLabel("Address is confirmed"),
-      Role: details.getByRole("combobox"),
-    })) {
-      expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
-    }
-    expect(await details.getByRole("button").allInnerTexts()).toEqual(row.buttons);
-    await expectAccessible(tab);
-    await submit(details, { Name: "Another Name" }, "Save");
-    await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
-  });
+  test.for(ON_USERS)(
+    "offers an administrator exactly what the API accepts for $whom",
+    async (row) => {
+      const admin = await web.app.addUser({ role: "admin" });
+      const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
+      const target = row.whom === "themselves" ? admin : other;
+      const tab = await web.signIn(admin);
+      const { page } = tab;
+      await web.app.setUpFactor(target);
+      await openPage(page, `/admin/users/${target.id}`, target.email);
+      const details = page.getByRole("article").filter({ hasText: "Details" });
+      for (const [label, field] of Object.entries({
+        Name: details.getByLabel("Name", { exact: true }),
+        "E-mail address": details.getByLabel("E-mail address"),
+        "Address is confirmed": details.getByLabel("Address is confirmed"),
+        Role: details.getByRole("combobox"),
+      })) {
+        expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
+      }
+      expect(await details.getByRole("button").allInnerTexts()).toEqual(row.buttons);
+      await expectAccessible(tab);
+      await submit(details, { Name: "Another Name" }, "Save");
+      await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
+    },
+  );
 
   test("a change of the role asks for the administrator's own password", async () => {
     const user = await web.app.addUser();

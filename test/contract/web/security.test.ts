@@ -65,7 +65,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     expect(row).toEqual({ mfa_secret: null });
   });
 
-  test("a second factor is not called on before a first code was accepted, and is set up again until then", async () => {
+  test("a second factor is not shown as on until a code was accepted, and can be set up again until then", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;

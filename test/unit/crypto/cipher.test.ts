@@ -15,7 +15,7 @@ function flipped(text: string, at: number): string {
 }
 
 describe("Cipher", () => {
-  test("decrypts what it has encrypted, and encrypts nothing twice alike", () => {
+  test("decrypts what it encrypted, and never produces the same ciphertext twice", () => {
     expect(cipher.decrypt(sealed, ROW)).toBe(SECRET);
     expect(cipher.encrypt(SECRET, ROW)).not.toBe(sealed);
   });
@@ -33,7 +33,7 @@ describe("Cipher", () => {
     expect(() => cipher.decrypt(text, context)).toThrow("no key of SECRET_KEY decrypts this text");
   });
 
-  test("with several keys encrypts with the first, names it, and reads all", () => {
+  test("with several keys encrypts with the first, names it, and decrypts with any", () => {
     const both = createCipher(newer, older);
     const renewed = both.encrypt(SECRET, ROW);
     expect(both.decrypt(sealed, ROW)).toBe(SECRET);
@@ -42,7 +42,7 @@ describe("Cipher", () => {
     expect(() => cipher.decrypt(renewed, ROW)).toThrow();
   });
 
-  test("knows a keyed digest of any of its keys, for its context alone", () => {
+  test("verifies a keyed digest of any of its keys, within its context only", () => {
     const mac = cipher.mac("id", "a");
     expect(createCipher(newer, older).isMac("id", "a", mac)).toBe(true);
     expect(createCipher(newer).isMac("id", "a", mac)).toBe(false);

@@ -15,7 +15,7 @@ if (process.env.TEST_SERVERS)
   });
 
 test.each(cases)(
-  "Standalone gateway: says at its start whether it counts limits by itself, $when",
+  "Standalone gateway: logs at start whether it counts limits by itself, $when",
   async ({ env, warns }) => {
     const shared = {
       SERVICES_URL: "http://127.0.0.1:9",

@@ -52,7 +52,7 @@ test.each([
   expect(of(reply)).toBe(kept);
 });
 
-test("SMTP errors: no piece of a token is kept, however it is cut", () => {
+test("SMTP errors: contain no fragment of a token, however it is cut", () => {
   const cut = (width: number) => TOKEN.match(new RegExp(`.{1,${width}}`, "g"))?.join("\r\n550-");
   for (const width of times(36, (i) => i + 8)) {
     const kept = of(`550-Spam:\r\n550-${cut(width)}`);

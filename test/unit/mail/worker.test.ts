@@ -88,7 +88,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       return { server, queue, rows, start, sentTo, copies };
     }
 
-    test("a delivery of many leases is one copy, whatever the clocks of the other workers say", async () => {
+    test("a delivery that outlasts many leases sends one copy, whatever the other workers' clocks say", async () => {
       const { queue, start, sentTo, copies } = await open(() => 8_000);
       const first = start();
       await queue("slow@example.com");

@@ -152,7 +152,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("folding twice changes nothing more", () => {
+  test("folding is idempotent", () => {
     always((random, seed) => {
       const noise = [...blanks, ...invisible, ...dashes, ...digits, "a", "é", "@", "."];
       const text = Array.from({ length: 12 }, () => oneOf(random, noise)).join("");

@@ -41,7 +41,7 @@ test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
   },
 );
 
-test("Data folder: a folder in the place of the secret key is refused by name", () => {
+test("Data folder: a folder in place of the secret key is rejected by name", () => {
   const dataDir = temporaryFolder();
   mkdirSync(join(dataDir, "secret-key"));
   expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(

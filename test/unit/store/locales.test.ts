@@ -122,7 +122,7 @@ describe.each(locales)("Database with the locale $locale", async ({ mode, option
     },
   );
 
-  test("POST /auth/login: takes an address in capitals", async () => {
+  test("POST /auth/login: accepts an address in capitals", async () => {
     const { email } = await app.addUser({ email: `infiniti.${randomUUID()}@example.com` });
     expect((await app.login(email.toUpperCase())).status).toBe(200);
   });

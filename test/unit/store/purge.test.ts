@@ -22,7 +22,7 @@ async function openWithUsers(count: number, end: Date | null, url?: string) {
   return { store, em: store.fork() };
 }
 
-test("Erasure of deleted accounts: stops between two of them when the process ends", async () => {
+test("Erasure of deleted accounts: stops between two accounts at shutdown", async () => {
   const { store, em } = await openWithUsers(3, new Date(0));
   const ending = new AbortController();
   let calls = 0;

@@ -65,7 +65,7 @@ function openOnce<T>(work: () => Promise<T>): () => Promise<T> {
 const callOf = (store: Store) => ({ em: store.fork(), clock: { now: () => new Date() } });
 
 describe.runIf(process.env.TEST_SERVERS)("Indexes of searches", () => {
-  test("Migrations: an index of an earlier version is renamed, and the new one is made", async () => {
+  test("Migrations: an index of an earlier version is renamed, and the new one is built", async () => {
     const { store, query, definitionsOf } = await openMigrated();
     await query(`drop index users_search; create index users_search on users using gin
       ((lower(email) || chr(10) || lower(name)) gin_trgm_ops) with (fastupdate = off)`);
@@ -76,7 +76,7 @@ describe.runIf(process.env.TEST_SERVERS)("Indexes of searches", () => {
     expect(await definitionsOf()).toEqual([...complete, earlier]);
   });
 
-  test("Migrations: an index whose making was interrupted is made anew", async () => {
+  test("Migrations: an interrupted index build is repeated", async () => {
     const { store, query, definitionsOf } = await openMigrated();
     await query(
       "update pg_index set indisvalid = false where indexrelid = 'users_search'::regclass",
@@ -85,7 +85,7 @@ describe.runIf(process.env.TEST_SERVERS)("Indexes of searches", () => {
     expect(await definitionsOf()).toEqual(complete);
   });
 
-  test("Migrations: others write while an index is made", async () => {
+  test("Migrations: writes continue while an index is built", async () => {
     const { url, store, query, definitionsOf } = await openMigrated();
     await query("drop index users_search");
     const long = await begin(url, "update users set name = name", []);

@@ -81,7 +81,7 @@ test.for(Object.keys(HOSTILE))(
   },
 );
 
-test.for(Object.keys(HOSTILE))("Markdown: what 64 KB of %s become is bounded", (name) => {
+test.for(Object.keys(HOSTILE))("Markdown: the output of 64 KB of %s is bounded", (name) => {
   const html = htmlOf(show((HOSTILE[name] as (length: number) => string)(64 * KIB)));
   expect(html.length).toBeLessThan(3_000_000);
   expect(html.match(/<\w/g)?.length ?? 0).toBeLessThan(16_100);
@@ -90,7 +90,7 @@ test.for(Object.keys(HOSTILE))("Markdown: what 64 KB of %s become is bounded", (
 
 const TEXT = "A **bold** [link](http://a.test) with `code`, *stars* and [a reference][a].\n\n";
 
-test("Markdown: a reply that comes in pieces costs in proportion to its length", () => {
+test("Markdown: rendering a streamed reply costs in proportion to its length", () => {
   const stream = (length: number) => {
     const growing = open();
     const whole = TEXT.repeat(length / TEXT.length);
@@ -140,7 +140,7 @@ test.for(GROWING)("Markdown: $name in pieces are shown as they are as a whole", 
   }
 });
 
-test("Markdown: another text replaces the former one", () => {
+test("Markdown: a new text replaces the previous one", () => {
   const growing = open();
   growing.show(TEXT.repeat(5));
   expect(htmlOf(growing.show("Another\n\ntext"))).toBe("<p>Another</p>\n<p>text</p>\n");
