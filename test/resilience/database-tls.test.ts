@@ -35,25 +35,33 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
     await expect(ask(query)).resolves.toHaveLength(1);
   });
 
-  test.each<[Record<string, string>, RegExp]>([
-    [{ sslmode: "verify-full" }, /^DATABASE_URL can't be used: .*certificate/],
-    [
-      { sslmode: "verify-full", sslrootcert: certificate("others") },
-      /^DATABASE_URL can't be used: .*certificate/,
-    ],
-    [{ sslmode: "verifyfull" }, /^DATABASE_URL can't be used: sslmode must be one of .*full$/],
-    [{}, /^DATABASE_URL: the database is not reachable/],
-  ])("is not used with %j", async (query, error) => {
+  type Unusable = { query: Record<string, string>; error: RegExp };
+  const UNUSABLE: Unusable[] = [
+    { query: { sslmode: "verify-full" }, error: /^DATABASE_URL can't be used: .*certificate/ },
+    {
+      query: { sslmode: "verify-full", sslrootcert: certificate("others") },
+      error: /^DATABASE_URL can't be used: .*certificate/,
+    },
+    {
+      query: { sslmode: "verifyfull" },
+      error: /^DATABASE_URL can't be used: sslmode must be one of .*full$/,
+    },
+    { query: {}, error: /^DATABASE_URL: the database is not reachable/ },
+  ];
+  test.for(UNUSABLE)("is not used with $query", async ({ query, error }) => {
     await expect(ask(query)).rejects.toThrow(error);
   });
 
-  test.each<[Record<string, string>, string | undefined]>([
-    [{ sslmode: "require" }, undefined],
-    [
-      { sslmode: "require", sslcert: certificate("ours"), sslkey: key },
-      readFileSync(certificate("ours"), "utf8"),
-    ],
-  ])("receives the client certificate that the URL names: %j", async (query, received) => {
+  type Presented = { query: Record<string, string>; received: string | undefined };
+  const PRESENTED: Presented[] = [
+    { query: { sslmode: "require" }, received: undefined },
+    {
+      query: { sslmode: "require", sslcert: certificate("ours"), sslkey: key },
+      received: readFileSync(certificate("ours"), "utf8"),
+    },
+  ];
+  test.for(PRESENTED)("receives the client certificate of the URL: $query", async (row) => {
+    const { query, received } = row;
     encrypting.clients.length = 0;
     await ask(query);
     expect(new Set(encrypting.clients)).toEqual(new Set([received]));

@@ -119,39 +119,48 @@ describe("Start with wrong settings", () => {
     GRPC_TLS_CA: "package.json",
   };
 
-  test.concurrent.each<[Record<string, string>, RegExp]>([
-    [{ ...root, ADMIN_PASSWORD: "hidden" }, /ADMIN_PASSWORD must [^\n]+$/],
-    [
-      { ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" },
-      /ADMIN_PASSWORD is among the commonest/,
-    ],
-    [
-      { ...root, ADMIN_PASSWORD: "root-1@Example.com" },
-      /ADMIN_PASSWORD must not be your e-mail address or name/,
-    ],
-    [
-      { INTERNAL_URL: "unix:/nowhere/services.sock" },
-      /INTERNAL_URL is not for this user: .* a folder that it/,
-    ],
-    [{ INTERNAL_URL: `unix:${file}` }, /INTERNAL_URL is taken/],
-  ])("names the variable of services without a gateway: %j", async (env, sentence) => {
-    await expectRefusal({ ...SECRET, ...env }, sentence, "services/main.ts");
+  type Refused = { env: Record<string, string>; says: RegExp };
+  const SERVICES: Refused[] = [
+    { env: { ...root, ADMIN_PASSWORD: "hidden" }, says: /ADMIN_PASSWORD must [^\n]+$/ },
+    {
+      env: { ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" },
+      says: /ADMIN_PASSWORD is among the commonest/,
+    },
+    {
+      env: { ...root, ADMIN_PASSWORD: "root-1@Example.com" },
+      says: /ADMIN_PASSWORD must not be your e-mail address or name/,
+    },
+    {
+      env: { INTERNAL_URL: "unix:/nowhere/services.sock" },
+      says: /INTERNAL_URL is not for this user: .* a folder that it/,
+    },
+    { env: { INTERNAL_URL: `unix:${file}` }, says: /INTERNAL_URL is taken/ },
+  ];
+  test.concurrent.for(SERVICES)("services name the variable to correct: $env", async (row) => {
+    await expectRefusal({ ...SECRET, ...row.env }, row.says, "services/main.ts");
     expect(existsSync(file)).toBe(true);
   });
 
-  test.concurrent.each<[Record<string, string>, RegExp]>([
-    [tls, /GRPC_TLS_CA can't be used: .*$/],
-    [
-      { ...APART, HOST: "not_a_host" },
-      /HOST must be an address of this machine or a name of one: .*$/,
-    ],
-    [
-      { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
-      /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
-    ],
-    [{ DATA_DIR: "package.json" }, /DATA_DIR can't be used: .*$/],
-    [{ DATA_DIR: "package.json", SERVICES_URL: " " }, /DATA_DIR can't be used: .*$/], // a blank one: services in this process
-  ])("names the variable of an unreachable or unwritable location: %j", expectRefusal);
+  const LOCATIONS: Refused[] = [
+    { env: tls, says: /GRPC_TLS_CA can't be used: .*$/ },
+    {
+      env: { ...APART, HOST: "not_a_host" },
+      says: /HOST must be an address of this machine or a name of one: .*$/,
+    },
+    {
+      env: { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
+      says: /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
+    },
+    { env: { DATA_DIR: "package.json" }, says: /DATA_DIR can't be used: .*$/ },
+    {
+      env: { DATA_DIR: "package.json", SERVICES_URL: " " }, // a blank one: services in this process
+      says: /DATA_DIR can't be used: .*$/,
+    },
+  ];
+  test.concurrent.for(LOCATIONS)(
+    "names the variable of an unreachable or unwritable location: $env",
+    ({ env, says }) => expectRefusal(env, says),
+  );
 
   test("names the variable of an occupied port", async () => {
     const { port } = await forTest(startProxy("tcp://127.0.0.1:1"));

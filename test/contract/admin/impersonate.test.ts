@@ -129,23 +129,24 @@ test("POST /admin/impersonate/:userId: forbids account changes, and records each
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {});
   const { password } = user;
   const [own] = (await (await app.signIn(user)).get("/user/sessions")).body;
-  const tries: [route: string, body?: object][] = [
-    ["POST /user/change-password", { currentPassword: password, newPassword: NEW_PASSWORD }],
-    ["POST /user/change-email", { newEmail: "other@example.com", password }],
-    ["POST /user/delete-account", {}],
-    ["POST /auth/setup-totp"],
-    ["POST /auth/disable-totp", { password }],
-    ["POST /auth/backup-codes", { password, code: "123456" }],
-    ["GET /user/export"],
-    ["PUT /user/profile", { name: "Renamed" }],
-    ["DELETE /user/sessions"],
-    [`DELETE /user/sessions/${own.id}`],
+  const passwords = { currentPassword: password, newPassword: NEW_PASSWORD };
+  const address = { newEmail: "other@example.com", password };
+  const attempts: { method: string; path: string; body?: object }[] = [
+    { method: "POST", path: "/user/change-password", body: passwords },
+    { method: "POST", path: "/user/change-email", body: address },
+    { method: "POST", path: "/user/delete-account", body: {} },
+    { method: "POST", path: "/auth/setup-totp" },
+    { method: "POST", path: "/auth/disable-totp", body: { password } },
+    { method: "POST", path: "/auth/backup-codes", body: { password, code: "123456" } },
+    { method: "GET", path: "/user/export" },
+    { method: "PUT", path: "/user/profile", body: { name: "Renamed" } },
+    { method: "DELETE", path: "/user/sessions" },
+    { method: "DELETE", path: `/user/sessions/${own.id}` },
   ];
-  for (const [route, body] of tries) {
-    const [method = "", path = ""] = route.split(" ");
+  for (const { method, path, body } of attempts) {
     const { status } = await app.httpClient().send(method, path, body, bearer(opened.accessToken));
-    expect(status, route).toBe(403);
+    expect(status, `${method} ${path}`).toBe(403);
   }
   const denied = await app.denialsOf(admin.user.id);
-  expect(denied.map(({ user_id }) => user_id)).toEqual(tries.map(() => user.id));
+  expect(denied.map(({ user_id }) => user_id)).toEqual(attempts.map(() => user.id));
 });

@@ -91,16 +91,27 @@ test("Ended sessions: do not use up the rate limit of their user, on either port
   expect(Number(answer.headers.get("ratelimit-remaining"))).toBeGreaterThan(90); // each port of a replica counted one
 });
 
-test.runIf(app.mode !== "embedded").for<[string, string, object?]>([
-  ["DELETE", "/user/sessions"],
-  ["DELETE", "/user/sessions/:id"],
-  ["POST", "/user/change-password", { currentPassword: PASSWORD, newPassword: NEW_PASSWORD }],
-  ["POST", "/user/change-email", { newEmail: freshEmail(), password: PASSWORD }],
-  ["POST", "/user/delete-account"],
-  ["POST", "/auth/setup-totp"],
-])(
-  "%s %s: changes nothing if the caller's session ends first",
-  async ([method, path, body], { mine, other }) => {
+type Change = { method: string; path: string; body?: object };
+const CHANGES: Change[] = [
+  { method: "DELETE", path: "/user/sessions" },
+  { method: "DELETE", path: "/user/sessions/:id" },
+  {
+    method: "POST",
+    path: "/user/change-password",
+    body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
+  },
+  {
+    method: "POST",
+    path: "/user/change-email",
+    body: { newEmail: freshEmail(), password: PASSWORD },
+  },
+  { method: "POST", path: "/user/delete-account" },
+  { method: "POST", path: "/auth/setup-totp" },
+];
+
+test.runIf(app.mode !== "embedded").for(CHANGES)(
+  "$method $path: changes nothing if the caller's session ends first",
+  async ({ method, path, body }, { mine, other }) => {
     const { user } = mine;
     const [{ id }] = await mine.sessions(); // that of the other session, the newest
     const row =

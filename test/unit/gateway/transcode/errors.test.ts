@@ -114,16 +114,24 @@ const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_REFUSED_STREAM, NGHTTP2_INTERNAL_ERRO
   http2.constants;
 const endingBy = (code: number) =>
   http2.createServer().on("stream", (stream) => stream.on("error", () => {}).close(code));
-test.each<[string, string | net.Server | http2.Http2Server]>([
-  ["reset the connection", net.createServer((socket) => socket.resetAndDestroy())],
-  ["end a call by ENHANCE_YOUR_CALM", endingBy(NGHTTP2_ENHANCE_YOUR_CALM)],
-  ["end a call by REFUSED_STREAM", endingBy(NGHTTP2_REFUSED_STREAM)],
-  ["end a call by INTERNAL_ERROR", endingBy(NGHTTP2_INTERNAL_ERROR)],
-  ["do not run", "http://127.0.0.1:1"],
-  ["are at a broadcast address, which the system refuses,", "http://127.255.255.255:50051"],
-])(
-  "Error response: services that %s are 503 with a time to retry, and no host name",
-  async (_what, services) => {
+type Failing = { what: string; services: string | net.Server | http2.Http2Server };
+const FAILING: Failing[] = [
+  {
+    what: "that reset the connection",
+    services: net.createServer((socket) => socket.resetAndDestroy()),
+  },
+  {
+    what: "that end a call with ENHANCE_YOUR_CALM",
+    services: endingBy(NGHTTP2_ENHANCE_YOUR_CALM),
+  },
+  { what: "that end a call with REFUSED_STREAM", services: endingBy(NGHTTP2_REFUSED_STREAM) },
+  { what: "that end a call with INTERNAL_ERROR", services: endingBy(NGHTTP2_INTERNAL_ERROR) },
+  { what: "that do not run", services: "http://127.0.0.1:1" },
+  { what: "at an unusable broadcast address", services: "http://127.255.255.255:50051" },
+];
+test.for(FAILING)(
+  "Error response: services $what return 503 with Retry-After and without a host name",
+  async ({ services }) => {
     const isUrl = typeof services === "string";
     const transport = createServicesTransport(
       isUrl ? services : `http://127.0.0.1:${await listen(services)}`,
