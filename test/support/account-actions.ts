@@ -51,7 +51,8 @@ export function createActions(app: App) {
    */
   async function resetTokenFor(email: string): Promise<string> {
     const { status, body } = await app.httpClient().post("/auth/forgot-password", { email });
-    if (status !== 200) throw new Error(`forgot-password answered ${status} ${JSON.stringify(body)}`);
+    if (status !== 200)
+      throw new Error(`forgot-password answered ${status} ${JSON.stringify(body)}`);
     return (await app.mail.emailTo(email, /Reset/)).token as string;
   }
 
