@@ -25,13 +25,11 @@ function modelsOfOpenai(): Models {
   return { known: namesIn(source, /export type ChatModel = ([^;]*);/), deprecated };
 }
 
-/** Anthropic's client warns of them. */
+/** Anthropic's client has a table of them and warns when one is used. */
 function modelsOfAnthropic(): Models {
-  const folder = "@anthropic-ai/sdk/resources/messages";
-  const [, list = ""] =
-    /DEPRECATED_MODELS = \{(.*?)\}/s.exec(sdkFile(`${folder}/messages.js`)) ?? [];
+  const list = sdkFile("@anthropic-ai/sdk/internal/data/deprecated-models.js");
   const entries = [...list.matchAll(/'([\w.-]+)': '(.*?)'/g)];
-  const types = sdkFile(`${folder}/messages.d.ts`);
+  const types = sdkFile("@anthropic-ai/sdk/resources/messages/messages.d.ts");
   return {
     known: namesIn(types, /export type Model = ([^;]*);/),
     deprecated: new Map(entries.map(([, name = "", date = ""]) => [name, date])),
