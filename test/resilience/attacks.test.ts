@@ -36,10 +36,7 @@ const large = Buffer.from(JSON.stringify({ ...CONVERSATION, pad: "x".repeat(2_00
 const manyMembers = Buffer.from(`{${times(150_000, (i) => `"k${i}":1`).join()}}`);
 const simulator = await startSuiteProvider();
 
-/**
- * The smallest process, and in full runs the largest deployment. `npm run bench -- attacks` has two
- * others as well.
- */
+/** The smallest process, and in full runs the largest deployment. */
 const SETUPS: [number, string][] = [[256, "in one process"]];
 if (process.env.TEST_FULL) SETUPS.push([512, "apart"]);
 
@@ -73,7 +70,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
   const { accessToken } = await signInAt(url);
   const other = await accountsAt(url).addUser(); // too many sessions end the oldest
 
-  /** Expects that other callers are served. `npm run bench -- attacks` measures how fast. */
+  /** Expects that other callers are served. */
   async function expectServed(): Promise<void> {
     const client = createHttpClient(url);
     const answers = [

@@ -38,8 +38,9 @@ const openPools = (options: https.AgentOptions) => ({
 
 /**
  * Creates an HTTP client that posts JSON over a pool of connections. It uses `node:http` instead of
- * the built-in fetch or an SDK. That costs a third of the processor time or less
- * (`bench/sdk-cost.ts`), never follows a redirect, and closes the socket at the moment of an abort.
+ * the built-in fetch or an SDK. That costs a third of the CPU time or less
+ * (`bench/rows/provider-clients.ts`), never follows a redirect, and closes the socket at the moment
+ * of an abort.
  * @param connectMs limit of connecting, TLS handshake included
  * @param proxyEnv the proxies, which Node's agents use (RFC 9110 section 9.3.6 for https)
  */

@@ -1,0 +1,18 @@
+import { parseArgs } from "node:util";
+import { seed } from "../harness/seed.ts";
+
+const { values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    url: { type: "string" },
+    users: { type: "string", default: "1000000" },
+    events: { type: "string", default: "5000000" },
+    emails: { type: "string", default: "1000000" },
+  },
+});
+if (!values.url) throw new Error("--url is missing");
+await seed(values.url, {
+  users: Number(values.users),
+  events: Number(values.events),
+  emails: Number(values.emails),
+});
