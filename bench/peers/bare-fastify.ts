@@ -1,4 +1,7 @@
-/** Lower bound of the cost of the account routes: an indexed SELECT, a hash, an UPDATE, two signatures. */
+/**
+ * Lower bound of the cost of the account routes: an indexed SELECT, a hash, a durable statement, two
+ * signatures.
+ */
 import { generateKeyPairSync } from "node:crypto";
 import { hash, verify } from "@node-rs/argon2";
 import { fastify } from "fastify";

@@ -35,20 +35,20 @@ const USAGE = `npm run admin -- <command>
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
   after-restore            ends all sessions, mailed links and signing keys of a restored backup, before the start
-  rotate-keys [--now]      adds a signing key, which signs tokens an hour later; no session ends. With --now, after
-                           a leak: withdraws all signing keys at once, and ends all sessions
-  grant-role <role>        grants a PostgreSQL role what the service needs: no change to recorded audit events
-Stop the service first if it runs on its embedded database: only one process can open that.
+  rotate-keys [--now]      adds a signing key that is used from one hour later; sessions stay open. --now is for a leak:
+                           withdraws all signing keys immediately and ends all sessions
+  grant-role <role>        grants a PostgreSQL role the rights of the service, which cannot change recorded audit events
+Stop the service first if it uses the embedded database: only one process can open it.
 `;
 
-/** Length of a generated password, and the kinds of characters that it must contain. */
+/** Length of a generated password, and the character classes that it must contain. */
 const PASSWORD_LENGTH = 24;
 const KINDS = ["ABCDEFGHJKMNPQRSTUVWXYZ", "abcdefghjkmnpqrstuvwxyz", "23456789", "-_.+"];
 
 const print = (line: string) => void process.stdout.write(`${line}\n`);
 
 /**
- * The call of an operator. There is no caller: the audit log names the user of the machine instead.
+ * Creates the call of an operator. It has no caller: the audit log names the operating system user.
  */
 function operatorCall(store: Store, config: Config) {
   const mailWorker = { wake: () => {}, close: async () => {} }; // the service sends queued e-mails
@@ -56,7 +56,7 @@ function operatorCall(store: Store, config: Config) {
   return systemCall(context, store, randomUUID(), `npm run admin, by ${operator()}`);
 }
 
-/** The user of the machine. In a container it may have only a number. */
+/** Name of the operating system user. In a container the user may have only a number. */
 function operator(): string {
   try {
     return userInfo().username;
@@ -66,14 +66,14 @@ function operator(): string {
 }
 
 async function promote(store: Store, email: string, config: Config): Promise<void> {
-  const promoted = `${email} is an administrator now.`;
+  const promoted = `${email} is now an administrator.`;
   const user = await find(store, email);
   if (user) {
     await updateUser(operatorCall(store, config), user.id, { role: "admin" });
     return print(
       user.verified
         ? promoted
-        : `${promoted} Its address is not verified: its user may not own the address.`,
+        : `${promoted} The address is not verified, so it may belong to somebody else.`,
     );
   }
   const password = randomPassword();
@@ -81,7 +81,9 @@ async function promote(store: Store, email: string, config: Config): Promise<voi
     { ...operatorCall(store, config), passwords: await createPasswords() },
     { email, password },
   );
-  print(hasPassword ? `${promoted} The account's password, shown once: ${password}` : promoted);
+  print(
+    hasPassword ? `${promoted} Password of the new account, shown once: ${password}` : promoted,
+  );
 }
 
 async function unlock(store: Store, email: string, config: Config): Promise<void> {
@@ -92,7 +94,7 @@ async function unlock(store: Store, email: string, config: Config): Promise<void
 async function disableMfa(store: Store, email: string, config: Config): Promise<void> {
   await updateUser(operatorCall(store, config), await need(store, email), { mfaEnabled: false });
   print(
-    `${email} signs in without a second factor now. If it had one, the service tells the owner by e-mail.`,
+    `${email} now signs in without a second factor. If there was one, the service notifies the owner by e-mail.`,
   );
 }
 
@@ -104,12 +106,12 @@ async function endSessions(store: Store, email: string, config: Config): Promise
 
 async function grantRole(store: Store, role: string): Promise<void> {
   await grantServiceRole(store.fork(), role);
-  print(`${role} can serve now. Run this after every migration.`);
+  print(`${role} now has the rights of the service. Run this command after every migration.`);
 }
 
 /**
- * The service's cipher.
- * @throws Error with another `SECRET_KEY`, while there are signing keys that tell
+ * Creates the cipher of the service.
+ * @throws Error if `SECRET_KEY` does not decrypt the stored signing keys
  */
 async function openCipher(store: Store, config: Config): Promise<Cipher> {
   const keys = findSecretKeys(config);
@@ -120,14 +122,14 @@ async function openCipher(store: Store, config: Config): Promise<Cipher> {
 }
 
 /**
- * Ends what a restored backup has open again: sessions revoked since, links used since. Accounts
- * stay as in the backup.
+ * Ends all sessions and mailed links of a restored backup, since some were revoked or used after the
+ * backup. Accounts stay as they were in it.
  */
 async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
   await openCipher(store, config);
   const call = operatorCall(store, config);
   const sessions = await call.em.transactional(async () => {
-    const ended = await endAllTokens(call, call.clock.now()); // and all signing keys: the next start makes a new one
+    const ended = await endAllTokens(call, call.clock.now()); // and deletes all signing keys: the next start creates one
     await recordAudit(call, "admin.sessions_revoked", {
       userId: undefined,
       details: { sessions: ended, restored: true },
@@ -147,16 +149,16 @@ async function rotateKeys(store: Store, option: string, config: Config): Promise
   if (option === "--now") return withdrawKeys(store, config, cipher, now);
   await addSigningKey({ em: store.fork() }, cipher, now);
   print(
-    "A new key signs from an hour on. The older ones are deleted when their last token has expired.",
+    "The new key signs tokens from one hour on. Older keys are deleted when their last token has expired.",
   );
 }
 
-/** Sessions that one statement ends. */
+/** Maximum number of sessions that one statement ends. */
 const SESSIONS_PER_STATEMENT = 5_000;
 
 /**
- * Withdraws the signing keys in a short transaction first, after which no token of the past is valid
- * in any process. Then ends the sessions, however many they are.
+ * Withdraws the signing keys in a short transaction, which invalidates all existing tokens in all
+ * processes. Then ends the sessions in batches.
  */
 async function withdrawKeys(
   store: Store,
@@ -176,13 +178,13 @@ async function withdrawKeys(
     ended = await revokeSomeSessions({ em: store.fork() }, now, batch);
   await recordAudit(call, "admin.sessions_revoked", { userId: undefined, details: { sessions } });
   print(
-    `A new key signs within a second. The older ones are withdrawn, and ${sessions} sessions have ended: everybody signs in again.`,
+    `All older keys are withdrawn, and a new key signs tokens within a second. ${sessions} sessions have ended: all users must sign in again.`,
   );
 }
 
 type Command = {
   run(store: Store, subject: string, config: Config): Promise<void>;
-  /** What follows the name of the command. */
+  /** Pattern of the argument. */
   takes: RegExp;
 };
 const SUBJECT = /./;
@@ -254,7 +256,7 @@ try {
 } catch (error) {
   if (!(error instanceof Error)) throw error;
   process.stderr.write(
-    `${error instanceof ServiceError ? error.message : `It didn't work: ${error.message}`}\n`,
+    `${error instanceof ServiceError ? error.message : `Failed: ${error.message}`}\n`,
   );
   process.exitCode = 2;
 }

@@ -9,29 +9,29 @@ import { openStore } from "../../services/store/open-store.ts";
 import { checkSchema } from "../../services/store/schema.ts";
 import { findSecretKeys } from "../../services/store/secret-keys.ts";
 
-/** Longest statement in ms. Some read all events of years. */
+/** Statement timeout in ms. Some statements read the events of years. */
 const STATEMENT_MS = 24 * 3_600_000;
 
-/** Stands in for the key where nothing has been sealed. */
+/** Used without a key, as long as nothing has been sealed. */
 const NO_KEY = { mac: () => Buffer.alloc(0), isMac: () => false };
 
 const FINDINGS: Record<Finding["kind"], string> = {
   edited: "was edited or moved",
   deleted: "was deleted",
-  inserted: "was inserted without being recorded",
-  late: "was older than 10 minutes when it was sealed: it was inserted under a false date, or nothing sealed the log in time",
+  inserted: "was inserted directly, not recorded by the service",
+  late: "was older than 10 minutes when it was sealed: its date is false, or the log was not sealed in time",
   "sealed-twice": "was sealed twice",
   "seal-missing": "is missing",
-  restored: "is there although retention has dropped its month",
+  restored: "exists although retention has dropped its month",
   "seal-broken": "was changed",
-  "seal-forged": "has no MAC of SECRET_KEY: it was forged, or made with another key",
-  "dropped-early": "drops events that AUDIT_RETENTION keeps, or not whole months",
+  "seal-forged": "has no MAC of SECRET_KEY: it was forged or made with another key",
+  "dropped-early": "drops events that AUDIT_RETENTION keeps, or a part of a month",
   "cut-off": "is not the head that was logged: the end of the chain was cut off or rewritten",
 };
 
 /**
  * `npm run audit:verify [-- --head <position>:<hash>]`: verifies the hash chain of the audit log
- * and prints every finding. Exits with 1 if there are findings, with 2 if it failed.
+ * and prints all findings. Exits with 1 if there are findings, with 2 if the verification failed.
  */
 export async function verifyFromCommandLine(
   args: string[],
@@ -57,7 +57,9 @@ export async function verifyFromCommandLine(
     };
     const verification = await verifyAudit(deps, known);
     if (!cipher && verification.head.position > 0) {
-      throw new Error("SECRET_KEY must be that of the service: the seals have MACs of it");
+      throw new Error(
+        "SECRET_KEY must be that of the service: the seals contain MACs made with it",
+      );
     }
     for (const line of [...linesOf(verification), ...provenBy(known)])
       process.stdout.write(`${line}\n`);
@@ -73,19 +75,19 @@ function readHead(args: string[]): Head | undefined {
   if (values.head === undefined) return undefined;
   const [, position, hash] = /^(\d+):([0-9a-f]{64})$/.exec(values.head) ?? [];
   if (!position || !hash)
-    throw new Error("--head must be <position>:<hash>, as the process logs them");
+    throw new Error("--head must be <position>:<hash>, as in the log of the service");
   return { position: Number(position), hash };
 }
 
-/** What the verification proves, and what it does not. */
+/** Explains what the verification proves. */
 function provenBy(known: Head | undefined): string[] {
   if (known)
     return [
-      `With --head: what was sealed up to ${known.position} is as it was when that head was logged. Later seals are proven as without --head.`,
+      `With --head: events sealed up to position ${known.position} are unchanged since that head was logged. Later ones are verified as without --head.`,
     ];
   return [
-    "Without --head: every seal was made with SECRET_KEY, and the sealed events are as they were at their seal.",
-    "It does not prove that the end of the log is there, nor that an event happened when and as it says: whoever can insert rows can have them sealed. Give a head that the log of the service has kept.",
+    "Without --head: every seal was made with SECRET_KEY, and sealed events are unchanged since their seal.",
+    "This does not prove that the log is complete at its end, nor that an event is true: an attacker who can insert rows can have them sealed. Pass a head from the log of the service.",
   ];
 }
 
@@ -106,7 +108,7 @@ function linesOf({
       `${dropped} dropped by retention, ${unsealed} not sealed yet.`,
     ...(authenticFrom > 1
       ? [
-          `Seals 1 to ${authenticFrom - 1} are of an earlier release or key; seal ${authenticFrom} authenticates them.`,
+          `Seals 1 to ${authenticFrom - 1} belong to an earlier release or key; seal ${authenticFrom} authenticates them.`,
         ]
       : []),
     `Head ${head.position}:${head.hash}`,

@@ -1,6 +1,4 @@
-/**
- * Checks the hash chain of the audit log and prints every row that differs from what was recorded.
- */
+/** Verifies the hash chain of the audit log and prints every row that was changed. */
 
 import { loadEnvFile } from "../../services/platform/process/env-file.ts";
 import { verifyFromCommandLine } from "./audit-report.ts";

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S node --disable-warning=ExperimentalWarning
 /**
- * The command of the npm package. Node strips the types of no file in node_modules, where an
- * installed package is.
+ * The command of the npm package. It is JavaScript because Node does not strip types of files below
+ * node_modules, where an installed package is.
  */
 import { readFileSync } from "node:fs";
 import { registerHooks, stripTypeScriptTypes } from "node:module";

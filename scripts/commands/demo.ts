@@ -13,15 +13,15 @@ const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 
 for (const dialect of SIMULATED_DIALECTS)
   Object.assign(process.env, (await startProviderSimulator({ dialect, paceMs: PACE_MS })).env);
-process.env.SMTP_URL = ""; // the link of the user's e-mail is read from its file
-if (Number(process.env.PORT) === 0) process.env.PORT = ""; // a free port would be known to the gateway only
+process.env.SMTP_URL = ""; // the demo reads the link from the file of the e-mail
+if (Number(process.env.PORT) === 0) process.env.PORT = ""; // the demo has to know the port
 process.env.DATA_DIR ??= "./data/demo";
 process.env.ADMIN_EMAIL ??= ADMIN;
 process.env.ADMIN_PASSWORD ??= PASSWORD;
 await import("../../gateway/main.ts");
 
 const url = `http://127.0.0.1:${process.env.PORT || 3000}`;
-/** The site of mailed links: a browser that signs in there stays signed in when it opens one. */
+/** Same origin as links in e-mails, so that a browser that opens one stays signed in. */
 const webUrl = process.env.PUBLIC_URL ?? url.replace("127.0.0.1", "localhost");
 await addVerifiedUser();
 process.stdout.write(`

@@ -1,6 +1,6 @@
 /**
- * Migrates the database to the current schema and updates the partitions of the audit log. Several
- * may run at once.
+ * Migrates the database to the current schema and updates the partitions of the audit log. Safe to
+ * run concurrently.
  */
 
 import { setTimeout as wait } from "node:timers/promises";
@@ -19,8 +19,8 @@ import { findSecretKeys } from "../../services/store/secret-keys.ts";
 import { readDatabaseTime, type Store } from "../../services/store/store.ts";
 
 /**
- * Tries to update the partitions while a long reader of the audit log locks them, and the pause
- * between, in ms.
+ * Number of attempts to update the partitions while a long query locks them, and the pause between
+ * attempts, in ms.
  */
 const TRIES = 5;
 const PAUSE_MS = 1_000;
@@ -39,8 +39,8 @@ async function migrate(config: Config): Promise<void> {
 }
 
 /**
- * Does nothing while the clocks of this process and of the database differ. Old partitions are
- * dropped only with the secret key of the service, by which the drop is sealed.
+ * Updates the partitions, unless the clocks of this process and of the database differ. Dropping old
+ * ones requires the secret key of the service, which seals the drop.
  */
 async function updatePartitions(
   store: Store,
@@ -79,6 +79,6 @@ try {
   await migrate(requireConfig(process.env, "command"));
 } catch (error) {
   if (!(error instanceof Error)) throw error;
-  process.stderr.write(`It didn't work: ${error.message}\n`);
+  process.stderr.write(`Failed: ${error.message}\n`);
   process.exitCode = 2;
 }

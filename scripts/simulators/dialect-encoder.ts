@@ -48,7 +48,7 @@ export type DialectEncoder = {
   events(pieces: readonly string[], tokens: Tokens, chatRequest: ChatRequest): Event[];
   /** One piece of text. */
   delta(text: string): Event;
-  /** A good reply in one. */
+  /** A good reply as one document. */
   whole(text: string, tokens: Tokens, chatRequest: ChatRequest): unknown;
   /** @param echo text that the error repeats, such as a part of the key */
   error(name: ErrorName, echo?: string): ErrorAnswer;
@@ -62,7 +62,7 @@ export type DialectEncoder = {
   thinking: Event;
   /** The end of a stream and the whole reply that a filter blocked. */
   blocked: { events: Event[]; whole: unknown };
-  /** The same when the model calls a tool. */
+  /** The same for a reply in which the model calls a tool. */
   toolCall: { events: Event[]; whole: unknown };
 };
 

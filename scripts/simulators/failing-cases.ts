@@ -23,7 +23,7 @@ const begin = async (exchange: Exchange) => {
   if (!chatRequest.stream) return write(response, '{"id":"half of a rep');
   for (const event of prefix(events)) await write(response, encode(event, encoder.lineEnd));
 };
-/** Sends the first part of a good reply, and breaks off. */
+/** Sends the first part of a good reply, then closes the connection. */
 const midway = (end: (exchange: Exchange) => unknown): Case => ({
   answer: async (exchange) => {
     await begin(exchange);
@@ -31,7 +31,7 @@ const midway = (end: (exchange: Exchange) => unknown): Case => ({
     end(exchange);
   },
 });
-/** @param pause between two parts: none while the next one may be written */
+/** @param pause waits between two parts, if given */
 const forever = async (
   { response }: Exchange,
   tick: () => string,
@@ -91,7 +91,7 @@ export const PASSING: Record<string, Case> = {
   }),
 };
 
-/** The reply never comes, or breaks off. */
+/** The reply never arrives, or ends early. */
 export const FAILURES: Record<string, Case> = {
   invalid: { answer: error("invalid") },
   "bad-key": { answer: error("bad-key") },

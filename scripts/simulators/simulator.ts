@@ -14,8 +14,7 @@ import { type Case, PIECES, respond, send } from "./script.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
 /**
- * Every case by its name. A request asks for one in its last user message: `case: <name>
- * [argument]`.
+ * All cases by name. A request selects one in its last user message: `case: <name> [argument]`.
  */
 export const CASES: Readonly<Record<string, Case>> = {
   ...SHAPES,

@@ -1,7 +1,7 @@
 /**
- * Builds the web app into web/dist, with a gzipped copy of each file. Vite is a development
- * package: without it (`npm ci --omit=dev`) an earlier build stays in use, and without one the
- * gateway serves the API alone.
+ * Builds the web app into web/dist, with a gzipped copy of each file. Without Vite, which is a
+ * development package (`npm ci --omit=dev`), an earlier build stays in use. Without a build the
+ * gateway serves only the API.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -23,5 +23,5 @@ if (vite && existsSync(join(folder, "index.html"))) {
   const outcome = existsSync(join(dist, "index.html"))
     ? "the earlier build stays in use"
     : "the web app is off";
-  process.stderr.write(`The web app is not built: Vite or web/ is missing. So ${outcome}.\n`);
+  process.stderr.write(`The web app was not built, since Vite or web/ is missing: ${outcome}.\n`);
 }

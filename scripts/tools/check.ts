@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Our own protos; others are in proto/third_party. */
+/** Our own protos. Those of others are in proto/third_party. */
 const PROTOS = "proto/gatehouse";
 
 type Step = { name: string; run: () => boolean };
@@ -19,7 +19,10 @@ const git = (...args: string[]) =>
 
 const steps: Step[] = [
   { name: "types", run: () => run("tsc", "--noEmit") },
-  { name: "types of the client without Node", run: () => run("tsc", "-p", "client", "--noEmit") },
+  {
+    name: "types of the client, without those of Node",
+    run: () => run("tsc", "-p", "client", "--noEmit"),
+  },
   {
     name: "types of the web app",
     run: () => run("npm", "exec", "-w", "web", "--", "svelte-check", "--fail-on-warnings"),
@@ -53,9 +56,7 @@ process.stdout.write(`\n${steps.length - failed.length} passed, ${failed.length}
 for (const { name } of failed) process.stdout.write(`  failed: ${name}\n`);
 process.exit(failed.length);
 
-/**
- * The commit that clients may have been built from: the main branch, or the commit before this one.
- */
+/** The commit to stay compatible with: the main branch, or the previous commit. */
 function published(): string | undefined {
   const head = git("rev-parse", "HEAD");
   for (const ref of ["origin/main", "main", "HEAD~1"]) {
@@ -88,7 +89,7 @@ function generatedIsCurrent(): boolean {
   }
 }
 
-/** CycloneDX, of what a deployment installs. */
+/** Writes the packages of a deployment in CycloneDX format. */
 function writeSbom(): boolean {
   const text = execFileSync("npm", ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev"], {
     encoding: "utf8",
@@ -100,11 +101,11 @@ function writeSbom(): boolean {
   return components.length > 0;
 }
 
-/** Fails nothing: an advisory of today must not turn the check of an old commit red. */
+/** Always passes: a new advisory must not fail the check of an old commit. */
 function reportVulnerabilities(): boolean {
   const { stdout } = spawnSync("npm", ["audit", "--omit=dev", "--json"], { encoding: "utf8" });
   const found = (JSON.parse(stdout || "{}") as { metadata?: { vulnerabilities: object } }).metadata
     ?.vulnerabilities;
-  process.stdout.write(`${found ? JSON.stringify(found) : "The registry has no answer."}\n`);
+  process.stdout.write(`${found ? JSON.stringify(found) : "The registry did not answer."}\n`);
   return true;
 }

@@ -79,7 +79,7 @@ const comment = (text: string | undefined, indent = "") =>
 const declaration = (name: string, schema: Schema) =>
   `${comment(schema.description)}export type ${name} = ${typeOf(schema)};\n`;
 
-/** The type of a schema in TypeScript. */
+/** TypeScript type of a schema. */
 function typeOf(
   { $ref, type, items, properties, required = [], enum: values }: Schema,
   indent = "",
@@ -110,7 +110,7 @@ const bodyOf = ({ requestBody }: Operation) => {
   return Object.keys(schema?.properties ?? {}).length > 0 ? schema : undefined;
 };
 
-/** What a route takes beside its path, and what it returns. */
+/** Request and response types of a route. */
 function typesOf(route: Route): string[] {
   const query = paramsOf(route, "query");
   const properties = Object.fromEntries(
@@ -124,7 +124,7 @@ function typesOf(route: Route): string[] {
   ];
 }
 
-/** The function of a route: path parameters first, then its body or query, then options. */
+/** Function of a route. Its parameters are those of the path, the body or query, and options. */
 function routeSource(route: Route): string {
   const { method, path, description, operationId, requestBody, responses } = route;
   const isStream = !contentOf(successOf(route));

@@ -1,6 +1,6 @@
 /**
- * A buf plugin: writes the comments of the protos by full name, for the documentation that the
- * gateway serves. The generated descriptors contain everything else.
+ * A buf plugin that writes the comments of the protos, by full name, for the OpenAPI document. The
+ * generated descriptors have no comments.
  */
 import type { AnyDesc, DescFile, DescMessage } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, getComments, runNodeJs } from "@bufbuild/protoplugin";

@@ -1,7 +1,7 @@
 /**
- * Lets npm scripts run the Node of the machine if it is new enough. `npm ci` links the one of the
- * packages `node-linux-*`, which would otherwise hide it, security updates included. Run by `npm
- * ci` as its first step.
+ * Makes npm scripts use the Node of the machine if it is new enough. Otherwise the one of the
+ * packages `node-linux-*`, which `npm ci` links, would take precedence over a Node with newer
+ * security updates. First step of `npm ci`.
  */
 import { execFileSync } from "node:child_process";
 import { rmSync } from "node:fs";

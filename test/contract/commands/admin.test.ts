@@ -73,7 +73,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     const promoted = await commitMeanwhile(url, change, [email, user.id], () =>
       admin("promote", email),
     );
-    expect(promoted).toEqual({ code: 0, out: `${email} is an administrator now.\n` });
+    expect(promoted).toEqual({ code: 0, out: `${email} is now an administrator.\n` });
     expect(await app.sql("select role from users where id = ?", [user.id])).toEqual([
       { role: "admin" },
     ]);

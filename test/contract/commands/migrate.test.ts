@@ -34,7 +34,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     );
     expect(away).toMatchObject({
       code: 2,
-      out: expect.stringMatching(/^It didn't work: [^\n]+\n$/),
+      out: expect.stringMatching(/^Failed: [^\n]+\n$/),
     });
     mkdirSync(join(folder, "sealed", ".env"), { recursive: true });
     const unread = await runScript(

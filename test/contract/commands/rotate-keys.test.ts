@@ -51,7 +51,7 @@ onServers(
       runScript("admin", ["rotate-keys"], { DATABASE_URL, ...env });
     const refused = {
       code: 2,
-      out: expect.stringMatching(/^It didn't work: SECRET_KEY [^\n]+\n$/),
+      out: expect.stringMatching(/^Failed: SECRET_KEY [^\n]+\n$/),
     };
     expect(await rotate({ SECRET_KEY: secret() })).toEqual(refused); // with another key no process could read the new one
     expect(await rotate({ DATA_DIR: temporaryFolder() })).toEqual(refused);
