@@ -13,7 +13,7 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 export type SignedInUser = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
+  /** E-mail address as its owner entered it, without surrounding whitespace and invisible characters. */
   email: string;
   /** Display name. */
   name: string;
@@ -25,7 +25,7 @@ export type SignedInUser = {
 export type VerifiedUser = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
+  /** E-mail address as its owner entered it, without surrounding whitespace and invisible characters. */
   email: string;
 };
 
@@ -49,25 +49,25 @@ export type PublicKey = {
 export type User = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding white space and invisible characters. */
+  /** E-mail address as its owner entered it, without surrounding whitespace and invisible characters. */
   email: string;
   /** Display name, 1 to 100 characters. */
   name: string;
-  /** Free text, up to 1,000 characters. Absent until it is set for the first time. */
+  /** Free text, up to 1,000 characters. Absent until first set. */
   bio?: string | undefined;
   /** `user` or `admin`. */
   role: "user" | "admin";
   /** True after the owner has verified the e-mail address. */
   emailVerified: boolean;
-  /** True when login requires a second factor. SetupTotp sets it at once: see `mfaConfirmed`. */
+  /** True when login requires a second factor. SetupTotp sets it immediately; see `mfaConfirmed`. */
   mfaEnabled: boolean;
-  /** Time of the registration. */
+  /** Time of registration. */
   createdAt: string;
   /** Time of the last change. */
   updatedAt: string;
   /** Time at which the password reaches its maximum age. Absent when passwords do not expire. */
   passwordExpiresAt?: string | undefined;
-  /** True after a first code of the authenticator has been accepted, by VerifyMfa or CreateBackupCodes. Until then SetupTotp may be repeated, and a password reset removes the factor. Absent when `mfaEnabled` is false. */
+  /** True once a code from the authenticator has been accepted by VerifyMfa or CreateBackupCodes. Until then, SetupTotp can be repeated and a password reset removes the factor. Absent when `mfaEnabled` is false. */
   mfaConfirmed?: boolean | undefined;
 };
 
@@ -77,25 +77,25 @@ export type ProfileUser = {
   id: string;
   /** Display name. */
   name: string;
-  /** Free text. Empty when it was never set. */
+  /** Free text. Empty if never set. */
   bio: string;
 };
 
-/** A device on which a user is signed in. */
+/** A signed-in device. */
 export type Session = {
   /** UUIDv7. */
   id: string;
-  /** Description of the device, derived from its User-Agent, such as "Chrome on Windows". */
+  /** Description of the device, derived from its User-Agent, for example "Chrome on Windows". */
   device: string;
-  /** Address of the client at the last sign-in or refresh. */
+  /** IP address of the client at the last sign-in or refresh. */
   ip: string;
-  /** Location of that address. Absent when the address is unknown or the server has no GeoIP database. */
+  /** Location of that address. Absent if it is unknown or the server has no GeoIP database. */
   location?: string | undefined;
-  /** Time of the sign-in. */
+  /** Time of sign-in. */
   createdAt: string;
   /** Time of the last request, accurate to one minute. */
   lastActive: string;
-  /** True for the session of this request. */
+  /** True for the session that made this request. */
   current: boolean;
   /** True when an administrator opened the session to act as the user. Absent otherwise. */
   impersonated?: boolean | undefined;
@@ -105,11 +105,11 @@ export type Session = {
 export type AdminUser = {
   /** UUIDv7. */
   id: string;
-  /** E-mail address as the owner typed it, without surrounding whitespace. */
+  /** E-mail address as its owner entered it, without surrounding whitespace. */
   email: string;
   /** Display name, 1 to 100 characters. */
   name: string;
-  /** Free text, up to 1,000 characters. Absent until it is set for the first time. */
+  /** Free text, up to 1,000 characters. Absent until first set. */
   bio?: string | undefined;
   /** `user` or `admin`. */
   role: "user" | "admin";
@@ -117,19 +117,19 @@ export type AdminUser = {
   emailVerified: boolean;
   /** True when login requires a second factor. */
   mfaEnabled: boolean;
-  /** Time of the registration. */
+  /** Time of registration. */
   createdAt: string;
   /** Time of the last change. */
   updatedAt: string;
-  /** True while login or the second factor is locked after too many failed attempts. */
+  /** True while login or the second factor is locked because of too many failed attempts. */
   locked: boolean;
   /** Time of the last login. Absent before the first login. */
   lastLoginAt?: string | undefined;
-  /** Time at which the account will be erased. Absent unless the owner requested the deletion. */
+  /** Time at which the account will be erased. Absent unless its owner requested deletion. */
   deletionDate?: string | undefined;
 };
 
-/** A recorded event of an account. */
+/** A recorded event that concerns an account. */
 export type AuditEvent = {
   /** UUIDv7. */
   id: string;
@@ -141,19 +141,19 @@ export type AuditEvent = {
   userId?: string | undefined;
   /** User who caused the event. Absent when unknown. */
   actorId?: string | undefined;
-  /** Address of the client. */
+  /** IP address of the client. */
   ip: string;
   /** User-Agent of the client, truncated to 400 characters. */
   userAgent: string;
-  /** Id of the request, as in the log. */
+  /** Id of the request, as in the server log. */
   requestId: string;
-  /** Further facts, depending on the event. It never contains a secret. */
+  /** Further details, depending on the event. Never contains a secret. */
   details: Record<string, unknown>;
   /** Time of the event. */
   createdAt: string;
 };
 
-/** State of the hash chain of the audit log. It says what is sealed; `npm run audit:verify` checks whether the chain is intact. */
+/** State of the hash chain of the audit log. It shows what is sealed; `npm run audit:verify` checks that the chain is intact. */
 export type AuditChain = {
   /** Position and hash of the newest seal, in the form that `npm run audit:verify -- --head` accepts. Absent before the first seal. */
   head?: string | undefined;
@@ -163,7 +163,7 @@ export type AuditChain = {
   unsealed: number;
 };
 
-/** An e-mail and its delivery. It never contains the text of the e-mail or a token. */
+/** An e-mail and its delivery. Never contains the text of the e-mail or a token. */
 export type EmailLog = {
   /** UUIDv7. */
   id: string;
@@ -181,21 +181,21 @@ export type EmailLog = {
   lastError?: string | undefined;
   /** Time at which the e-mail was queued. */
   createdAt: string;
-  /** Time of the delivery. Absent before it. */
+  /** Time of delivery. Absent until the e-mail is sent. */
   sentAt?: string | undefined;
-  /** Time of the next attempt. Absent when the e-mail is sent or failed. */
+  /** Time of the next attempt. Absent once the e-mail is sent or has failed. */
   nextAttemptAt?: string | undefined;
 };
 
-/** A provider of the catalogue. */
+/** A provider in the catalogue. */
 export type Provider = {
   /** Public id, such as `provider-a`. */
   provider: string;
-  /** Public name of the model for requests without `model`. */
+  /** Public name of the model used when a request omits `model`. */
   defaultModel: string;
   /** True when the server has an API key for the provider. */
   configured: boolean;
-  /** Its models. The first one is the default. */
+  /** Models of the provider. The first one is the default. */
   models: Model[];
 };
 
@@ -215,11 +215,11 @@ export type Usage = {
   outputTokens: number;
 };
 
-/** Usage of one model by one user on one day. */
+/** One user's usage of one model on one day. */
 export type UsageDay = {
   /** Day in UTC, such as `2026-11-21`. */
   day: string;
-  /** Id of the user. Absent after the account is erased. */
+  /** Id of the user. Absent once the account has been erased. */
   userId?: string | undefined;
   /** Public id of the provider. */
   provider: string;
@@ -231,13 +231,13 @@ export type UsageDay = {
   inputTokens: number;
   /** Number of output tokens. */
   outputTokens: number;
-  /** Number of calls whose tokens are estimated: the reply was incomplete or the provider reported none. */
+  /** Number of calls with estimated token counts: the reply was incomplete or the provider reported none. */
   estimatedCalls: number;
 };
 
 /** One invalid field of a request. */
 export type Violation = {
-  /** Path of the field by its JSON names, such as `messages[0].role`. */
+  /** Path of the field in JSON names, such as `messages[0].role`. */
   field: string;
   /** Description of the problem. It never contains the submitted value. */
   message: string;
@@ -247,7 +247,7 @@ export type Violation = {
 export type Model = {
   /** Public name of the model. */
   model: string;
-  /** JSON names of request fields that have no effect on this model. Today this is `temperature` or empty. */
+  /** JSON names of request fields that this model ignores. Currently `temperature` or nothing. */
   ignored: string[];
 };
 
@@ -259,19 +259,19 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if its request has the field, the password. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. */
   code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log contains it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, used or expired. `INVALID_CURRENT_PASSWORD`: The current password, required to confirm an operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site. `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed in a session opened by impersonation. `NOT_FOUND`: The route or the object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but not with this HTTP method. `REQUEST_TIMEOUT`: The request did not arrive in time. `EMAIL_TAKEN`: Another account uses this e-mail address. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the size limit of the route. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked after too many failed attempts. `RATE_LIMITED`: The caller exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many requests, streams or watches in progress at once. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if its request has the field, the password. `MFA_REQUIRED`: Administrators must sign in with a second factor on this deployment. */
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. */
 export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
 
 export type RegisterRequest = {
-  /** E-mail address, at most 254 characters after trimming. The verification token is sent to it. */
+  /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
   email: string;
-  /** The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character, such as a space. It is never trimmed or truncated. Composed and decomposed letters are the same. */
+  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). */
   password: string;
   /** Display name, 1 to 100 characters after trimming. */
   name: string;
@@ -287,7 +287,7 @@ export type RegisterResponse = {
 };
 
 export type LoginRequest = {
-  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
+  /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
   email: string;
   /** Password of the account, 1 to 128 characters. */
   password: string;
@@ -323,7 +323,7 @@ export type RefreshResponse = {
 };
 
 export type VerifyEmailRequest = {
-  /** Token from the verification e-mail, usable once. */
+  /** Single-use token from the verification e-mail. */
   token: string;
 };
 
@@ -333,7 +333,7 @@ export type VerifyEmailResponse = {
 };
 
 export type ResendVerificationRequest = {
-  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
+  /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
   email: string;
 };
 
@@ -343,7 +343,7 @@ export type ResendVerificationResponse = {
 };
 
 export type ForgotPasswordRequest = {
-  /** E-mail address of the account. Letter case, surrounding white space and invisible characters are ignored. */
+  /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
   email: string;
 };
 
@@ -353,9 +353,9 @@ export type ForgotPasswordResponse = {
 };
 
 export type ResetPasswordRequest = {
-  /** Token from the reset e-mail, usable once. */
+  /** Single-use token from the reset e-mail. */
   token: string;
-  /** The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. */
+  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. Never trimmed or truncated. */
   password: string;
 };
 
@@ -365,14 +365,14 @@ export type ResetPasswordResponse = {
 };
 
 export type SetupTotpRequest = {
-  /** The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  /** The current password, 1 to 128 characters. Optional within 15 minutes of signing in. */
   password?: string | undefined;
 };
 
 export type SetupTotpResponse = {
-  /** TOTP secret of 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds). */
+  /** TOTP secret: 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds). */
   secret: string;
-  /** QR code of the `otpauth://` URI, a PNG image as a data URL. */
+  /** QR code of the `otpauth://` URI: a PNG image as a data URL. */
   qrCode: string;
   /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
   backupCodes: string[];
@@ -381,9 +381,9 @@ export type SetupTotpResponse = {
 export type VerifyMfaRequest = {
   /** Temporary token from Login. */
   tempToken: string;
-  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
+  /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code?: string | undefined;
-  /** An unused backup code. Letter case, white space and dashes are ignored. */
+  /** An unused backup code. Letter case, whitespace and dashes are ignored. */
   backupCode?: string | undefined;
 };
 
@@ -403,9 +403,9 @@ export type VerifyMfaResponse = {
 export type DisableTotpRequest = {
   /** The current password, 1 to 128 characters. */
   password: string;
-  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
+  /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code?: string | undefined;
-  /** An unused backup code. Letter case, white space and dashes are ignored. */
+  /** An unused backup code. Letter case, whitespace and dashes are ignored. */
   backupCode?: string | undefined;
 };
 
@@ -417,7 +417,7 @@ export type DisableTotpResponse = {
 export type CreateBackupCodesRequest = {
   /** The current password, 1 to 128 characters. */
   password: string;
-  /** TOTP code of six digits from the authenticator app. White space and dashes are ignored. */
+  /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code: string;
 };
 
@@ -427,7 +427,7 @@ export type CreateBackupCodesResponse = {
 };
 
 export type ListKeysResponse = {
-  /** Every key that a valid access token may be signed with. */
+  /** Every public key that may verify a valid access token. */
   keys: PublicKey[];
 };
 
@@ -436,7 +436,7 @@ export type GetProfileResponse = User;
 export type UpdateProfileRequest = {
   /** New display name, 1 to 100 characters after trimming. */
   name?: string | undefined;
-  /** New free text, up to 1,000 characters. An empty string clears it. */
+  /** New bio, up to 1,000 characters. An empty string clears it. */
   bio?: string | undefined;
 };
 
@@ -450,7 +450,7 @@ export type UpdateProfileResponse = {
 export type ChangePasswordRequest = {
   /** The current password, 1 to 128 characters. */
   currentPassword: string;
-  /** The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. It must differ from the current password. */
+  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. Never trimmed or truncated. Must differ from the current password. */
   newPassword: string;
 };
 
@@ -460,7 +460,7 @@ export type ChangePasswordResponse = {
 };
 
 export type ChangeEmailRequest = {
-  /** New e-mail address. The verification token is sent to it. */
+  /** New e-mail address. A verification token is sent to it. */
   newEmail: string;
   /** The current password, 1 to 128 characters. */
   password: string;
@@ -484,7 +484,7 @@ export type RevokeSessionResponse = {
 };
 
 export type DeleteAccountRequest = {
-  /** The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  /** The current password, 1 to 128 characters. Optional within 15 minutes of signing in. */
   password?: string | undefined;
 };
 
@@ -496,7 +496,7 @@ export type DeleteAccountResponse = {
 };
 
 export type ExportDataRequest = {
-  /** Page number, 1 to 10,000. Use `nextPage` of the previous page. The default is 1. */
+  /** Page number, 1 to 10,000: the `nextPage` of the previous page. The default is 1. */
   page?: number | undefined;
 };
 
@@ -509,7 +509,7 @@ export type ListUsersRequest = {
   cursor?: string | undefined;
   /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
   page?: number | undefined;
-  /** Part of an e-mail address or a name, 1 to 254 characters, in any letter case. An international domain may be spelled in Unicode or in punycode. */
+  /** Part of an e-mail address or name, 1 to 254 characters, case-insensitive. An internationalized domain may be written in Unicode or in Punycode. */
   search?: string | undefined;
   /** Filter by role: `user` or `admin`. */
   role?: "user" | "admin" | undefined;
@@ -524,7 +524,7 @@ export type ListUsersResponse = {
   items: AdminUser[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -535,17 +535,17 @@ export type GetUserResponse = AdminUser;
 export type UpdateUserRequest = {
   /** New display name, 1 to 100 characters after trimming. */
   name?: string | undefined;
-  /** New e-mail address. It counts as unverified unless `emailVerified` is true. It ends the sessions of the user. Another spelling of the same address changes nothing else. */
+  /** New e-mail address. It is unverified unless `emailVerified` is true. Changing it ends the user's sessions. A different spelling of the same address only changes the spelling. */
   email?: string | undefined;
-  /** New role: `user` or `admin`. It requires `password`. A demotion ends the sessions of the user. */
+  /** New role: `user` or `admin`. Requires `password`. A demotion ends the user's sessions. */
   role?: "user" | "admin" | undefined;
   /** Marks the e-mail address as verified or unverified. */
   emailVerified?: boolean | undefined;
-  /** Only false is allowed. It unlocks the account. */
+  /** Only false is allowed: it unlocks the account. */
   locked?: boolean | undefined;
-  /** Only false is allowed. It disables MFA and ends the sessions of the user. */
+  /** Only false is allowed: it disables MFA and ends the user's sessions. */
   mfaEnabled?: boolean | undefined;
-  /** Password of the caller, not of the user. Required with `role`. */
+  /** The caller's own password, not the user's. Required with `role`. */
   password?: string | undefined;
 };
 
@@ -581,9 +581,9 @@ export type ListAuditLogsRequest = {
   actorId?: string | undefined;
   /** Filter by the exact name of the event, such as `auth.login`. */
   event?: string | undefined;
-  /** Start of the period, inclusive; a time between the years 1970 and 9999. */
+  /** Start of the period, inclusive. Between the years 1970 and 9999. */
   from?: string | undefined;
-  /** End of the period, exclusive; a time between the years 1970 and 9999. */
+  /** End of the period, exclusive. Between the years 1970 and 9999. */
   to?: string | undefined;
 };
 
@@ -592,7 +592,7 @@ export type ListAuditLogsResponse = {
   items: AuditEvent[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -609,7 +609,7 @@ export type ListEmailLogsRequest = {
   page?: number | undefined;
   /** Filter by the user whom the e-mail concerns. */
   userId?: string | undefined;
-  /** Filter by the exact recipient address, in any letter case. An international domain may be spelled in Unicode or in punycode. */
+  /** Filter by the exact recipient address, case-insensitive. An internationalized domain may be written in Unicode or in Punycode. */
   to?: string | undefined;
   /** Filter by the name of the template, such as `verify-email`. */
   template?: string | undefined;
@@ -622,7 +622,7 @@ export type ListEmailLogsResponse = {
   items: EmailLog[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
-  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  /** Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the first page. */
   total: number;
   /** True when `total` is an estimate. Absent otherwise. */
   totalEstimated?: boolean | undefined;
@@ -634,7 +634,7 @@ export type RetryEmailResponse = {
 };
 
 export type ImpersonateRequest = {
-  /** Reason for the audit log, up to 500 characters. */
+  /** Reason, recorded in the audit log. Up to 500 characters. */
   reason?: string | undefined;
 };
 
@@ -658,7 +658,7 @@ export type ChatRequest = {
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
   maxTokens?: number | undefined;
-  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that do not accept a temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
   temperature?: number | undefined;
   /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
   systemPrompt?: string | undefined;
@@ -673,7 +673,7 @@ export type ChatResponse = {
   provider: string;
   /** Token usage. Absent when the provider does not report it. */
   usage?: Usage | undefined;
-  /** Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model spends all tokens on reasoning, `content` is empty. */
+  /** Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model used all its tokens for reasoning, `content` is empty. */
   finishReason: string;
 };
 
@@ -686,14 +686,14 @@ export type StreamChatRequest = {
   model?: string | undefined;
   /** Maximum number of tokens in the reply: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
   maxTokens?: number | undefined;
-  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that accept no temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. Models that do not accept a temperature ignore it: ListProviders names them, and the response has the header `X-AI-Ignored: temperature`. */
   temperature?: number | undefined;
   /** System instruction for the model, up to 65,536 characters. It precedes the conversation. */
   systemPrompt?: string | undefined;
 };
 
 export type ListUsageRequest = {
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
@@ -706,7 +706,7 @@ export type ListUsageResponse = UsageDay[];
 export type ListAllUsageRequest = {
   /** Filter by user. */
   userId?: string | undefined;
-  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day. */
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day. */
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
@@ -828,13 +828,13 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Verifies the e-mail address and the password. Returns tokens, or a temporary token when MFA is enabled. Requires no token. At most 5 requests in 900 seconds per address and account. */
     login: (body: LoginRequest, options?: CallOptions) =>
       call<LoginResponse>("POST", "/auth/login", { body }, options),
-    /** Ends the session of the access token and clears the refresh cookie. Under impersonation the cookie of the administrator is kept. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Ends the session of the access token and clears the refresh cookie. Under impersonation, the administrator's cookie is kept. Requires an access token. At most 100 requests in 60 seconds per user. */
     logout: (options?: CallOptions) =>
       call<LogoutResponse>("POST", "/auth/logout", {}, options),
     /** Exchanges a refresh token for a new pair of tokens. Requires no token. At most 120 requests in 60 seconds per address. */
     refresh: (options?: CallOptions) =>
       call<RefreshResponse>("POST", "/auth/refresh", {}, options),
-    /** Verifies the e-mail address of a new account, or completes a change of address. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Verifies the e-mail address of a new account, or completes a change of e-mail address. Requires no token. At most 30 requests in 900 seconds per address. */
     verifyEmail: (body: VerifyEmailRequest, options?: CallOptions) =>
       call<VerifyEmailResponse>("POST", "/auth/verify-email", { body }, options),
     /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
@@ -846,7 +846,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sets a new password with a reset token and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
     resetPassword: (body: ResetPasswordRequest, options?: CallOptions) =>
       call<ResetPasswordResponse>("POST", "/auth/reset-password", { body }, options),
-    /** Creates a TOTP secret and backup codes. Every later login requires a second factor. Until a first code is accepted, another call replaces the secret and the codes. It requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user. */
     setupTotp: (body?: SetupTotpRequest, options?: CallOptions) =>
       call<SetupTotpResponse>("POST", "/auth/setup-totp", { body }, options),
     /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
@@ -862,48 +862,48 @@ export const createApi = (call: Call, stream: Stream) => ({
     listKeys: (options?: CallOptions) =>
       call<ListKeysResponse>("GET", "/.well-known/jwks.json", {}, options),
   },
-  /** Operations of signed-in users on their own account. */
+  /** Operations of signed-in users on their own accounts. */
   user: {
-    /** Returns the account of the caller. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns the caller's account. Requires an access token. At most 100 requests in 60 seconds per user. */
     getProfile: (options?: CallOptions) =>
       call<GetProfileResponse>("GET", "/user/profile", {}, options),
-    /** Updates the name and the bio. An absent field keeps its value. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Updates the display name and the bio. An absent field keeps its value. Requires an access token. At most 100 requests in 60 seconds per user. */
     updateProfile: (body?: UpdateProfileRequest, options?: CallOptions) =>
       call<UpdateProfileResponse>("PUT", "/user/profile", { body }, options),
-    /** Sets a new password and revokes every other session. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sets a new password and revokes every other session. The user is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     changePassword: (body: ChangePasswordRequest, options?: CallOptions) =>
       call<ChangePasswordResponse>("POST", "/user/change-password", { body }, options),
-    /** Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token. The response is the same if another account has the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sends a verification token to the new e-mail address. The address changes once the token is passed to VerifyEmail. The response is the same if another account uses the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user. */
     changeEmail: (body: ChangeEmailRequest, options?: CallOptions) =>
       call<ChangeEmailResponse>("POST", "/user/change-email", { body }, options),
-    /** Lists the open sessions of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),
-    /** Revokes every session of the caller except the current one. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Revokes all of the caller's sessions except the current one. Requires an access token. At most 100 requests in 60 seconds per user. */
     revokeOtherSessions: (options?: CallOptions) =>
       call<RevokeOtherSessionsResponse>("DELETE", "/user/sessions", {}, options),
-    /** Revokes one session of the caller. Returns NOT_FOUND for a session of another user. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session. Requires an access token. At most 100 requests in 60 seconds per user. */
     revokeSession: (id: string, options?: CallOptions) =>
       call<RevokeSessionResponse>("DELETE", `/user/sessions/${encodeURIComponent(id)}`, {}, options),
-    /** Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
     deleteAccount: (body?: DeleteAccountRequest, options?: CallOptions) =>
       call<DeleteAccountResponse>("POST", "/user/delete-account", { body }, options),
-    /** Returns all data stored about the caller, in pages. Actions of other users are listed without their address, device and reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns all data stored about the caller, page by page. Actions of other users are listed without their address, device and reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
     exportData: (query?: ExportDataRequest, options?: CallOptions) =>
       call<ExportDataResponse>("GET", "/user/export", { query }, options),
   },
-  /** Operations of administrators on users, sessions, audit events and e-mails. */
+  /** Administration of users, sessions, the audit log and the e-mail log. */
   admin: {
-    /** Lists users, newest first. When `search` has one or two characters and `page` is absent, a response may have fewer rows than `limit`. From 20,000 users on, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists users, newest first. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent sign-in, by default within the last hour. A change of role also requires the password of the caller; the user and all administrators are notified by e-mail. Address, verification and MFA of an administrator can't be changed, nor those of a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Changing the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
-    /** Erases a user immediately. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Erases a user immediately and irreversibly. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteUser: (id: string, options?: CallOptions) =>
       call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
     /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -921,13 +921,13 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     retryEmail: (id: string, options?: CallOptions) =>
       call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),
-    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for an administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were administrators within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
   },
-  /** One chat interface to all AI providers. */
+  /** One chat API for all AI providers. */
   ai: {
-    /** Lists every provider of the catalogue, including those without an API key. Requires an access token. At most 200 requests in 60 seconds per user. */
+    /** Lists every provider in the catalogue, including those without an API key. Requires an access token. At most 200 requests in 60 seconds per user. */
     listProviders: (options?: CallOptions) =>
       call<ListProvidersResponse>("GET", "/ai/providers", {}, options),
     /** Sends a conversation and returns the complete reply. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -936,7 +936,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token. At most 100 requests in 60 seconds per user. */
     stream: (body: StreamChatRequest, options?: CallOptions) =>
       stream("/ai/stream", body, options),
-    /** Lists the usage of the caller by day, provider and model, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the caller's usage by day, provider and model, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),
     /** Lists the usage of all users by day, user, provider and model, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

@@ -6,28 +6,28 @@ import { plainAddress } from "../gate/address.ts";
 
 export const text = z.string();
 
-/** The variable of a setting: `refreshGraceMs` is REFRESH_GRACE. */
+/** Name of a setting's variable: `refreshGraceMs` is set by REFRESH_GRACE. */
 export const variableOf = (name: string) =>
   name.replace(/Ms$/, "").replace(/[A-Z]/g, "_$&").toUpperCase();
 
-/** The variables of a setting, in the order in which they are looked up. The first that is set counts. */
+/** Names of a setting's variables, in order of precedence. The first one that is set counts. */
 export function variablesOf(name: string, schema: z.ZodType): string[] {
   const { names } = schema.meta() ?? {};
   return Array.isArray(names) ? names : [variableOf(name)];
 }
 
-/** A setting with a default, as the text that its variable would have. */
+/** A setting with a default, written like the value of its variable. */
 export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) =>
   schema.prefault(fallback);
 
 /**
  * A setting that is undefined unless its variable is set.
- * @param shown what happens then, for the documentation
+ * @param shown what the documentation shows as its default
  */
 export const optional = <T extends z.ZodType>(schema: T, shown = "none") =>
   schema.optional().meta({ shown });
 
-/** `15m`, `7d`, `500ms`: a duration in milliseconds, by default up to a hundred years. */
+/** A duration such as `15m`, `7d` or `500ms`, in milliseconds; by default at most a hundred years. */
 export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
   const allowed = `must be a duration such as 500ms, 15m or 7d, from ${min} to ${max}`;
   return text
@@ -36,19 +36,19 @@ export function duration(min: StringValue | "0" = "0", max: StringValue = "36500
     .refine((time) => time >= ms(min as StringValue) && time <= ms(max), allowed);
 }
 
-/** A lifetime of at least a second. */
+/** A lifetime of at least one second. */
 export const lifetime = duration("1s");
 
-/** Nothing, or at least a day. */
+/** Zero, or at least one day. */
 export const wholeDays = duration().refine(
   (time) => time === 0 || time >= ms("1d"),
   "must be 0, or at least 1d",
 );
 
-/** A time limit that a timer can wait for. */
+/** A time limit short enough for a timer (at most 24 days). */
 export const timeLimit = (min: StringValue | "0" = "0") => duration(min, "24d");
 
-/** A whole number within bounds. */
+/** A whole number within the given bounds. */
 export function number(min: number, max: number) {
   const allowed = `must be a whole number from ${min} to ${max}`;
   return text
@@ -57,31 +57,31 @@ export function number(min: number, max: number) {
     .refine((n) => n >= min && n <= max, allowed);
 }
 
-/** What Kubernetes sets NAME_PORT to, in pods beside a service of that name. */
+/** The form of value that Kubernetes puts into NAME_PORT in pods next to a service of that name. */
 const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;
 
-/** A port, or 0 for any free one. */
+/** A port number, or 0 for any free port. */
 export const port = text
   .refine(
     (value) => !SERVICE_LINK.test(value),
-    "is no number: Kubernetes sets it for a service of that name. Set enableServiceLinks: false in the pod's spec, or rename the service",
+    "is not a number: Kubernetes sets it for a service of that name. Set enableServiceLinks: false in the pod spec, or rename the service",
   )
   .pipe(number(0, 65_535));
 
-/** One of a few words. */
+/** One of the given words. */
 export const choice = <const T extends [string, ...string[]]>(...values: T) =>
   z.enum(values, `must be one of ${values.join(", ")}`);
 
 export const toggle = choice("on", "off").transform((value) => value === "on");
 export const trueOrFalse = choice("true", "false").transform((value) => value === "true");
 
-/** An address or a host name to listen on. */
+/** An IP address or host name to listen on. */
 export const host = text.regex(/^[\w.:%-]+$/, "must be an address or a host name");
 
-/** A # or, behind the host, an @: an unencoded password is parsed as host, port or path. */
+/** A # anywhere, or an @ after a slash or question mark: an unencoded password would be parsed as host, port or path. */
 const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
 
-/** Whether a text is a URL with one of these protocols whose user and password can be parsed. */
+/** Whether a text is a URL with one of these protocols and a user and password that can be decoded. */
 function isUrl(value: string, protocols: string[]): boolean {
   if (UNENCODED_PASSWORD.test(value) || !/^\w+:\/\/.*\S$/.test(value)) return false;
   try {
@@ -93,22 +93,23 @@ function isUrl(value: string, protocols: string[]): boolean {
   }
 }
 
-/** Part of the message about a URL that can contain a password. */
-export const URL_ENCODING_HINT = "with signs such as # and / in a password spelled %23 and %2F";
+/** Part of the error message for URLs that can contain a password. */
+export const URL_ENCODING_HINT =
+  "with characters such as # and / in a password encoded as %23 and %2F";
 
 /**
- * A URL with one of these protocols.
+ * A URL with one of the given protocols.
  * @param what the allowed form, for the error message
  */
 export const url = (protocols: string[], what: string) =>
   text.refine((value) => isUrl(value, protocols), `must be ${what}`);
 
-/** A proxy for outbound requests. Without a protocol it is one of http, as for curl. */
+/** A proxy for outbound requests. Without a protocol, http is assumed, as in curl. */
 export const proxyUrl = text
   .transform((value) => (value.includes("://") ? value : `http://${value}`))
   .pipe(url(["http:", "https:"], `http://user:pass@host:port, ${URL_ENCODING_HINT}`));
 
-/** An http or https URL to which paths are appended, without a trailing slash. */
+/** An http or https URL that paths are appended to, without a trailing slash. */
 export const webUrl = text
   .refine(
     (value) => isUrl(value, ["http:", "https:"]) && /^[^?#]+$/.test(value),
@@ -117,19 +118,19 @@ export const webUrl = text
   .transform((value) => value.replace(/\/+$/, ""));
 
 const INTERNAL_URL = /^(unix:(\/\/)?\/[^/?#][^?#]*|(tcp|tls):\/\/(\[[\da-f:.]+\]|[\w.-]+):\d+)$/i;
-/** The address of an internal listener. */
+/** The URL of an internal listener. */
 export const internalUrl = text.refine(
   (value) => INTERNAL_URL.test(value) && URL.canParse(value),
   "must be unix:/path, tcp://host:port or tls://host:port",
 );
 
-/** A web URL that others see, in links and tokens. */
+/** A web URL that other parties see, in links and tokens. */
 export const publicUrl = webUrl.refine(
   (value) => !/^\w+:\/\/[^/]*@/.test(value),
-  "must have no user and no password",
+  "must not contain a user or password",
 );
 
-/** Where services are: gRPC at an http or https URL, or their internal listener. */
+/** URL of the services: http or https for gRPC, or their internal listener. */
 export const servicesUrl = z.union([webUrl, internalUrl], {
   error:
     "must be a URL with http or https, without ? and #, or unix:/path, tcp://host:port or tls://host:port",
@@ -145,7 +146,7 @@ export const list = (isItem: (item: string) => boolean, message: string) =>
     })
     .refine((items) => items.every(isItem), message);
 
-/** Whether a text is an address or a CIDR, each in full: `10/8` is none. */
+/** Whether a text is an IP address or a CIDR with a complete address: `10/8` is rejected. */
 function isNetwork(value: string): boolean {
   const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(value) ?? [];
   const version = isIP(plainAddress(address));
@@ -154,7 +155,7 @@ function isNetwork(value: string): boolean {
 
 export const networks = list(isNetwork, "must be addresses or CIDRs, separated by commas");
 
-/** Whether a text is the origin of a web page, or of an app's web view. */
+/** Whether a text is the origin of a web page or of an app's web view. */
 const isOrigin = (value: string) =>
   /^(capacitor|ionic|tauri):\/\/localhost$/.test(value) ||
   (isUrl(value, ["http:", "https:"]) && !value.includes("*") && new URL(value).origin === value);
@@ -164,7 +165,7 @@ export const origins = list(
   "must be origins such as https://app.example.com or capacitor://localhost, separated by commas",
 );
 
-/** URLs of Redis. Several are a cluster. */
+/** Redis URLs. Several URLs mean a cluster. */
 export const redisUrls = list(
   (item) => isUrl(item, ["redis:", "rediss:"]),
   `must be redis://… or rediss://…, several separated by commas, ${URL_ENCODING_HINT}`,
@@ -172,21 +173,21 @@ export const redisUrls = list(
 
 const isPostgres = (value: string) =>
   isUrl(value, ["postgres:", "postgresql:"]) && new URL(value).pathname.length > 1;
-/** A database on a server, or one in memory. */
+/** A PostgreSQL database, or an embedded one in memory. */
 export const databaseUrl = text.refine(
   (value) => value === "memory:" || isPostgres(value),
   `must be postgres://user:pass@host/database or memory:, ${URL_ENCODING_HINT}`,
 );
 
-/** Keys of so many bytes in base64, separated by commas. */
+/** Keys of the given number of bytes in base64, separated by commas. */
 export const base64Keys = (bytes: number) =>
   list(
     (key) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(key) && Buffer.from(key, "base64").length === bytes,
-    `must be ${bytes} bytes in base64, or several such keys with commas between them`,
+    `must be ${bytes} bytes in base64, or several such keys separated by commas`,
   );
 
 /**
- * `Acme <no-reply@example.com>`, or only the address. A quoted name is unquoted (RFC 5322 section
+ * `Acme <no-reply@example.com>`, or the address alone. A quoted name is unquoted (RFC 5322 section
  * 3.2.4).
  */
 export const mailbox = text.transform((value, context) => {
@@ -195,6 +196,8 @@ export const mailbox = text.transform((value, context) => {
   const host = domainToASCII(domain);
   const name = display.replace(/^"(.*)"$/, (_, quoted: string) => quoted.replace(/\\(.)/g, "$1"));
   if (host) return { name, address: `${local}@${host}` };
-  context.addIssue("must be an address such as Acme <no-reply@example.com>, of ASCII before the @");
+  context.addIssue(
+    "must be an address such as Acme <no-reply@example.com>, with only ASCII before the @",
+  );
   return z.NEVER;
 });

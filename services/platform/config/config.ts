@@ -6,18 +6,18 @@ import { variableOf, variablesOf } from "./config-kinds.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
 
 /**
- * What runs in a process: both sides, the gateway alone, the services alone, or a command with the
- * settings of any.
+ * What a process runs: gateway and services, the gateway alone, the services alone, or an operator
+ * command, which can use the settings of any of them.
  */
 export type ProcessRole = "all" | "gateway" | "services" | "command";
 
 /**
- * The settings of a process, named as their variables, and what follows from them. Durations are in
- * ms.
+ * The settings of a process, named after their variables, and values derived from them. Durations
+ * are in ms.
  */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
-/** Set variables. */
+/** Variables that are set and not blank. */
 type Env = Record<string, string>;
 type Environment = Record<string, string | undefined>;
 
@@ -31,8 +31,8 @@ const ownVariables = new Set(
 type Values = { [K in keyof typeof all]: z.output<(typeof all)[K]> };
 
 /**
- * The settings.
- * @throws Error with all problems
+ * Reads the settings.
+ * @throws Error listing all problems
  */
 export function requireConfig(environment: Environment, role?: ProcessRole): Config {
   const { config, problems } = readConfig(environment, role);
@@ -41,10 +41,10 @@ export function requireConfig(environment: Environment, role?: ProcessRole): Con
 }
 
 /**
- * Reads the environment. A blank variable counts as absent. Variables of the side that does not run
- * here are not read.
- * @returns the frozen settings and all problems, which never contain a value, since it may be a
- * secret. What is wrong has its default, so that the files in the settings can be checked too.
+ * Reads the environment. A blank variable counts as not set. Variables of the side that does not run
+ * in this process are ignored.
+ * @returns the frozen settings and all problems. Problems never quote a value, which may be a
+ * secret. An invalid setting gets its default, so that the files that settings name can be checked too.
  */
 export function readConfig(environment: Environment, role: ProcessRole = "all") {
   const isSet = (entry: [string, string | undefined]): entry is [string, string] =>
@@ -64,7 +64,7 @@ export function readConfig(environment: Environment, role: ProcessRole = "all") 
   return { config: Object.freeze(toConfig(values, env)), problems };
 }
 
-/** Problems that concern several variables. */
+/** Problems that involve several variables. */
 function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   const isGateway = role === "gateway";
   const isProduction = env.NODE_ENV === "production" && !isGateway;
@@ -72,16 +72,16 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   return [
     isGateway &&
       !env.SERVICES_URL &&
-      "SERVICES_URL must be set for a gateway alone: it says where the services are",
+      "SERVICES_URL must be set for a standalone gateway: it is the URL of the services",
     role === "services" &&
       env.SERVICES_URL &&
-      "SERVICES_URL must not be set for the services alone: gateways use it",
+      "SERVICES_URL must not be set for standalone services: only gateways use it",
     role !== "all" &&
       !env.INTERNAL_SECRET &&
-      "INTERNAL_SECRET must be set when gateway and services run apart",
+      "INTERNAL_SECRET must be set when gateway and services run in separate processes",
     role === "all" &&
       env.INTERNAL_URL &&
-      "INTERNAL_URL must be set for the services alone: gateways use it",
+      "INTERNAL_URL may only be set for standalone services: gateways connect to it",
     isTls && !env.GRPC_TLS_CERT && "GRPC_TLS_CERT must be set when INTERNAL_URL is tls://",
     !env.GRPC_TLS_CERT !== !env.GRPC_TLS_KEY &&
       "GRPC_TLS_CERT and GRPC_TLS_KEY must be set together",
@@ -97,7 +97,7 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   ].filter((problem) => typeof problem === "string");
 }
 
-/** Checks the first administrator against the constraints of registration. */
+/** Validates the first administrator with the rules of registration. */
 function adminProblems({ ADMIN_EMAIL: email, ADMIN_PASSWORD: password }: Env): string[] {
   if (!email && !password) return [];
   if (!email || !password) return ["ADMIN_EMAIL and ADMIN_PASSWORD must be set together"];
@@ -119,28 +119,28 @@ function databaseLocation({ databaseUrl: url, dataDir: path }: Values) {
   return url ? { kind: "postgres" as const, url } : { kind: "folder" as const, path };
 }
 
-/** What the operator should know, above all of a production deployment. */
+/** Warnings for the operator, most of them about production deployments. */
 function warningsOf(v: Values): string[] {
-  const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // came with the agents' `proxyEnv`
+  const hasProxies = process.allowedNodeEnvironmentFlags.has("--use-env-proxy"); // added together with the `proxyEnv` option of agents
   const inProduction = [
     !v.publicUrl?.startsWith("https:") &&
-      "PUBLIC_URL is not https: browsers send cookies and passwords in the clear",
+      "PUBLIC_URL is not https: browsers send cookies and passwords unencrypted",
     !v.rateLimits && "RATE_LIMITS is off: passwords can be guessed as fast as the machine allows",
     databaseLocation(v).kind !== "postgres" &&
-      "DATABASE_URL is not set: the embedded database is for trying out",
-    v.grpcReflection && "GRPC_REFLECTION is on: it shows every method to anybody",
+      "DATABASE_URL is not set: the embedded database is not meant for production",
+    v.grpcReflection && "GRPC_REFLECTION is on: it lists every method to anyone",
     !v.requireAdminMfa &&
-      "REQUIRE_ADMIN_MFA is off: administrators may sign in without a second factor",
+      "REQUIRE_ADMIN_MFA is off: administrators can sign in without a second factor",
   ];
   return [
     (v.httpsProxy || v.httpProxy) &&
       !hasProxies &&
-      "HTTPS_PROXY and http_proxy have no effect before Node 22.21 and 24.5",
+      "HTTPS_PROXY and http_proxy have no effect in this version of Node: they require Node 22.21 or 24.5",
     ...(v.nodeEnv === "production" ? inProduction : []),
   ].filter((warning) => typeof warning === "string");
 }
 
-/** Adds what follows from several settings, or from what is not set. */
+/** Adds values derived from several settings, and defaults that depend on other settings. */
 function toConfig(values: Values, env: Env) {
   const {
     port,
@@ -155,21 +155,21 @@ function toConfig(values: Values, env: Env) {
     appUrl: values.appUrl ?? publicUrl,
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
     passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
-    /** Of the gRPC port, or of a gateway alone. */
+    /** TLS files of the gRPC port, or of a standalone gateway. */
     tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
     database: databaseLocation(values),
-    /** How AI providers are reached. The names are those that Node's agents read. */
+    /** Proxies for AI providers, under the names that Node's agents read. */
     proxies: {
       HTTPS_PROXY: values.httpsProxy,
       HTTP_PROXY: values.httpProxy,
       NO_PROXY: values.noProxy,
     },
     admin: email && password ? { email, password } : null,
-    /** The variables that a catalogue may name, for keys and base URLs: all but our own. */
+    /** Variables that a catalogue may name for keys and base URLs: all except our own. */
     catalogueVariables: Object.fromEntries(
       Object.entries(env).filter(([name]) => !ownVariables.has(name)),
     ),
-    /** Logged at the start. */
+    /** Logged at startup. */
     warnings: warningsOf(values),
   };
 }

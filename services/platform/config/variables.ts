@@ -1,14 +1,14 @@
 import * as kind from "./config-kinds.ts";
 import { optional, setting, text } from "./config-kinds.ts";
 
-/** Variables of every process. */
+/** Variables of all processes. */
 export const commonVariables = {
   nodeEnv: optional(
     text.refine(
       (name) => name === "production" || !/^\s*production\s*$/i.test(name),
       "must be spelled production",
     ),
-  ).describe("`production` requires `SECRET_KEY` and `SMTP_URL`, and turns server reflection off."),
+  ).describe("`production` requires `SECRET_KEY` and `SMTP_URL`, and disables server reflection."),
   logLevel: setting(
     kind.choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",
@@ -17,11 +17,11 @@ export const commonVariables = {
     "Base URL as clients see it: token issuer, `Secure` cookies, own origin. A path prefix must be stripped by the proxy.",
   ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
-    "`redis://…` or `rediss://…`. Several URLs separated by commas are a cluster with one user and password; name a single address twice. `NODE_EXTRA_CA_CERTS` adds a CA.",
+    "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
   rateLimits: setting(kind.toggle, "on").describe("`off` disables rate limits, for load tests."),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
-    "Maximum number of concurrent AI streams per user. Further ones get 429.",
+    "Maximum number of concurrent AI streams per user. Additional streams get 429.",
   ),
   trustProxy: setting(kind.networks, "").describe(
     "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, separated by commas.",
@@ -35,24 +35,24 @@ export const commonVariables = {
       "must be at least 16 printable ASCII characters without spaces",
     ),
   ).describe(
-    "Secret shared by gateway and services. It proves that a client address was set by the gateway. At least 16 characters. Required when they run apart.",
+    "Secret shared by gateway and services: proves that a client address was set by the gateway. At least 16 characters. Required when they run in separate processes.",
   ),
   grpcTlsCert: optional(text).describe(
-    "Certificate file: enables TLS on the gRPC port. A standalone gateway presents it to the services.",
+    "Certificate file. Enables TLS on the gRPC port. A standalone gateway presents it to the services.",
   ),
   grpcTlsKey: optional(text).describe("Key file of the certificate."),
   grpcTlsCa: optional(text).describe(
-    "CA file: clients of the gRPC port must present a certificate signed by this CA. A standalone gateway accepts only such services.",
+    "CA file. Clients of the gRPC port must present a certificate signed by this CA. A standalone gateway only accepts services with such a certificate.",
   ),
   metricsHost: setting(kind.host, "127.0.0.1").describe("Address of the Prometheus endpoint."),
   metricsPort: setting(kind.port, "0").describe(
-    "Port of the Prometheus endpoint, `GET /metrics`. `0` turns it off.",
+    "Port of the Prometheus endpoint, `GET /metrics`. `0` disables it.",
   ),
   otelExporterOtlpEndpoint: optional(kind.webUrl).describe(
-    "Collector for traces (OTLP over HTTP). `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` apply too.",
+    "URL of the trace collector (OTLP over HTTP). `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_SERVICE_NAME` apply too.",
   ),
   shutdownTimeoutMs: setting(kind.timeLimit(), "25s").describe(
-    "Grace period for open requests and streams.",
+    "Time that open requests and streams have to finish at shutdown.",
   ),
 };
 
@@ -75,64 +75,66 @@ export const servicesVariables = {
     "Listener for standalone gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
   ),
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
-    "Server reflection: gRPC tools need no schema.",
+    "gRPC server reflection, so that tools such as `buf curl` need no schema.",
   ),
   appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
     "URL of the front end, for links in e-mails.",
   ),
   appName: setting(
-    text.regex(/^\P{Cc}{1,64}$/u, "must have at most 64 characters and no line break"),
+    text.regex(/^\P{Cc}{1,64}$/u, "must be 1 to 64 characters without control characters"),
     "Gatehouse",
-  ).describe("Name in e-mails and in authenticator apps."),
+  ).describe("Product name in e-mails and authenticator apps."),
   databaseUrl: optional(kind.databaseUrl, "embedded, in `DATA_DIR`").describe(
-    "`postgres://user:pass@host/database`, or `memory:` for an embedded database that stores nothing. See [operations.md](operations.md#postgresql-and-pgbouncer).",
+    "`postgres://user:pass@host/database`, or `memory:` for an embedded database that is lost at exit. See [operations.md](operations.md#postgresql-and-pgbouncer).",
   ),
   migrate: setting(kind.toggle, "on").describe(
-    "`off`: the start does not migrate, and fails if a migration is missing.",
+    "`off` skips migrations at startup and fails if one is missing.",
   ),
   dataDir: setting(text, "./data").describe(
     "Directory for the embedded database, generated secrets (mode 600) and e-mails.",
   ),
   secretKey: optional(kind.base64Keys(32), "generated into `DATA_DIR`").describe(
-    "32 bytes in base64, or several such keys, the current one first: encrypts secrets and signing keys at rest. Required with `NODE_ENV=production`.",
+    "Encrypts secrets and signing keys at rest. 32 bytes in base64, or several such keys separated by commas, the current one first. Required with `NODE_ENV=production`.",
   ),
   smtpUrl: optional(
     kind.url(["smtp:", "smtps:"], `smtp://user:pass@host:port, ${kind.URL_ENCODING_HINT}`),
     "`.eml` files in `DATA_DIR/mail`",
   ).describe(
-    "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on this machine or with `?requireTLS=false`. `?name=mail.example.com` is the name that EHLO announces, by default the host of `PUBLIC_URL` or the domain of `MAIL_FROM`.",
+    "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on the same machine or with `?requireTLS=false`. `?name=mail.example.com` sets the name announced in EHLO, by default the host of `PUBLIC_URL` or the domain of `MAIL_FROM`.",
   ),
   mailFrom: setting(kind.mailbox, "Gatehouse <no-reply@localhost>").describe(
     "Sender of every e-mail.",
   ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(
-    "First delay after a failed delivery. It doubles, with jitter, up to an hour. Delivery ends at a 5yz response, after a day of 4yz responses, after 7 days without a response, or when the link in the e-mail expires.",
+    "Delay after the first failed delivery. It doubles, with jitter, up to an hour. Delivery is given up after a 5yz response, a day of 4yz responses, 7 days without a response, or when the link in the e-mail expires.",
   ),
   adminEmail: optional(text).describe(
-    "First administrator: created or promoted at the start unless an administrator exists.",
+    "First administrator: created or promoted at startup unless an administrator exists.",
   ),
   adminPassword: optional(text).describe(
-    "Password of the first administrator. An account with an unverified address gets it and loses its sessions.",
+    "Password of the first administrator. If the account exists with an unverified address, its password is replaced and its sessions are revoked.",
   ),
   adminReauthMs: setting(kind.duration(), "1h").describe(
-    "Maximum age of an administrator's sign-in for changing a role, e-mail address, verification or MFA, and for impersonation. `0` means no limit.",
+    "Maximum age of an administrator's sign-in required to change a role, e-mail address, verification or MFA, and to impersonate. `0` means no limit.",
   ),
   requireAdminMfa: setting(kind.toggle, "off").describe(
-    "`on`: `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
+    "`on` makes `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
   ),
   accessTokenTtlMs: setting(kind.lifetime, "15m").describe("Lifetime of access tokens."),
   refreshTokenTtlMs: setting(kind.lifetime, "7d").describe("Lifetime of refresh tokens."),
-  sessionMaxAgeMs: setting(kind.lifetime, "30d").describe("Maximum age of a session."),
+  sessionMaxAgeMs: setting(kind.lifetime, "30d").describe(
+    "Maximum lifetime of a session, however often it is refreshed.",
+  ),
   refreshGraceMs: setting(kind.duration(), "10s").describe(
-    "Time during which a replaced refresh token still returns its successor.",
+    "Time during which a refresh token that was just replaced still returns its successor.",
   ),
   mfaTokenTtlMs: setting(kind.lifetime, "5m").describe(
-    "Lifetime of the temporary token of an MFA login.",
+    "Lifetime of the temporary token (`tempToken`) of an MFA login.",
   ),
   verifyTokenTtlMs: setting(kind.lifetime, "24h").describe("Lifetime of verification tokens."),
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
   lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
-    "Number of failed attempts that locks an account.",
+    "Number of failed attempts after which an account is locked.",
   ),
   lockoutDurationMs: setting(kind.lifetime, "15m").describe("Duration of a lock."),
   lockoutResetMs: setting(kind.lifetime, "1h").describe(
@@ -145,16 +147,16 @@ export const servicesVariables = {
     "`refuse` rejects logins with an expired password.",
   ),
   passwordBlocklist: optional(kind.toggle, "`on` in production").describe(
-    "`on` rejects the 100,000 commonest passwords and their variants, and passwords made of the user's name or address, or of `APP_NAME`.",
+    "`on` rejects the 100,000 most common passwords and their variants, and passwords made of the user's name or address, or of `APP_NAME`.",
   ),
   deletionGraceMs: setting(kind.duration(), "30d").describe(
-    "Time between the request and the deletion of an account.",
+    "Time between the request to delete an account and its erasure.",
   ),
   emailRetentionMs: setting(kind.wholeDays, "90d").describe(
     "Sent and failed e-mails older than this are deleted. `0` keeps them.",
   ),
   sessionRetentionMs: setting(kind.duration(), "1h").describe(
-    "Ended sessions are deleted after this time. `0` keeps them.",
+    "Sessions that ended longer ago than this are deleted. `0` keeps them.",
   ),
   usageRetentionMs: setting(kind.wholeDays, "90d").describe(
     "AI calls older than this are aggregated by day; at least `1d`. `0` keeps every call.",
@@ -163,29 +165,29 @@ export const servicesVariables = {
     "Unused accounts that were never verified are erased at this age. `0` keeps them.",
   ),
   auditRetentionMs: setting(kind.duration(), "400d").describe(
-    "Audit events older than this are dropped, in whole months. `0` keeps them.",
+    "Audit events older than this are deleted, in whole months. `0` keeps them.",
   ),
   requireVerifiedEmail: setting(kind.trueOrFalse, "false").describe(
-    "`true` rejects logins of unverified addresses.",
+    "`true` rejects logins until the e-mail address is verified.",
   ),
   aiCatalog: optional(text, "the shipped one").describe(
-    "File of providers and models. `services/ai/catalogue/native.json` has the providers' own names.",
+    "Catalogue file with providers and models. `services/ai/catalogue/native.json` uses the providers' own names.",
   ),
   httpsProxy: optional(kind.proxyUrl)
     .meta({ names: ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "Proxy through which AI providers with https are reached: `http://user:pass@host:port`. Also `https_proxy`, which is looked up first, as curl does, then `all_proxy` and `ALL_PROXY`. Requires Node 22.21 or 24.5.",
+      "Proxy for AI providers with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
     ),
-  // Without HTTP_PROXY, like curl: a CGI server sets it from a header of a request.
+  // HTTP_PROXY in upper case is ignored, as in curl: a CGI server sets it from a request header.
   httpProxy: optional(kind.proxyUrl)
     .meta({ names: ["http_proxy", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "The same for AI providers with http. In lower case only, as for curl; then `all_proxy` and `ALL_PROXY`.",
+      "Proxy for AI providers with http URLs. Lower case only, as in curl; `all_proxy` and `ALL_PROXY` are fallbacks.",
     ),
   noProxy: optional(text)
     .meta({ names: ["no_proxy", "NO_PROXY"] })
     .describe(
-      "Hosts that are reached without these proxies, separated by commas: names, which stand for their subdomains too, addresses, networks such as `10.0.0.0/8`, or `*` alone. `no_proxy` is looked up first.",
+      "Hosts to reach without a proxy, separated by commas: names (including their subdomains), addresses, networks such as `10.0.0.0/8`, or `*` for all. `no_proxy` takes precedence.",
     ),
   aiFirstByteTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
     "Maximum time until the first byte of a reply.",

@@ -36,7 +36,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   id: string;
 
   /**
-   * E-mail address as the owner typed it, without surrounding whitespace.
+   * E-mail address as its owner entered it, without surrounding whitespace.
    *
    * @generated from field: string email = 2;
    */
@@ -50,7 +50,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   name: string;
 
   /**
-   * Free text, up to 1,000 characters. Absent until it is set for the first time.
+   * Free text, up to 1,000 characters. Absent until first set.
    *
    * @generated from field: optional string bio = 4;
    */
@@ -78,7 +78,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   mfaEnabled: boolean;
 
   /**
-   * Time of the registration.
+   * Time of registration.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
@@ -92,7 +92,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   updatedAt?: Timestamp | undefined;
 
   /**
-   * True while login or the second factor is locked after too many failed attempts.
+   * True while login or the second factor is locked because of too many failed attempts.
    *
    * @generated from field: bool locked = 10;
    */
@@ -106,7 +106,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   lastLoginAt?: Timestamp | undefined;
 
   /**
-   * Time at which the account will be erased. Absent unless the owner requested the deletion.
+   * Time at which the account will be erased. Absent unless its owner requested deletion.
    *
    * @generated from field: optional google.protobuf.Timestamp deletion_date = 12;
    */
@@ -121,7 +121,7 @@ export const AdminUserSchema: GenMessage<AdminUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 0);
 
 /**
- * Request of ListUsers. All filters are combined with AND.
+ * Request for ListUsers. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListUsersRequest
  */
@@ -148,8 +148,8 @@ export type ListUsersRequest = Message<"gatehouse.account.v1.ListUsersRequest"> 
   page?: number | undefined;
 
   /**
-   * Part of an e-mail address or a name, 1 to 254 characters, in any letter case. An international domain may be spelled
-   * in Unicode or in punycode.
+   * Part of an e-mail address or name, 1 to 254 characters, case-insensitive. An internationalized domain may be written
+   * in Unicode or in Punycode.
    *
    * @generated from field: optional string search = 4;
    */
@@ -205,8 +205,8 @@ export type ListUsersResponse = Message<"gatehouse.account.v1.ListUsersResponse"
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the
+   * first page.
    *
    * @generated from field: uint32 total = 3;
    */
@@ -228,7 +228,7 @@ export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 2);
 
 /**
- * Request of GetUser.
+ * Request for GetUser.
  *
  * @generated from message gatehouse.account.v1.GetUserRequest
  */
@@ -270,7 +270,7 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 4);
 
 /**
- * Request of UpdateUser. Only the fields that are present change.
+ * Request for UpdateUser. Only the fields that are present change.
  *
  * @generated from message gatehouse.account.v1.UpdateUserRequest
  */
@@ -290,15 +290,15 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   name?: string | undefined;
 
   /**
-   * New e-mail address. It counts as unverified unless `email_verified` is true. It ends the sessions of the user. Another
-   * spelling of the same address changes nothing else.
+   * New e-mail address. It is unverified unless `email_verified` is true. Changing it ends the user's sessions. A different
+   * spelling of the same address only changes the spelling.
    *
    * @generated from field: optional string email = 3;
    */
   email?: string | undefined;
 
   /**
-   * New role: `user` or `admin`. It requires `password`. A demotion ends the sessions of the user.
+   * New role: `user` or `admin`. Requires `password`. A demotion ends the user's sessions.
    *
    * @generated from field: optional string role = 4;
    */
@@ -312,21 +312,21 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   emailVerified?: boolean | undefined;
 
   /**
-   * Only false is allowed. It unlocks the account.
+   * Only false is allowed: it unlocks the account.
    *
    * @generated from field: optional bool locked = 6;
    */
   locked?: boolean | undefined;
 
   /**
-   * Only false is allowed. It disables MFA and ends the sessions of the user.
+   * Only false is allowed: it disables MFA and ends the user's sessions.
    *
    * @generated from field: optional bool mfa_enabled = 7;
    */
   mfaEnabled?: boolean | undefined;
 
   /**
-   * Password of the caller, not of the user. Required with `role`.
+   * The caller's own password, not the user's. Required with `role`.
    *
    * @generated from field: optional string password = 8;
    */
@@ -369,7 +369,7 @@ export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 6);
 
 /**
- * Request of DeleteUser.
+ * Request for DeleteUser.
  *
  * @generated from message gatehouse.account.v1.DeleteUserRequest
  */
@@ -411,7 +411,7 @@ export const DeleteUserResponseSchema: GenMessage<DeleteUserResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 8);
 
 /**
- * Request of ListUserSessions.
+ * Request for ListUserSessions.
  *
  * @generated from message gatehouse.account.v1.ListUserSessionsRequest
  */
@@ -453,7 +453,7 @@ export const ListUserSessionsResponseSchema: GenMessage<ListUserSessionsResponse
   messageDesc(file_gatehouse_account_v1_admin_service, 10);
 
 /**
- * Request of RevokeUserSessions.
+ * Request for RevokeUserSessions.
  *
  * @generated from message gatehouse.account.v1.RevokeUserSessionsRequest
  */
@@ -495,7 +495,7 @@ export const RevokeUserSessionsResponseSchema: GenMessage<RevokeUserSessionsResp
   messageDesc(file_gatehouse_account_v1_admin_service, 12);
 
 /**
- * Request of ListAuditLogs. All filters are combined with AND.
+ * Request for ListAuditLogs. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListAuditLogsRequest
  */
@@ -543,14 +543,14 @@ export type ListAuditLogsRequest = Message<"gatehouse.account.v1.ListAuditLogsRe
   event?: string | undefined;
 
   /**
-   * Start of the period, inclusive; a time between the years 1970 and 9999.
+   * Start of the period, inclusive. Between the years 1970 and 9999.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 7;
    */
   from?: Timestamp | undefined;
 
   /**
-   * End of the period, exclusive; a time between the years 1970 and 9999.
+   * End of the period, exclusive. Between the years 1970 and 9999.
    *
    * @generated from field: optional google.protobuf.Timestamp to = 8;
    */
@@ -585,8 +585,8 @@ export type ListAuditLogsResponse = Message<"gatehouse.account.v1.ListAuditLogsR
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the
+   * first page.
    *
    * @generated from field: uint32 total = 3;
    */
@@ -615,7 +615,7 @@ export const ListAuditLogsResponseSchema: GenMessage<ListAuditLogsResponse> = /*
   messageDesc(file_gatehouse_account_v1_admin_service, 14);
 
 /**
- * State of the hash chain of the audit log. It says what is sealed; `npm run audit:verify` checks whether the chain is intact.
+ * State of the hash chain of the audit log. It shows what is sealed; `npm run audit:verify` checks that the chain is intact.
  *
  * @generated from message gatehouse.account.v1.AuditChain
  */
@@ -650,7 +650,7 @@ export const AuditChainSchema: GenMessage<AuditChain> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 15);
 
 /**
- * A recorded event of an account.
+ * A recorded event that concerns an account.
  *
  * @generated from message gatehouse.account.v1.AuditEvent
  */
@@ -691,7 +691,7 @@ export type AuditEvent = Message<"gatehouse.account.v1.AuditEvent"> & {
   actorId?: string | undefined;
 
   /**
-   * Address of the client.
+   * IP address of the client.
    *
    * @generated from field: string ip = 6;
    */
@@ -705,14 +705,14 @@ export type AuditEvent = Message<"gatehouse.account.v1.AuditEvent"> & {
   userAgent: string;
 
   /**
-   * Id of the request, as in the log.
+   * Id of the request, as in the server log.
    *
    * @generated from field: string request_id = 8;
    */
   requestId: string;
 
   /**
-   * Further facts, depending on the event. It never contains a secret.
+   * Further details, depending on the event. Never contains a secret.
    *
    * @generated from field: google.protobuf.Struct details = 9;
    */
@@ -734,7 +734,7 @@ export const AuditEventSchema: GenMessage<AuditEvent> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 16);
 
 /**
- * Request of ListEmailLogs. All filters are combined with AND.
+ * Request for ListEmailLogs. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListEmailLogsRequest
  */
@@ -768,8 +768,8 @@ export type ListEmailLogsRequest = Message<"gatehouse.account.v1.ListEmailLogsRe
   userId?: string | undefined;
 
   /**
-   * Filter by the exact recipient address, in any letter case. An international domain may be spelled in Unicode or in
-   * punycode.
+   * Filter by the exact recipient address, case-insensitive. An internationalized domain may be written in Unicode or in
+   * Punycode.
    *
    * @generated from field: optional string to = 5;
    */
@@ -818,8 +818,8 @@ export type ListEmailLogsResponse = Message<"gatehouse.account.v1.ListEmailLogsR
   nextCursor?: string | undefined;
 
   /**
-   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
-   * of the first page.
+   * Number of matching rows. Exact up to 10,000, an estimate above. Pages reached with `cursor` repeat the total of the
+   * first page.
    *
    * @generated from field: uint32 total = 3;
    */
@@ -841,7 +841,7 @@ export const ListEmailLogsResponseSchema: GenMessage<ListEmailLogsResponse> = /*
   messageDesc(file_gatehouse_account_v1_admin_service, 18);
 
 /**
- * An e-mail and its delivery. It never contains the text of the e-mail or a token.
+ * An e-mail and its delivery. Never contains the text of the e-mail or a token.
  *
  * @generated from message gatehouse.account.v1.EmailLog
  */
@@ -903,14 +903,14 @@ export type EmailLog = Message<"gatehouse.account.v1.EmailLog"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Time of the delivery. Absent before it.
+   * Time of delivery. Absent until the e-mail is sent.
    *
    * @generated from field: optional google.protobuf.Timestamp sent_at = 9;
    */
   sentAt?: Timestamp | undefined;
 
   /**
-   * Time of the next attempt. Absent when the e-mail is sent or failed.
+   * Time of the next attempt. Absent once the e-mail is sent or has failed.
    *
    * @generated from field: optional google.protobuf.Timestamp next_attempt_at = 10;
    */
@@ -925,7 +925,7 @@ export const EmailLogSchema: GenMessage<EmailLog> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 19);
 
 /**
- * Request of RetryEmail.
+ * Request for RetryEmail.
  *
  * @generated from message gatehouse.account.v1.RetryEmailRequest
  */
@@ -946,7 +946,7 @@ export const RetryEmailRequestSchema: GenMessage<RetryEmailRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_admin_service, 20);
 
 /**
- * Response of RetryEmail. The e-mail is queued.
+ * Response of RetryEmail. The e-mail is queued again.
  *
  * @generated from message gatehouse.account.v1.RetryEmailResponse
  */
@@ -967,7 +967,7 @@ export const RetryEmailResponseSchema: GenMessage<RetryEmailResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 21);
 
 /**
- * Request of Impersonate.
+ * Request for Impersonate.
  *
  * @generated from message gatehouse.account.v1.ImpersonateRequest
  */
@@ -980,7 +980,7 @@ export type ImpersonateRequest = Message<"gatehouse.account.v1.ImpersonateReques
   userId: string;
 
   /**
-   * Reason for the audit log, up to 500 characters.
+   * Reason, recorded in the audit log. Up to 500 characters.
    *
    * @generated from field: optional string reason = 2;
    */
@@ -1030,14 +1030,14 @@ export const ImpersonateResponseSchema: GenMessage<ImpersonateResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_admin_service, 23);
 
 /**
- * Operations of administrators on users, sessions, audit events and e-mails.
+ * Administration of users, sessions, the audit log and the e-mail log.
  *
  * @generated from service gatehouse.account.v1.AdminService
  */
 export const AdminService: GenService<{
   /**
-   * Lists users, newest first. When `search` has one or two characters and `page` is absent, a response may have fewer rows
-   * than `limit`. From 20,000 users on, the `total` of such a search is an estimate.
+   * Lists users, newest first. If `search` has one or two characters and `page` is absent, a page may have fewer rows than
+   * `limit`. With 20,000 users or more, the `total` of such a search is an estimate.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListUsers
    */
@@ -1057,10 +1057,10 @@ export const AdminService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * Updates a user. An absent field keeps its value. Changes of role, e-mail address, verification or MFA require a recent
-   * sign-in, by default within the last hour. A change of role also requires the password of the caller; the user and all
-   * administrators are notified by e-mail. Address, verification and MFA of an administrator can't be changed, nor those of a
-   * user who was one in the last 7 days.
+   * Updates a user. An absent field keeps its value. Changing the role, e-mail address, verification or MFA requires a recent
+   * sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all
+   * administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those
+   * of a user who was an administrator within the last 7 days.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.UpdateUser
    */
@@ -1070,7 +1070,7 @@ export const AdminService: GenService<{
     output: typeof UpdateUserResponseSchema;
   },
   /**
-   * Erases a user immediately.
+   * Erases a user immediately and irreversibly.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.DeleteUser
    */
@@ -1130,9 +1130,9 @@ export const AdminService: GenService<{
     output: typeof RetryEmailResponseSchema;
   },
   /**
-   * Opens a session that acts as a user. It lasts at most 15 minutes and ends with the session of the administrator.
-   * Requires a recent sign-in, by default within the last hour. Returns CONFLICT for an administrator, and for a user who was
-   * one in the last 7 days.
+   * Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session.
+   * Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were
+   * administrators within the last 7 days.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.Impersonate
    */

@@ -17,21 +17,21 @@ export const file_gatehouse_account_v1_auth_service: GenFile = /*@__PURE__*/
   fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxItUBCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJWCgxMb2dpblJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAci4AIKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASKMAgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6YLpIXRpbCgRjb2RlEiptdXN0IGJlIGdpdmVuLCBvciBiYWNrdXBDb2RlLCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLmNvZGUpICE9IGhhcyh0aGlzLmJhY2t1cF9jb2RlKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUi5gEKEVZlcmlmeU1mYVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZpZWRVc2VyEh0KEHBhc3N3b3JkX2V4cGlyZWQYBCABKAhIAIgBARIVCghyZXN0b3JlZBgFIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIo0CChJEaXNhYmxlVG90cFJlcXVlc3QSJAoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgBxIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6Y7pIYBpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUiJgoTRGlzYWJsZVRvdHBSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJImIKGENyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBIkCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHEiAKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAiI2ChlDcmVhdGVCYWNrdXBDb2Rlc1Jlc3BvbnNlEhkKDGJhY2t1cF9jb2RlcxgBIAMoCUIDgAEBIhEKD0xpc3RLZXlzUmVxdWVzdCJBChBMaXN0S2V5c1Jlc3BvbnNlEi0KBGtleXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5QdWJsaWNLZXkiVwoJUHVibGljS2V5EgsKA2tpZBgBIAEoCRILCgNrdHkYAiABKAkSCwoDY3J2GAMgASgJEgkKAXgYBCABKAkSCwoDYWxnGAUgASgJEgsKA3VzZRgGIAEoCTK2EAoLQXV0aFNlcnZpY2USxAEKCFJlZ2lzdGVyEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXNwb25zZSJpirUYTAgBEkIKCHJlZ2lzdGVyEAoYhAcgASovVG9vIG1hbnkgcmVnaXN0cmF0aW9ucy4gUGxlYXNlIHRyeSBhZ2FpbiBsYXRlci4YyQFCARKC0+STAhM6ASoiDi9hdXRoL3JlZ2lzdGVyErcBCgVMb2dpbhIiLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVxdWVzdBojLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVzcG9uc2UiZYq1GEsIARJACgVsb2dpbhAFGIQHIAMqMFRvbyBtYW55IGxvZ2luIGF0dGVtcHRzLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLiABQgMGDA2C0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpoBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPIq1GB0IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgIHCILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKPAQoLRGlzYWJsZVRvdHASKC5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlc3BvbnNlIiuKtRgKCAIoAUIEBAgUG4LT5JMCFzoBKiISL2F1dGgvZGlzYWJsZS10b3RwEqEBChFDcmVhdGVCYWNrdXBDb2RlcxIuLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBovLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2UiK4q1GAoIAigBQgQECBQbgtPkkwIXOgEqIhIvYXV0aC9iYWNrdXAtY29kZXMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations]);
 
 /**
- * Request of Register.
+ * Request for Register.
  *
  * @generated from message gatehouse.account.v1.RegisterRequest
  */
 export type RegisterRequest = Message<"gatehouse.account.v1.RegisterRequest"> & {
   /**
-   * E-mail address, at most 254 characters after trimming. The verification token is sent to it.
+   * E-mail address, at most 254 characters after trimming. A verification token is sent to it.
    *
    * @generated from field: string email = 1;
    */
   email: string;
 
   /**
-   * The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character, such as
-   * a space. It is never trimmed or truncated. Composed and decomposed letters are the same.
+   * New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space
+   * counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC).
    *
    * @generated from field: string password = 2;
    */
@@ -88,13 +88,13 @@ export const RegisterResponseSchema: GenMessage<RegisterResponse> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_auth_service, 1);
 
 /**
- * Request of Login.
+ * Request for Login.
  *
  * @generated from message gatehouse.account.v1.LoginRequest
  */
 export type LoginRequest = Message<"gatehouse.account.v1.LoginRequest"> & {
   /**
-   * E-mail address of the account. Letter case, surrounding white space and invisible characters are
+   * E-mail address of the account. Letter case, surrounding whitespace and invisible characters are
    * ignored.
    *
    * @generated from field: string email = 1;
@@ -193,7 +193,7 @@ export type SignedInUser = Message<"gatehouse.account.v1.SignedInUser"> & {
   id: string;
 
   /**
-   * E-mail address as the owner typed it, without surrounding white space and invisible characters.
+   * E-mail address as its owner entered it, without surrounding whitespace and invisible characters.
    *
    * @generated from field: string email = 2;
    */
@@ -222,13 +222,13 @@ export const SignedInUserSchema: GenMessage<SignedInUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 4);
 
 /**
- * Request of Logout. The session is identified by the access token.
+ * Request for Logout. The session is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.LogoutRequest
  */
 export type LogoutRequest = Message<"gatehouse.account.v1.LogoutRequest"> & {
   /**
-   * Refresh token, from the cookie `refreshToken`. If it belongs to another session of the same user, that session ends
+   * Refresh token, from the cookie `refreshToken`. If it belongs to another session of the same user, that session is ended
    * too.
    *
    * @generated from field: string refresh_token = 1;
@@ -265,7 +265,7 @@ export const LogoutResponseSchema: GenMessage<LogoutResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 6);
 
 /**
- * Request of Refresh. REST reads the token from the cookie `refreshToken`.
+ * Request for Refresh. REST reads the token from the cookie `refreshToken`.
  *
  * @generated from message gatehouse.account.v1.RefreshRequest
  */
@@ -286,7 +286,7 @@ export const RefreshRequestSchema: GenMessage<RefreshRequest> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 7);
 
 /**
- * Response of Refresh. The token that was just replaced returns the same pair during a short grace period.
+ * Response of Refresh. During a short grace period, the token that was just replaced returns the same pair.
  *
  * @generated from message gatehouse.account.v1.RefreshResponse
  */
@@ -314,13 +314,13 @@ export const RefreshResponseSchema: GenMessage<RefreshResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 8);
 
 /**
- * Request of VerifyEmail.
+ * Request for VerifyEmail.
  *
  * @generated from message gatehouse.account.v1.VerifyEmailRequest
  */
 export type VerifyEmailRequest = Message<"gatehouse.account.v1.VerifyEmailRequest"> & {
   /**
-   * Token from the verification e-mail, usable once.
+   * Single-use token from the verification e-mail.
    *
    * @generated from field: string token = 1;
    */
@@ -356,13 +356,13 @@ export const VerifyEmailResponseSchema: GenMessage<VerifyEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_auth_service, 10);
 
 /**
- * Request of ResendVerification.
+ * Request for ResendVerification.
  *
  * @generated from message gatehouse.account.v1.ResendVerificationRequest
  */
 export type ResendVerificationRequest = Message<"gatehouse.account.v1.ResendVerificationRequest"> & {
   /**
-   * E-mail address of the account. Letter case, surrounding white space and invisible characters are
+   * E-mail address of the account. Letter case, surrounding whitespace and invisible characters are
    * ignored.
    *
    * @generated from field: string email = 1;
@@ -399,13 +399,13 @@ export const ResendVerificationResponseSchema: GenMessage<ResendVerificationResp
   messageDesc(file_gatehouse_account_v1_auth_service, 12);
 
 /**
- * Request of ForgotPassword.
+ * Request for ForgotPassword.
  *
  * @generated from message gatehouse.account.v1.ForgotPasswordRequest
  */
 export type ForgotPasswordRequest = Message<"gatehouse.account.v1.ForgotPasswordRequest"> & {
   /**
-   * E-mail address of the account. Letter case, surrounding white space and invisible characters are
+   * E-mail address of the account. Letter case, surrounding whitespace and invisible characters are
    * ignored.
    *
    * @generated from field: string email = 1;
@@ -442,21 +442,21 @@ export const ForgotPasswordResponseSchema: GenMessage<ForgotPasswordResponse> = 
   messageDesc(file_gatehouse_account_v1_auth_service, 14);
 
 /**
- * Request of ResetPassword.
+ * Request for ResetPassword.
  *
  * @generated from message gatehouse.account.v1.ResetPasswordRequest
  */
 export type ResetPasswordRequest = Message<"gatehouse.account.v1.ResetPasswordRequest"> & {
   /**
-   * Token from the reset e-mail, usable once.
+   * Single-use token from the reset e-mail.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
-   * character. It is never trimmed or truncated.
+   * New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
+   * character. Never trimmed or truncated.
    *
    * @generated from field: string password = 2;
    */
@@ -492,13 +492,13 @@ export const ResetPasswordResponseSchema: GenMessage<ResetPasswordResponse> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 16);
 
 /**
- * Request of SetupTotp. The caller is identified by the access token.
+ * Request for SetupTotp. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.SetupTotpRequest
  */
 export type SetupTotpRequest = Message<"gatehouse.account.v1.SetupTotpRequest"> & {
   /**
-   * The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   * The current password, 1 to 128 characters. Optional within 15 minutes of signing in.
    *
    * @generated from field: optional string password = 1;
    */
@@ -519,14 +519,14 @@ export const SetupTotpRequestSchema: GenMessage<SetupTotpRequest> = /*@__PURE__*
  */
 export type SetupTotpResponse = Message<"gatehouse.account.v1.SetupTotpResponse"> & {
   /**
-   * TOTP secret of 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds).
+   * TOTP secret: 160 bits in base32 (RFC 6238: SHA-1, 6 digits, 30 seconds).
    *
    * @generated from field: string secret = 1;
    */
   secret: string;
 
   /**
-   * QR code of the `otpauth://` URI, a PNG image as a data URL.
+   * QR code of the `otpauth://` URI: a PNG image as a data URL.
    *
    * @generated from field: string qr_code = 2;
    */
@@ -548,7 +548,7 @@ export const SetupTotpResponseSchema: GenMessage<SetupTotpResponse> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_auth_service, 18);
 
 /**
- * Request of VerifyMfa. Exactly one of `code` and `backup_code` is required.
+ * Request for VerifyMfa. Exactly one of `code` and `backup_code` is required.
  *
  * @generated from message gatehouse.account.v1.VerifyMfaRequest
  */
@@ -561,14 +561,14 @@ export type VerifyMfaRequest = Message<"gatehouse.account.v1.VerifyMfaRequest"> 
   tempToken: string;
 
   /**
-   * TOTP code of six digits from the authenticator app. White space and dashes are ignored.
+   * Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored.
    *
    * @generated from field: optional string code = 2;
    */
   code?: string | undefined;
 
   /**
-   * An unused backup code. Letter case, white space and dashes are ignored.
+   * An unused backup code. Letter case, whitespace and dashes are ignored.
    *
    * @generated from field: optional string backup_code = 3;
    */
@@ -645,7 +645,7 @@ export type VerifiedUser = Message<"gatehouse.account.v1.VerifiedUser"> & {
   id: string;
 
   /**
-   * E-mail address as the owner typed it, without surrounding white space and invisible characters.
+   * E-mail address as its owner entered it, without surrounding whitespace and invisible characters.
    *
    * @generated from field: string email = 2;
    */
@@ -660,7 +660,7 @@ export const VerifiedUserSchema: GenMessage<VerifiedUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 21);
 
 /**
- * Request of DisableTotp. `code` or `backup_code` is required once a code has been accepted.
+ * Request for DisableTotp. Once a code has been accepted, `code` or `backup_code` is required.
  *
  * @generated from message gatehouse.account.v1.DisableTotpRequest
  */
@@ -673,14 +673,14 @@ export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpReques
   password: string;
 
   /**
-   * TOTP code of six digits from the authenticator app. White space and dashes are ignored.
+   * Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored.
    *
    * @generated from field: optional string code = 2;
    */
   code?: string | undefined;
 
   /**
-   * An unused backup code. Letter case, white space and dashes are ignored.
+   * An unused backup code. Letter case, whitespace and dashes are ignored.
    *
    * @generated from field: optional string backup_code = 3;
    */
@@ -716,7 +716,7 @@ export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_auth_service, 23);
 
 /**
- * Request of CreateBackupCodes.
+ * Request for CreateBackupCodes.
  *
  * @generated from message gatehouse.account.v1.CreateBackupCodesRequest
  */
@@ -729,7 +729,7 @@ export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBacku
   password: string;
 
   /**
-   * TOTP code of six digits from the authenticator app. White space and dashes are ignored.
+   * Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored.
    *
    * @generated from field: string code = 2;
    */
@@ -765,7 +765,7 @@ export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesRespon
   messageDesc(file_gatehouse_account_v1_auth_service, 25);
 
 /**
- * Request of ListKeys.
+ * Request for ListKeys.
  *
  * @generated from message gatehouse.account.v1.ListKeysRequest
  */
@@ -786,7 +786,7 @@ export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
  */
 export type ListKeysResponse = Message<"gatehouse.account.v1.ListKeysResponse"> & {
   /**
-   * Every key that a valid access token may be signed with.
+   * Every public key that may verify a valid access token.
    *
    * @generated from field: repeated gatehouse.account.v1.PublicKey keys = 1;
    */
@@ -883,8 +883,8 @@ export const AuthService: GenService<{
     output: typeof LoginResponseSchema;
   },
   /**
-   * Ends the session of the access token and clears the refresh cookie. Under impersonation the cookie of the
-   * administrator is kept.
+   * Ends the session of the access token and clears the refresh cookie. Under impersonation, the administrator's cookie is
+   * kept.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Logout
    */
@@ -904,7 +904,7 @@ export const AuthService: GenService<{
     output: typeof RefreshResponseSchema;
   },
   /**
-   * Verifies the e-mail address of a new account, or completes a change of address.
+   * Verifies the e-mail address of a new account, or completes a change of e-mail address.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.VerifyEmail
    */
@@ -944,8 +944,8 @@ export const AuthService: GenService<{
     output: typeof ResetPasswordResponseSchema;
   },
   /**
-   * Creates a TOTP secret and backup codes. Every later login requires a second factor. Until a first code is accepted,
-   * another call replaces the secret and the codes. It requires a sign-in within the last 15 minutes, or the password.
+   * Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has
+   * been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.SetupTotp
    */

@@ -16,7 +16,7 @@ export const file_gatehouse_account_v1_session: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSL9AQoHU2Vzc2lvbhIUCgJpZBgBIAEoCUIIukgFcgOwAQESDgoGZGV2aWNlGAIgASgJEgoKAmlwGAMgASgJEhUKCGxvY2F0aW9uGAQgASgJSACIAQESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbGFzdF9hY3RpdmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2N1cnJlbnQYByABKAgSGQoMaW1wZXJzb25hdGVkGAggASgISAGIAQFCCwoJX2xvY2F0aW9uQg8KDV9pbXBlcnNvbmF0ZWRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
- * A device on which a user is signed in.
+ * A signed-in device.
  *
  * @generated from message gatehouse.account.v1.Session
  */
@@ -29,28 +29,28 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
   id: string;
 
   /**
-   * Description of the device, derived from its User-Agent, such as "Chrome on Windows".
+   * Description of the device, derived from its User-Agent, for example "Chrome on Windows".
    *
    * @generated from field: string device = 2;
    */
   device: string;
 
   /**
-   * Address of the client at the last sign-in or refresh.
+   * IP address of the client at the last sign-in or refresh.
    *
    * @generated from field: string ip = 3;
    */
   ip: string;
 
   /**
-   * Location of that address. Absent when the address is unknown or the server has no GeoIP database.
+   * Location of that address. Absent if it is unknown or the server has no GeoIP database.
    *
    * @generated from field: optional string location = 4;
    */
   location?: string | undefined;
 
   /**
-   * Time of the sign-in.
+   * Time of sign-in.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
@@ -64,7 +64,7 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
   lastActive?: Timestamp | undefined;
 
   /**
-   * True for the session of this request.
+   * True for the session that made this request.
    *
    * @generated from field: bool current = 7;
    */

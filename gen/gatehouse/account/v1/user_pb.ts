@@ -29,7 +29,7 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   id: string;
 
   /**
-   * E-mail address as the owner typed it, without surrounding white space and invisible characters.
+   * E-mail address as its owner entered it, without surrounding whitespace and invisible characters.
    *
    * @generated from field: string email = 2;
    */
@@ -43,7 +43,7 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   name: string;
 
   /**
-   * Free text, up to 1,000 characters. Absent until it is set for the first time.
+   * Free text, up to 1,000 characters. Absent until first set.
    *
    * @generated from field: optional string bio = 4;
    */
@@ -64,14 +64,14 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   emailVerified: boolean;
 
   /**
-   * True when login requires a second factor. SetupTotp sets it at once: see `mfaConfirmed`.
+   * True when login requires a second factor. SetupTotp sets it immediately; see `mfaConfirmed`.
    *
    * @generated from field: bool mfa_enabled = 7;
    */
   mfaEnabled: boolean;
 
   /**
-   * Time of the registration.
+   * Time of registration.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 8;
    */
@@ -92,8 +92,8 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   passwordExpiresAt?: Timestamp | undefined;
 
   /**
-   * True after a first code of the authenticator has been accepted, by VerifyMfa or CreateBackupCodes. Until then
-   * SetupTotp may be repeated, and a password reset removes the factor. Absent when `mfaEnabled` is false.
+   * True once a code from the authenticator has been accepted by VerifyMfa or CreateBackupCodes. Until then, SetupTotp can
+   * be repeated and a password reset removes the factor. Absent when `mfaEnabled` is false.
    *
    * @generated from field: optional bool mfa_confirmed = 11;
    */

@@ -23,7 +23,7 @@ export const file_gatehouse_account_v1_user_service: GenFile = /*@__PURE__*/
   fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJIm8KFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIsChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAcSKAoMbmV3X3Bhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKQoWQ2hhbmdlUGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIl4KEkNoYW5nZUVtYWlsUmVxdWVzdBIiCgluZXdfZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSoiCcBirUYAiAHIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIVChNMaXN0U2Vzc2lvbnNSZXF1ZXN0IkcKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEi8KCHNlc3Npb25zGAEgAygLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuU2Vzc2lvbiIsChRSZXZva2VTZXNzaW9uUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiKAoVUmV2b2tlU2Vzc2lvblJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiHAoaUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QiLgobUmV2b2tlT3RoZXJTZXNzaW9uc1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiTgoURGVsZXRlQWNjb3VudFJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBQgsKCV9wYXNzd29yZCJbChVEZWxldGVBY2NvdW50UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIxCg1kZWxldGlvbl9kYXRlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI7ChFFeHBvcnREYXRhUmVxdWVzdBIdCgRwYWdlGAEgASgNQgq6SAcqBRiQTigBSACIAQFCBwoFX3BhZ2UiOwoSRXhwb3J0RGF0YVJlc3BvbnNlEiUKBGRhdGEYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0MqoKCgtVc2VyU2VydmljZRKCAQoKR2V0UHJvZmlsZRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0UHJvZmlsZVJlc3BvbnNlIiGKtRgCCAKC0+STAhViBHVzZXISDS91c2VyL3Byb2ZpbGUSigEKDVVwZGF0ZVByb2ZpbGUSKi5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVByb2ZpbGVSZXNwb25zZSIgirUYBAgCKAGC0+STAhI6ASoaDS91c2VyL3Byb2ZpbGUSmQEKDkNoYW5nZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXNwb25zZSIsirUYCAgCKAFCAgQbgtPkkwIaOgEqIhUvdXNlci9jaGFuZ2UtcGFzc3dvcmQSjQEKC0NoYW5nZUVtYWlsEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlRW1haWxSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlRW1haWxSZXNwb25zZSIpirUYCAgCKAFCAgQbgtPkkwIXOgEqIhIvdXNlci9jaGFuZ2UtZW1haWwSjQEKDExpc3RTZXNzaW9ucxIpLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSImirUYAggCgtPkkwIaYghzZXNzaW9ucxIOL3VzZXIvc2Vzc2lvbnMSkAEKDVJldm9rZVNlc3Npb24SKi5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZVNlc3Npb25SZXNwb25zZSImirUYBwgCKAFCAQ+C0+STAhUqEy91c2VyL3Nlc3Npb25zL3tpZH0SmgEKE1Jldm9rZU90aGVyU2Vzc2lvbnMSMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdBoxLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZU90aGVyU2Vzc2lvbnNSZXNwb25zZSIeirUYBAgCKAGC0+STAhAqDi91c2VyL3Nlc3Npb25zEpYBCg1EZWxldGVBY2NvdW50EiouZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5EZWxldGVBY2NvdW50UmVzcG9uc2UiLIq1GAkIAigBQgMEFhuC0+STAhk6ASoiFC91c2VyL2RlbGV0ZS1hY2NvdW50EoMBCgpFeHBvcnREYXRhEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuRXhwb3J0RGF0YVJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5FeHBvcnREYXRhUmVzcG9uc2UiIoq1GAQIAigBgtPkkwIUYgRkYXRhEgwvdXNlci9leHBvcnRiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * Request of GetProfile. The caller is identified by the access token.
+ * Request for GetProfile. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.GetProfileRequest
  */
@@ -38,13 +38,13 @@ export const GetProfileRequestSchema: GenMessage<GetProfileRequest> = /*@__PURE_
   messageDesc(file_gatehouse_account_v1_user_service, 0);
 
 /**
- * Response of GetProfile. Over REST the body is the object itself.
+ * Response of GetProfile. Over REST the body is the user itself.
  *
  * @generated from message gatehouse.account.v1.GetProfileResponse
  */
 export type GetProfileResponse = Message<"gatehouse.account.v1.GetProfileResponse"> & {
   /**
-   * The account of the caller.
+   * The caller's account.
    *
    * @generated from field: gatehouse.account.v1.User user = 1;
    */
@@ -59,7 +59,7 @@ export const GetProfileResponseSchema: GenMessage<GetProfileResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_user_service, 1);
 
 /**
- * Request of UpdateProfile. Only the fields that are present change.
+ * Request for UpdateProfile. Only the fields that are present change.
  *
  * @generated from message gatehouse.account.v1.UpdateProfileRequest
  */
@@ -72,7 +72,7 @@ export type UpdateProfileRequest = Message<"gatehouse.account.v1.UpdateProfileRe
   name?: string | undefined;
 
   /**
-   * New free text, up to 1,000 characters. An empty string clears it.
+   * New bio, up to 1,000 characters. An empty string clears it.
    *
    * @generated from field: optional string bio = 2;
    */
@@ -135,7 +135,7 @@ export type ProfileUser = Message<"gatehouse.account.v1.ProfileUser"> & {
   name: string;
 
   /**
-   * Free text. Empty when it was never set.
+   * Free text. Empty if never set.
    *
    * @generated from field: string bio = 3;
    */
@@ -150,7 +150,7 @@ export const ProfileUserSchema: GenMessage<ProfileUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_user_service, 4);
 
 /**
- * Request of ChangePassword.
+ * Request for ChangePassword.
  *
  * @generated from message gatehouse.account.v1.ChangePasswordRequest
  */
@@ -163,8 +163,8 @@ export type ChangePasswordRequest = Message<"gatehouse.account.v1.ChangePassword
   currentPassword: string;
 
   /**
-   * The new password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
-   * character. It is never trimmed or truncated. It must differ from the current password.
+   * New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special
+   * character. Never trimmed or truncated. Must differ from the current password.
    *
    * @generated from field: string new_password = 2;
    */
@@ -200,13 +200,13 @@ export const ChangePasswordResponseSchema: GenMessage<ChangePasswordResponse> = 
   messageDesc(file_gatehouse_account_v1_user_service, 6);
 
 /**
- * Request of ChangeEmail.
+ * Request for ChangeEmail.
  *
  * @generated from message gatehouse.account.v1.ChangeEmailRequest
  */
 export type ChangeEmailRequest = Message<"gatehouse.account.v1.ChangeEmailRequest"> & {
   /**
-   * New e-mail address. The verification token is sent to it.
+   * New e-mail address. A verification token is sent to it.
    *
    * @generated from field: string new_email = 1;
    */
@@ -249,7 +249,7 @@ export const ChangeEmailResponseSchema: GenMessage<ChangeEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 8);
 
 /**
- * Request of ListSessions. The caller is identified by the access token.
+ * Request for ListSessions. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListSessionsRequest
  */
@@ -285,7 +285,7 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 10);
 
 /**
- * Request of RevokeSession.
+ * Request for RevokeSession.
  *
  * @generated from message gatehouse.account.v1.RevokeSessionRequest
  */
@@ -327,7 +327,7 @@ export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 12);
 
 /**
- * Request of RevokeOtherSessions. The access token identifies the session to keep.
+ * Request for RevokeOtherSessions. The access token identifies the session to keep.
  *
  * @generated from message gatehouse.account.v1.RevokeOtherSessionsRequest
  */
@@ -363,13 +363,13 @@ export const RevokeOtherSessionsResponseSchema: GenMessage<RevokeOtherSessionsRe
   messageDesc(file_gatehouse_account_v1_user_service, 14);
 
 /**
- * Request of DeleteAccount.
+ * Request for DeleteAccount.
  *
  * @generated from message gatehouse.account.v1.DeleteAccountRequest
  */
 export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRequest"> & {
   /**
-   * The current password, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   * The current password, 1 to 128 characters. Optional within 15 minutes of signing in.
    *
    * @generated from field: optional string password = 1;
    */
@@ -412,13 +412,13 @@ export const DeleteAccountResponseSchema: GenMessage<DeleteAccountResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 16);
 
 /**
- * Request of ExportData.
+ * Request for ExportData.
  *
  * @generated from message gatehouse.account.v1.ExportDataRequest
  */
 export type ExportDataRequest = Message<"gatehouse.account.v1.ExportDataRequest"> & {
   /**
-   * Page number, 1 to 10,000. Use `nextPage` of the previous page. The default is 1.
+   * Page number, 1 to 10,000: the `nextPage` of the previous page. The default is 1.
    *
    * @generated from field: optional uint32 page = 1;
    */
@@ -439,9 +439,9 @@ export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE_
  */
 export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataResponse"> & {
   /**
-   * The time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails`, `usage` and
-   * `usageDays`, newest first. `usageDays` has the sums that replace old calls. `nextPage` is the number of the next page;
-   * it is absent on the last one. Rows added during an export may repeat a row on the next page, but never hide one.
+   * Contains the time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails`, `usage` and
+   * `usageDays`, newest first. `usageDays` holds the daily totals of old calls. `nextPage` is the number of the next page,
+   * absent on the last one. Rows added during an export may cause a row to appear on two pages, but never to be skipped.
    *
    * @generated from field: google.protobuf.Struct data = 1;
    */
@@ -456,13 +456,13 @@ export const ExportDataResponseSchema: GenMessage<ExportDataResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_user_service, 18);
 
 /**
- * Operations of signed-in users on their own account.
+ * Operations of signed-in users on their own accounts.
  *
  * @generated from service gatehouse.account.v1.UserService
  */
 export const UserService: GenService<{
   /**
-   * Returns the account of the caller.
+   * Returns the caller's account.
    *
    * @generated from rpc gatehouse.account.v1.UserService.GetProfile
    */
@@ -472,7 +472,7 @@ export const UserService: GenService<{
     output: typeof GetProfileResponseSchema;
   },
   /**
-   * Updates the name and the bio. An absent field keeps its value.
+   * Updates the display name and the bio. An absent field keeps its value.
    *
    * @generated from rpc gatehouse.account.v1.UserService.UpdateProfile
    */
@@ -482,7 +482,7 @@ export const UserService: GenService<{
     output: typeof UpdateProfileResponseSchema;
   },
   /**
-   * Sets a new password and revokes every other session. The owner is notified by e-mail.
+   * Sets a new password and revokes every other session. The user is notified by e-mail.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ChangePassword
    */
@@ -492,8 +492,8 @@ export const UserService: GenService<{
     output: typeof ChangePasswordResponseSchema;
   },
   /**
-   * Sends a verification token to a new e-mail address. The address changes when VerifyEmail receives the token.
-   * The response is the same if another account has the address. At most three requests per hour are accepted.
+   * Sends a verification token to the new e-mail address. The address changes once the token is passed to VerifyEmail.
+   * The response is the same if another account uses the address. At most three requests per hour are accepted.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ChangeEmail
    */
@@ -503,7 +503,7 @@ export const UserService: GenService<{
     output: typeof ChangeEmailResponseSchema;
   },
   /**
-   * Lists the open sessions of the caller, newest first.
+   * Lists the caller's open sessions, newest first.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ListSessions
    */
@@ -513,7 +513,7 @@ export const UserService: GenService<{
     output: typeof ListSessionsResponseSchema;
   },
   /**
-   * Revokes one session of the caller. Returns NOT_FOUND for a session of another user.
+   * Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RevokeSession
    */
@@ -523,7 +523,7 @@ export const UserService: GenService<{
     output: typeof RevokeSessionResponseSchema;
   },
   /**
-   * Revokes every session of the caller except the current one.
+   * Revokes all of the caller's sessions except the current one.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RevokeOtherSessions
    */
@@ -533,7 +533,7 @@ export const UserService: GenService<{
     output: typeof RevokeOtherSessionsResponseSchema;
   },
   /**
-   * Schedules the deletion of the account and revokes all its sessions. A login before the deletion date cancels the
+   * Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the
    * deletion.
    *
    * @generated from rpc gatehouse.account.v1.UserService.DeleteAccount
@@ -544,8 +544,8 @@ export const UserService: GenService<{
     output: typeof DeleteAccountResponseSchema;
   },
   /**
-   * Returns all data stored about the caller, in pages. Actions of other users are listed without their address, device and
-   * reason. Each page is recorded in the audit log.
+   * Returns all data stored about the caller, page by page. Actions of other users are listed without their address, device
+   * and reason. Each page is recorded in the audit log.
    *
    * @generated from rpc gatehouse.account.v1.UserService.ExportData
    */

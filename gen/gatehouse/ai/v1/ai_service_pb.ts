@@ -19,7 +19,7 @@ export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
   fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIibwoIUHJvdmlkZXISEAoIcHJvdmlkZXIYASABKAkSFQoNZGVmYXVsdF9tb2RlbBgCIAEoCRISCgpjb25maWd1cmVkGAMgASgIEiYKBm1vZGVscxgEIAMoCzIWLmdhdGVob3VzZS5haS52MS5Nb2RlbCInCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJIkoKCUFJTWVzc2FnZRIsCgRyb2xlGAEgASgJQh66SBtyGVIEdXNlclIJYXNzaXN0YW50UgZzeXN0ZW0SDwoHY29udGVudBgCIAEoCSLAAgoLQ2hhdFJlcXVlc3QSGwoIcHJvdmlkZXIYASABKAlCCbpIBnIEEAEYQBI5CghtZXNzYWdlcxgCIAMoCzIaLmdhdGVob3VzZS5haS52MS5BSU1lc3NhZ2VCC7pICJIBBQgBEIAEEh4KBW1vZGVsGAMgASgJQgq6SAdyBRABGIABSACIAQESJAoKbWF4X3Rva2VucxgEIAEoBUILukgIGgYYwIQ9KAFIAYgBARIxCgt0ZW1wZXJhdHVyZRgFIAEoAUIXukgUEhIZAAAAAAAAAEApAAAAAAAAAABIAogBARIlCg1zeXN0ZW1fcHJvbXB0GAYgASgJQgm6SAZyBBiAgARIA4gBAUIICgZfbW9kZWxCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQhAKDl9zeXN0ZW1fcHJvbXB0Io0BCgxDaGF0UmVzcG9uc2USDwoHY29udGVudBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIqCgV1c2FnZRgEIAEoCzIWLmdhdGVob3VzZS5haS52MS5Vc2FnZUgAiAEBEhUKDWZpbmlzaF9yZWFzb24YBSABKAlCCAoGX3VzYWdlIjQKBVVzYWdlEhQKDGlucHV0X3Rva2VucxgBIAEoBRIVCg1vdXRwdXRfdG9rZW5zGAIgASgFIsYCChFTdHJlYW1DaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQiIwoSU3RyZWFtQ2hhdFJlc3BvbnNlEg0KBWNodW5rGAEgASgJIr4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLzAQoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0IHCgVfcGFnZSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKvAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA1CCgoIX3VzZXJfaWQyzgUKCUFJU2VydmljZRKdAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiPYq1GBkIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMShgEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkGKtRgqCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkgtPkkwINOgEqIggvYWkvY2hhdBKeAQoKU3RyZWFtQ2hhdBIiLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVxdWVzdBojLmdhdGVob3VzZS5haS52MS5TdHJlYW1DaGF0UmVzcG9uc2UiRYq1GCwIAhIRCglhaS1zdHJlYW0QZBg8IAIwgICAAUICGh1aDFgtQUktSWdub3JlZILT5JMCDzoBKiIKL2FpL3N0cmVhbTABEnQKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiCKtRgCCAKC0+STAhRiBXVzYWdlEgsvdXNlci91c2FnZRKAAQoMTGlzdEFsbFVzYWdlEiQuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RBbGxVc2FnZVJlcXVlc3QaJS5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVzcG9uc2UiI4q1GAQIAygBgtPkkwIVYgV1c2FnZRIML2FkbWluL3VzYWdlYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
- * Request of ListProviders.
+ * Request for ListProviders.
  *
  * @generated from message gatehouse.ai.v1.ListProvidersRequest
  */
@@ -40,7 +40,7 @@ export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@_
  */
 export type ListProvidersResponse = Message<"gatehouse.ai.v1.ListProvidersResponse"> & {
   /**
-   * Providers in the order of the catalogue.
+   * Providers in catalogue order.
    *
    * @generated from field: repeated gatehouse.ai.v1.Provider providers = 1;
    */
@@ -55,7 +55,7 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_gatehouse_ai_v1_ai_service, 1);
 
 /**
- * A provider of the catalogue.
+ * A provider in the catalogue.
  *
  * @generated from message gatehouse.ai.v1.Provider
  */
@@ -68,7 +68,7 @@ export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
   provider: string;
 
   /**
-   * Public name of the model for requests without `model`.
+   * Public name of the model used when a request omits `model`.
    *
    * @generated from field: string default_model = 2;
    */
@@ -82,7 +82,7 @@ export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
   configured: boolean;
 
   /**
-   * Its models. The first one is the default.
+   * Models of the provider. The first one is the default.
    *
    * @generated from field: repeated gatehouse.ai.v1.Model models = 4;
    */
@@ -110,7 +110,7 @@ export type Model = Message<"gatehouse.ai.v1.Model"> & {
   model: string;
 
   /**
-   * JSON names of request fields that have no effect on this model. Today this is `temperature` or empty.
+   * JSON names of request fields that this model ignores. Currently `temperature` or nothing.
    *
    * @generated from field: repeated string ignored = 2;
    */
@@ -153,7 +153,7 @@ export const AIMessageSchema: GenMessage<AIMessage> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 4);
 
 /**
- * Request of Chat.
+ * Request for Chat.
  *
  * @generated from message gatehouse.ai.v1.ChatRequest
  */
@@ -190,7 +190,7 @@ export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
 
   /**
    * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
-   * Models that accept no temperature ignore it: ListProviders names them, and the response has the header
+   * Models that do not accept a temperature ignore it: ListProviders names them, and the response has the header
    * `X-AI-Ignored: temperature`.
    *
    * @generated from field: optional double temperature = 5;
@@ -247,7 +247,7 @@ export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
   usage?: Usage | undefined;
 
   /**
-   * Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model spends all tokens on
+   * Why the reply ended: `stop`, or `length` if it reached the maximum number of tokens. If a model used all its tokens for
    * reasoning, `content` is empty.
    *
    * @generated from field: string finish_reason = 5;
@@ -291,7 +291,7 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 7);
 
 /**
- * Request of StreamChat. It has the same fields as ChatRequest.
+ * Request for StreamChat. Same fields as ChatRequest.
  *
  * @generated from message gatehouse.ai.v1.StreamChatRequest
  */
@@ -328,7 +328,7 @@ export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
 
   /**
    * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
-   * Models that accept no temperature ignore it: ListProviders names them, and the response has the header
+   * Models that do not accept a temperature ignore it: ListProviders names them, and the response has the header
    * `X-AI-Ignored: temperature`.
    *
    * @generated from field: optional double temperature = 5;
@@ -357,7 +357,7 @@ export const StreamChatRequestSchema: GenMessage<StreamChatRequest> = /*@__PURE_
  */
 export type StreamChatResponse = Message<"gatehouse.ai.v1.StreamChatResponse"> & {
   /**
-   * Text. It is never empty and never splits a character.
+   * Text. Never empty; never ends in the middle of a character.
    *
    * @generated from field: string chunk = 1;
    */
@@ -372,14 +372,14 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
   messageDesc(file_gatehouse_ai_v1_ai_service, 9);
 
 /**
- * Request of ListUsage.
+ * Request for ListUsage.
  *
  * @generated from message gatehouse.ai.v1.ListUsageRequest
  */
 export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
-   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 1;
    */
@@ -429,7 +429,7 @@ export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE_
   messageDesc(file_gatehouse_ai_v1_ai_service, 11);
 
 /**
- * Request of ListAllUsage.
+ * Request for ListAllUsage.
  *
  * @generated from message gatehouse.ai.v1.ListAllUsageRequest
  */
@@ -443,7 +443,7 @@ export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest">
 
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
-   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals: for them, start and end are rounded down to the day.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day.
    *
    * @generated from field: optional google.protobuf.Timestamp from = 2;
    */
@@ -493,7 +493,7 @@ export const ListAllUsageResponseSchema: GenMessage<ListAllUsageResponse> = /*@_
   messageDesc(file_gatehouse_ai_v1_ai_service, 13);
 
 /**
- * Usage of one model by one user on one day.
+ * One user's usage of one model on one day.
  *
  * @generated from message gatehouse.ai.v1.UsageDay
  */
@@ -506,7 +506,7 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
   day: string;
 
   /**
-   * Id of the user. Absent after the account is erased.
+   * Id of the user. Absent once the account has been erased.
    *
    * @generated from field: optional string user_id = 2;
    */
@@ -548,7 +548,7 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
   outputTokens: number;
 
   /**
-   * Number of calls whose tokens are estimated: the reply was incomplete or the provider reported none.
+   * Number of calls with estimated token counts: the reply was incomplete or the provider reported none.
    *
    * @generated from field: uint32 estimated_calls = 8;
    */
@@ -563,13 +563,13 @@ export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 14);
 
 /**
- * One chat interface to all AI providers.
+ * One chat API for all AI providers.
  *
  * @generated from service gatehouse.ai.v1.AIService
  */
 export const AIService: GenService<{
   /**
-   * Lists every provider of the catalogue, including those without an API key.
+   * Lists every provider in the catalogue, including those without an API key.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListProviders
    */
@@ -599,7 +599,7 @@ export const AIService: GenService<{
     output: typeof StreamChatResponseSchema;
   },
   /**
-   * Lists the usage of the caller by day, provider and model, newest first.
+   * Lists the caller's usage by day, provider and model, newest first.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListUsage
    */

@@ -2,7 +2,7 @@
 // @generated from file gatehouse/platform/v1/failure.proto (package gatehouse.platform.v1, syntax proto3)
 /* eslint-disable */
 
-// Every reason for which a call can fail, with its gRPC code and its HTTP status.
+// Every reason why a call can fail, with its gRPC code and HTTP status.
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -65,7 +65,7 @@ export type Failure = Message<"gatehouse.platform.v1.Failure"> & {
   violations: Violation[];
 
   /**
-   * Seconds to wait before a retry. Absent when waiting does not help.
+   * Number of seconds to wait before retrying. Absent if waiting does not help.
    *
    * @generated from field: optional uint32 retry_after_seconds = 3;
    */
@@ -86,7 +86,7 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
  */
 export type Violation = Message<"gatehouse.platform.v1.Violation"> & {
   /**
-   * Path of the field by its JSON names, such as `messages[0].role`.
+   * Path of the field in JSON names, such as `messages[0].role`.
    *
    * @generated from field: string field = 1;
    */
@@ -108,13 +108,13 @@ export const ViolationSchema: GenMessage<Violation> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_failure, 2);
 
 /**
- * Reason of an error. REST returns the part after `REASON_` as the stable `code` of the error body.
+ * Reason for an error. REST returns the part after `REASON_` as the stable `code` of the error body.
  *
  * @generated from enum gatehouse.platform.v1.Reason
  */
 export const Reason = {
   /**
-   * An internal error. The response hides the cause; the log contains it under the request id.
+   * An internal error. The response hides the cause; the log has it under the request id.
    *
    * @generated from enum value: REASON_UNSPECIFIED = 0;
    */
@@ -135,14 +135,14 @@ export const Reason = {
   MALFORMED_REQUEST: 2,
 
   /**
-   * The token from an e-mail is invalid, used or expired.
+   * The token from an e-mail is invalid, already used or expired.
    *
    * @generated from enum value: REASON_TOKEN_INVALID = 3;
    */
   TOKEN_INVALID: 3,
 
   /**
-   * The current password, required to confirm an operation, is wrong.
+   * The current password, which confirms the operation, is wrong.
    *
    * @generated from enum value: REASON_INVALID_CURRENT_PASSWORD = 4;
    */
@@ -163,7 +163,7 @@ export const Reason = {
   INVALID_CREDENTIALS: 6,
 
   /**
-   * The temporary token of a pending MFA login is invalid, used or expired.
+   * The temporary token of a pending MFA login is invalid, already used or expired.
    *
    * @generated from enum value: REASON_TICKET_INVALID = 7;
    */
@@ -191,7 +191,7 @@ export const Reason = {
   FORBIDDEN: 10,
 
   /**
-   * A browser sent the request from another site.
+   * A browser sent the request from another site (cross-site).
    *
    * @generated from enum value: REASON_CROSS_SITE = 11;
    */
@@ -212,35 +212,35 @@ export const Reason = {
   PASSWORD_EXPIRED: 13,
 
   /**
-   * The operation is not allowed in a session opened by impersonation.
+   * The operation is not allowed while impersonating a user.
    *
    * @generated from enum value: REASON_IMPERSONATING = 14;
    */
   IMPERSONATING: 14,
 
   /**
-   * The route or the object does not exist.
+   * The route or the requested object does not exist.
    *
    * @generated from enum value: REASON_NOT_FOUND = 15;
    */
   NOT_FOUND: 15,
 
   /**
-   * The path exists, but not with this HTTP method.
+   * The path exists, but does not support this HTTP method.
    *
    * @generated from enum value: REASON_METHOD_NOT_ALLOWED = 16;
    */
   METHOD_NOT_ALLOWED: 16,
 
   /**
-   * The request did not arrive in time.
+   * The request was not received in time.
    *
    * @generated from enum value: REASON_REQUEST_TIMEOUT = 17;
    */
   REQUEST_TIMEOUT: 17,
 
   /**
-   * Another account uses this e-mail address.
+   * The e-mail address belongs to another account.
    *
    * @generated from enum value: REASON_EMAIL_TAKEN = 18;
    */
@@ -282,7 +282,7 @@ export const Reason = {
   CONFLICT: 23,
 
   /**
-   * The request body exceeds the size limit of the route.
+   * The request body exceeds the route's size limit.
    *
    * @generated from enum value: REASON_PAYLOAD_TOO_LARGE = 24;
    */
@@ -303,14 +303,14 @@ export const Reason = {
   PROVIDER_NOT_CONFIGURED: 26,
 
   /**
-   * The account is locked after too many failed attempts.
+   * The account is locked because of too many failed attempts.
    *
    * @generated from enum value: REASON_ACCOUNT_LOCKED = 27;
    */
   ACCOUNT_LOCKED: 27,
 
   /**
-   * The caller exceeded a rate limit.
+   * The caller has exceeded a rate limit.
    *
    * @generated from enum value: REASON_RATE_LIMITED = 28;
    */
@@ -345,21 +345,21 @@ export const Reason = {
   CANCELLED: 32,
 
   /**
-   * The caller has too many requests, streams or watches in progress at once.
+   * The caller has too many concurrent requests, streams or watches.
    *
    * @generated from enum value: REASON_TOO_MANY_CONCURRENT = 33;
    */
   TOO_MANY_CONCURRENT: 33,
 
   /**
-   * The operation requires a recent sign-in or, if its request has the field, the password.
+   * The operation requires a recent sign-in or, if the request has a password field, the password.
    *
    * @generated from enum value: REASON_REAUTHENTICATION_REQUIRED = 34;
    */
   REAUTHENTICATION_REQUIRED: 34,
 
   /**
-   * Administrators must sign in with a second factor on this deployment.
+   * This deployment requires administrators to sign in with a second factor.
    *
    * @generated from enum value: REASON_MFA_REQUIRED = 35;
    */
@@ -367,7 +367,7 @@ export const Reason = {
 } as const;
 
 /**
- * Reason of an error. REST returns the part after `REASON_` as the stable `code` of the error body.
+ * Reason for an error. REST returns the part after `REASON_` as the stable `code` of the error body.
  *
  * @generated from enum gatehouse.platform.v1.Reason
  */

@@ -2,7 +2,7 @@
 // @generated from file gatehouse/platform/v1/policy.proto (package gatehouse.platform.v1, syntax proto3)
 /* eslint-disable */
 
-// Options that state who may call a method, how often, and how it maps to HTTP.
+// Options that define who may call a method, how often, and how the method maps to HTTP.
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -32,7 +32,7 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   access: Access;
 
   /**
-   * Rate limits of the method. If empty, the default limit of the access applies.
+   * Rate limits of the method. If empty, the default limit of its access applies.
    *
    * @generated from field: repeated gatehouse.platform.v1.Limit limits = 2;
    */
@@ -46,14 +46,14 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   successStatus: number;
 
   /**
-   * The lockout that is checked before the rate limits.
+   * The lockout to check before the rate limits.
    *
    * @generated from field: gatehouse.platform.v1.Lockout lockout = 4;
    */
   lockout: Lockout;
 
   /**
-   * Rejects calls from a session that was opened by impersonation.
+   * Rejects calls from impersonated sessions.
    *
    * @generated from field: bool forbid_impersonation = 5;
    */
@@ -67,14 +67,14 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   maxBodyBytes: number;
 
   /**
-   * When the cookies named by the fields of the request are cleared.
+   * When to clear the cookies that the fields of the request name.
    *
    * @generated from field: gatehouse.platform.v1.CookieClearing clears_cookie = 7;
    */
   clearsCookie: CookieClearing;
 
   /**
-   * Reasons that the operation itself may return. Reasons that follow from the other options are not repeated here.
+   * Reasons that the operation itself may return. Reasons implied by the other options are not repeated here.
    *
    * @generated from field: repeated gatehouse.platform.v1.Reason refusals = 8;
    */
@@ -96,7 +96,7 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   answerBytes: number;
 
   /**
-   * Headers that a successful response may have besides those of every response, such as `X-AI-Ignored`.
+   * Response headers specific to this method, such as `X-AI-Ignored`.
    *
    * @generated from field: repeated string response_headers = 11;
    */
@@ -111,7 +111,7 @@ export const PolicySchema: GenMessage<Policy> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * A number of requests per time window. The window starts with its first request.
+ * A number of requests per time window. A window starts with its first request.
  *
  * @generated from message gatehouse.platform.v1.Limit
  */
@@ -138,7 +138,7 @@ export type Limit = Message<"gatehouse.platform.v1.Limit"> & {
   windowSeconds: number;
 
   /**
-   * The key by which requests are counted.
+   * What the requests are counted by.
    *
    * @generated from field: gatehouse.platform.v1.LimitKey by = 4;
    */
@@ -160,13 +160,13 @@ export const LimitSchema: GenMessage<Limit> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * Cookie and account mapping of one field, and how people type it.
+ * How a field maps to a cookie, an account and the audit log, and how its text is normalized.
  *
  * @generated from message gatehouse.platform.v1.FieldPolicy
  */
 export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
   /**
-   * Name of the cookie that carries the field. Requests read it; responses set it in addition to the JSON field.
+   * Name of the cookie that carries the field. It is read from requests; responses set it in addition to the JSON field.
    *
    * @generated from field: string cookie = 1;
    */
@@ -187,7 +187,7 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
   auditTarget: AuditTarget;
 
   /**
-   * Says what people type or paste into the field. The text is brought into one form before it is checked.
+   * What people type or paste into the field. The text is normalized accordingly before it is validated.
    *
    * @generated from field: gatehouse.platform.v1.TypedText typed = 4;
    */
@@ -208,7 +208,7 @@ export const FieldPolicySchema: GenMessage<FieldPolicy> = /*@__PURE__*/
  */
 export const Access = {
   /**
-   * Invalid. A method with this access prevents the start.
+   * Invalid. The process refuses to start if a method has this access.
    *
    * @generated from enum value: ACCESS_UNSPECIFIED = 0;
    */
@@ -229,7 +229,7 @@ export const Access = {
   USER: 2,
 
   /**
-   * Clients with a valid access token of an administrator.
+   * Administrators with a valid access token.
    *
    * @generated from enum value: ACCESS_ADMIN = 3;
    */
@@ -250,20 +250,20 @@ export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * The key by which requests are counted.
+ * What requests are counted by.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
 export const LimitKey = {
   /**
-   * Invalid. A limit with this key prevents the start.
+   * Invalid. The process refuses to start if a limit has this key.
    *
    * @generated from enum value: LIMIT_KEY_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * The client address. IPv6 addresses count by their /64 prefix, and by their /48 with ten times the limit.
+   * The client address. IPv6 addresses are counted by /64 prefix, and by /48 prefix with ten times the limit.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS = 1;
    */
@@ -277,8 +277,8 @@ export const LimitKey = {
   USER: 2,
 
   /**
-   * The client address together with the account named in the request. In addition, the address alone may send twenty
-   * times as many requests.
+   * The client address together with the account named in the request. In addition, each address has a limit of its own,
+   * twenty times as high.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS_AND_ACCOUNT = 3;
    */
@@ -286,7 +286,7 @@ export const LimitKey = {
 } as const;
 
 /**
- * The key by which requests are counted.
+ * What requests are counted by.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
@@ -299,7 +299,7 @@ export const LimitKeySchema: GenEnum<LimitKey> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * The counters of failed attempts.
+ * Counters of failed attempts.
  *
  * @generated from enum gatehouse.platform.v1.Lockout
  */
@@ -327,7 +327,7 @@ export const Lockout = {
 } as const;
 
 /**
- * The counters of failed attempts.
+ * Counters of failed attempts.
  *
  * @generated from enum gatehouse.platform.v1.Lockout
  */
@@ -353,14 +353,14 @@ export const CookieClearing = {
   UNSPECIFIED: 0,
 
   /**
-   * With every successful response, except under impersonation.
+   * Cleared by every successful response, except under impersonation.
    *
    * @generated from enum value: COOKIE_CLEARING_ON_SUCCESS = 1;
    */
   ON_SUCCESS: 1,
 
   /**
-   * With a 401 response only.
+   * Cleared only by a 401 response.
    *
    * @generated from enum value: COOKIE_CLEARING_ON_UNAUTHENTICATED = 2;
    */
@@ -381,51 +381,51 @@ export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 3);
 
 /**
- * What people type or paste into a field, and what is done to it before it is checked.
+ * What people type or paste into a field, and how it is normalized before it is validated.
  *
  * @generated from enum gatehouse.platform.v1.TypedText
  */
 export const TypedText = {
   /**
-   * The field is taken as it is.
+   * The field is not normalized.
    *
    * @generated from enum value: TYPED_TEXT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * A token. White space and invisible characters are dropped; the digits of every script, full-width letters and every
-   * kind of dash are folded.
+   * A token. Whitespace and invisible characters are removed; digits of other scripts, full-width letters and all kinds of
+   * dashes become their ASCII equivalents.
    *
    * @generated from enum value: TYPED_TEXT_TOKEN = 1;
    */
   TOKEN: 1,
 
   /**
-   * A code of digits, or of letters and digits in groups. As a token, without dashes.
+   * A code of digits, or of letters and digits in groups. Normalized like a token, then dashes are removed.
    *
    * @generated from enum value: TYPED_TEXT_CODE = 2;
    */
   CODE: 2,
 
   /**
-   * An e-mail address. Invisible characters and surrounding white space are dropped; full-width characters are folded, and
-   * digits and dashes where the rest is ASCII.
+   * An e-mail address. Invisible characters and surrounding whitespace are removed. Full-width characters become ASCII, and
+   * so do digits and dashes if the rest is ASCII.
    *
    * @generated from enum value: TYPED_TEXT_ADDRESS = 3;
    */
   ADDRESS: 3,
 
   /**
-   * The name of a person. Surrounding white space and invisible characters are dropped, but for joiners and variation
-   * selectors; letters are composed (NFC).
+   * A person's name. Surrounding whitespace and invisible characters other than joiners and variation selectors are removed;
+   * letters are composed (NFC).
    *
    * @generated from enum value: TYPED_TEXT_NAME = 4;
    */
   NAME: 4,
 
   /**
-   * A part of an address or a name to search for. Compatibility forms are folded (NFKC).
+   * Part of an address or name to search for. Compatibility forms are folded (NFKC).
    *
    * @generated from enum value: TYPED_TEXT_SEARCH = 5;
    */
@@ -439,7 +439,7 @@ export const TypedText = {
   NEW_PASSWORD: 6,
 
   /**
-   * A password that is compared. Its rules hold for the composed form (NFC).
+   * A password to verify. Its length is checked in the composed form (NFC).
    *
    * @generated from enum value: TYPED_TEXT_PASSWORD = 7;
    */
@@ -447,7 +447,7 @@ export const TypedText = {
 } as const;
 
 /**
- * What people type or paste into a field, and what is done to it before it is checked.
+ * What people type or paste into a field, and how it is normalized before it is validated.
  *
  * @generated from enum gatehouse.platform.v1.TypedText
  */
@@ -501,13 +501,13 @@ export const AuditTargetSchema: GenEnum<AuditTarget> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 5);
 
 /**
- * How a field names an account.
+ * How a field identifies an account.
  *
  * @generated from enum gatehouse.platform.v1.AccountKey
  */
 export const AccountKey = {
   /**
-   * The field does not name an account.
+   * The field does not identify an account.
    *
    * @generated from enum value: ACCOUNT_KEY_UNSPECIFIED = 0;
    */
@@ -529,7 +529,7 @@ export const AccountKey = {
 } as const;
 
 /**
- * How a field names an account.
+ * How a field identifies an account.
  *
  * @generated from enum gatehouse.platform.v1.AccountKey
  */
@@ -542,7 +542,7 @@ export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 6);
 
 /**
- * Policy of one method. The process does not start while a method has no access.
+ * Policy of one method. The process refuses to start if a method declares no access.
  *
  * @generated from extension: gatehouse.platform.v1.Policy policy = 50001;
  */
@@ -550,7 +550,7 @@ export const policy: GenExtension<MethodOptions, Policy> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
- * Cookie and account mapping of one field.
+ * How a field maps to a cookie, an account and the audit log, and how its text is normalized.
  *
  * @generated from extension: gatehouse.platform.v1.FieldPolicy field = 50001;
  */
@@ -558,7 +558,7 @@ export const field: GenExtension<FieldOptions, FieldPolicy> = /*@__PURE__*/
   extDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
- * Rate limit of every method with this access that declares none.
+ * Rate limit of every method with this access that declares no limit of its own.
  *
  * @generated from extension: gatehouse.platform.v1.Limit default_limit = 50001;
  */
