@@ -4,36 +4,36 @@ import { validate as isUuid } from "uuid";
 import type { Clock } from "../process/clock.ts";
 import { AWAY_MESSAGE, ServiceError, unavailable } from "../rpc/errors.ts";
 
-/** The kinds of signed tokens. Each is refused where another is expected. */
+/** Kinds of signed tokens. A token of one kind is rejected where another is expected. */
 export type TokenKind = "access" | "refresh" | "mfa";
 
-/** The session that an access or refresh token names (spec section 2.3). */
+/** The session that an access or refresh token identifies (spec section 2.3). */
 export type SessionClaims = { userId: string; sessionId: string; generation: number };
 
-/** The key with this public part, in base64url (RFC 8037). */
+/** Imports a public key from its `x` parameter in base64url (RFC 8037). */
 export const importPublicKey = (x: string) => importJWK({ kty: "OKP", crv: "Ed25519", x }, "EdDSA");
 
 export type PublicKey = Awaited<ReturnType<typeof importPublicKey>>;
 
-/** The keys that tokens are verified with. */
+/** Keys for verifying tokens. */
 export type VerificationKeys = {
   /**
-   * The key of this id; undefined if it does not exist. Rejects if the keys can't be loaded.
-   * @param admitWait admits a wait until the keys have been loaded again
+   * Finds a key by its id; undefined if it does not exist. Rejects if the keys can't be loaded.
+   * @param admitWait limits how many callers wait while keys are reloaded
    */
   verificationKey(kid: string, admitWait?: AdmitWait): Promise<PublicKey | undefined>;
   /**
-   * Claims of tokens that this process has signed or verified, by the text of the token. Another
-   * map once a key is withdrawn.
+   * Cached claims of tokens that this process has signed or verified, by token. Replaced by an empty
+   * map when a key is withdrawn.
    */
   readonly verifiedTokens: Map<string, JWTPayload>;
-  /** Called when a token that was verified here is refused elsewhere: its key may be withdrawn. */
+  /** Called when the services reject a token that was accepted here: its key may have been withdrawn. */
   recheck?(): void;
 };
 
 /**
- * Admits a wait.
- * @returns a function that ends it
+ * Admits a caller that has to wait.
+ * @returns a function that ends the wait
  * @throws ServiceError TOO_MANY_CONCURRENT
  */
 export type AdmitWait = () => () => void;
@@ -42,25 +42,25 @@ export type TokenDeps = {
   config: { publicUrl: string };
   keys: VerificationKeys;
   clock: Clock;
-  /** By default all may wait. */
+  /** By default, every caller may wait. */
   admitWait?: AdmitWait;
 };
 
 /** Maximum number of cached tokens; the oldest is removed first. */
 const MAX_VERIFIED_TOKENS = 10_000;
-/** Minimum interval between two loads of the keys for an unknown key id, in ms. */
+/** Minimum interval between two reloads of the keys for unknown key ids, in ms. */
 const RELOAD_INTERVAL_MS = 1_000;
 
 /**
- * Each kind has an audience of its own, so that a verifier which checks only `aud` rejects the
- * others.
+ * Each kind has its own audience, so that a verifier that only checks `aud` rejects the other
+ * kinds.
  */
 export const audienceOf = (kind: TokenKind): string =>
   kind === "access" ? "gatehouse" : `gatehouse:${kind}`;
 
 /**
- * The claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined
- * unless it is valid.
+ * Claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined if it is
+ * missing or invalid.
  */
 export async function readBearerToken(
   deps: TokenDeps,
@@ -73,8 +73,8 @@ export async function readBearerToken(
 const bearerToken = (authorization = "") => /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
 
 /**
- * Refuses the token of an Authorization header from now on, whatever its signature: its session has
- * ended.
+ * Rejects the token of an Authorization header from now on, even if its signature is valid, because
+ * its session has ended.
  */
 export function refuseBearerToken({ keys }: TokenDeps, authorization: string | undefined): void {
   const token = bearerToken(authorization);
@@ -94,7 +94,7 @@ export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | u
 }
 
 /**
- * Verifies signature, kind, issuer, audience and expiry. Undefined if any of them is wrong.
+ * Verifies signature, kind, issuer, audience and expiry. Returns undefined if any of them is invalid.
  * @throws ServiceError UNAVAILABLE if the key can't be loaded
  */
 export async function verifyToken(
@@ -102,7 +102,7 @@ export async function verifyToken(
   kind: TokenKind,
   token: string,
 ): Promise<JWTPayload | undefined> {
-  const { verifiedTokens } = deps.keys; // the map from before the check: a key may be withdrawn meanwhile
+  const { verifiedTokens } = deps.keys; // keep this map: it may be replaced during the check if a key is withdrawn
   const known = verifiedTokens.get(token);
   const claims = known ?? (await checkToken(deps, kind, token));
   if (claims?.type !== kind || (claims.exp as number) * 1000 <= deps.clock.now().getTime())
@@ -111,7 +111,7 @@ export async function verifyToken(
   return claims;
 }
 
-/** Caches the claims of a valid token; none for a token that is refused. */
+/** Caches the claims of a valid token, or `{}` for a token that is to be rejected. */
 export function rememberToken(
   verifiedTokens: Map<string, JWTPayload>,
   token: string,
@@ -147,7 +147,7 @@ async function checkToken(deps: TokenDeps, kind: TokenKind, token: string) {
   }
 }
 
-/** Whether the claims that identify rows have the right form. */
+/** Whether the claims that identify rows are well-formed. */
 function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
   return type === "mfa" ? isId(sub) && isId(jti) : isId(sub) && isId(sid) && Number.isInteger(gen);
 }
@@ -155,8 +155,8 @@ function hasValidClaims({ type, sub, jti, sid, gen }: JWTPayload): boolean {
 const isId = (claim: unknown) => typeof claim === "string" && isUuid(claim);
 
 /**
- * The services' public keys in a gateway that runs apart. Fetched again for an unknown key id, and
- * when the services refuse a token that has passed here.
+ * The public keys of the services, for a standalone gateway. Reloaded for an unknown key id, and
+ * when the services reject a token that was accepted here.
  */
 export function createRemoteKeys(
   fetchKeys: () => Promise<{ kid: string; x: string }[]>,
@@ -175,7 +175,7 @@ export function createRemoteKeys(
     get verifiedTokens() {
       return verifiedTokens;
     },
-    recheck: () => void reload().catch(() => {}), // the next refusal tries again
+    recheck: () => void reload().catch(() => {}), // the next rejection tries again
     async verificationKey(kid, admitWait) {
       if (!keys.has(kid)) await reload(admitWait);
       return keys.get(kid);
@@ -184,10 +184,10 @@ export function createRemoteKeys(
 }
 
 /**
- * Makes a function that loads something again and resolves when a load that began after the call
- * has ended. Concurrent callers share a load. Loads begin at least a second apart: a caller waits,
- * so that tokens with made-up key ids cost one load a second and never turn a valid token with a
- * new key away.
+ * Creates a function that reloads something and resolves once a load that began after the call has
+ * finished. Concurrent callers share a load. Loads start at least a second apart and callers wait for
+ * theirs: tokens with made-up key ids cause at most one load per second, and a valid token with a
+ * new key is never rejected.
  */
 export function createReload(load: () => Promise<void>): (admitWait?: AdmitWait) => Promise<void> {
   let startedAt = Number.NEGATIVE_INFINITY;

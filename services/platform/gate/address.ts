@@ -1,13 +1,13 @@
 import { isIP, isIPv6 } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** An address with a port, as some proxies write it (RFC 7239 section 6), with IPv6 in brackets. */
+/** An address with an optional port, as written by some proxies (RFC 7239 section 6), IPv6 in brackets. */
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
 /**
- * The canonical spelling of an address: IPv4 if it is mapped into IPv6 (`::ffff:`), and without the
- * zone of a link-local one (`%eth0`). Most are IPv4: the colon is looked for first, since Node's
- * test for IPv6 is a long regular expression.
+ * Canonical form of an address: IPv4-mapped IPv6 (`::ffff:`) becomes IPv4, and the zone of a
+ * link-local address (`%eth0`) is removed. Most addresses are IPv4: looking for a colon first saves
+ * Node's IPv6 check, a long regular expression.
  */
 export function plainAddress(address: string): string {
   return address.includes(":") && isIPv6(address)
@@ -16,8 +16,8 @@ export function plainAddress(address: string): string {
 }
 
 /**
- * Parses an address that a proxy wrote, with or without a port.
- * @returns undefined if it is no address
+ * Parses an address written by a proxy, with or without a port.
+ * @returns undefined if it is not an address
  */
 export function parseAddress(text: string): string | undefined {
   const [, ipv6, ipv4] = WITH_PORT.exec(text) ?? [];
@@ -26,13 +26,13 @@ export function parseAddress(text: string): string | undefined {
 }
 
 /**
- * Internet providers often assign an IPv6 /48 to one customer. It has the share of this many /64.
+ * Internet providers often assign an IPv6 /48 to one customer. A /48 gets the share of this many /64s.
  */
 const NETWORKS_PER_SITE = 10;
 
 /**
- * What an address counts towards, with the factor of its share: itself; for IPv6 its /64 and, ten
- * times that, its /48.
+ * Networks that an address counts towards, with the factor of their share: an IPv4 address itself;
+ * for IPv6, its /64, and its /48 with a tenfold share.
  */
 export function networksOf(address: string): [network: string, factor: number][] {
   if (!address.includes(":") || !isIPv6(address)) return [[address, 1]];
@@ -43,7 +43,7 @@ export function networksOf(address: string): [network: string, factor: number][]
   ];
 }
 
-/** The largest network that an address counts towards: for IPv6 its /48. */
+/** The largest network that an address counts towards: the /48 of an IPv6 address. */
 export const siteOf = (address: string): string => networksOf(address).at(-1)?.[0] ?? address;
 
 export const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");

@@ -6,24 +6,24 @@ import { networksOf } from "./address.ts";
 
 const MIB = 1024 * 1024;
 
-/** Heap and memory of an idle process. Measured: 50 and 100 MB without an embedded database. */
+/** Heap and memory of an idle process. Measured: 50 MB and 100 MB without an embedded database. */
 const IDLE_HEAP_BYTES = 64 * MIB;
 
 const IDLE_MEMORY_BYTES = 128 * MIB;
 
 /**
- * Fractions of the rest that requests may use. The remainder is for garbage, and for buffers
+ * Fractions of the remaining memory that requests may use. The rest is for garbage and for buffers
  * outside the heap.
  */
 const HEAP_FRACTION = 0.6;
 
 const MEMORY_FRACTION = 0.5;
 
-/** Minimum budget: one request of the largest size. */
+/** Minimum budget: one request with the largest body. */
 const MIN_BUDGET_BYTES = 24 * MIB;
 
 /**
- * Memory of a small request, of a byte of a large body, of a connection. Measured: 25 to 50 KiB,
+ * Memory of a small request, of each byte of a large body, of a connection. Measured: 25 to 50 KiB,
  * 0.7 to 2.3, 20 KiB.
  */
 const REQUEST_BYTES = 48 * 1024;
@@ -32,20 +32,20 @@ const BYTES_PER_BODY_BYTE = 3;
 
 const CONNECTION_BYTES = 20 * 1024;
 
-/** Maximum part of the budget for large bodies. */
+/** Maximum fraction of the budget for large bodies. */
 const BODY_FRACTION = 0.3;
 
-/** Bodies up to this size are part of `REQUEST_BYTES`. */
+/** Bodies up to this size are covered by `REQUEST_BYTES`. */
 const SMALL_BODY_BYTES = 32 * 1024;
 
 /**
- * Maximum part of the requests that are long-running calls, which wait for providers or clients for
- * minutes.
+ * Maximum fraction of requests that may be long-running calls, which wait minutes for providers or
+ * clients.
  */
 const LONG_RUNNING_FRACTION = 0.6;
 
 /**
- * Share of one caller in all requests, bodies and connections, and its minimum: the largest body of
+ * One caller's share of all requests, bodies and connections, and its minimum: the largest body of
  * any method.
  */
 const CALLER_FRACTION = 1 / 20;
@@ -58,85 +58,85 @@ const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
 
 const MIN_CALLER_REPLY_BYTES = 16 * MIB;
 
-/** Health watches and reflection streams per address. */
+/** Maximum number of health watches and reflection streams per address. */
 const WATCHES_PER_ADDRESS = 8;
 
-/** Calls of one address that wait until the keys of access tokens have been loaded again. */
+/** Maximum number of calls per address that wait for the keys of access tokens to be reloaded. */
 const KEY_WAITS_PER_ADDRESS = 8;
 
 /**
- * Open calls of one caller, refused ones included, and of all, as multiples of the requests that
- * may be in progress: beyond its requests a caller gets 429, beyond its open calls it is cut off.
+ * Maximum number of open calls, rejected ones included, per caller and in total, as multiples of the
+ * requests in progress. A caller over its requests gets 429; over its open calls, it is disconnected.
  */
 const OPEN_PER_REQUEST = 2;
 
 const OPEN_IN_ALL_PER_REQUEST = 1.25;
 
-/** Open health checks per address, apart from its other calls. */
+/** Maximum number of open health checks per address, counted separately from its other calls. */
 const PROBES_PER_ADDRESS = 64;
 
 /**
- * Connections that an address may open before it has shown the secret of the gateways, as a
- * multiple of those of a client: each open call of a gateway has a connection.
+ * Maximum number of connections per address on the gateways' port before one has sent the gateway
+ * secret, as a multiple of a client's: a gateway uses a connection per open call.
  */
 const GATEWAY_CONNECTIONS_FACTOR = 4;
 
 /**
- * The kind of a call: a health probe, a public watch, a wait for the keys of tokens, an AI stream,
- * another AI call, or any other.
+ * Kind of a call: health probe, public watch, wait for token keys, AI stream, other long-running AI
+ * call, or any other.
  */
 export type CallKind = "probe" | "watch" | "key-wait" | "user-stream" | "long-running" | "default";
 
 /**
- * Whose share a call uses: its user's if it has a valid access token, else its address's. Gateways
- * have none, since they have counted their clients.
+ * Who a call is counted towards: its user if it has a valid access token, otherwise its address.
+ * Calls from gateways have neither: the gateway has already counted its clients.
  */
 export type Caller = { userId?: string | undefined; address?: string | undefined };
 
-/** The right to run one call. */
+/** Permission to run one call. */
 export type Permit = {
   /**
-   * Reserves memory for a body of this size.
-   * @param body the request's, or that of a reply which is collected before it is sent on
+   * Reserves memory for a body of the given total size.
+   * @param body the request body, or a reply that is buffered before it is sent
    * @throws ServiceError
    */
   reserveBody(bytes: number, body?: "request" | "reply"): void;
-  /** Releases everything. May be called twice. */
+  /** Releases everything. Idempotent. */
   release(): void;
 };
 
-/** A connection or a call that is open, and the caller it counts towards. */
+/** An open connection or call, and the caller it counts towards. */
 export type OpenSlot = {
   /**
    * Counts it towards another caller from now on.
-   * @throws ServiceError TOO_MANY_CONCURRENT if that caller has used its share: nothing changes
+   * @throws ServiceError TOO_MANY_CONCURRENT if that caller's share is used up; nothing changes then
    */
   moveTo(caller: Caller): void;
   /**
-   * Ends it. Further calls have no effect.
-   * @param lingerMs for which it counts nevertheless
+   * Closes the slot. Idempotent.
+   * @param lingerMs time for which it still counts
    */
   close(lingerMs?: number): void;
 };
 
-/** What is counted while it is open. */
+/** What is counted while open. */
 export type OpenKind = "calls" | "probes" | "connections" | "gatewayConnections";
 
 export type Admission = ReturnType<typeof createAdmission>;
 
 /**
- * One count that a call or a connection adds to, what it may rise to, and the error if that is not
- * the caller's share.
+ * A counter that a call or connection adds to, its maximum, and the error to throw if it is not the
+ * one for an exceeded share.
  */
 type Share = { key: string; max: number; error?: () => ServiceError };
 
-/** Counts by key. */
+/** Counters by key. */
 function createCounts() {
   const counts = new Map<string, number>();
   return {
     /**
-     * Adds to every count.
-     * @throws ServiceError if one would exceed its maximum: none is changed
+     * Increments every counter.
+     * @throws ServiceError if one would exceed its maximum; none is changed then
      */
     acquire(shares: readonly Share[], amount = 1): void {
       const exceeded = shares.find(({ key, max }) => (counts.get(key) ?? 0) + amount > max);
@@ -154,8 +154,8 @@ function createCounts() {
 }
 
 /**
- * Admission control against overload: bounds a process's concurrent work by its memory, and each
- * caller's share.
+ * Admission control against overload: limits the concurrent work of a process by its memory, and
+ * each caller to a share of it.
  */
 export function createAdmission({
   streamsPerUser = 20,
@@ -175,7 +175,7 @@ export function createAdmission({
     MIN_CALLER_CONNECTIONS,
     Math.floor(maxConnections * CALLER_FRACTION),
   );
-  /** Of one caller. */
+  /** Limits for a single caller. */
   const share = {
     requests: requestsPerCaller,
     watches: WATCHES_PER_ADDRESS,
@@ -205,13 +205,13 @@ export function createAdmission({
   };
 
   return {
-    /** Maximum number of connections of a port. */
+    /** Maximum number of connections per port. */
     maxConnections,
 
     /**
      * Admits a call.
-     * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
-     * has used its share
+     * @throws ServiceError UNAVAILABLE if the process is at capacity, TOO_MANY_CONCURRENT if the
+     * caller's share is used up
      */
     acquire(kind: CallKind, caller: Caller): Permit {
       const shares = sharesOfCall(kind, caller);
@@ -223,7 +223,7 @@ export function createAdmission({
         reserveBody(bytes, body = "request") {
           const held = body === "request" ? request : reply;
           const more = bytes - SMALL_BODY_BYTES - held.bytes;
-          if (more <= 0 || shares.length === 0) return; // nothing is held after the release
+          if (more <= 0 || shares.length === 0) return; // already released, or a probe
           held.shares = [...sharesOf(body === "request" ? "bodies" : "replies", caller), all];
           counts.acquire(held.shares, more);
           held.bytes += more;
@@ -236,9 +236,9 @@ export function createAdmission({
     },
 
     /**
-     * Counts what has been opened, before anything is known of it but whose it is.
-     * @throws ServiceError UNAVAILABLE if the process is full, TOO_MANY_CONCURRENT if the caller
-     * has used its share
+     * Counts an opened call or connection, when nothing but its caller is known.
+     * @throws ServiceError UNAVAILABLE if the process is at capacity, TOO_MANY_CONCURRENT if the
+     * caller's share is used up
      */
     open(what: OpenKind, caller: Caller): OpenSlot {
       const inAll: Share[] = what === "calls" ? [{ key: "calls", max: maxOpen, error: full }] : [];
@@ -286,7 +286,7 @@ function spareBytes(): number {
 }
 
 function spareMemory(): number {
-  const limit = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()); // of container and machine
+  const limit = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()); // of the container, of the machine
   const used = Math.max(IDLE_MEMORY_BYTES, process.memoryUsage.rss());
   return Math.max((limit - used) * MEMORY_FRACTION, MIN_BUDGET_BYTES);
 }

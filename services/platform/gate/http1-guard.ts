@@ -2,13 +2,13 @@ import type { IncomingMessage, RequestListener, ServerResponse } from "node:http
 import type { Socket } from "node:net";
 import { type PortGuard, setOpenCall } from "./open-calls.ts";
 
-/** Maximum number of requests in progress on a connection (RFC 9112 section 9.3.2). */
+/** Maximum number of pipelined requests in progress per connection (RFC 9112 section 9.3.2). */
 const MAX_IN_PROGRESS = 16;
 
 /**
- * The listener of an HTTP/1.1 server that counts each request before `handle` sees it. A
- * connection with too many requests in progress is closed.
- * @param refuse answers a request beyond the caller's share; the connection closes after it
+ * Request listener for an HTTP/1.1 server that counts each request before `handle` gets it. A
+ * connection with too many pipelined requests is closed.
+ * @param refuse responds to a request that exceeds the caller's share; the connection closes afterwards
  */
 export function countRequests(
   guard: PortGuard,
@@ -38,7 +38,7 @@ export function countRequests(
   };
 }
 
-/** Calls back when a response has ended, and so has the body of its request. */
+/** Calls back once both the request body and the response have ended. */
 function closeWithBoth(
   request: IncomingMessage,
   response: ServerResponse,

@@ -10,61 +10,61 @@ import { createConnectionQueue } from "./connection-queue.ts";
 import type { TrustedProxies } from "./proxies.ts";
 
 /**
- * A call that its client gave up, or whose access token was refused, counts as open for so much
- * longer, in ms. Otherwise opening and resetting calls would cost nothing (CVE-2023-44487), nor
- * would sending invalid tokens: each costs a signature check or a look-up of its key.
+ * Time for which a call that the client cancelled, or whose access token was rejected, still counts
+ * as open, in ms. Otherwise, opening and resetting calls would be free (CVE-2023-44487), and so would
+ * sending invalid tokens, each of which costs a signature check or a key lookup.
  */
 const LINGER_MS = 1_000;
 /**
- * A connection that was closed since its address exceeded its share counts for so much longer, in
- * ms. Otherwise opening it again would cost the address nothing, and this process up to 10 ms.
+ * Time for which a connection that was closed because its address exceeded its share still counts, in
+ * ms. Otherwise, reconnecting would be free for the client while costing this process up to 10 ms.
  */
 const CUT_LINGER_MS = 10_000;
 
 /** An open call, from its headers to its end. */
 export type OpenCall = {
-  /** The client's address. */
+  /** Address of the client. */
   address: string;
-  /** Whether a gateway forwards the call, which has counted it. */
+  /** Whether a gateway, which has already counted the call, forwards it. */
   isForwarded: boolean;
-  /** Whether it is a health check, which has a share of its own. */
+  /** Whether it is a health check. Health checks have their own share. */
   isProbe: boolean;
   /**
-   * Counts the call towards a user, who has sent a valid access token. The connection is the user's
-   * from now on, unless a proxy shares it out.
+   * Counts the call towards the user of its valid access token. From now on the whole connection
+   * counts towards that user, unless it belongs to a proxy and is shared.
    * @throws ServiceError TOO_MANY_CONCURRENT
    */
   identify(userId: string): void;
-  /** Says that its access token was refused: it counts a little longer. */
+  /** Reports that the access token was rejected: the call counts a little longer. */
   refuse(): void;
-  /** @param wasGivenUp by its client before it was answered: it counts a little longer */
+  /** @param wasGivenUp whether the client cancelled it before the response: it counts a little longer */
   close(wasGivenUp?: boolean): void;
 };
 
-/** What a port tells its guard. */
+/** Settings of a port for its guard. */
 export type GuardOptions = {
   admission: Admission;
   proxies: TrustedProxies;
-  /** Whether the path is that of a health check. */
+  /** Whether a path is that of a health check. */
   isProbe(path: string): boolean;
-  /** The secret of the gateways, where they may call. */
+  /** Secret of the gateways, on ports that gateways may call. */
   secret?: string | undefined;
-  /** Whether every peer is an internal caller, whose X-Forwarded-For names its client. */
+  /** Whether every peer is an internal caller whose X-Forwarded-For is trusted. */
   isInternal?: boolean;
-  /** Which share the connections of an address have: that of clients, or that of a gateway. */
+  /** Which share limits the connections of an address: that of clients or that of gateways. */
   connections?: "connections" | "gatewayConnections";
   log?: Pick<Logger, "warn"> | undefined;
 };
 
-/** An open connection of a port. */
+/** An open connection to a port. */
 export type Connection = {
-  /** Whether it carries the calls of many clients: a proxy's or a gateway's. */
+  /** Whether it carries the calls of many clients, as the connection of a proxy or gateway does. */
   isShared(): boolean;
-  /** Whether a gateway has shown its secret on it. */
+  /** Whether a gateway has sent its secret on this connection. */
   isGateway(): boolean;
   /**
-   * Counts a call before anything else is done about it.
-   * @param onIdentified called when a user or a gateway is known
+   * Counts a call before any other processing.
+   * @param onIdentified called once a user or gateway is identified
    * @throws ServiceError UNAVAILABLE, TOO_MANY_CONCURRENT
    */
   open(
@@ -72,8 +72,8 @@ export type Connection = {
     onIdentified?: () => void,
   ): OpenCall;
   /**
-   * Closes it, since its client has exceeded its share.
-   * @param destroy by default that of its socket
+   * Closes the connection because its client has exceeded its share.
+   * @param destroy how to close it; by default, its socket is destroyed
    */
   cut(destroy?: () => void): void;
 };
@@ -82,16 +82,16 @@ export type Connection = {
 export type PortGuard = ReturnType<typeof createPortGuard>;
 
 /**
- * Counts the connections and calls of a port from their first byte to their last, whatever they are
- * and whatever becomes of them: each towards its address, until a user or a gateway is known.
+ * Counts all connections and calls of a port from the first byte to the last, whatever their
+ * outcome: each towards its address until a user or gateway is identified.
  */
 export function createPortGuard(options: GuardOptions) {
   const { admission, proxies, secret, isProbe, isInternal = false } = options;
   const connectionShare = options.connections ?? "connections";
   const cutLog = createSampledLog((count) =>
-    options.log?.warn({ count }, "connections were closed: their addresses exceeded their share"),
+    options.log?.warn({ count }, "connections closed: their addresses exceeded their share"),
   );
-  /** By peer: with TLS the socket of requests is another object than that of the connection. */
+  /** Keyed by peer: with TLS, requests have a different socket object than the `connection` event. */
   const connections = new Map<unknown, Connection>();
   const keyOf = (socket: Peer) =>
     socket.remotePort === undefined ? socket : `${socket.remoteAddress} ${socket.remotePort}`;
@@ -103,7 +103,7 @@ export function createPortGuard(options: GuardOptions) {
   ): Connection {
     const isProxy = proxies.isTrusted(peer) || isInternal;
     let isGateway = false;
-    /** The last user of a connection that one client has. */
+    /** The last user of a connection that belongs to a single client. */
     let userId: string | undefined;
     const callerOf = (address: string, isForwarded: boolean): Caller => {
       if (isForwarded) return {};
@@ -151,8 +151,8 @@ export function createPortGuard(options: GuardOptions) {
 
   return {
     /**
-     * Counts a server's connections, in all and per address, before the server reads them. Those of
-     * proxies count in all, and wait for no other.
+     * Counts a server's connections, in total and per address, before the server reads them. Those
+     * of proxies only count in total, and never wait for others.
      */
     watch(server: EventEmitter & { maxConnections: number }): void {
       server.maxConnections = admission.maxConnections;
@@ -183,7 +183,7 @@ export function createPortGuard(options: GuardOptions) {
         else serve(socket);
       });
     },
-    /** The connection of a socket; undefined once it has ended. */
+    /** The connection of a socket; undefined once it is closed. */
     connectionOf: (socket: Peer): Connection | undefined => connections.get(keyOf(socket)),
   };
 }
@@ -202,6 +202,6 @@ export const setOpenCall = (request: object, call: OpenCall): void =>
  */
 export function openCallOf(request: object): OpenCall {
   const call = openCalls.get(request);
-  if (!call) throw new Error("the port does not count its calls");
+  if (!call) throw new Error("the port has no guard");
   return call;
 }

@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyReply } from "fastify";
 
-/** Browsers cache preflight responses for this time, in seconds. */
+/** How long browsers cache preflight responses, in seconds. */
 const PREFLIGHT_SECONDS = 600;
 /**
- * Methods that no route has are allowed too: the page can then read the 405, which its browser
- * would hide.
+ * Includes methods that no route has, so that a page can read the 405, which its browser would
+ * otherwise hide.
  */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";
 /** Response headers that pages of other origins may read. */
@@ -22,9 +22,9 @@ const EXPOSED = [
 export type Origins = ReturnType<typeof createOrigins>;
 
 /**
- * Creates the rules for pages of other origins: which may call the service and read its responses
- * (Fetch standard, CORS protocol).
- * @param headers further response headers that these pages may read
+ * Creates the rules for cross-origin requests: which pages may call the service and read its
+ * responses (Fetch standard, CORS protocol).
+ * @param headers additional response headers that these pages may read
  */
 export function createOrigins(
   publicUrl: string,
@@ -45,22 +45,22 @@ export function createOrigins(
       reply.header("access-control-expose-headers", exposed);
     },
     /**
-     * Responds to a preflight request of an allowed origin.
-     * @returns false if the request is something else
+     * Responds to a preflight request from an allowed origin.
+     * @returns false if it is not such a request
      */
     preflight(headers: IncomingHttpHeaders, reply: FastifyReply): boolean {
       if (!isAllowed(headers) || headers["access-control-request-method"] === undefined)
         return false;
       reply.header("access-control-allow-methods", METHODS);
-      const requested = headers["access-control-request-headers"]; // also those of tracing and retry libraries
+      const requested = headers["access-control-request-headers"]; // any header is allowed, including those of tracing and retry libraries
       if (requested !== undefined) reply.header("access-control-allow-headers", requested);
       reply.header("access-control-max-age", PREFLIGHT_SECONDS);
       reply.code(204).send();
       return true;
     },
-    /** Whether a request comes from our own pages, from allowed ones, or from no page. */
+    /** Whether a request comes from our own pages, from allowed origins, or not from a page at all. */
     isOwn(headers: IncomingHttpHeaders): boolean {
-      const site = headers["sec-fetch-site"]; // no script can set it
+      const site = headers["sec-fetch-site"]; // scripts cannot set it
       if (site === "cross-site") return false;
       return site === "same-origin" || headers.origin === undefined || own.has(headers.origin);
     },

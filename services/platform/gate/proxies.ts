@@ -22,10 +22,10 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     return address !== undefined && list.check(address, familyOf(address));
   };
   /**
-   * The client behind a connection, in canonical spelling: reads X-Forwarded-For from its end for
-   * as long as trusted proxies have written it, and stops at an entry that is no address.
+   * The client behind a connection, in canonical form: reads X-Forwarded-For from right to left while
+   * the entries were written by trusted proxies, and stops at an entry that is not an address.
    * @param peer the address of the connection
-   * @param isInternal whether the connection is an internal caller's, which is trusted as a proxy is
+   * @param isInternal whether the peer is an internal caller, trusted like a proxy
    */
   const clientOf = (peer: string, forwardedFor: unknown, isInternal = false): string => {
     let client = plainAddress(peer);
@@ -41,8 +41,8 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
   };
   let quietUntil = 0;
   /**
-   * Warns of an X-Forwarded-For from another address, once an hour: its clients would all count as
-   * one.
+   * Warns about an X-Forwarded-For from an unlisted address, at most once an hour: all its clients
+   * would share one limit.
    */
   const checkForwarded = ({ headers, socket: { remoteAddress = "" } }: FastifyRequest) => {
     if (
@@ -54,7 +54,7 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     quietUntil = performance.now() + HOUR_MS;
     log?.warn(
       { address: remoteAddress },
-      "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients share one limit.",
+      "X-Forwarded-For is ignored: TRUST_PROXY does not list this address. If it is your proxy, all its clients currently share one limit.",
     );
   };
   return { isTrusted, clientOf, checkForwarded };

@@ -6,18 +6,18 @@ import { networksOf, siteOf } from "./address.ts";
 import type { RedisClient } from "./redis.ts";
 
 /**
- * A rate-limit key. Keys that are counted together have a common part in braces, which keeps them
- * on one node of a cluster.
+ * A rate-limit key. Keys that are counted together share a part in braces (a hash tag), which keeps
+ * them on one node of a Redis cluster.
  */
 export type RateLimitKey = { key: string; max: number; windowMs: number };
 
-/** State of a request's tightest limit; exceeded when `remaining` is negative. */
+/** State of a request's tightest limit. A negative `remaining` means it is exceeded. */
 export type RateLimitResult = { limit: number; remaining: number; resetMs: number };
 
 export type RateLimiter = ReturnType<typeof createRateLimiter>;
 
 /**
- * Maximum number of keys that a process counts without Redis; the oldest window is removed first.
+ * Maximum number of keys counted in process, without Redis. The oldest window is evicted first.
  */
 const MAX_KEYS = 100_000;
 /** Window of the counter that `check` uses, in ms. */
@@ -25,7 +25,7 @@ const CHECK_WINDOW_MS = 60_000;
 const PREFIX = "gatehouse:limit:";
 
 /**
- * Counts as `consume` does, in one round trip, by the caller's clock: windows are the same with and
+ * Counts like `consume` in one round trip, with the caller's clock: windows are the same with and
  * without Redis.
  */
 const SCRIPT = `
@@ -54,16 +54,16 @@ export const tightest = (one: RateLimitResult, other: RateLimitResult): RateLimi
   other.remaining <= one.remaining ? other : one;
 
 /**
- * The key of one limit of a method.
- * @param who whose requests are counted together
+ * The key for one limit of a method.
+ * @param who whose requests share the counter
  */
 const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimitKey => {
   return { key: `${limit.bucket}:${who}`, max, windowMs: limit.windowSeconds * 1000 };
 };
 
 /**
- * The keys of an address: for IPv6 its /64 and its /48, on one node of a cluster.
- * @param account counted apart
+ * The keys for an address: for IPv6, its /64 and its /48, on the same node of a Redis cluster.
+ * @param account account to count separately
  */
 export function addressKeys(
   limit: Limit,
@@ -81,12 +81,12 @@ export function addressKeys(
   );
 }
 
-/** Factor of the limit of one address over all accounts, for many users behind one address. */
+/** How much higher the limit of an address over all accounts is, for many users behind one address. */
 const ACCOUNTS_PER_ADDRESS = 20;
 
 /**
- * The keys that the headers of a request determine. Accounts are named in bodies; an interceptor
- * counts them.
+ * The keys that can be derived from a request's headers. Accounts are named in bodies; an
+ * interceptor counts them.
  */
 export function requestKeys(
   limits: readonly Limit[],
@@ -112,7 +112,7 @@ export const rateLimitHeaders = ({
 ];
 
 /**
- * @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message of the method's policy
+ * @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message from the method's policy
  */
 export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]): void {
   if (result.remaining >= 0) return;
@@ -125,17 +125,17 @@ export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]
 type Count = { count: number; endsAt: number };
 
 /**
- * Counts requests in windows that start with the first of them. While Redis is unavailable each
- * process counts for itself.
+ * Counts requests in windows that start with their first request. While Redis is unavailable, each
+ * process counts on its own.
  */
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
   return {
     /**
-     * Counts one request towards every key (at least one). One that exceeds a limit counts towards
-     * none, so that a client which invents accounts or addresses creates no counter for each.
-     * @returns the tightest result
+     * Counts a request towards every key (at least one). A request that exceeds a limit counts towards
+     * none, so that a client that makes up accounts or addresses cannot create counters for them.
+     * @returns the state of the tightest limit
      */
     async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
       const now = clock.now().getTime();
@@ -144,7 +144,7 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
         : own(keys, now));
       const standings = counts.map(({ count, endsAt }, i) => {
         const { max, windowMs } = keys[i] as RateLimitKey;
-        // clocks of processes differ or are set back: Redis deletes the counter after the window
+        // processes' clocks differ or are set back, but Redis deletes the counter after the window
         // anyway
         return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
       });
@@ -181,13 +181,13 @@ function countInProcess() {
   return (keys: RateLimitKey[], now: number): Count[] => {
     const standings = keys.map(({ key, windowMs }) => {
       const { count, endsAt } = counts.get(key) ?? { count: 0, endsAt: now };
-      const isOpen = endsAt > now && endsAt <= now + windowMs; // otherwise it is over, or the clock was set back
+      const isOpen = endsAt > now && endsAt <= now + windowMs; // false if it has ended or the clock was set back
       return isOpen ? { count: count + 1, endsAt } : { count: 1, endsAt: now + windowMs };
     });
     if (standings.some(({ count }, i) => count > (keys[i] as RateLimitKey).max)) return standings;
     for (const [i, { key }] of keys.entries()) {
       const standing = standings[i] as Count;
-      if (standing.count === 1) counts.delete(key); // a new window becomes the last entry
+      if (standing.count === 1) counts.delete(key); // re-inserted as the newest entry
       counts.set(key, standing);
       if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value as string);
     }

@@ -2,17 +2,17 @@ import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 import { createAvailabilityLog } from "../telemetry/log.ts";
 
-/** Redis has to reply within five steps of this time in ms; requests go on without it. */
+/** Redis must reply within five steps of this length in ms; after that, requests continue without it. */
 const TIMEOUT_STEP_MS = 50;
 const timedOut = new Error("Redis did not reply in time.");
 /**
- * After a command has timed out, none is sent for this time in ms; then a single one tests the
+ * After a command has timed out, no commands are sent for this time in ms; then a single one probes
  * connection.
  */
 const BREAKER_OPEN_MS = 1_000;
-/** A connection that leaves a command unanswered for this time in ms is closed and made anew. */
+/** A connection that does not answer a command within this time in ms is closed and reopened. */
 const SOCKET_TIMEOUT_MS = 1_000;
-/** Longest pause between two tries to connect, in ms. */
+/** Longest delay between two connection attempts, in ms. */
 const MAX_RECONNECT_MS = 1_000;
 
 const nodeOptions = {
@@ -20,14 +20,14 @@ const nodeOptions = {
   socketTimeout: SOCKET_TIMEOUT_MS,
   maxRetriesPerRequest: 0,
 };
-const offline = { enableOfflineQueue: false }; // commands fail during an outage instead of waiting for its end
+const offline = { enableOfflineQueue: false }; // commands fail immediately during an outage instead of being queued
 const retryDelay = (tries: number) => Math.min(tries * 50, MAX_RECONNECT_MS);
 
 /** A connection to Redis that never delays a request for long. */
 export type RedisClient = Awaited<ReturnType<typeof openRedis>>;
 
 /**
- * Connects to Redis, or to a cluster if there are several URLs. Keeps trying in the background
+ * Connects to Redis, or to a cluster if there are several URLs. Keeps reconnecting in the background
  * while it is unavailable.
  */
 export async function openRedis(urls: readonly string[], log: Logger) {
@@ -48,18 +48,18 @@ export async function openRedis(urls: readonly string[], log: Logger) {
   await new Promise<void>((resolve) => {
     client.once("ready", resolve);
     client.once("error", () => resolve());
-    client.once("close", resolve); // a proxy without a backend closes connections, which ioredis reports as no error
+    client.once("close", resolve); // a proxy without a backend closes connections; ioredis does not report that as an error
   });
   let openUntil = 0;
   /**
    * Runs a command unless Redis is known to be unavailable.
-   * @throws Error when it fails or no reply came in time
+   * @throws Error if it fails or times out
    */
   async function withBreaker<T>(command: () => Promise<T>): Promise<T> {
     try {
-      if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster would queue the command
+      if (client.status !== "ready") throw new Error("Redis is not connected."); // a cluster client would queue the command
       if (performance.now() < openUntil) throw timedOut;
-      if (openUntil > 0) openUntil = performance.now() + BREAKER_OPEN_MS; // this command is the test
+      if (openUntil > 0) openUntil = performance.now() + BREAKER_OPEN_MS; // this command is the probe
       const reply = await inTime(command());
       openUntil = 0;
       availability.onSuccess();
@@ -73,7 +73,7 @@ export async function openRedis(urls: readonly string[], log: Logger) {
   return {
     client,
     withBreaker,
-    /** Resolves when every node that should reply does. */
+    /** Resolves once every master node has replied. */
     ping: () =>
       withBreaker(async () => void (await Promise.all(nodesOf(client).map((node) => node.ping())))),
     close: () => client.disconnect(),
@@ -81,8 +81,8 @@ export async function openRedis(urls: readonly string[], log: Logger) {
 }
 
 /**
- * Steps, since one passes however long this process is stalled: replies that arrive meanwhile are
- * read before the next.
+ * Waits in steps because a single timer would fire after a stall of this process: with steps, replies
+ * that arrived during the stall are read first.
  */
 function inTime<T>(reply: Promise<T>): Promise<T> {
   const timeout = Promise.withResolvers<never>();
@@ -95,9 +95,9 @@ function inTime<T>(reply: Promise<T>): Promise<T> {
 }
 
 /**
- * The URLs are where to begin. The nodes that they name take the same user, and TLS if the first
- * URL does. Auto-pipelining is off: ioredis would send scripts for several nodes in one pipeline,
- * and then refuse it.
+ * The URLs are seed nodes. The nodes they report use the same user, and TLS if the first URL does.
+ * Auto-pipelining is off: ioredis would put scripts for different nodes into one pipeline and then
+ * reject it.
  */
 function openCluster(url: string, urls: readonly string[]): Cluster {
   const { username, password, protocol } = new URL(url);
@@ -109,7 +109,7 @@ function openCluster(url: string, urls: readonly string[]): Cluster {
       ...(password && { password: decodeURIComponent(password) }),
       ...(protocol === "rediss:" && { tls: {} }),
     },
-    dnsLookup: (host, callback) => callback(null, host), // certificates name hosts, not addresses
+    dnsLookup: (host, callback) => callback(null, host), // certificates contain host names, not addresses
     clusterRetryStrategy: retryDelay,
   });
 }
@@ -117,6 +117,6 @@ function openCluster(url: string, urls: readonly string[]): Cluster {
 function nodesOf(client: Redis | Cluster): Redis[] {
   if (client instanceof Redis) return [client];
   const nodes = client.nodes("master");
-  if (nodes.length === 0) throw new Error("no node of the cluster replies");
+  if (nodes.length === 0) throw new Error("no node of the Redis cluster replied");
   return nodes;
 }

@@ -33,44 +33,44 @@ import {
 } from "./rate-limiter.ts";
 
 const noSchemas = (): never => {
-  throw new Error("routes have no JSON schemas: the protos have the rules of messages");
+  throw new Error("routes have no JSON schemas: messages are validated by the rules in the protos");
 };
-/** Fastify's own compilers of schemas would be a hundred modules to load. */
+/** Replaces Fastify's schema compilers, which would load a hundred modules. */
 export const schemaController = {
   compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas },
 };
 
-/** The properties of a call that a port checks before it reads the body. */
+/** What a port checks before it reads the body of a call. */
 export type CallHead = {
   method: DescMethod;
   authorization: string | undefined;
   open: OpenCall;
 };
 
-/** A call whose body may be read. */
+/** A call that was admitted, so that its body may be read. */
 export type Admitted = CallHead & {
-  /** The verified access token; undefined on public methods. Its session may have ended. */
+  /** Claims of the verified access token; undefined on public methods. Its session may have ended. */
   claims: SessionClaims | undefined;
   /**
-   * Tells the port that the session has ended: further calls with this token do not use up the
-   * user's rate limit.
+   * Tells the port that the session has ended, so that further calls with this token do not use up
+   * the user's rate limit.
    */
   onSessionEnded(): void;
-  /** Undefined if nothing was counted. */
+  /** Undefined if the call was not counted. */
   rateLimit: RateLimitResult | undefined;
-  /** Sets the headers of the response. Undefined where a gateway sends it. */
+  /** Sets the rate-limit headers of the response. Undefined if a gateway sends the response. */
   showRateLimit?(result: RateLimitResult): void;
   permit: Permit;
 };
 
-/** The admitted call that an RPC belongs to. */
+/** The admitted call behind an RPC. */
 export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
   description: "admitted call",
 });
 
 /**
- * Opens the checks of a process's ports.
- * @param options.admission by default what the memory of the process allows
+ * Creates the checks shared by all ports of a process.
+ * @param options.admission by default, limits derived from the memory of the process
  */
 export async function openGate(
   config: Config,
@@ -89,8 +89,8 @@ export async function openGate(
   const proxies = createTrustedProxies(config.trustProxy, log);
 
   /**
-   * Reads the access token of a call. Loading an unknown key takes time, during which only few
-   * calls of an address may wait.
+   * Verifies the access token of a call. Loading an unknown key takes time, so only a few calls per
+   * address may wait for it.
    * @throws ServiceError UNAUTHENTICATED, TOO_MANY_CONCURRENT
    */
   async function authenticate({ authorization, open }: CallHead): Promise<SessionClaims> {
@@ -102,13 +102,13 @@ export async function openGate(
       if (!open.isForwarded) open.identify(claims.userId);
       return claims;
     } catch (error) {
-      if (authorization !== undefined) open.refuse(); // without a token nothing was looked up
+      if (authorization !== undefined) open.refuse(); // without a token nothing was verified
       throw error;
     }
   }
 
   /**
-   * Authenticates, rate-limits and admits a call by its headers alone.
+   * Authenticates, rate-limits and admits a call using only its headers.
    * @throws ServiceError
    */
   async function gate(call: CallHead): Promise<Admitted> {
@@ -131,8 +131,8 @@ export async function openGate(
   }
 
   /**
-   * Counts a call towards the limits of its method. Undefined if it has none, or its gateway has
-   * counted it.
+   * Counts a call towards the limits of its method. Undefined if there are none, or if a gateway has
+   * already counted it.
    */
   async function consume(
     policy: MethodPolicy | undefined,
@@ -144,7 +144,7 @@ export async function openGate(
   }
 
   /**
-   * Admits a request that is no call, such as for a file.
+   * Admits a request that is not a call, such as one for a file.
    * @throws ServiceError
    */
   const admitRequest = ({ address, isProbe }: OpenCall): Permit =>
@@ -153,7 +153,7 @@ export async function openGate(
   return { gate, admitRequest, admission, proxies, rateLimiter, redis };
 }
 
-/** The checks of a port. */
+/** The checks shared by all ports of a process. */
 type Checks = Awaited<ReturnType<typeof openGate>>;
 
 export const unauthenticated = () =>
@@ -166,33 +166,33 @@ export const unauthenticated = () =>
 const isProtected = (policy: MethodPolicy | undefined) =>
   policy !== undefined && policy.access !== Access.PUBLIC;
 
-/** Methods without a policy are those of health and reflection. */
+/** Only health and reflection methods have no policy. */
 function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {
   if (!policy) return methodKind === "unary" ? "probe" : "watch";
   if (methodKind !== "unary") return "user-stream";
   return policy.maxBodyBytes > DEFAULT_BODY_BYTES ? "long-running" : "default";
 }
 
-/** The parts of the hook that differ between the ports. Tests may have no checks. */
+/** The parts of the hook that differ between ports. Tests may omit the checks. */
 export type Port = {
   gate: Checks["gate"] | undefined;
   admitRequest?: Checks["admitRequest"] | undefined;
-  /** The head of the call that a request makes; undefined for a request that is no call. */
+  /** The head of the call that a request makes; undefined if it is not a call. */
   headOf(request: FastifyRequest): CallHead | undefined;
   /**
-   * Runs first: headers of every response, and checks that need no token, such as draining.
+   * Runs first: sets headers of every response and checks what needs no token, such as draining.
    * @throws ServiceError
    */
   onRequest(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
-  /** Called if the gate refuses a call. By default the request fails with the error. */
+  /** Called if the gate rejects a call. By default, the request fails with the error. */
   onRefused?(request: FastifyRequest, error: unknown): void;
 };
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The call that a request makes, once its body may be read. */
+    /** The call that a request makes, once admitted. */
     admitted: Admitted | undefined;
     /** Undefined until the request is admitted. */
     permit: Permit | undefined;
@@ -200,8 +200,8 @@ declare module "fastify" {
 }
 
 /**
- * Adds the hook of every request: request id, authentication, rate limit, admission. The body is
- * read after it.
+ * Adds the hook that handles every request before its body is read: request id, authentication, rate
+ * limit, admission.
  */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   app.decorateRequest("admitted", undefined);
@@ -227,7 +227,7 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       done(port.onRefused ? undefined : error);
     };
     reply.header("x-request-id", request.id);
-    // Without a promise, an error is sent before the server reads more of the request.
+    // Synchronous, without a promise, so that an error is sent before the server reads more of the request.
     try {
       port.onRequest(request, reply);
       if (reply.sent) return;

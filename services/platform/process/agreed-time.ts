@@ -2,12 +2,12 @@ import type { Logger } from "pino";
 import type { Clock } from "./clock.ts";
 
 /**
- * Largest difference between the clock of the process and that of the database, in ms. Beyond it one
- * of them is wrong, and nobody knows which.
+ * Largest accepted difference between the clocks of process and database, in ms. Beyond it, one of
+ * them must be wrong, and nobody knows which.
  */
 const MAX_DIFFERENCE_MS = 5 * 60_000;
 
-/** The time by which jobs delete. */
+/** The time that deleting jobs use. */
 export type AgreedTime = ReturnType<typeof createAgreedTime>;
 
 type Deps = {
@@ -17,18 +17,18 @@ type Deps = {
 };
 
 /**
- * Compares the clock of the process with that of the database, so that no wrong clock deletes
- * anything before its time. A job reads the time once per run and deletes by it alone.
+ * Compares the clocks of process and database, so that a wrong clock never deletes anything too
+ * early. A job reads the time once per run and uses only that.
  */
 export function createAgreedTime({ clock, log, readDatabaseTime }: Deps) {
   let agrees = true;
 
-  /** @returns the earlier of both times, and whether they agree */
+  /** @returns the earlier of the two times, and whether they agree */
   async function compare(): Promise<{ earlier: Date; agrees: boolean }> {
     const before = clock.now().getTime();
     const database = (await readDatabaseTime()).getTime();
     const after = clock.now().getTime();
-    // The database has read its clock between the two readings of ours, however long that took.
+    // The database read its clock between our two readings, however long that took.
     const differenceMs = Math.max(before - database, database - after, 0);
     report(differenceMs <= MAX_DIFFERENCE_MS, before, database);
     return { earlier: new Date(Math.min(before, database)), agrees };
@@ -39,16 +39,15 @@ export function createAgreedTime({ clock, log, readDatabaseTime }: Deps) {
     agrees = isNear;
     const times = { process: new Date(process), database: new Date(database) };
     if (isNear) log.info(times, "the clocks of process and database agree again");
-    else
-      log.error(times, "the clocks of process and database differ: nothing is deleted meanwhile");
+    else log.error(times, "the clocks of process and database differ: deletion is paused");
   }
 
   return {
     compare,
     /**
-     * Reads the time for one run of a job that deletes.
-     * @returns the earlier of both times; undefined while they differ by more than 5 minutes: the
-     * run is left out
+     * Reads the time for one run of a deleting job.
+     * @returns the earlier of the two times; undefined while they differ by more than 5 minutes, in
+     * which case the run is skipped
      */
     async read(): Promise<Date | undefined> {
       const { earlier } = await compare();

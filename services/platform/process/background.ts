@@ -2,20 +2,20 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Clock } from "./clock.ts";
 
-/** How often a job checks whether it is due, in ms, since the clock may be changed meanwhile. */
+/** How often a job checks whether it is due, in ms: the clock may be changed while it waits. */
 const POLL_INTERVAL_MS = 1_000;
-/** Longest pause after a failure, in ms. */
+/** Longest delay before a retry, in ms. */
 const MAX_RETRY_MS = 60_000;
 
 /**
- * Work that is repeated in the background, never twice at a time. `signal` aborts when the job is
+ * Work that repeats in the background, never concurrently with itself. `signal` aborts when the job is
  * closed.
  */
 export type Job = { name: string; intervalMs: number; run(signal: AbortSignal): Promise<unknown> };
 
 /**
- * Starts a job: runs it at once, then once per interval. Logs the first of several failures in a
- * row, and retries.
+ * Starts a job: runs it immediately, then once per interval. Retries after failures and logs the
+ * first in a row.
  */
 export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger, "warn"> }) {
   const closing = new AbortController();
@@ -51,9 +51,9 @@ export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger
   };
   const running = loop();
   return {
-    /** Runs the job without waiting for its interval; once more if it is running already. */
+    /** Runs the job without waiting for its interval; runs it once more if it is already running. */
     wake,
-    /** Stops the job. Resolves when the current run has ended. */
+    /** Stops the job. Resolves once the current run has ended. */
     close() {
       closing.abort();
       wake();

@@ -1,24 +1,24 @@
 import type { Logger } from "pino";
 
-/** Time after which a failed write is tried again, in ms. */
+/** Delay before a failed write is retried, in ms. */
 const RETRY_MS = 1_000;
 
-/** Most items that wait, while the database is unreachable; the oldest are dropped first. */
+/** Maximum number of items waiting while the database is unreachable. The oldest are dropped first. */
 const MAX_ITEMS = 20_000;
 
 type BatchOptions<Item> = {
   name: string;
-  /** Time from the first item until all are written together, in ms. */
+  /** Time from the first item until all waiting items are written, in ms. */
   intervalMs: number;
-  /** Most items that one call of `write` takes. */
+  /** Maximum number of items per call of `write`. */
   batchSize: number;
   write(items: Item[]): Promise<unknown>;
   log: Pick<Logger, "warn">;
 };
 
 /**
- * Collects items and writes them together. Logs the first of several failures in a row, keeps the
- * items and retries.
+ * Collects items and writes them in batches. After a failure it keeps the items and retries, and logs
+ * the first failure in a row.
  */
 export function createBatch<Item>(options: BatchOptions<Item>) {
   const { name, intervalMs, batchSize, write, log } = options;
@@ -42,7 +42,7 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
           "batch not written, will retry",
         );
       isFailing = true;
-      waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items replace older ones
+      waiting = new Map([...items, ...waiting].slice(-MAX_ITEMS)); // newer items win
       timer ??= setTimeout(flush, RETRY_MS).unref();
     }
   }
@@ -55,7 +55,7 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
   }
 
   return {
-    /** Adds an item, or replaces the one of the same key. */
+    /** Adds an item, or replaces the one with the same key. */
     set(key: string, item: Item) {
       const [oldest] = waiting.keys();
       if (oldest !== undefined && waiting.size >= MAX_ITEMS) waiting.delete(oldest);
@@ -63,8 +63,8 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
       timer ??= setTimeout(flush, intervalMs);
     },
     /**
-     * Writes what waits. Resolves when it is written, or the try has failed. Call it before closing
-     * what it writes to.
+     * Writes all waiting items. Resolves once they are written or the attempt has failed. Call it before
+     * closing the destination.
      */
     flush,
   };

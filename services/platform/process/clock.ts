@@ -1,4 +1,4 @@
-/** The only source of the present time. Tests move it. */
+/** The only source of the current time. Tests control it. */
 export type Clock = { now(): Date };
 
 export const systemClock: Clock = { now: () => new Date() };

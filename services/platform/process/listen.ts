@@ -3,9 +3,9 @@ import { rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 
 /**
- * Opens a port.
- * @param host, port the variables with address and port
- * @throws Error for operators that names one to change
+ * Opens a port or socket.
+ * @param host, port names of the variables for its address and port
+ * @throws Error for operators, naming the variable to change
  */
 export async function listenOrExplain<T>(
   host: string,
@@ -18,17 +18,17 @@ export async function listenOrExplain<T>(
     const { code, syscall, message } = cause as NodeJS.ErrnoException;
     if (syscall !== "listen" && syscall !== "getaddrinfo") throw cause;
     const explanations: Record<string, string> = {
-      EADDRINUSE: `${port} is taken: ${message}. Stop what listens there, or change ${port}.`,
-      EACCES: `${port} is not for this user: ${message}. Use a port above 1023, or a folder that it may write to.`,
+      EADDRINUSE: `${port} is already in use: ${message}. Stop the process that listens there, or change ${port}.`,
+      EACCES: `${port} is not permitted for this user: ${message}. Use a port above 1023, or a directory that the user can write to.`,
     };
-    const otherwise = `${host} must be an address of this machine or a name of one: ${message}.`;
+    const otherwise = `${host} must be an address of this machine, or a host name for one: ${message}.`;
     throw new Error(explanations[code ?? ""] ?? otherwise, { cause });
   }
 }
 
 /**
- * Removes the Unix socket of a process that has died, whose address would be in use for ever. Other
- * files stay.
+ * Removes the Unix socket left behind by a dead process, which would keep the path in use forever.
+ * Other files are kept.
  */
 export async function removeStaleSocket(path: string): Promise<void> {
   if (!statSync(path, { throwIfNoEntry: false })?.isSocket()) return;

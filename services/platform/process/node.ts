@@ -8,22 +8,22 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8";
 /** Heap limits up to this size are those of small processes: `--max-old-space-size=256`. */
 const SMALL_HEAP_BYTES = 512 * 1024 * 1024;
 
-/** Threads for DNS and files, beside one per core on which passwords are hashed. */
+/** Threads for DNS and files, in addition to one per core for hashing passwords. */
 const OTHER_THREADS = 4;
 
 /**
- * Prepares Node. Call it before large modules are loaded: the start takes a quarter less time with
- * compiled code at hand.
+ * Prepares Node. Must be called before large modules are loaded: cached compiled code makes startup a
+ * quarter faster.
  */
 export function prepareNode(): void {
-  process.env.UV_THREADPOOL_SIZE ??= String(availableParallelism() + OTHER_THREADS); // read at the first use of the pool
-  enableCompileCache(join(import.meta.dirname, "../../../node_modules/.cache/gatehouse")); // does nothing if it is read-only
+  process.env.UV_THREADPOOL_SIZE ??= String(availableParallelism() + OTHER_THREADS); // read when the pool is first used
+  enableCompileCache(join(import.meta.dirname, "../../../node_modules/.cache/gatehouse")); // no effect if it is read-only
 }
 
 /**
- * Lets the threads of the pool yield to the main thread, since hashes would take every core from it
- * during a flood of logins. Call it once the pool is in use. Does nothing where `/proc` does not
- * name threads, as on other systems than Linux.
+ * Lowers the priority of the thread pool below that of the main thread; otherwise password hashes would
+ * take all cores during a flood of logins. Call it once the pool is in use. No effect where `/proc`
+ * does not name threads, as on systems other than Linux.
  */
 export function lowerPoolPriority(): void {
   try {
@@ -32,12 +32,12 @@ export function lowerPoolPriority(): void {
       if (name === "libuv-worker")
         setPriority(Number(thread), constants.priority.PRIORITY_BELOW_NORMAL);
     }
-  } catch {} // it is faster with it, and works without
+  } catch {} // only an optimization
 }
 
 /**
- * Returns the memory that the start has used and nothing needs any more: 70 MB, which Node would
- * keep. Takes 50 ms. From then on the young generation of a small heap does not grow. Without a
+ * Frees the memory that startup used and nothing needs any more: 70 MB, which Node would keep.
+ * Takes 50 ms. From then on the young generation of a small heap does not grow. Without a
  * container V8 sizes it by the memory of the machine, up to 192 MB, even if the heap limit is
  * 256 MB; in a container of 512 MB it has 2 MB.
  */

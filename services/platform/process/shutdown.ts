@@ -1,23 +1,23 @@
 import { shuttingDown, toConnectError } from "../rpc/errors.ts";
 
 /**
- * Time for closing after all requests have ended: e-mails in delivery, the last audit seal,
- * connections. In ms.
+ * Time for closing once all requests have ended (e-mails being delivered, the last audit seal,
+ * connections), in ms.
  */
 const CLOSE_TIMEOUT_MS = 20_000;
 
 /**
- * `npm start` repeats a signal that the whole process group has received already, within this many
- * ms.
+ * `npm start` repeats, within this many ms, a signal that the whole process group has already
+ * received.
  */
 const SIGNAL_REPEAT_MS = 1_000;
 
-/** Exit code that shells give a process ended by SIGINT. */
+/** Exit code that shells report for a process ended by SIGINT. */
 const SIGINT_EXIT_CODE = 130;
 
 /**
- * Drains, then closes, at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends the
- * process at once.
+ * Drains and then closes at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends the
+ * process immediately.
  */
 export function shutdownOnSignal(
   drain: () => Promise<unknown>,
@@ -32,7 +32,9 @@ export function shutdownOnSignal(
     }
     startedAt = performance.now();
     if (signal === "SIGINT")
-      process.stderr.write("\nEnding when open requests are done. Ctrl-C again ends at once.\n");
+      process.stderr.write(
+        "\nShutting down once open requests have finished. Press Ctrl-C again to exit immediately.\n",
+      );
     await drain();
     setTimeout(() => process.exit(1), CLOSE_TIMEOUT_MS).unref();
     await close();
@@ -42,12 +44,12 @@ export function shutdownOnSignal(
 }
 
 /**
- * Time for aborted calls to send their last response before their connections are closed, in ms.
+ * Time for aborted calls to send their final response before their connections are closed, in ms.
  */
 const ABORT_GRACE_MS = 1_000;
 
 /**
- * Waits until a server has closed. Open calls have `graceMs` to end, then they are aborted.
+ * Waits until a server has closed. Open calls get `graceMs` to finish, then they are aborted.
  * @param cut closes all connections
  */
 export async function closeWithin(

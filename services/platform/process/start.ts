@@ -1,7 +1,7 @@
 import { type Config, type ProcessRole, readConfig } from "../config/config.ts";
 import { readTlsFiles } from "./tls-files.ts";
 
-/** Ends a process that can't start, with one line per problem on standard error. */
+/** Exits because the process can't start, with one line per problem on standard error. */
 export function refuseStart(problems: string[], exitCode = 1): never {
   process.stderr.write(
     `Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`,
@@ -10,9 +10,9 @@ export function refuseStart(problems: string[], exitCode = 1): never {
 }
 
 /**
- * Reads the settings of a process, and checks what they name, before anything is opened. Ends the
- * process with all problems.
- * @param checksOf further checks of the files and addresses in the settings, which throw their
+ * Reads the settings of a process and checks the files they name, before anything is opened. If there
+ * are problems, reports all of them and exits.
+ * @param checksOf further checks of the files and addresses in the settings; each throws its
  * problem
  */
 export async function readConfigOrExit(

@@ -4,9 +4,9 @@ import { createSecureContext } from "node:tls";
 import type { Config } from "../config/config.ts";
 
 /**
- * What TLS between our own processes, and with clients of the gRPC port, is limited to: forward
- * secrecy and authenticated encryption (RFC 9325 section 4.2). TLS 1.3 has nothing else, and HTTP/2
- * forbids the rest of TLS 1.2 (RFC 9113 appendix A).
+ * TLS settings between our own processes and with clients of the gRPC port: only forward secrecy and
+ * authenticated encryption (RFC 9325 section 4.2). TLS 1.3 has nothing else, and HTTP/2 forbids the
+ * other suites of TLS 1.2 (RFC 9113 appendix A).
  */
 const TLS_LIMITS = {
   minVersion: "TLSv1.2",
@@ -20,11 +20,11 @@ const TLS_LIMITS = {
   honorCipherOrder: true,
 } as const;
 
-/** Paths of a certificate, its key, and the authority of the other side's certificate. */
+/** Paths of a certificate, its key, and the CA that signs the other side's certificate. */
 export type TlsFiles = Partial<Config["tls"]>;
 
 /**
- * Reads the TLS files. Clients must present a certificate of the authority.
+ * Reads the TLS files. With a CA, clients must present a certificate signed by it.
  * @throws Error for operators
  */
 export function readTlsFiles({ cert, key, ca }: TlsFiles) {
@@ -33,8 +33,8 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles) {
       key && { cert: readNamed("GRPC_TLS_CERT", cert), key: readNamed("GRPC_TLS_KEY", key) };
     const authority = ca && { ca: readNamed("GRPC_TLS_CA", ca), requestCert: true };
     const files = { ...TLS_LIMITS, ...own, ...authority };
-    createSecureContext(files); // throws unless they are a certificate and its key
-    if (files.ca) new X509Certificate(files.ca); // a context takes any text for an authority
+    createSecureContext(files); // throws unless certificate and key are valid and match
+    if (files.ca) new X509Certificate(files.ca); // a context accepts any text as a CA
     return files;
   } catch (error) {
     throw new Error(
@@ -44,15 +44,15 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles) {
 }
 
 /**
- * Reads the file that a variable names. The error does not quote the path: it may be a key in the
- * place of one.
+ * Reads the file that a variable names. The error does not quote the path, in case the value is a key
+ * instead of a path.
  */
 function readNamed(variable: string, path: string): Buffer {
   try {
     return readFileSync(path);
   } catch (error) {
     throw new Error(
-      `${variable} names no file that can be read (${(error as NodeJS.ErrnoException).code})`,
+      `${variable} does not name a readable file (${(error as NodeJS.ErrnoException).code})`,
     );
   }
 }

@@ -1,16 +1,16 @@
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { ServiceError } from "./errors.ts";
 
-/** Most members of all objects of a JSON text; the largest legal request has 1,029. */
+/** Maximum number of members of all objects in a JSON text. The largest legal request has 1,029. */
 const MAX_MEMBERS = 10_000;
-/** Deepest nesting of a JSON text. The deepest that a method needs is 3. */
+/** Maximum nesting depth of a JSON text. Methods need at most 3. */
 const MAX_DEPTH = 32;
 
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
-/** The error for a message whose parts would become too many objects. */
+/** The error for a message that would turn into too many objects. */
 export const tooManyFields = () => malformed("The request has too many fields.");
 
-/** Code units of the structural characters (RFC 8259 section 2), and of those of strings. */
+/** Code units of structural characters (RFC 8259 section 2), and of quote and backslash. */
 const QUOTE = 0x22;
 const COMMA = 0x2c;
 const COLON = 0x3a;
@@ -26,7 +26,7 @@ type Keys = Set<string> | undefined;
 /**
  * Checks the size and depth of a JSON text before it is parsed.
  * @param maxValues maximum number of values, each of which becomes an object
- * @returns whether an object has a key twice
+ * @returns whether any object has a duplicate key
  * @throws ServiceError MALFORMED_REQUEST, SyntaxError
  */
 export function checkJson(text: string, maxValues: number): boolean {
@@ -73,8 +73,8 @@ function enter(open: Keys[], keys: Keys): void {
 }
 
 /**
- * Adds the key of a member. An escaped key equals the plain one.
- * @returns false if the object has it already
+ * Adds the key of a member. An escaped key equals its unescaped form.
+ * @returns false if the object already has it
  */
 function addKey(keys: Keys, quoted: string): boolean {
   const key: string = quoted.includes("\\") ? JSON.parse(quoted) : quoted.slice(1, -1);
@@ -84,8 +84,8 @@ function addKey(keys: Keys, quoted: string): boolean {
 }
 
 /**
- * Whether a JSON text has an escape of a NUL character or of a lone surrogate, in a key or a value.
- * PostgreSQL and protobuf accept neither. Reading the text is faster than visiting what it becomes.
+ * Whether a JSON text escapes a NUL character or a lone surrogate, in a key or value. PostgreSQL and
+ * protobuf accept neither. Scanning the text is faster than visiting the parsed value.
  */
 export function hasInvalidEscape(text: string): boolean {
   const first = text.indexOf("\\");
@@ -95,23 +95,23 @@ export function hasInvalidEscape(text: string): boolean {
     const kind = escapeAt(text, i);
     const isPair = kind === "high" && escapeAt(text, i + UNICODE_ESCAPE) === "low";
     if (kind !== "valid" && !isPair) return true;
-    i += isPair ? 2 * UNICODE_ESCAPE - 1 : 1; // what follows a backslash is no escape
+    i += isPair ? 2 * UNICODE_ESCAPE - 1 : 1; // the escaped character does not start an escape
   }
   return false;
 }
 
-/** Length of `\u000a`. */
+/** Length of an escape such as `\u000a`. */
 const UNICODE_ESCAPE = 6;
 const LOWER_D = 0x64;
 const LOWER_U = 0x75;
 const ZERO = 0x30;
-/** A letter in lower case differs from itself in upper case by this bit. */
+/** The bit that differs between a lower-case letter and its upper-case form. */
 const LOWER_CASE = 0x20;
-/** What follows `\ud` in the first half of a surrogate pair, and in the second. */
+/** Digits that follow `\ud` in the first half of a surrogate pair, and in the second. */
 const HIGH = "89ab";
 const LOW = "cdef";
 
-/** What the escape at an index stands for. Compares code units, since a text may have a million. */
+/** Kind of the escape at an index. Compares code units, since a text can have a million of them. */
 function escapeAt(text: string, at: number): "valid" | "nul" | "high" | "low" {
   if (text.charCodeAt(at) !== BACKSLASH || text.charCodeAt(at + 1) !== LOWER_U) return "valid";
   const digit = text.charCodeAt(at + 2);
@@ -123,8 +123,8 @@ function escapeAt(text: string, at: number): "valid" | "nul" | "high" | "low" {
 }
 
 /**
- * Index of the quote that ends the string which begins at `opening`; the length of the text if none
- * does.
+ * Index of the closing quote of the string that begins at `opening`; the length of the text if there
+ * is none.
  */
 function closingQuote(text: string, opening: number): number {
   const next = text.indexOf('"', opening + 1);

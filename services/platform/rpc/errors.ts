@@ -7,18 +7,18 @@ import {
   ReasonSchema,
 } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 
-/** One offending field, by its JSON path, and what is wrong with it. Never contains the value. */
+/** One invalid field, by its JSON path, and the problem. Never contains the value. */
 export type Violation = { field: string; message: string };
 
 /** Machine-readable details of an error. */
 export type ErrorDetails = {
   violations?: Violation[];
-  /** Seconds until a retry makes sense. */
+  /** Seconds to wait before a retry makes sense. */
   retryAfterSeconds?: number | undefined;
 };
 
 /**
- * An expected failure: a reason for programs and a sentence for people. Any other error is a bug.
+ * An expected failure: a reason for programs and a message for people. Any other error is a bug.
  */
 export class ServiceError extends Error {
   readonly reason: Reason;
@@ -35,7 +35,7 @@ export class ServiceError extends Error {
 }
 
 /**
- * How a reason appears to clients: gRPC code, HTTP status, and the `code` of the JSON error body.
+ * How a reason is presented to clients: gRPC code, HTTP status, and `code` in the JSON error body.
  */
 type ReasonStatus = { code: Code; status: number; name: string };
 
@@ -51,7 +51,7 @@ export const statuses: ReadonlyMap<Reason, ReasonStatus> = new Map(
 
 /**
  * The status of a reason that this process knows.
- * @throws Error for a reason of a newer failure.proto
+ * @throws Error for a reason from a newer failure.proto
  */
 export function statusOf(reason: Reason): ReasonStatus {
   const status = statuses.get(reason);
@@ -65,12 +65,12 @@ export const reasonName = (reason: Reason): string => statusOf(reason).name;
 /** An error about one field. */
 export const invalid = (field: string, message: string) => invalidFields([{ field, message }]);
 
-/** Most violations that are reported. They travel in headers, whose size is bounded. */
+/** Maximum number of violations reported. They travel in headers, whose size is limited. */
 export const MAX_VIOLATIONS = 50;
-/** Most violations that the message names. */
+/** Maximum number of violations named in the message. */
 const MAX_IN_MESSAGE = 10;
 
-/** An error about several fields. Names the first 10 in the message and reports the first 50. */
+/** An error about several fields. The message names the first 10; the details contain the first 50. */
 export function invalidFields(violations: readonly Violation[]): ServiceError {
   return new ServiceError(
     Reason.VALIDATION_FAILED,
@@ -89,21 +89,21 @@ function formatViolations(violations: readonly Violation[]): string {
   return [...named, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
-/** This process, or what it needs, can't serve the request now. */
+/** This process, or something it depends on, can't serve the request now. */
 export const unavailable = (message: string, retryAfterSeconds = 1): ServiceError =>
   new ServiceError(Reason.UNAVAILABLE, message, { retryAfterSeconds });
 
-/** Too many password hashes are queued. */
+/** Too many password hashes are waiting. */
 export const tooBusy = () =>
   unavailable("Too many sign-ins at once. Please try again in a moment.");
 
-/** The process is shutting down: another one, or a later one, serves the retry. */
+/** The process is shutting down. A retry is served by another process, or by this one after a restart. */
 export const shuttingDown = () => unavailable("The service is shutting down. Please try again.");
 
-/** The message for what a database failure makes impossible. */
+/** Message of an operation that fails because the database or another dependency is unavailable. */
 export const AWAY_MESSAGE = "The service is not available right now. Please try again shortly.";
 
-/** Maps an error to Connect's form: gRPC code, message and a `Failure` detail. */
+/** Maps an error to Connect's representation: gRPC code, message and a `Failure` detail. */
 export function toConnectError({ reason, message, details, headers }: ServiceError): ConnectError {
   const detail = { desc: FailureSchema, value: create(FailureSchema, { reason, ...details }) };
   const error = new ConnectError(message, statusOf(reason).code, undefined, [detail]);
@@ -113,10 +113,10 @@ export function toConnectError({ reason, message, details, headers }: ServiceErr
   return error;
 }
 
-/** Why a call is aborted whose response has ended: none of its work continues. */
+/** The abort reason of a call whose response has ended: its work stops. */
 export const CALL_ENDED = new ConnectError("The call has ended.", Code.Canceled);
 
-/** The error of a call that its server, its deadline or its client has ended. */
+/** The error for a call ended by its server, its deadline or its client. */
 export function abortError({ reason }: AbortSignal): ConnectError {
   const code = reason instanceof ConnectError ? reason.code : Code.Canceled;
   if (code === Code.Unavailable) return toConnectError(shuttingDown());
@@ -125,18 +125,18 @@ export function abortError({ reason }: AbortSignal): ConnectError {
 }
 
 /**
- * HTTP status for logs and metrics of a request whose client disconnected first (nginx's; not
- * registered).
+ * HTTP status in logs and metrics for a request whose client disconnected first. Used by nginx; not
+ * registered.
  */
 export const CLIENT_CLOSED_REQUEST = 499;
 
 export const INTERNAL_MESSAGE = "Something went wrong on our side. Please try again later.";
 
-/** The error that hides the cause of a bug from the client. */
+/** Hides the cause of a bug from the client. */
 export const internalError = (): ConnectError =>
   toConnectError(new ServiceError(Reason.UNSPECIFIED, INTERNAL_MESSAGE));
 
-/** The error that the client gets for what was thrown before interceptors could map it. */
+/** The error to send for something thrown before the interceptors could map it. */
 export function connectErrorOf(thrown: unknown): ConnectError {
   if (thrown instanceof ConnectError) return thrown;
   return thrown instanceof ServiceError ? toConnectError(thrown) : internalError();

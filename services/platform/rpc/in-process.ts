@@ -15,23 +15,23 @@ import {
   type UnaryResponse,
 } from "@connectrpc/connect";
 
-/** Runs a call, or an interceptor's copy of it. */
+/** Runs a call, or the copy of it that an interceptor passes on. */
 type Run = (request: UnaryRequest | StreamRequest) => Promise<UnaryResponse | StreamResponse>;
 
 /**
  * A transport to services in the same process. Messages are passed by reference and never
- * serialized, so neither side may change a message that it has sent or received, and message sizes
- * are not limited. The handler gets the signal of the caller, and no deadline. In every other
- * respect (headers, errors, cancellation) it behaves as gRPC does. One test suite runs over both.
- * @param routes fills the router of the gRPC server
- * @param interceptors the interceptors of that server, outermost first
+ * serialized, so neither side may modify a message that it has sent or received, and message size is
+ * not limited. The handler gets the caller's signal and no deadline. In all other respects (headers,
+ * errors, cancellation) it behaves like gRPC; one test suite covers both.
+ * @param routes registers the services on a router, as on that of the gRPC server
+ * @param interceptors the interceptors of the gRPC server, outermost first
  */
 export function createInProcessTransport(
   routes: (router: ConnectRouter) => unknown,
   interceptors: readonly Interceptor[] = [],
 ): Transport {
   const methods = collect(routes, interceptors);
-  /** Starts a call. Resolves with its response, as soon as that of a stream has begun. */
+  /** Starts a call. Resolves with its response, or, for a stream, once it has begun. */
   async function start(...call: Parameters<Transport["stream"]>): Promise<never> {
     const [
       method,
@@ -74,7 +74,7 @@ export function createInProcessTransport(
 }
 
 /**
- * Runs `routes` on a router that keeps the implementations, and wraps each of them in the
+ * Runs `routes` on a router that only keeps the implementations, and wraps each of them in the
  * interceptors once.
  */
 function collect(
@@ -95,7 +95,7 @@ function collect(
   return methods;
 }
 
-/** The innermost function of a method, unary or server streaming: calls the handler. */
+/** The innermost function of a method, unary or server streaming: it calls the handler. */
 function implementation({ kind, impl }: MethodImplSpec): Run {
   return async (request) => {
     const { stream, method, service, message } = request;
@@ -113,19 +113,19 @@ function implementation({ kind, impl }: MethodImplSpec): Run {
       ({ stream, method, service, message: result, header, trailer }) as UnaryResponse;
     if (kind === "unary")
       return respond(create(method.output, await impl(message as never, context)));
-    const { value } = await (message as AsyncIterable<never>)[Symbol.asyncIterator]().next(); // it is one message
+    const { value } = await (message as AsyncIterable<never>)[Symbol.asyncIterator]().next(); // there is exactly one message
     return respond(impl(create(method.input, value) as never, context));
   };
 }
 
-/** The messages of a request that is one message. */
+/** A request stream with a single message. */
 export async function* one<T>(message: T): AsyncIterable<T> {
   yield message;
 }
 
 /**
- * Runs the parts of a call one after the other: each settles with its work, or rejects at once when
- * the call is aborted. One listener serves them all.
+ * Runs the steps of a call one after the other. Each settles with its work, or rejects immediately
+ * when the call is aborted. A single listener serves all of them.
  */
 function settleWithin(signal: AbortSignal) {
   let rejectPending = (_error: ConnectError) => {};
@@ -141,10 +141,10 @@ function settleWithin(signal: AbortSignal) {
 }
 
 /**
- * The messages of a streaming call: those that the handler yields, completed to whole messages. As
- * in Connect, leaving the loop does not end the call: only its signal does. An aborted call closes
- * the handler's generator even if the client has never read from it, so that its `finally` and the
- * interceptors that observe its end run.
+ * The messages of a streaming call, as the handler yields them, completed to full messages. As in
+ * Connect, leaving the loop does not end the call; only its signal does. Aborting the call closes the
+ * handler's generator even if the client has never read from it, so that its `finally` and the
+ * interceptors observing its end run.
  */
 function messagesOf(
   response: StreamResponse,
@@ -161,7 +161,7 @@ function messagesOf(
   const complete = (step: Awaited<ReturnType<typeof pull>>) =>
     step.done ? step : { done: false, value: create(response.method.output, step.value) };
   const close = () => {
-    if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started runs none of its code
+    if (!hasStarted) pull().catch(() => {}); // closing a generator that has not started would run none of its code
     (from.throw ?? from.return)?.call(from, signal.reason).catch(() => {});
   };
   if (signal.aborted) close();

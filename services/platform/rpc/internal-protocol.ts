@@ -2,20 +2,20 @@ import type { Code } from "@connectrpc/connect";
 import type { Failure } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /**
- * How a gateway and services in other processes speak over HTTP/1.1. A request is one bare message.
- * A response is a sequence of envelopes: kind, length of the content, content. Its status is 200 if
- * the call has started.
+ * Protocol between a gateway and services in other processes, over HTTP/1.1. A request is one bare
+ * message. A response is a sequence of envelopes: kind, length of the content, content. Its status is
+ * 200 if the call was started. `HEAD_BYTES` is the size of kind and length.
  */
 export const HEAD_BYTES = 5;
-/** Kind of an envelope that contains a message. */
+/** Envelope kind: a message. */
 export const MESSAGE = 0;
-/** Kind of the last envelope, which contains an `End` as JSON. */
+/** Envelope kind: the last one, with an `End` as JSON. */
 export const END = 1;
-/** Kind of an empty envelope that shows that the services are alive. */
+/** Envelope kind: empty, to show that the services are alive. */
 export const ALIVE = 2;
 /**
- * The error of a call, if it failed, with its metadata as `trailer`. Failures are the only details
- * that it has.
+ * End of a call: its trailer and, if it failed, the error, whose metadata is in the trailer. Its
+ * details can only be failures.
  */
 export type End = {
   trailer: [string, string][];
@@ -23,7 +23,7 @@ export type End = {
 };
 
 /**
- * Parses the address of an internal listener: `unix:/path`, `tcp://host:port` or `tls://host:port`.
+ * Parses the URL of an internal listener: `unix:/path`, `tcp://host:port` or `tls://host:port`.
  */
 export function readInternalUrl(url: string) {
   const { protocol, hostname, port, pathname } = new URL(url);

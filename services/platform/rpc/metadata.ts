@@ -2,8 +2,8 @@ import { randomUUID, timingSafeEqual } from "node:crypto";
 import { unescape as percentDecoded } from "node:querystring";
 import { parseAddress } from "../gate/address.ts";
 
-/**
- * Metadata between the gateway and the services. Those about the client count only together with
+/** Metadata between gateway and services. Metadata about the client is only trusted together with
+ * the secret.
  * the secret.
  */
 export const SECRET = "x-gatehouse-secret";
@@ -12,13 +12,13 @@ const CLIENT_ADDRESS = "x-gatehouse-client-address";
 
 const CLIENT_AGENT = "x-gatehouse-client-agent";
 
-/** Response header of a health check: how long the dependency took, in ms. */
+/** Response header of a health check: duration of the check, in ms. */
 export const LATENCY_MS = "x-gatehouse-latency-ms";
 
-/** Response header of a success that does not change the client's cookies. */
+/** Response header of a successful call that leaves the client's cookies unchanged. */
 export const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
 
-/** Response header with the given request fields that the AI model takes no notice of. */
+/** Response header: request fields that the AI model ignored. */
 export const AI_IGNORED = "x-ai-ignored";
 
 /** Maximum length of a stored User-Agent, in characters. */
@@ -32,14 +32,14 @@ export type Client = {
   agent: string;
 };
 
-/** The request id of the caller if it is well-formed, otherwise a new one. */
+/** The caller's request id if it is well-formed, otherwise a new one. */
 export function requestIdOf(sent: unknown): string {
   return typeof sent === "string" && /^(?!(?:start|jobs)$)[\w.-]{1,128}$/.test(sent)
     ? sent
     : randomUUID();
 }
 
-/** Whether a call has the secret of the gateways. */
+/** Whether a call carries the secret shared by the gateways. */
 export function isGatewaySecret(sent: unknown, secret: string | undefined): boolean {
   return secret !== undefined && typeof sent === "string" && equalSecrets(sent, secret);
 }
@@ -57,7 +57,7 @@ export function writeClient(
 
 /**
  * Reads the client of a call.
- * @param peer the address of the connection: the client, unless a gateway calls
+ * @param peer the address of the connection, which is the client's unless a gateway calls
  */
 export function readClient(header: Headers, peer: string, secret: string | undefined): Client {
   const isGateway = isGatewaySecret(header.get(SECRET), secret);
@@ -68,7 +68,7 @@ export function readClient(header: Headers, peer: string, secret: string | undef
   return { address: address ?? peer, agent: agent.slice(0, MAX_AGENT_LENGTH) };
 }
 
-/** Compares two secrets in a time that depends only on their lengths. */
+/** Compares two secrets in time that depends only on their lengths. */
 export function equalSecrets(a: string, b: string): boolean {
   const [left, right] = [Buffer.from(a), Buffer.from(b)];
   return left.length === right.length && timingSafeEqual(left, right);

@@ -14,25 +14,25 @@ import {
   policy as policyOption,
 } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 
-/** The services of the product. */
+/** The gRPC services of the product. */
 export const services = [AuthService, UserService, AdminService, AIService] as const;
 
-/** Largest body of a method whose policy names no other bound, in bytes (interface section 1). */
+/** Maximum body size, in bytes, of methods whose policy sets none (interface section 1). */
 export const DEFAULT_BODY_BYTES = 16 * 1024;
 
 /**
- * The policy of one method, read once from its descriptor, with the defaults of what it leaves out.
+ * The policy of one method, read once from its descriptor, with defaults filled in.
  */
 export type MethodPolicy = Policy & {
-  /** The request field with the account that a rate limit or lockout counts for. */
+  /** The request field that names the account for a rate limit or lockout. */
   account: { field: DescField; key: AccountKey } | undefined;
-  /** The request field with the target that the audit log records. */
+  /** The request field that names the target for the audit log. */
   target: { field: DescField; kind: AuditTarget } | undefined;
 };
 
 /**
- * Computes a value once for each key. The keys exist for ever, such as descriptors, whose options
- * are decoded when read.
+ * Memoizes a function by its argument. For arguments that live forever, such as descriptors, whose
+ * options are decoded on every read.
  */
 export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   const known = new Map<K, V>();
@@ -47,14 +47,14 @@ export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
 }
 
 /**
- * The policy of a method; undefined for those of health and reflection.
- * @throws Error that names one without access
+ * The policy of a method; undefined for the methods of health and reflection.
+ * @throws Error if the method declares no access
  */
 export const policyOf = remembered((method: DescMethod): MethodPolicy | undefined => {
   if (!method.parent.typeName.startsWith("gatehouse.")) return undefined;
   const policy = getOption(method, policyOption);
   if (policy.access === Access.UNSPECIFIED) {
-    throw new Error(`${method.parent.typeName}/${method.name} does not say who may call it`);
+    throw new Error(`${method.parent.typeName}/${method.name} declares no access`);
   }
   const { fields } = method.input;
   const account = fields.find(

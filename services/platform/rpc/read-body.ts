@@ -7,12 +7,12 @@ export const payloadTooLarge = () =>
   new ServiceError(Reason.PAYLOAD_TOO_LARGE, "The body is larger than this method accepts.");
 
 /**
- * Reads a body up to its body limit. Its parts are joined as they arrive, since many small buffers
- * cost more memory than their content. After an error the rest is discarded.
- * @param permit reserves its memory
- * @param timeoutMs time until its end; 0 where the server has a limit of its own
+ * Reads a body up to the size limit. Parts are joined as they arrive, since many small buffers cost
+ * more memory than their content. After an error, the rest is discarded.
+ * @param permit reserves memory for the body
+ * @param timeoutMs maximum time until the end of the body; 0 if the server has its own limit
  * @throws ServiceError PAYLOAD_TOO_LARGE, TOO_MANY_CONCURRENT, UNAVAILABLE, REQUEST_TIMEOUT,
- * MALFORMED_REQUEST if the client leaves
+ * MALFORMED_REQUEST if the client disconnects
  */
 export function readBody(
   stream: Readable,
@@ -45,7 +45,7 @@ export function readBody(
       buffer.set(part, start);
     };
     const breakOff = () =>
-      finish(new ServiceError(Reason.MALFORMED_REQUEST, "The request broke off."));
+      finish(new ServiceError(Reason.MALFORMED_REQUEST, "The request ended prematurely."));
     const late = () =>
       finish(new ServiceError(Reason.REQUEST_TIMEOUT, "The request took too long to arrive."));
     const timer = timeoutMs > 0 ? setTimeout(late, timeoutMs) : undefined;

@@ -4,49 +4,48 @@ import { field as fieldOption, TypedText } from "../../../gen/gatehouse/platform
 import { remembered } from "./policy.ts";
 
 /**
- * Longest text that is folded, in UTF-16 units. No rule of a typed field accepts a longer one, so it
- * is left as it is.
+ * Maximum length of a text that is normalized, in UTF-16 units. No rule of a typed field accepts a
+ * longer text, so it is left unchanged.
  */
 const MAX_LENGTH = 8_192;
 
 /**
- * What nobody sees (Unicode Default_Ignorable_Code_Point, UAX #44, and other format characters):
- * spaces without width, byte order marks, soft hyphens, marks of direction, variation selectors.
+ * Invisible characters (Unicode Default_Ignorable_Code_Point, UAX #44, and other format characters):
+ * zero-width spaces, byte order marks, soft hyphens, direction marks, variation selectors.
  */
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
-/** Those that some languages and emoji are written with: joiners, variation selectors and tags. */
+/** Invisible characters that some languages and emoji need: joiners, variation selectors and tags. */
 const SPELLING = /\u200c|\u200d|\p{Variation_Selector}|[\u{e0020}-\u{e007f}]/u;
-/** Joiners, which domains of some languages contain (RFC 5892 appendix A). */
+/** Joiners, which are valid in domains of some languages (RFC 5892 appendix A). */
 const JOINER = /\u200c|\u200d/u;
 const BLANK = /[\p{White_Space}\u2800]/gu;
 /** Blanks within a line. */
 const SPACE = /[\p{Zs}\u2800]/gu;
-/** The same, and separators that are no control characters. */
+/** The same and all other separators that are not control characters. */
 const SEPARATOR = /\p{Z}/gu;
 /**
- * Dashes, signs that are taken for one, and what a Japanese keyboard writes with the key of the
- * hyphen.
+ * Dashes, characters mistaken for one, and what the hyphen key of a Japanese keyboard produces.
  */
 const DASH = /[\p{Pd}\u02d7\u2043\u2212\u2500\u2796\u30fc]/gu;
 const DOT = /[\u3002\uff0e\uff61]/gu;
 const DIGIT = /(?![0-9])\p{Nd}/gu;
-/** ASCII as East Asian keyboards write it (RFC 8264 section 5.2.1, width mapping). */
+/** ASCII characters in the full-width form of East Asian keyboards (RFC 8264 section 5.2.1, width mapping). */
 const FULL_WIDTH = /[\uff01-\uff5e]/gu;
 const FULL_WIDTH_OFFSET = 0xfee0;
 
-/** Blanks and invisible characters at the edges. */
+/** Blanks and invisible characters at both ends. */
 const EDGES =
   /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+|[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+$/gu;
 
-/** The same of a name, which may end with the variation selector of an emoji. */
+/** The same for names, which may end with the variation selector of an emoji. */
 const NAME_EDGES =
   /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]+|(?:[\p{White_Space}\u2800]|\u200c|\u200d)+$/gu;
 
 const isAscii = (text: string): boolean => /^\p{ASCII}*$/u.test(text);
 
 /**
- * The value of a decimal digit of any script. Unicode encodes the ten digits of a script in a row
- * (Unicode Standard section 4.6).
+ * The value of a decimal digit of any script. Unicode encodes the ten digits of each script
+ * contiguously (Unicode Standard section 4.6).
  */
 function digitValue(digit: string): string {
   const codePoint = digit.codePointAt(0) as number;
@@ -55,29 +54,29 @@ function digitValue(digit: string): string {
   return String(before % 10);
 }
 
-/** Writes the decimal digits of every script as 0 to 9. */
+/** Replaces the decimal digits of all scripts with 0 to 9. */
 export const foldDigits = (text: string): string => text.replace(DIGIT, digitValue);
 
-/** Drops invisible characters, but for those that `kept` matches. */
+/** Removes invisible characters, except those that `kept` matches. */
 const visible = (text: string, kept?: RegExp): string =>
   text.replace(INVISIBLE, (character) => (kept?.test(character) ? character : ""));
 
 const trim = (text: string): string => text.replace(EDGES, "");
 
 /**
- * A token: without white space and invisible characters, with the forms of digits, letters and
- * dashes folded.
+ * Normalizes a token: removes whitespace and invisible characters, and folds digits, full-width
+ * letters and dashes.
  */
 const tokenForm = (text: string): string =>
   foldDigits(visible(text).normalize("NFKC").replace(BLANK, "")).replace(DASH, "-");
 
-/** A code, whose dashes are to help the eye. */
+/** Normalizes a code. Its dashes are only for readability. */
 const codeForm = (text: string): string => tokenForm(text).replaceAll("-", "");
 
 /**
- * An e-mail address as it is stored: without invisible characters and blanks around it. Digits and
- * dashes are folded where the rest is ASCII. Letters that only look like ASCII stay as they are, and
- * are refused: they may belong to another mailbox.
+ * Normalizes an e-mail address as it is stored: removes surrounding blanks and invisible characters.
+ * Digits and dashes are folded if the rest is ASCII. Letters that only look like ASCII stay and are
+ * rejected: they may belong to another mailbox.
  */
 export function addressForm(text: string): string {
   const narrow = trim(text).replace(FULL_WIDTH, (character) =>
@@ -92,7 +91,7 @@ export function addressForm(text: string): string {
 
 const asciiForm = (text: string): string => foldDigits(visible(text)).replace(DASH, "-");
 
-/** A label of a domain. Joiners stay where they make another domain. */
+/** Normalizes a domain label. Joiners are kept where they distinguish one domain from another. */
 function labelForm(label: string): string {
   const ascii = asciiForm(label);
   if (isAscii(ascii)) return ascii;
@@ -100,26 +99,26 @@ function labelForm(label: string): string {
   return domainToASCII(joined) === "" ? visible(label).normalize("NFC") : joined;
 }
 
-/** The name of a person, as it is stored. One that has nothing to see is left for the rules. */
+/** Normalizes a person's name as it is stored. A name without visible characters is left for the rules to reject. */
 function nameForm(text: string): string {
   const composed = visible(text, SPELLING).normalize("NFC");
   const name = composed.replace(SEPARATOR, " ").replace(NAME_EDGES, "");
   return /[^\s\p{Z}\p{C}\p{Default_Ignorable_Code_Point}\u2800]/u.test(name) ? name : text;
 }
 
-/** A part of an address or a name to search for. */
+/** Normalizes part of an address or name to search for. */
 const searchForm = (text: string): string =>
   visible(text, SPELLING)
     .normalize("NFKC")
     .replace(SPACE, " ")
     .replace(/^ +| +$/g, "");
 
-/** What a domain can't contain: `domainToASCII` would read it as syntax of a URL. */
+/** Characters that a domain can't contain: `domainToASCII` would read them as URL syntax. */
 const NO_DOMAIN = /[\s%/?#\\:@[\]<>^|]/;
 
 /**
- * The other spellings of an address, or a part of one, that has an international domain: in Unicode
- * and in punycode.
+ * Alternative spellings of an address, or part of one, with an internationalized domain: in Unicode
+ * and in Punycode.
  */
 export function domainSpellings(text: string): string[] {
   const at = text.lastIndexOf("@") + 1;
@@ -129,7 +128,7 @@ export function domainSpellings(text: string): string[] {
   return spellings.filter((other) => other !== "").map((other) => local + other);
 }
 
-/** A password in the form that is hashed (RFC 8265 section 4.2.2, without its mapping of spaces). */
+/** The form of a password that is hashed (RFC 8265 section 4.2.2, without its mapping of spaces). */
 export const passwordForm = (text: string): string => text.normalize("NFC");
 
 const forms: Partial<Record<TypedText, (text: string) => string>> = {
@@ -141,7 +140,7 @@ const forms: Partial<Record<TypedText, (text: string) => string>> = {
   [TypedText.NEW_PASSWORD]: passwordForm,
 };
 
-/** The fields of a message that people type, by the names of their properties. */
+/** The typed fields of a message, by property name. */
 const typedFields = remembered((schema: DescMessage) =>
   schema.fields.flatMap((field) => {
     const { typed } = getOption(field, fieldOption);
@@ -149,7 +148,7 @@ const typedFields = remembered((schema: DescMessage) =>
   }),
 );
 
-/** Brings what people have typed or pasted into the form that is checked and used, in place. */
+/** Normalizes the text that people typed or pasted, in place, before it is validated. */
 export function foldTypedTexts(schema: DescMessage, message: Message): void {
   const texts = message as Message & Record<string, unknown>;
   for (const { name, typed } of typedFields(schema)) {
@@ -160,8 +159,8 @@ export function foldTypedTexts(schema: DescMessage, message: Message): void {
 }
 
 /**
- * The message whose passwords have the form that is compared. The operation gets them as they were
- * typed, since older hashes are of that form.
+ * A copy of the message with its passwords normalized for validation. The operation gets them as
+ * typed, since older hashes are of the raw form.
  */
 export function withComparedPasswords(schema: DescMessage, message: Message): Message {
   const texts = message as Message & Record<string, unknown>;

@@ -22,13 +22,12 @@ const validator = createValidator({
   regexMatch: (pattern, text) => regExpOf(pattern).test(text),
 });
 
-/** Patterns come from our own protos, so the slower engine for untrusted ones is not needed. */
+/** Patterns come from our own protos, so the slower engine for untrusted patterns is not needed. */
 const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
 /**
- * All violations of a message. Typed texts are brought into their form first, in place. A list that
- * is too long and a text that is far too long are emptied: checking them would take much time for a
- * refusal that is certain.
+ * All violations of a message. Typed texts are normalized first, in place. A list or text that is
+ * far too long is emptied: validating it would cost much time although its rejection is certain.
  */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
   const tooLong = [...takeOverlongLists(schema, message), ...takeOverlongTexts(schema, message)];
@@ -40,13 +39,13 @@ export function violationsOf(schema: DescMessage, message: Message): readonly Vi
     message: "must not contain NUL characters",
   }));
   const broken = (result.violations ?? []).map(({ field, ruleId, message: text }) => ({
-    field: field.length === 0 ? ruleId : jsonPath(field), // the id of a constraint on the whole message is the field's name
+    field: field.length === 0 ? ruleId : jsonPath(field), // a constraint on the whole message has the field name as its id
     message: WORDINGS.reduce((worded, [theirs, ours]) => worded.replace(theirs, ours), text),
   }));
   return withOthers(tooLong, [...nuls, ...broken]);
 }
 
-/** Messages of protovalidate, and the same in the words of the others. */
+/** Messages of protovalidate, reworded like ours. */
 const WORDINGS: [RegExp, string][] = [
   [/^must be in list \[(.*)\]$/, "must be one of $1"],
   [
@@ -65,10 +64,10 @@ function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
   return long.map((field) => ({ field: field.jsonName, message: tooManyItems(field) }));
 }
 
-/** Maximum number of UTF-16 code units of a character. */
+/** Maximum number of UTF-16 code units per character. */
 const UNITS_PER_CHARACTER = 2;
 
-/** Refuses texts that are too long whatever their characters are: counting them needs every one. */
+/** Rejects texts that are too long whatever their characters: counting the characters would visit each of them. */
 function takeOverlongTexts(schema: DescMessage, message: Message): Violation[] {
   const texts = message as unknown as Record<string, string | undefined>;
   const long = schema.fields.filter(
@@ -84,25 +83,25 @@ function takeOverlongTexts(schema: DescMessage, message: Message): Violation[] {
   }));
 }
 
-/** The `max_len` constraint of a text, or infinity. */
+/** The `max_len` constraint of a string field, or infinity. */
 const maxCharacters = remembered((field: DescField): number => {
   const { type } = getOption(field, fieldRules);
   return (type.case === "string" && Number(type.value.maxLen)) || Number.POSITIVE_INFINITY;
 });
 
-/** The `max_items` constraint of a list, or infinity. */
+/** The `max_items` constraint of a repeated field, or infinity. */
 export const maxItems = remembered((field: DescField): number => {
   const { type } = getOption(field, fieldRules);
   return (type.case === "repeated" && Number(type.value.maxItems)) || Number.POSITIVE_INFINITY;
 });
 
-/** What is wrong with a list that exceeds {@link maxItems}. */
+/** Violation message for a list that exceeds {@link maxItems}. */
 export const tooManyItems = (field: DescField) => `must contain at most ${maxItems(field)} items`;
 
 const NONE: readonly string[] = [];
 
 /**
- * Paths of the strings that contain a NUL, which PostgreSQL can't store, such as
+ * Paths of all strings that contain a NUL, which PostgreSQL can't store, such as
  * `.messages[0].role`.
  */
 function nulsIn(value: unknown): readonly string[] {
@@ -111,14 +110,14 @@ function nulsIn(value: unknown): readonly string[] {
   let found = NONE;
   for (const [name, item] of Object.entries(value)) {
     const inside = nulsIn(item);
-    if (inside.length === 0) continue; // paths are built only for what is found
+    if (inside.length === 0) continue; // build paths only for strings that are found
     const step = Array.isArray(value) ? `[${name}]` : `.${name}`;
     found = [...found, ...inside.map((rest) => step + rest)];
   }
   return found;
 }
 
-/** `messages[0].role` */
+/** Formats a path such as `messages[0].role`. */
 const jsonPath = (path: Path) =>
   path
     .map((step) =>
@@ -132,15 +131,14 @@ const jsonPath = (path: Path) =>
     .slice(1);
 
 /**
- * What finds the violations that the constraints of a proto can't express, by the schema of the
- * request.
+ * Checks for what a proto's constraints can't express, by the schema of the request.
  */
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /**
- * Checks every request against its proto, and by its own check if it has one. One error has all
- * violations, those that the gateway has found included. A request that the gateway could not read
- * is refused here, once its caller is authorized.
+ * Validates every request against its proto and its own check, if it has one. A single error lists
+ * all violations, including those found by the gateway. A request that the gateway could not read is
+ * rejected here, after its caller has been authorized.
  */
 export const validate =
   (checks: MessageChecks = new Map()): Interceptor =>
@@ -165,7 +163,7 @@ export const validate =
     return next(req);
   };
 
-/** Adds the violations of other fields: one problem of a field is enough. */
+/** Adds the violations of other fields. One violation per field is enough. */
 function withOthers(
   known: readonly Violation[],
   others: readonly Violation[],
@@ -185,12 +183,12 @@ async function* tapped<T>(messages: AsyncIterable<T>, tap: (message: T) => void)
 }
 
 /**
- * Metadata with the type errors of a JSON request. Its message has the zero value in their places.
+ * Metadata with the type errors of a JSON request, whose message has zero values in their place.
  */
 const TYPE_ERRORS = "x-gatehouse-type-errors";
 
 /**
- * Tells the services which fields of a request could not be read, so that one error has all
+ * Tells the services which fields of a request had the wrong type, so that a single error lists all
  * violations.
  */
 export function writeTypeErrors(header: Headers, violations: readonly Violation[]): void {
@@ -205,7 +203,7 @@ const FAULT = "x-gatehouse-fault";
 const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
 
 /**
- * The metadata by which a port passes on that a body can't be read: the services check the role of
+ * The metadata that passes the error of an unreadable body to the services, which check the role of
  * the caller first.
  */
 export const faultHeader = ({ reason, message }: ServiceError): [name: string, value: string] => [
@@ -214,8 +212,8 @@ export const faultHeader = ({ reason, message }: ServiceError): [name: string, v
 ];
 
 /**
- * Reads metadata of the ports. Any caller may send it: all it does is refuse the caller's own
- * request.
+ * Reads metadata set by the ports. Any caller may send it: it can only make the caller's own request
+ * fail.
  */
 function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
   const sent = header.get(name);
@@ -223,6 +221,6 @@ function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | u
   try {
     return schema.parse(JSON.parse(sent));
   } catch {
-    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${name} can't be read.`);
+    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${name} is malformed.`);
   }
 }

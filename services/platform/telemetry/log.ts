@@ -3,12 +3,12 @@ import sonic from "sonic-boom";
 
 const STDOUT = 1;
 /**
- * Most bytes that are buffered while standard output is blocked. Further lines are dropped, and
+ * Maximum number of bytes buffered while standard output is blocked. Further lines are dropped and
  * counted.
  */
 const MAX_BUFFERED = 4 * 1024 * 1024;
 
-/** JSON lines on standard output, readable ones on a terminal. */
+/** Logs JSON lines to standard output, or readable lines to a terminal. */
 export function createLog(level: string): Logger {
   const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
   process.stderr.on("error", () => {});
@@ -20,9 +20,9 @@ export function createLog(level: string): Logger {
 }
 
 /**
- * Standard output with a bounded buffer. While its reader has stopped or left, or the disk is full,
- * neither requests nor the end of the process wait for it. `pino.destination` would retry for ever
- * at exit (docs/decisions/0014).
+ * Standard output with a bounded buffer. If its reader stops or exits, or the disk is full, neither
+ * requests nor the exit of the process wait for it. `pino.destination` would retry forever at exit
+ * (docs/decisions/0014).
  */
 function standardOutput(): DestinationStream {
   let isExiting = false;
@@ -34,7 +34,7 @@ function standardOutput(): DestinationStream {
     retryEAGAIN: () => !isExiting,
   });
   output.on("error", () => {
-    isFailing = true; // the next line tries again
+    isFailing = true; // the next line retries
   });
   output.on("write", () => {
     isFailing = false;
@@ -46,32 +46,32 @@ function standardOutput(): DestinationStream {
     isExiting = true;
     try {
       if (!isFailing) output.flushSync();
-    } catch {} // the reader has stopped
+    } catch {} // nobody reads the output
   });
   return {
     write(line) {
       const lines = dropped;
       if (lines > 0) output.write(droppedLine(lines));
-      dropped = dropped === lines ? 0 : lines; // that line may be dropped itself
+      dropped = dropped === lines ? 0 : lines; // not reset if that line was dropped, too
       output.write(line);
     },
   };
 }
 
 const droppedLine = (lines: number) =>
-  `${JSON.stringify({ level: 40, time: new Date(), lines, msg: "log lines were dropped because the output was blocked" })}\n`;
+  `${JSON.stringify({ level: 40, time: new Date(), lines, msg: "log lines dropped because the output was blocked" })}\n`;
 
 /**
- * A dependency counts as available again after this time in ms without a failure, since only some
- * requests may fail.
+ * Time without a failure, in ms, after which a dependency counts as available again: it may fail only
+ * some requests.
  */
 const RECOVERY_MS = 3_000;
 
 export type AvailabilityLog = ReturnType<typeof createAvailabilityLog>;
 
 /**
- * Logs the start and the end of an outage, one line each.
- * @param consequence of an outage, for operators
+ * Logs the start and end of an outage with one line each.
+ * @param consequence what an outage means for operators
  */
 export function createAvailabilityLog(log: Logger, dependency: string, consequence = "") {
   let failingSince: number | undefined;
@@ -95,13 +95,13 @@ export function createAvailabilityLog(log: Logger, dependency: string, consequen
   };
 }
 
-/** Interval between two lines of a count, in ms. */
+/** Minimum interval between two lines of the same count, in ms. */
 const COUNT_INTERVAL_MS = 60_000;
 
 /**
- * Reports how often something happens that clients can cause at will: the first time at once, then
- * as a count, at most one line per interval.
- * @param write one line, with the number since the last one
+ * Logs how often something happens that clients can trigger at will: the first occurrence immediately,
+ * then a count, at most one line per interval.
+ * @param write logs one line with the count since the previous one
  */
 export function createSampledLog(write: (count: number) => void, intervalMs = COUNT_INTERVAL_MS) {
   let count = 0;
@@ -121,17 +121,17 @@ export function createSampledLog(write: (count: number) => void, intervalMs = CO
   };
 }
 
-/** Lines about refused requests that are logged in a burst, and per second. */
+/** Number of lines about rejected requests that may be logged in a burst, and per second. */
 const BURST_LINES = 200;
 const LINES_PER_SECOND = 20;
 
 /**
- * Limits the lines that clients can cause at will, such as those about refused requests. The others
- * are reported as a count.
+ * Limits the number of log lines that clients can trigger at will, such as those about rejected
+ * requests. The rest is logged as a count.
  */
 export function createLineLimit(log: Pick<Logger, "warn">) {
   const rest = createSampledLog(
-    (count) => log.warn({ count }, "refused requests were not logged one by one"),
+    (count) => log.warn({ count }, "rejected requests not logged individually"),
     10_000,
   );
   let lines = BURST_LINES;

@@ -5,8 +5,8 @@ import type { Config } from "../config/config.ts";
 import { listenOrExplain } from "../process/listen.ts";
 
 /**
- * Serves `GET /metrics` as Prometheus text: the registries and the state of the process. Undefined
- * if it is turned off.
+ * Serves `GET /metrics` as Prometheus text: the given registries and process metrics. Undefined if it
+ * is disabled.
  */
 export async function startMetrics(
   config: Pick<Config, "metricsHost" | "metricsPort">,

@@ -3,9 +3,9 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { Attributes, SpanContext, SpanKind } from "@opentelemetry/api";
 
 /**
- * Called when a statement has ended.
- * @param text without values
- * @param ms how long it took
+ * Called when an SQL statement has ended.
+ * @param text the statement, without values
+ * @param ms its duration
  */
 export type OnStatement = (text: string, ms: number, failed: boolean) => void;
 
@@ -14,13 +14,13 @@ export type OnStatement = (text: string, ms: number, failed: boolean) => void;
  */
 export type Tracing = NonNullable<Awaited<ReturnType<typeof openTracing>>>;
 
-/** Longest wait for the last export, in ms. */
+/** Maximum time for the last export, in ms. */
 const CLOSE_MS = 2_000;
 /** W3C Trace Context, version 00. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
 /**
- * Exports spans by OTLP over HTTP. Loads nothing without an endpoint. OTEL_SERVICE_NAME overrides
+ * Exports spans with OTLP over HTTP. Loads nothing without an endpoint. OTEL_SERVICE_NAME overrides
  * `service`.
  */
 export async function openTracing(endpoint: string | undefined, service: string) {
@@ -41,7 +41,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
     spanProcessors: [new sdk.BatchSpanProcessor({ exporter })],
   });
   const tracer = provider.getTracer("gatehouse");
-  const parents = new AsyncLocalStorage<string>(); // the ORM does not say for which call it runs a statement
+  const parents = new AsyncLocalStorage<string>(); // the ORM does not tell which call a statement belongs to
   return {
     /**
      * Starts a span.
@@ -62,7 +62,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
         traceparent: `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`,
         /**
          * Ends the span.
-         * @param error the class of a failure, such as a gRPC code
+         * @param error class of the failure, such as a gRPC code
          */
         end(more: Attributes, error?: string): void {
           span.setAttributes(more);
@@ -72,10 +72,10 @@ export async function openTracing(endpoint: string | undefined, service: string)
         },
       };
     },
-    /** Runs work whose statements belong to a span. */
+    /** Runs work whose SQL statements become child spans of this span. */
     within: <T>({ traceparent }: { traceparent: string }, work: () => T): T =>
       parents.run(traceparent, work),
-    /** Records a statement that has ended, if it belongs to a span. */
+    /** Records an SQL statement that has ended, if it belongs to a span. */
     addStatement(text: string, ms: number, failed: boolean): void {
       const parent = contextOf(parents.getStore());
       if (!parent) return;
@@ -90,7 +90,7 @@ export async function openTracing(endpoint: string | undefined, service: string)
       if (failed) span.setStatus({ code: SpanStatusCode.ERROR });
       span.end();
     },
-    /** Exports the spans that are still buffered. The collector may be unreachable. */
+    /** Exports the remaining spans. The collector may be unreachable. */
     close: () =>
       Promise.race([
         provider.shutdown().catch(() => {}),
