@@ -7,14 +7,14 @@ import { searchable, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow } from "./statement.ts";
 import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
 
-/** A user as administrators see it. */
+/** A user as shown to administrators. */
 export type AdminUser = Profile &
   Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
 
 const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
   greatest(a.locked_until, f.locked_until) as "lockedUntil"`;
 
-/** Password locks are kept by address, second-factor locks by user id. */
+/** Password locks are stored by address, second-factor locks by user id. */
 const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = t.canonical_email
   left join attempts f on f.kind = 'second-factor' and f.subject = t.id::text`;
 
@@ -22,19 +22,22 @@ const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = 
 export const findAdminUser = (db: Db, id: string) =>
   firstRow<AdminUser>(db, `select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = :id`, { id });
 
-/** Which users. `search` is a part of the address or name, in any case. */
+/** Filter for users. `search` is part of the address or name, case-insensitive. */
 export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
 
 /** The indexed expression of `users_search`. */
 const SEARCHED = searchedText("t.");
-/** The index needs this many characters. */
+/** Minimum number of characters that the index can search for. */
 const MIN_INDEXED_CHARACTERS = 3;
-/** The index finds few enough rows by this many characters; more would only slow it down. */
+/**
+ * Maximum number of characters to search for in the index. By then it finds few rows; more would only
+ * slow it down.
+ */
 const MAX_INDEXED_CHARACTERS = 16;
 
 /**
- * Locked second factors are joined with users, since the planner can estimate their number that
- * way.
+ * Locked second factors are joined with users, so that the planner can estimate their
+ * number.
  */
 const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > :now";
 const LOCKED_FACTORS =
@@ -44,14 +47,14 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
-/** A term as it is and with ASCII digits, and with its domain in Unicode and punycode. */
+/** A term as it is, with ASCII digits, and with its domain in Unicode and Punycode. */
 const spellingsOf = (search: string): string[] => [
   ...new Set([search, foldDigits(search), ...domainSpellings(search)]),
 ];
 
 const indexedPartOf = (term: string): string => [...term].slice(0, MAX_INDEXED_CHARACTERS).join("");
 
-/** The condition of one term: the index finds its first characters, and a longer one is compared. */
+/** The condition for one term: the index finds its first characters; a longer term is also compared in full. */
 function containsTerm(term: string, i: number): string {
   const isFound = `${SEARCHED} like ${searchable(`:pattern${i}`)}`;
   if (indexedPartOf(term) === term) return isFound;
@@ -64,7 +67,7 @@ function valuesOf(term: string, i: number): Record<string, string> {
 }
 
 /**
- * Lists users, newest first. Pages by cursor of a search for one or two characters may be short.
+ * Lists users, newest first. Cursor pages of a search for one or two characters may be short.
  */
 export function listUsers(
   db: ClockedDb,
@@ -96,9 +99,9 @@ export function listUsers(
 }
 
 /**
- * Creates an administrator or promotes the account with this address, and cancels its deletion. An
- * account whose address was never verified gets the password. Concurrent calls create one account.
- * @returns undefined if the account is an administrator already
+ * Creates an administrator, or promotes the account with this address and cancels its deletion. An
+ * account whose address was never verified gets the given password. Concurrent calls create one account.
+ * @returns undefined if the account is already an administrator
  */
 export const upsertAdmin = (
   db: Db,
@@ -116,6 +119,6 @@ export const upsertAdmin = (
          case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
        email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)
        where u.role <> 'admin'
-     returning u.id, u.email, u.name, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: it was inserted
+     returning u.id, u.email, u.name, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: the row was inserted
     { ...admin, now },
   );

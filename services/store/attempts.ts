@@ -4,42 +4,40 @@ import { type ClockedDb, type Db, firstRow, type HotDb, prepared } from "./state
 import type { User } from "./users.ts";
 
 /**
- * What guesses are counted for: passwords at login per canonical e-mail address, the rest per user
- * id. A confirmation is a password that a signed-in user repeats. Backup codes have a counter of
- * their own once codes are locked for good.
+ * What guesses are counted for: passwords at login by canonical e-mail address, all others by user
+ * id. A confirmation is the password of a signed-in user. Backup codes have their own counter, used
+ * once codes are permanently locked.
  */
 export type AttemptKey = {
   kind: "password" | "confirmation" | "second-factor" | "backup-code";
   subject: string;
 };
 
-/** When guesses lock an account, and for how long. */
+/** How many failures lock an account, and for how long. */
 export type LockoutConfig = Pick<
   Config,
   "lockoutThreshold" | "lockoutDurationMs" | "lockoutResetMs"
 >;
 
-/** The end of a lock that no time ends. */
+/** End of a permanent lock. */
 export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
-/** Failures in a row, across locks, that lock for good (NIST SP 800-63B-4 section 3.2.2). */
+/** Number of consecutive failures, across locks, that lock permanently (NIST SP 800-63B-4 section 3.2.2). */
 const MAX_CONSECUTIVE = 100;
 
 /**
- * A reservation expires after this time, in ms: its process has died, and the result of the guess
+ * Time after which a reservation expires, in ms: its process has died, and the outcome of the guess
  * is unknown.
  */
 const EXPIRY_MS = 30_000;
 
 /**
- * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe where losing the
- * change in a crash of the database never allows extra guesses. Never used when recording a
- * failure.
+ * Commits asynchronously (`synchronous_commit = off`, PostgreSQL 20.5). Safe only where losing the
+ * change in a database crash never allows extra guesses. Never used for recording a failure.
  */
 const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
 
 /**
- * A guess that is counted. Its id holds its time: it expires by itself, and ending it twice changes
- * nothing.
+ * A counted guess. Its id contains its time, so it expires by itself; ending it twice has no effect.
  */
 export type Reservation = AttemptKey & { id: string };
 
@@ -65,7 +63,7 @@ const reserve = prepared<
 
 /**
  * Counts a guess before it is evaluated.
- * @returns false while locked, or while as many are in flight as would lock.
+ * @returns false while locked, or while enough guesses are in flight to cause a lock
  */
 export async function insertReservation(
   db: HotDb,
@@ -80,7 +78,7 @@ export async function insertReservation(
   );
 }
 
-/** Until when guesses are refused, and when they were last forgotten. */
+/** Until when guesses are rejected, and when failures were last cleared. */
 export type Lock = { lockedUntil?: Date | null; clearedAt?: Date | null };
 
 const readLock = prepared<AttemptKey & { now: Date }, Lock>(
@@ -89,12 +87,12 @@ const readLock = prepared<AttemptKey & { now: Date }, Lock>(
    from attempts where kind = :kind and subject = :subject`,
 );
 
-/** Reads the lock of a subject; it is empty for one without guesses. */
+/** Reads the lock of a subject; empty if no guesses were counted. */
 export const findLock = async (db: HotDb, key: AttemptKey, now: Date): Promise<Lock> =>
   (await readLock(db, { ...key, now }))[0] ?? {};
 
 /**
- * Ends a reservation whose guess was right: the failures are forgotten, unless they have locked
+ * Ends the reservation of a correct guess and clears the failures, unless they have caused a lock
  * meanwhile.
  */
 export const recordSuccess = prepared<Reservation>(
@@ -105,9 +103,9 @@ export const recordSuccess = prepared<Reservation>(
 );
 
 /**
- * Ends a reservation whose guess was wrong. Joins the transaction. Locks the row of the account's
- * owner first, whom an e-mail may notify next: an erasure locks it before the guesses.
- * @returns the end of the lock that it causes, if any: `LOCKED_FOR_GOOD` at 100 failures in a row
+ * Ends the reservation of a wrong guess. Joins the transaction. Locks the user row first, because an
+ * e-mail to the user may follow, and because erasing a user locks it before the guesses.
+ * @returns the end of the lock that the failure causes, if any; `LOCKED_FOR_GOOD` at 100 failures in a row
  */
 export async function recordFailure(
   db: Db,
@@ -140,7 +138,7 @@ export async function recordFailure(
   return row?.lockedUntil ?? undefined;
 }
 
-/** Ends a reservation whose guess was not evaluated. */
+/** Ends the reservation of a guess that was not evaluated. */
 export const releaseReservation = prepared<Reservation>(
   "release_attempt",
   `update attempts set reservations = array_remove(reservations, :id::uuid) from ${ASYNC_COMMIT}
@@ -148,8 +146,8 @@ export const releaseReservation = prepared<Reservation>(
 );
 
 /**
- * Forgets guesses and a lock, and notes when, for the rate limit.
- * @param all those in a row and for good too
+ * Clears guesses and a lock, and records when, for the rate limit.
+ * @param all whether to also clear the consecutive failures and a permanent lock
  */
 export async function clearLock(
   { em, clock }: ClockedDb,
@@ -167,10 +165,10 @@ export async function clearLock(
 }
 
 /**
- * Forgets the failed passwords and codes of an account. Its next login is not limited by earlier
- * ones.
- * @param by A mailed reset leaves codes that are locked for good: only a backup code or an operator
- * opens those.
+ * Clears failed passwords and codes of an account. The rate limit of its next login ignores earlier
+ * logins.
+ * @param by A mailed reset does not unlock permanently locked codes: only a backup code or an operator
+ * does.
  */
 export async function clearLocks(
   db: ClockedDb,
@@ -183,7 +181,7 @@ export async function clearLocks(
   await clearLock(db, { kind: "backup-code", subject: id }, by === "operator");
 }
 
-/** Deletes what was counted for a subject that no longer belongs to an account. */
+/** Deletes the attempts of a subject that no longer belongs to an account. */
 export async function deleteAttempts(
   { em }: Db,
   subject: string,

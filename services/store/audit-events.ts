@@ -5,7 +5,7 @@ import { lowestId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type Db, returnsRow, toColumns } from "./statement.ts";
 
-/** A recorded fact about an account. */
+/** A recorded event that concerns an account. */
 export type AuditEventRow = {
   id: string;
   event: string;
@@ -22,8 +22,8 @@ export type AuditEventRow = {
 };
 
 /**
- * Inserts an event. It waits in `audit_unsealed` to be sealed, so that writers never wait for each
- * other.
+ * Inserts an event. It is put into `audit_unsealed` until it is sealed, so that writers never wait for
+ * each other.
  */
 export async function insertAuditEvent({ em }: Db, row: AuditEventRow): Promise<void> {
   await em.execute(
@@ -34,7 +34,7 @@ export async function insertAuditEvent({ em }: Db, row: AuditEventRow): Promise<
   );
 }
 
-/** Which audit events: `from` inclusive, `to` exclusive. */
+/** Filter for audit events. `from` is inclusive, `to` exclusive. */
 export type AuditFilter = Partial<Pick<ListAuditLogsRequest, "userId" | "actorId" | "event">> & {
   from?: Date | undefined;
   to?: Date | undefined;
@@ -43,7 +43,7 @@ export type AuditFilter = Partial<Pick<ListAuditLogsRequest, "userId" | "actorId
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",
   t.request_id as "requestId", t.details, t.created_at as "createdAt"`;
 
-/** Lists events, newest first. Ids begin with the time, so times become bounds of ids. */
+/** Lists events, newest first. Ids begin with the time, so times are converted to bounds of ids. */
 export function listAuditEvents(
   db: Db,
   filter: AuditFilter,
@@ -68,18 +68,18 @@ export function listAuditEvents(
   );
 }
 
-/** How long a change of partitions may make writers wait, in ms. */
+/** Maximum time for which a change of partitions may block writers, in ms. */
 const LOCK_TIMEOUT_MS = 2_000;
 const DEFAULT_PARTITION = "audit_events_default";
 
-/** Limits the time that this transaction waits for locks. */
+/** Limits how long this transaction waits for locks. */
 export async function limitLockTime({ em }: Db): Promise<void> {
   await em.execute(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
 }
 
 /**
- * Adds the partition of a month, unless the default partition has events of it.
- * @throws Error see `isLockTimeout`
+ * Adds the partition of a month, unless the default partition has events of that month.
+ * @throws Error if it times out: see `isLockTimeout`
  */
 export async function addPartition(db: Db, firstDay: string): Promise<void> {
   try {
@@ -93,8 +93,8 @@ export async function addPartition(db: Db, firstDay: string): Promise<void> {
 }
 
 /**
- * Whether this database role may drop partitions. Where it may not, `npm run migrate` does, as
- * their owner.
+ * Whether this database role may drop partitions. If not, `npm run migrate` does so with the owner's
+ * role.
  */
 export const ownsPartitions = (db: Db): Promise<boolean> =>
   returnsRow(
@@ -103,9 +103,9 @@ export const ownsPartitions = (db: Db): Promise<boolean> =>
   );
 
 /**
- * The partitions whose every event is older than a month, with the least id of that month. None
- * while older events wait to be sealed, or share the default partition with later ones: no event
- * may remain below what is dropped.
+ * Partitions in which all events are older than the given month, with the lowest id of that month. None
+ * while older events are unsealed or share the default partition with later ones: no event may remain
+ * below what is dropped.
  */
 export const droppablePartitions = (
   { em }: Db,
@@ -124,7 +124,7 @@ export const droppablePartitions = (
     { firstDay },
   );
 
-/** Drops partitions with their events. The default partition is replaced by an empty one. */
+/** Drops partitions and their events. The default partition is replaced by an empty one. */
 export async function dropTables({ em }: Db, names: string[]): Promise<void> {
   for (const name of names) await em.execute(`drop table ${name}`);
   if (!names.includes(DEFAULT_PARTITION)) return;

@@ -1,30 +1,29 @@
 import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 
-/**
- * The end of the hash chain: the position of the last seal and the hash of its last link, in hex.
+/** End of the hash chain: position of the last seal and hash of its last link, in hex.
  */
 export type Head = { position: number; hash: string };
 
 /**
- * A seal: the ids of the events it covers, in order, and one link of the chain for each, in hex.
+ * A seal: the ids of the events it covers, in order, and one link of the chain per event, in hex.
  */
 export type Seal = {
   position: number;
   ids: string[];
   links: string[];
-  /** In a retention seal, which covers no events: events below this id were dropped. */
+  /** Only in a retention seal, which covers no events: events below this id were dropped. */
   droppedBelow: string | null;
   sealedAt: Date;
-  /** The last link, or that of the seal before if there is none. */
+  /** The last link, or that of the previous seal if this one has none. */
   head: string;
-  /** Authenticates the seal, in hex; null in seals of releases before MACs. */
+  /** MAC of the seal, in hex; null in seals of releases before MACs. */
   mac: string | null;
 };
 
 export type SealHead = Omit<Seal, "ids" | "links">;
 
-/** Whether events wait to be sealed, or the last seal has no MAC. */
+/** Whether there are unsealed events, or the last seal has no MAC. */
 export const needsSeal = (db: Db): Promise<boolean> =>
   returnsRow(
     db,
@@ -33,8 +32,8 @@ export const needsSeal = (db: Db): Promise<boolean> =>
   );
 
 /**
- * Reads the end of the chain, and how many events wait. A position is text, since a forged one may
- * be any number.
+ * Reads the end of the chain and the number of unsealed events. A position is returned as text, since
+ * a forged one may be any number.
  */
 export const readChainState = (db: Db) =>
   oneRow<{ head: string | null; sealedAt: Date | null; unsealed: number }>(
@@ -46,29 +45,29 @@ export const readChainState = (db: Db) =>
 
 /**
  * Locks the chain until the transaction ends.
- * @returns false while another process holds it
+ * @returns false if another process holds the lock
  */
 export const lockChain = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 where pg_try_advisory_xact_lock(:sealAudit)", LOCKS);
 
-/** Columns of `SealHead`, of seal `s`. */
+/** Columns of `SealHead` from seal `s`. */
 export const HEAD_COLUMNS = `s.position::float8 as position, s.dropped_below as "droppedBelow", encode(s.head, 'hex') as head,
   s.sealed_at as "sealedAt", encode(s.mac, 'hex') as mac`;
 
-/** The last seal; undefined while nothing has been sealed. */
+/** The last seal; undefined if nothing has been sealed yet. */
 export const readLastSeal = (db: Db) =>
   firstRow<SealHead>(
     db,
     `select ${HEAD_COLUMNS} from audit_seals s order by s.position desc limit 1`,
   );
 
-/** The end of the chain; undefined while nothing has been sealed. */
+/** The end of the chain; undefined if nothing has been sealed yet. */
 export async function headOf(db: Db): Promise<Head | undefined> {
   const last = await readLastSeal(db);
   return last && { position: last.position, hash: last.head };
 }
 
-/** Whether the chain still has a head. */
+/** Whether the chain still contains a head. */
 export const hasHead = (db: Db, head: Head): Promise<boolean> =>
   returnsRow(
     db,
@@ -77,7 +76,7 @@ export const hasHead = (db: Db, head: Head): Promise<boolean> =>
   );
 
 /**
- * Takes the oldest events off the list of unsealed ones.
+ * Removes the oldest events from the list of unsealed ones.
  * @returns their ids in order
  */
 export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]> {
@@ -90,17 +89,17 @@ export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]>
 }
 
 /**
- * SHA-256 of event `e`, every column of it, in hex: the same text on every server, whatever its
+ * SHA-256 of all columns of event `e`, in hex: the same on every server, whatever its
  * settings.
  */
 const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
   e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
 
-/** What a seal is made from: the digest of an event's row, and the time that the row claims. */
+/** What a seal is computed from: the digest of an event's row, and the time stated in the row. */
 export type SealedEvent = { digest: string; createdAt: Date };
 
 /**
- * Finds events by id. The ids are listed, since a join could make the planner read the whole log.
+ * Finds events by id. The ids are passed as a list, since with a join the planner could read the whole log.
  */
 export async function findSealedEvents(
   { em }: Db,

@@ -1,8 +1,8 @@
 import { HEAD_COLUMNS, type Seal } from "./audit-seals.ts";
 import type { Db } from "./statement.ts";
 
-/**
- * Keeps retention from dropping a month until the transaction ends. Call it first: the snapshot
+/** Keeps retention from dropping a month until the transaction ends. Call it first, because the
+ * snapshot begins with it.
  * begins after it.
  */
 export async function holdMonths({ em }: Db): Promise<void> {
@@ -11,7 +11,7 @@ export async function holdMonths({ em }: Db): Promise<void> {
 
 /**
  * Reads seals in order.
- * @param after a seal's raw position, which may exceed what a number holds exactly
+ * @param after raw position of a seal, which may exceed what a number represents exactly
  * @returns each seal with its raw position
  */
 export async function readSeals(
@@ -27,7 +27,7 @@ export async function readSeals(
   return rows.map(({ chain, ...row }) => ({ ...row, links: chain.match(/.{64}/g) ?? [] }));
 }
 
-/** Reads the seals that say that retention has dropped events. */
+/** Reads the seals that record that retention has dropped events. */
 export function readDropSeals({ em }: Db): Promise<{ droppedBelow: string; sealedAt: Date }[]> {
   return em.execute(
     `select dropped_below as "droppedBelow", sealed_at as "sealedAt" from audit_seals
@@ -35,7 +35,7 @@ export function readDropSeals({ em }: Db): Promise<{ droppedBelow: string; seale
   );
 }
 
-/** Ids of events below an id, in order. */
+/** Ids of events below the given id, in order. */
 export async function findBelow({ em }: Db, id: string, limit: number): Promise<string[]> {
   const rows = await em.execute<{ id: string }[]>(
     "select id from audit_events where id < ? order by id limit ?",
@@ -44,7 +44,7 @@ export async function findBelow({ em }: Db, id: string, limit: number): Promise<
   return rows.map((row) => row.id);
 }
 
-/** Events that several seals cover, each with the last of these seals. */
+/** Events covered by several seals, each with the last of these seals. */
 export function findSealedTwice(
   { em }: Db,
   limit: number,
@@ -56,7 +56,7 @@ export function findSealedTwice(
   );
 }
 
-/** Number of events, and of those that wait to be sealed. */
+/** Number of events, and how many of them are unsealed. */
 export async function countEvents({ em }: Db): Promise<{ events: number; unsealed: number }> {
   const [counts = { events: 0, unsealed: 0 }] = await em.execute<
     { events: number; unsealed: number }[]
@@ -68,7 +68,7 @@ export async function countEvents({ em }: Db): Promise<{ events: number; unseale
 }
 
 /**
- * Ids of events that are neither sealed nor waiting to be: they were not inserted by
+ * Ids of events that are neither sealed nor waiting to be sealed: they were not inserted by
  * `insertAuditEvent`.
  */
 export async function findUnrecorded({ em }: Db, limit: number): Promise<string[]> {

@@ -2,13 +2,13 @@ import { accessSync, chmodSync, constants, lstatSync, mkdirSync, readdirSync } f
 import { join } from "node:path";
 import { startupError } from "./errors.ts";
 
-/** Modes that keep other users of the machine out, whatever the umask. */
+/** Modes that exclude other users of the machine, whatever the umask. */
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
 /**
- * Creates `DATA_DIR`, if necessary. A folder that exists keeps its mode: it may hold other things.
- * @throws Error for operators, if it is not writable
+ * Creates `DATA_DIR` if necessary. An existing folder keeps its mode, since it may contain other things.
+ * @throws Error for operators if it is not writable
  */
 export function makeDataFolder(path: string): void {
   try {
@@ -20,15 +20,15 @@ export function makeDataFolder(path: string): void {
 }
 
 /**
- * Creates a folder in `DATA_DIR`, if necessary, that no other user may read.
- * @throws Error for operators, if it is not writable
+ * Creates a folder in `DATA_DIR`, if necessary, that only this user can read.
+ * @throws Error for operators if it is not writable
  */
 export function makePrivateFolder(path: string): void {
   makeDataFolder(path);
   setMode(path, FOLDER_MODE);
 }
 
-/** Takes a file, or a folder with all that is in it, from other users. Links are left alone. */
+/** Removes other users' access to a file, or to a folder and everything in it. Links are skipped. */
 export function restrict(path: string): void {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (!stats || stats.isSymbolicLink()) return;
@@ -39,5 +39,5 @@ export function restrict(path: string): void {
 function setMode(path: string, mode: number): void {
   try {
     chmodSync(path, mode);
-  } catch {} // another user's, or a file system without modes
+  } catch {} // owned by another user, or a file system without modes
 }

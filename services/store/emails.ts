@@ -7,32 +7,32 @@ import { searchable } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, oneRow, prepared } from "./statement.ts";
 import type { User } from "./users.ts";
 
-/** An e-mail of the queue and of the log. */
+/** An e-mail in the queue and the log. */
 export const Email = defineEntity({
   name: "Email",
   tableName: "emails",
   properties: {
     id: p.uuid().primary(),
-    userId: p.uuid().nullable(), // null once the account is erased
+    userId: p.uuid().nullable(), // null once the account has been erased
     to: p.string(),
     template: p.string(),
     variables: p.json().$type<Record<string, string>>().name("facts"),
-    tokenId: p.uuid().nullable(), // the one-time token of its link, whose text is derived again when it is sent
+    tokenId: p.uuid().nullable(), // the one-time token of its link; the token's text is derived when the e-mail is sent
     status: p.string().$type<"queued" | "sending" | "sent" | "failed">(),
     attempts: p.integer(),
     lastError: p.text().nullable(),
     createdAt: p.datetime(),
     sentAt: p.datetime().nullable(),
-    nextAttemptAt: p.datetime().nullable(), // when it is due or, while it is being sent, when its lease ends
+    nextAttemptAt: p.datetime().nullable(), // when it is due; while it is being sent, when its lease ends
     retriedAt: p.datetime().nullable(), // when an administrator queued it again
   },
 });
 export interface Email extends InferEntity<typeof Email> {}
 
-/** The user whom an e-mail is for, with the address that it goes to. */
+/** The recipient of an e-mail: a user and the address it is sent to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/** Queues an e-mail to each recipient, due at once, except to users who are being erased. */
+/** Queues an e-mail to each recipient, due immediately. Skips users who are being erased. */
 export async function insertEmails(
   { em }: Db,
   recipients: readonly Recipient[],
@@ -52,8 +52,8 @@ export async function insertEmails(
 }
 
 /**
- * The e-mails of a template that were queued for a user in the last so many ms, oldest first. Lock
- * the user first.
+ * E-mails of a template queued for a user within the last `windowMs`, oldest first. Lock the user
+ * first.
  */
 export function recentEmails(
   { em, clock }: ClockedDb,
@@ -70,7 +70,7 @@ export function recentEmails(
 }
 
 /**
- * An e-mail that a worker has claimed. `attempts` includes the current one and identifies the
+ * An e-mail claimed by a worker. `attempts` includes the current attempt and identifies the
  * claim.
  */
 export type ClaimedEmail = Pick<
@@ -79,23 +79,23 @@ export type ClaimedEmail = Pick<
 > & {
   /** When it was queued, or queued again by an administrator. */
   queuedAt: Date;
-  /** Its one-time token has expired or was consumed. */
+  /** Whether its one-time token has expired or been used. */
   tokenExpired: boolean;
-  /** The user has verified this address. */
+  /** Whether the user has verified this address. */
   isVerified: boolean;
 };
 
 /**
- * Claims e-mails that are due, oldest first, for the time of a lease. A lease begins and ends by the
- * clock of the database, so that no wrong clock of a process takes an e-mail from the worker that is
- * sending it.
+ * Claims due e-mails, oldest first, for the duration of a lease. Leases begin and end by the database's
+ * clock, so that a process with a wrong clock never takes an e-mail from the worker that is sending
+ * it.
  */
 export const claimEmails = prepared<
   {
     now: Date;
     leaseMs: number;
     limit: number;
-    /** Ids of the e-mails that the worker itself is sending. */
+    /** Ids of the e-mails that this worker is already sending. */
     inHand: readonly string[];
   },
   ClaimedEmail
@@ -115,10 +115,10 @@ export const claimEmails = prepared<
      e.token_id is not null and not exists (
        select from one_time_tokens t where t.id = e.token_id and t.expires_at > :now) as "tokenExpired",
      exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
-       as "isVerified"`, // materialized: else a plan may evaluate "due" repeatedly and claim more than the limit
+       as "isVerified"`, // materialized: otherwise a plan may evaluate "due" repeatedly and claim more than the limit
 );
 
-/** Identifies a claim: another worker that claims the e-mail later has a further attempt. */
+/** Identifies a claim: if another worker claims the e-mail later, `attempts` is higher. */
 type Claim = Pick<ClaimedEmail, "id" | "attempts">;
 
 /** Extends the leases of e-mails that are being sent, unless another worker has claimed them. */
@@ -129,11 +129,11 @@ export const extendLeases = prepared<{ ids: string[]; attempts: number[]; leaseM
    where e.id = claim.id and e.attempts = claim.attempts and e.status = 'sending'`,
 );
 
-/** Records the result of an attempt, unless another worker has claimed the e-mail meanwhile. */
+/** Records the result of an attempt, unless another worker has claimed the e-mail in the meantime. */
 export const recordAttempt = ({ em }: Db, { id, attempts }: Claim, result: Partial<Email>) =>
   em.nativeUpdate(Email, { id, attempts, status: "sending" }, result);
 
-/** Queues an e-mail again that has failed and whose link, if it has one, still works. */
+/** Queues a failed e-mail again, provided that its link, if any, is still valid. */
 export const requeueEmail = (
   db: Db,
   id: string,
@@ -149,7 +149,7 @@ export const requeueEmail = (
   );
 
 /**
- * Number of e-mails that are not delivered yet, and how long the oldest has been due, in seconds.
+ * Number of undelivered e-mails, and how long the oldest has been due, in seconds.
  */
 export const mailQueue = (db: Db, now: Date) =>
   oneRow<{ depth: number; lagSeconds: number }>(
@@ -160,13 +160,13 @@ export const mailQueue = (db: Db, now: Date) =>
     { now },
   );
 
-/** Which e-mails. `to` matches in any case, and in Unicode and punycode. */
+/** Filter for e-mails. `to` is case-insensitive and matches both Unicode and Punycode. */
 export type EmailFilter = Pick<ListEmailLogsRequest, "userId" | "to" | "template" | "status">;
 
 const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",
   t.created_at as "createdAt", t.sent_at as "sentAt", t.next_attempt_at as "nextAttemptAt"`;
 
-/** Lists e-mails without their texts and tokens, newest first. */
+/** Lists e-mails, newest first, without their texts and tokens. */
 export function listEmails(
   db: Db,
   filter: EmailFilter,

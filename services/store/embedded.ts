@@ -18,12 +18,12 @@ import { completeSearch } from "./search-indexes.ts";
 import { parseTime, TIMESTAMPTZ } from "./statement.ts";
 import type { Engine } from "./store.ts";
 
-/** Least free disk space in bytes: the size of the next WAL segment. */
+/** Minimum free disk space in bytes: one WAL segment. */
 const MIN_FREE_BYTES = 16 * 1024 * 1024;
 
 /**
  * Opens PostgreSQL inside the process.
- * @throws Error for operators, if another process uses the folder
+ * @throws Error for operators if another process uses the folder
  */
 export async function openEmbedded(
   location: { kind: "folder"; path: string } | { kind: "memory" },
@@ -47,8 +47,7 @@ export async function openEmbedded(
     async ping() {
       if (folder) {
         const { bavail, bsize } = await statfs(folder);
-        if (bavail * bsize < MIN_FREE_BYTES)
-          throw new Error("The disk that DATA_DIR is on is full.");
+        if (bavail * bsize < MIN_FREE_BYTES) throw new Error("The disk with DATA_DIR is full.");
       }
       assertWritable(await pglite.query(PING));
     },
@@ -56,7 +55,7 @@ export async function openEmbedded(
       await orm.migrator.up();
       await completeSearch(orm.em.fork() as SqlEntityManager, false);
     },
-    connections: () => ({ used: 0, idle: 1, waiting: 0 }), // in the process itself
+    connections: () => ({ used: 0, idle: 1, waiting: 0 }), // it runs in this process
     async close() {
       await orm.close(true);
       await pglite.close();
@@ -67,8 +66,8 @@ export async function openEmbedded(
 }
 
 /**
- * A new cluster starts from a prepared image, which saves seconds. The ORM receives the instance,
- * since it copies options.
+ * A new cluster is created from a prepared image, which saves seconds. The instance is passed to the
+ * ORM, which would copy options.
  */
 async function createPglite(path: string | undefined): Promise<PGlite> {
   if (path) makePrivateFolder(path);
@@ -76,36 +75,36 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
   const pglite = await PGlite.create({
     dataDir: path ?? "memory://",
     extensions: { pg_trgm },
-    startParams: [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"], // 128 take half a second, and stay in memory
+    startParams: [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"], // 128 MB would take half a second and stay in memory
     parsers: {
       ...createPostgreSqlTypeParsers((text: string) => array.parse(text)),
       [TIMESTAMPTZ]: parseTime,
     },
     ...(fresh && { loadDataDir: await preparedCluster() }),
   });
-  if (path) restrict(path); // the files of the image have the mode 666, and some new ones that of the umask
+  if (path) restrict(path); // files from the image have mode 666; some new ones follow the umask
   return pglite;
 }
 
-/** SQLite's result code for a file that another connection has locked. */
+/** SQLite's result code for a file locked by another connection. */
 const SQLITE_BUSY = 5;
 
-/** Open locks: the garbage collector would close one that nobody refers to, and unlock its folder. */
+/** Open locks. Unreferenced connections would be garbage collected, which would unlock their folder. */
 const locks = new Set<DatabaseSync>();
 
 /**
- * Locks the embedded database's folder for this process: PGlite would let two processes write the
- * same files. SQLite locks a file for it, which the kernel unlocks when the process ends in any
- * way, and keeps between containers with a shared folder.
+ * Locks the embedded database's folder for this process, since PGlite would let two processes write
+ * the same files. Uses SQLite's file lock, which the kernel releases however the process ends and
+ * which works across containers that share the folder.
  * @returns a function that releases the lock
- * @throws Error for operators, if a running process holds it
+ * @throws Error for operators if a running process holds the lock
  */
 export function lockDirectory(path: string): () => void {
   makeDataFolder(path);
   try {
     const file = join(path, "lock.sqlite");
     const lock = new DatabaseSync(file);
-    restrict(file); // before its journal, which gets the same mode
+    restrict(file); // before the journal exists, which gets the same mode
     lock.exec("begin exclusive");
     locks.add(lock);
     return () => {

@@ -1,8 +1,8 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
 /**
- * The database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL appendix
- * A, errno).
+ * Codes for: the database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL
+ * appendix A, errno).
  */
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
@@ -10,26 +10,26 @@ const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|query read timeout|client has encountered a connection error|not queryable/i;
 
 /**
- * A connection's prepared statement does not exist, after `discard all` or behind a pooler, or its
- * name is taken (PostgreSQL appendix A).
+ * Codes for a missing prepared statement, after `discard all` or behind a pooler, or one whose name is
+ * already used (PostgreSQL appendix A).
  */
 const STALE_CODES = /^(26000|42P05)$/;
 
 type DatabaseError = Error & { code?: unknown; syscall?: unknown; routine?: unknown };
 
-/** An error and its causes. The ORM names them `previous`. */
+/** An error and its causes. The ORM calls them `previous`. */
 function* causesOf(error: unknown): Generator<DatabaseError> {
   for (let e = error; e instanceof Error; e = e.cause ?? (e as { previous?: unknown }).previous)
     yield e;
 }
 
 /**
- * Whether an error means that the database is unavailable or busy, so that a retry later makes
+ * Whether an error means that the database is unavailable or busy, so that retrying later makes
  * sense.
  */
 export function isDatabaseUnavailable(error: unknown): boolean {
   for (const { code, syscall, message } of causesOf(error)) {
-    if (syscall === "connect") return true; // whatever the cause: a missing socket file, no file descriptors left
+    if (syscall === "connect") return true; // for any cause, such as a missing socket file or no file descriptors left
     if (
       (typeof code === "string" && UNAVAILABLE_CODES.test(code)) ||
       UNAVAILABLE_MESSAGES.test(message)
@@ -40,9 +40,9 @@ export function isDatabaseUnavailable(error: unknown): boolean {
 }
 
 /**
- * Whether a connection can't use a statement as it has prepared it: it is gone, or a change of
- * tables has changed the type of its result ("cached plan must not change result type", which
- * servers translate). The statement has not run.
+ * Whether a connection can't use a prepared statement: it no longer exists, or a schema change has
+ * changed its result type ("cached plan must not change result type", which servers translate). The
+ * statement was not executed.
  */
 export function isStaleStatement(error: unknown): boolean {
   return [...causesOf(error)].some(
@@ -53,19 +53,19 @@ export function isStaleStatement(error: unknown): boolean {
 }
 
 /**
- * Whether a change of tables was given up because it would have made others wait. It is to be tried
- * again later.
+ * Whether a schema change was cancelled because it would have blocked others. It should be retried
+ * later.
  */
 export const isLockTimeout = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "55P03";
 
-/** Whether the database's role may not do what it was asked for. */
+/** Whether the database role lacks the required privilege. */
 export const lacksPrivilege = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "42501";
 
 /**
- * Whether an error means that a row with this unique key exists.
- * @param constraint its name.
+ * Whether an error means that a row with this unique key already exists.
+ * @param constraint name of the unique constraint
  */
 export const isDuplicate = (error: unknown, constraint: string): boolean =>
   error instanceof UniqueConstraintViolationException &&
@@ -73,7 +73,7 @@ export const isDuplicate = (error: unknown, constraint: string): boolean =>
   error.constraint === constraint;
 
 /**
- * An error as it may be logged: one of the database without its statement, values and rows, which
+ * An error in a form that may be logged: a database error without the statement, values and rows that
  * it quotes.
  */
 export function redactDatabaseError(error: unknown): unknown {
@@ -100,7 +100,7 @@ export function redactDatabaseError(error: unknown): unknown {
 }
 
 /**
- * An error at start-up that names the variable to check. It quotes users, hosts and folders, never
+ * A startup error that names the variable to check. It quotes users, hosts and folders, never
  * a password.
  */
 export function startupError(variable: string, error: unknown): Error {
@@ -109,7 +109,7 @@ export function startupError(variable: string, error: unknown): Error {
     new Error(`${variable}: ${problem}: ${message}. ${remedy}`, { cause: error });
   if (/unsupported startup parameter/.test(message)) {
     const remedy = "Let it ignore the startup parameters statement_timeout and options.";
-    return describe("the connection pooler refuses our settings", remedy);
+    return describe("the connection pooler rejects our settings", remedy);
   }
   if (lacksPrivilege(error)) {
     const remedy =
@@ -119,11 +119,14 @@ export function startupError(variable: string, error: unknown): Error {
   if (!isDatabaseUnavailable(error))
     return new Error(`${variable} can't be used: ${message}`, { cause: error });
   return "severity" in (error as Error) // PostgreSQL's own message
-    ? describe("the database refuses connections now", "Try again later, or check the server.")
+    ? describe(
+        "the database currently refuses connections",
+        "Try again later, or check the server.",
+      )
     : describe("the database is not reachable", `Start it, or correct ${variable}.`);
 }
 
-/** Rethrows a start-up error as one that names DATABASE_URL. */
+/** Rethrows a startup error as one that names DATABASE_URL. */
 export function asDatabaseUrlError(error: unknown): never {
   throw startupError("DATABASE_URL", error);
 }

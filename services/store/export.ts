@@ -7,21 +7,21 @@ const LISTS = {
       mfa_secret is not null as mfa_enabled, mfa_confirmed_at, last_login_at, demoted_at, deletion_at as deletion_date,
       created_at, updated_at, (select count(*)::int from backup_codes b where b.user_id = users.id) as backup_codes_left
     from users where id = :userId`,
-  // told by the e-mail about the request, not by its token: there is none if another account has the
-  // address, which nobody may learn here
+  // read from the e-mail about the request, not from its token: there is no token if another account
+  // has the address, which nobody may find out here
   pendingEmail: `select e.facts->>'newEmail' as address, e.created_at as requested_at, e.created_at + :verifyMs * interval '1 ms' as expires_at
     from emails e join users u on u.id = e.user_id
     where e.user_id = :userId and e.template = 'email-change-requested' and e."to" = u.email
       and e.created_at > greatest(u.password_changed_at, :now::timestamptz - :verifyMs * interval '1 ms')
     order by e.id desc`,
-  // what was counted for a sign-in is kept by address, the rest by user
+  // attempts at sign-in are stored by address, all others by user
   failedAttempts: `select a.kind, a.failed, a.consecutive, a.failed_at, a.locked_until
     from users u join attempts a on a.subject = u.canonical_email and a.kind = 'password' or a.subject = u.id::text and a.kind <> 'password'
     where u.id = :userId and (a.failed > 0 or a.consecutive > 0 or a.locked_until is not null) order by a.kind`,
   openLinks: `select kind, created_at, expires_at from one_time_tokens
     where user_id = :userId and kind in ('verify-email', 'reset-password') and expires_at > :now order by kind`,
-  // ended sessions are kept for a while; the earliest of these times is their end
-  // device and place of an impersonation are the administrator's
+  // ended sessions are kept for a while; their end is the earliest of these times
+  // the device and location of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,
       case when s.actor_id is null then s.ip end as ip, case when s.actor_id is null then s.location end as location,
       s.actor_id is not null as impersonated, s.created_at,
@@ -34,8 +34,8 @@ const LISTS = {
     from (select e.*, coalesce(actor_id <> own.id, event like 'admin.%') as by_other
       from audit_events e, (select :userId::uuid as id) as own where user_id = own.id or actor_id = own.id) as e
     order by id desc`,
-  // one to a requested address would tell whether another account has that address: then there is
-  // none
+  // excludes e-mails to requested addresses: none is sent if another account has the address, so
+  // listing them would reveal that
   emails: `select id, "to", template, status, attempts, last_error, created_at, sent_at, next_attempt_at from emails
     where user_id = :userId and template <> 'change-email' order by id desc`,
   usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
@@ -46,7 +46,7 @@ const LISTS = {
 
 export type ExportList = keyof typeof LISTS;
 
-/** Reads a part of a list about a user, newest first. */
+/** Reads one page of a list about a user, newest first. */
 export function readExportList(
   { em }: Db,
   list: ExportList,

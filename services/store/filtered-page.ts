@@ -15,24 +15,24 @@ import {
 import { type Db, firstRow, oneRow } from "./statement.ts";
 
 /**
- * Measured costs of finding one match by its index, as numbers of rows that a scan in the order of
- * ids reads in the same time: the id alone, and with its table row.
+ * Measured costs of finding one match with its index, in rows that a scan in id order reads in the
+ * same time: for the id alone, and for its table row too.
  */
 const INDEX_ROW_COST = 1 / 5;
 const TABLE_ROW_COST = 8;
-/** A scan in order reads this many times the rows that evenly distributed matches would need. */
+/** A scan in order may read this many times the rows that evenly distributed matches would need. */
 const SCAN_MARGIN = 4;
-/** Most rows that one request scans without an index. */
+/** Maximum number of rows that one request scans without an index. */
 const MAX_SCANNED_ROWS = 20_000;
 
 /**
- * Reads one page of the rows that match conditions whose index does not keep the order of ids, such as a trigram search.
- * There are two plans. Frequent matches are found fastest by a scan in the order of ids that stops at a full page; rare
- * ones by their index, sorted afterwards. PostgreSQL's planner assumes evenly distributed matches and picks the wrong
+ * Reads one page of rows for conditions whose index is not in id order, such as a trigram search.
+ * There are two plans: frequent matches are found fastest with a scan in id order that stops once the page is full; rare
+ * matches, with their index, sorted afterwards. PostgreSQL's planner assumes evenly distributed matches and picks the wrong
  * plan for common search terms (seconds instead of milliseconds at ten million users), so this module chooses:
- * 1. Count up to 10,000 matches by the cheaper plan. With the index this finds all ids, and the page is known already.
+ * 1. Count up to 10,000 matches with the cheaper plan. If that was the index, it has found all ids, and so the page.
  * 2. Otherwise scan in order, but no more rows than the index would cost, times a margin for uneven distribution.
- * 3. If that does not fill the page, collect all matches by the index.
+ * 3. If that does not fill the page, collect all matches with the index.
  */
 export async function readFilteredPage<Row extends { id: string }>(
   db: Db,
@@ -43,8 +43,8 @@ export async function readFilteredPage<Row extends { id: string }>(
   const position = parsePosition(request);
   const size = await estimateRows(db, { from, where: "true", values: {} });
   /**
-   * Finds matches after the cursor: how many, and the ids of the page among them.
-   * @param limit in SQL
+   * Finds matches after the cursor: their number, and the ids for the page.
+   * @param limit SQL that orders and limits the matches
    */
   const find = (limit: string, source = from) =>
     oneRow<{ n: number; ids: string[] }>(
@@ -55,7 +55,7 @@ export async function readFilteredPage<Row extends { id: string }>(
       { ...values, ...position },
     );
   /**
-   * Finds them by the index of the conditions: in this transaction the planner can't choose a scan
+   * Finds them with the index of the conditions: in this transaction, the planner cannot choose a scan
    * in order.
    */
   const findByIndex = (limit = "") =>
@@ -65,7 +65,7 @@ export async function readFilteredPage<Row extends { id: string }>(
       );
       return find(limit);
     });
-  /** Counts the matches. Returns the page's ids too if counting has found them. */
+  /** Counts the matches. Also returns the ids for the page if counting has found them. */
   const count = async (): Promise<{ total: Total; ids?: string[] }> => {
     const total = await estimateMatches(db, query);
     const inOrder = (EXACT_COUNT_LIMIT * size) / total.total <= INDEX_ROW_COST * total.total;
@@ -76,12 +76,12 @@ export async function readFilteredPage<Row extends { id: string }>(
   };
   /**
    * Scans the rows in order.
-   * @returns undefined if the index is cheaper, or the page was not filled
+   * @returns undefined if the index is cheaper or the page was not filled
    */
   const scanInOrder = async ({ total }: Total): Promise<string[] | undefined> => {
     const end = position.offset + position.limit + 1;
     const rowsNeeded = (end * size) / total;
-    if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if it is NaN: no rows, no matches
+    if (!(rowsNeeded <= TABLE_ROW_COST * total)) return undefined; // also if NaN: no rows, no matches
     const scanned = Math.ceil(rowsNeeded * SCAN_MARGIN);
     const source = `(select * from ${from} where id < :after order by id desc limit ${scanned})`;
     const { ids } = await find(`order by t.id desc limit ${end}`, source);
@@ -94,12 +94,12 @@ export async function readFilteredPage<Row extends { id: string }>(
     { ids: ids.slice(0, position.limit) },
   );
   const page = ids.map((id) => ({ id }));
-  return { ...toPage(page, position.limit, counted.total), items }; // a row that is gone by now ends no list
+  return { ...toPage(page, position.limit, counted.total), items }; // nextCursor comes from the ids, as a row may have been deleted since
 }
 
 /**
- * Reads one page of the rows that match conditions without an index. A page by cursor may be short:
- * its cursor continues where the scan stopped. A page by number scans as far as necessary.
+ * Reads one page of rows for conditions without an index. A page requested with a cursor may be short:
+ * its own cursor continues where the scan stopped. A page requested by number scans as far as needed.
  */
 export async function readPartialPage<Row extends { id: string }>(
   db: Db,

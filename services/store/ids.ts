@@ -1,14 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 
-/** Length of an id in bytes. */
+/** Length of an id, in bytes. */
 export const ID_BYTES = 16;
 
-/** Random bytes, fetched for many ids at once: one by one costs more than the rest of an id. */
+/** Random bytes, generated for many ids at once: one at a time would cost more than the rest of an id. */
 let pool = Buffer.alloc(0);
 
 /**
- * Creates an id of a row (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it.
+ * Creates a row id (UUID version 7, RFC 9562 section 5.7). Ids of later rows sort after it.
  */
 export function newId(now: Date): string {
   if (pool.length === 0) pool = randomBytes(256 * ID_BYTES);
@@ -17,19 +17,19 @@ export function newId(now: Date): string {
   return v7({ msecs: now.getTime(), random });
 }
 
-/** The lowest id of a moment, which is 1970 at the earliest: ids of earlier rows sort before it. */
+/** The lowest id for a time, 1970 at the earliest: ids of earlier rows sort before it. */
 export const lowestId = (at: Date): string =>
   v7({ msecs: Math.max(0, at.getTime()), random: new Uint8Array(ID_BYTES) });
 
 /**
- * An id as PostgreSQL writes it: callers may spell it in capitals (RFC 9562 section 4), which no
- * comparison would match.
+ * An id as PostgreSQL writes it. Callers may send upper case (RFC 9562 section 4), which would not
+ * compare equal.
  */
 export const canonicalId = (sent: string): string => sent.toLowerCase();
 
-/** Encodes the first 16 bytes as an id, whether or not they are a UUID of any version. */
+/** Formats the first 16 bytes as an id, whether or not they are a valid UUID. */
 export const idOfBytes = (bytes: Buffer): string =>
   bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
 
-/** The bytes of an id, whether or not it is a UUID of any version. */
+/** The bytes of an id, whether or not it is a valid UUID. */
 export const bytesOfId = (id: string): Buffer => Buffer.from(id.replaceAll("-", ""), "hex");

@@ -4,7 +4,7 @@ import { type ClockedDb, type Db, firstRow } from "./statement.ts";
 import { User } from "./users.ts";
 
 /**
- * An unused token: one per user and kind, deleted once consumed. Its text is derived, never stored.
+ * An unused token: one per user and kind, deleted once used. Its text is derived, never stored.
  */
 export const OneTimeToken = defineEntity({
   name: "OneTimeToken",
@@ -13,28 +13,28 @@ export const OneTimeToken = defineEntity({
     id: p.uuid().primary(),
     user: () => p.manyToOne(User).ref(),
     kind: p.string().$type<OneTimeTokenKind>(),
-    email: p.string(), // the address the token was mailed to, and proves
+    email: p.string(), // the address that the token was mailed to and that it verifies
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
-    failed: p.integer(), // wrong codes presented with an MFA token
+    failed: p.integer(), // number of wrong codes sent with an MFA token
   },
 });
 
 /**
- * What a token can be used for, once: three are mailed, `sign-in` is the MFA token of a login's
+ * What a token can be used for, once. Three kinds are mailed; `sign-in` is the MFA token for a login's
  * second step.
  */
 export type OneTimeTokenKind = "verify-email" | "change-email" | "reset-password" | "sign-in";
 
 export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 
-/** A token that was presented and is valid: its bearer reads the mail of this address. */
+/** A valid token. Whoever presents it can read mail sent to this address. */
 export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
 
 /**
- * Issues a token for an e-mail, in the place of an older one of its user and kind. Its text is
- * derived from its id later.
+ * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is derived
+ * from its id later.
  */
 export async function issueOneTimeToken(
   { em, clock }: ClockedDb,
@@ -53,7 +53,7 @@ export async function issueOneTimeToken(
   return { ...token, userId };
 }
 
-/** Deletes a user's tokens, of some kinds or of all. Lock the user first. */
+/** Deletes a user's tokens, of the given kinds or of all. Lock the user first. */
 export async function invalidateOneTimeTokens(
   { em }: Db,
   userId: string,
@@ -62,14 +62,14 @@ export async function invalidateOneTimeTokens(
   await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
 }
 
-/** Deletes the MFA tokens of all users: their sign-ins begin anew. Mailed links stay. */
+/** Deletes the MFA tokens of all users, who have to start signing in again. Mailed links stay valid. */
 export async function deletePendingSignIns({ em }: Db): Promise<void> {
   await em.nativeDelete(OneTimeToken, { kind: "sign-in" });
 }
 
 /**
- * Deletes a token of one of the kinds and locks its user's row first. Of several callers one gets
- * the token.
+ * Deletes a token of one of the kinds, after locking its user's row. Only one of several concurrent
+ * callers gets the token.
  */
 export const takeOneTimeToken = (
   db: Db,
@@ -88,8 +88,8 @@ export const takeOneTimeToken = (
   );
 
 /**
- * Counts a code that is presented with an MFA token.
- * @returns false if the token is gone or has no attempt left.
+ * Counts a code sent with an MFA token.
+ * @returns false if the token no longer exists or has no attempts left
  */
 export async function countMfaTokenAttempt(
   { em }: Db,

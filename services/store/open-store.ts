@@ -7,9 +7,9 @@ import { openPostgres } from "./postgres.ts";
 import { type DatabaseLocation, type Store, storeOf } from "./store.ts";
 
 /**
- * Opens the database. Both engines use the same entities and migrations; the embedded engine is
- * loaded only if it is used.
- * @throws Error for operators, if another process uses the folder, or the server is not reachable
+ * Opens the database. Both engines use the same entities and migrations. The embedded engine is only
+ * loaded if it is used.
+ * @throws Error for operators if another process uses the folder or the server is unreachable
  */
 export async function openStore(
   location: DatabaseLocation,
@@ -25,12 +25,12 @@ export async function openStore(
   return storeOf(engine, onStatement);
 }
 
-/** How often an unavailable database is checked, in ms. */
+/** How often an unavailable database is polled, in ms. */
 const POLL_INTERVAL_MS = 1_000;
 
 /**
- * Logs outages of the database.
- * @returns what reports an error that means that the database is unavailable
+ * Logs database outages.
+ * @returns a function that reports an error meaning that the database is unavailable
  */
 export function watchDatabase(
   { ping }: Pick<Store, "ping">,

@@ -9,10 +9,10 @@ import { Session } from "./sessions.ts";
 import { SigningKey } from "./signing-keys.ts";
 import { User } from "./users.ts";
 
-/** Entities. A test compares them with the migrated tables. */
+/** All entities. A test compares them with the migrated tables. */
 export const entities = [User, Session, OneTimeToken, Email, SigningKey];
 
-/** ORM options of both engines. */
+/** ORM options for both engines. */
 export function ormOptions(log: Logger, onStatement?: OnStatement) {
   return {
     entities,
@@ -29,7 +29,7 @@ export function ormOptions(log: Logger, onStatement?: OnStatement) {
   };
 }
 
-/** Returns a row if the database can be written to. */
+/** Returns a row only if the database is writable. */
 export const PING = "select 1 where current_setting('transaction_read_only') = 'off'";
 
 export function assertWritable({ rows }: { rows: unknown[] }): void {

@@ -3,11 +3,11 @@ import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
 import { type Db, oneRow, type Values } from "./statement.ts";
 
 const DEFAULT_LIMIT = 20;
-/** Matches are counted up to this number and estimated beyond it. */
+/** Matches are counted up to this number; beyond it the total is estimated. */
 export const EXACT_COUNT_LIMIT = 10_000;
 const CURSOR_BYTES = ID_BYTES + 5;
 
-/** Which page of a list: the one after a cursor, or the one with a number. */
+/** A page of a list: the one after a cursor, or the one with a number. */
 export type PageRequest = {
   limit?: number | undefined;
   cursor?: string | undefined;
@@ -15,8 +15,8 @@ export type PageRequest = {
 };
 
 /**
- * What is listed. `where` uses table `from` alone, as `t`; `columns` and `joins` are read for the
- * page's rows only.
+ * A list to read. `where` only refers to table `from`, as `t`; `columns` and `joins` are evaluated only
+ * for the rows of the page.
  */
 export type ListQuery = {
   columns: string;
@@ -29,17 +29,17 @@ export type ListQuery = {
 /** Number of matching rows: exact up to 10,000. */
 export type Total = { total: number; totalEstimated?: true };
 
-/** One page. `nextCursor` is absent on the last. */
+/** One page. `nextCursor` is absent on the last page. */
 export type Page<Row> = Total & { items: Row[]; nextCursor?: string };
 
 /**
- * Where a page starts, and its length. The total is counted for the first page and carried by the
+ * Start and length of a page. The total is counted for the first page and carried in the
  * cursors.
  */
 export type PagePosition = { limit: number; offset: number; after: string; total?: Total };
 
 /**
- * Parses the position of a page. The rule `list_cursor` of the proto allows every text of
+ * Parses the position of a page. The `list_cursor` rule of the proto admits any text of
  * `CURSOR_BYTES`.
  */
 export function parsePosition({
@@ -58,7 +58,7 @@ export function parsePosition({
   };
 }
 
-/** The cursor of the page that follows an id. */
+/** The cursor of the page after an id. */
 export function encodeCursor(id: string, { total, totalEstimated }: Total): string {
   const tail = Buffer.alloc(CURSOR_BYTES - ID_BYTES);
   tail.writeUInt8(totalEstimated ? 1 : 0);
@@ -67,8 +67,8 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
 }
 
 /**
- * Reads one page, newest first. Its cursor is the last id: rows added meanwhile neither repeat nor
- * hide others.
+ * Reads one page, newest first. Its cursor is the last id, so that rows added in the meantime neither
+ * repeat nor hide others.
  */
 export async function readPage<Row extends { id: string }>(
   db: Db,
@@ -83,7 +83,7 @@ export async function readPage<Row extends { id: string }>(
   return toPage(rows, position.limit, total);
 }
 
-/** Makes a page of its rows and, if there is a next page, one more. */
+/** Creates a page from its rows plus, if there is a next page, one more. */
 export function toPage<Row extends { id: string }>(
   rows: Row[],
   limit: number,
@@ -99,8 +99,8 @@ export function toPage<Row extends { id: string }>(
 }
 
 /**
- * Reads a page's rows and one more, which shows that there is a next page. The inner query finds
- * the ids by an index-only scan; whole rows are read for the page alone.
+ * Reads a page's rows plus one more, which shows that there is a next page. The inner query finds the
+ * ids with an index-only scan; full rows are only read for the page.
  */
 export function readRows<Row>(
   { em }: Db,
@@ -117,8 +117,8 @@ export function readRows<Row>(
 }
 
 /**
- * Counts up to 10,000 matches, in the order of pages. Returns the planner's estimate if there are
- * more.
+ * Counts up to 10,000 matches, in page order. If there are more, returns the planner's
+ * estimate.
  */
 export async function countMatches(db: Db, query: ListQuery): Promise<Total> {
   const { total } = await oneRow<{ total: number }>(
@@ -130,7 +130,7 @@ export async function countMatches(db: Db, query: ListQuery): Promise<Total> {
 }
 
 /**
- * The planner's estimate of the number of matches, for conditions with more than 10,000 of them.
+ * The planner's estimate of the number of matches, for conditions with more than 10,000.
  */
 export async function estimateMatches(db: Db, query: ListQuery): Promise<Total> {
   const rows = await estimateRows(db, query);
@@ -140,7 +140,7 @@ export async function estimateMatches(db: Db, query: ListQuery): Promise<Total> 
   };
 }
 
-/** The planner's estimate of the number of rows that a condition selects. */
+/** The planner's estimate of the number of rows for a condition. */
 export async function estimateRows(
   db: Db,
   { from, where, values }: Omit<ListQuery, "columns">,
@@ -154,7 +154,7 @@ export async function estimateRows(
   return row["QUERY PLAN"][0].Plan["Plan Rows"];
 }
 
-/** Selects the rows that satisfy each condition whose value, of the same name, is given. */
+/** Combines the conditions whose value, under the same name, is given. */
 export function rowsWhere(
   conditions: Record<string, string>,
   values: Values,

@@ -14,43 +14,43 @@ import { parseTime, type Statement, TIMESTAMPTZ } from "./statement.ts";
 import type { Engine } from "./store.ts";
 
 /**
- * Connections to PostgreSQL of one process, beside one for health checks while all of them are in
- * use: a busy process is not a broken one.
+ * Number of pooled connections per process. Health checks have one more for when all are in use: a
+ * busy process is not broken.
  */
 const POOL_SIZE = 10;
-/** How long a call waits for a connection, and a connection for its server, in ms. */
+/** How long a call waits for a connection, and a connection for the server, in ms. */
 const CONNECT_TIMEOUT_MS = 3_000;
 /**
- * Longest statement in ms, unless a caller sets another. Statements of requests are far shorter.
+ * Maximum duration of a statement in ms, unless a caller sets another. Requests need far less.
  */
 const STATEMENT_TIMEOUT_MS = 15_000;
-/** Longest making of an index, in ms: others read and write meanwhile. */
+/** Maximum duration of creating an index, in ms. Other statements can read and write in the meantime. */
 const INDEX_TIMEOUT_MS = 86_400_000;
 /**
- * Part of that time that a statement waits for a lock, so that a locked table does not occupy every
- * connection.
+ * Fraction of the maximum duration that a statement waits for a lock, so that a locked table does not
+ * tie up every connection.
  */
 const LOCK_FRACTION = 1 / 5;
 /**
- * Longest statement of a health check, in ms. Its connection closes when idle, before it counts as
- * silent.
+ * Maximum duration of a health check's statement, in ms, and idle time after which its connection is
+ * closed, before it would count as silent.
  */
 const PROBE_TIMEOUT_MS = 1_000;
 const PROBE_IDLE_MS = 2_500;
 /**
- * Time in ms for which a statement of a request proves that the database serves this process, if a
- * health check gets no connection or no reply: a server may have no free slot for it.
+ * How long, in ms, a request's successful statement proves that the database is available when a health
+ * check gets no connection or no reply: the server may have no free slot for it.
  */
 const PROOF_MS = 2_000;
-/** How long after its timeout a statement's result may arrive, in ms. */
+/** How long after its timeout a statement's result may still arrive, in ms. */
 const RESPONSE_GRACE_MS = 2_000;
-/** Settings that our statements rely on, whatever a server, database or role sets. */
+/** Settings that our statements rely on, regardless of the settings of server, database and role. */
 const SETTINGS =
   "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on";
 
 /**
  * Opens a pool of connections to a PostgreSQL server.
- * @throws Error for operators, when nothing answers at the URL
+ * @throws Error for operators if nothing answers at the URL
  */
 export async function openPostgres(
   url: string,
@@ -88,9 +88,9 @@ export async function openPostgres(
 }
 
 /**
- * Runs a prepared statement. If its connection can't use what it has prepared, runs the statement
- * again without a name, which prepares it anew. That is safe: there is no transaction, and the
- * statement has changed nothing. The pool closes the first connection, as after any error.
+ * Runs a prepared statement. If its connection can't use the prepared version, runs the statement again
+ * without a name. That is safe: there is no transaction, and the statement has changed nothing. The
+ * pool closes the first connection, as it does after any error.
  */
 function runPrepared(pool: pg.Pool, { name, text }: Statement, values: unknown[]) {
   return pool.query({ name, text, values }).catch((error) => {
@@ -100,19 +100,19 @@ function runPrepared(pool: pg.Pool, { name, text }: Statement, values: unknown[]
 }
 
 /**
- * What health checks ask: a connection of the pool, as requests use it. While all are in use, one of
- * its own, so that a check does not wait behind the calls of a busy process.
+ * The connection for health checks: one from the pool, as requests use it. While all of them are in use,
+ * a separate one, so that a check does not queue behind the calls of a busy process.
  */
 function createProbe(pool: pg.Pool) {
   const own = new pg.Pool({
     ...pool.options,
-    password: pool.options.password, // which pg hides from a copy of the options
+    password: pool.options.password, // pg hides the password when options are copied
     max: 1,
     idleTimeoutMillis: PROBE_IDLE_MS,
     statement_timeout: PROBE_TIMEOUT_MS,
     stream: () => createSocket(PROBE_TIMEOUT_MS + RESPONSE_GRACE_MS),
-  }).on("error", () => {}); // while it was idle: the next check connects again
-  const query = { text: PING, query_timeout: PROBE_TIMEOUT_MS }; // closes a connection that is silent
+  }).on("error", () => {}); // closed while idle; the next check reconnects
+  const query = { text: PING, query_timeout: PROBE_TIMEOUT_MS }; // also closes an unresponsive connection
   const isFree = () => pool.idleCount > pool.waitingCount || pool.totalCount < POOL_SIZE;
   return {
     /** Rejects if there is no reply within the time limit of a check. */
@@ -126,7 +126,7 @@ function createProbe(pool: pg.Pool) {
   };
 }
 
-/** @param silenceMs closes connections that receive nothing for this time; 0: never */
+/** @param silenceMs closes connections that receive nothing for this time; 0 means never */
 function connect(
   url: string,
   log: Logger,
@@ -152,8 +152,8 @@ function connect(
 }
 
 /**
- * A socket that closes when it is silent for too long: after a network partition the kernel would
- * wait for hours.
+ * A socket that closes after too long a silence: after a network partition, the kernel would wait for
+ * hours.
  */
 function createSocket(silenceMs: number): Socket {
   const socket = new Socket();
@@ -165,7 +165,7 @@ function createSocket(silenceMs: number): Socket {
 /**
  * Returns broken connections to the pool. Kysely 0.29's ControlledTransaction releases its
  * connection only after a successful BEGIN, COMMIT or ROLLBACK; without this, each transaction
- * whose connection breaks uses one up for ever.
+ * whose connection breaks would use up a connection forever.
  */
 function releaseBrokenConnections(pool: pg.Pool): void {
   const inUse = new WeakSet<object>();
@@ -173,7 +173,7 @@ function releaseBrokenConnections(pool: pg.Pool): void {
   pool.on("release", (_error, client) => inUse.delete(client));
   pool.on("connect", (client) => {
     const releaseBroken = () => inUse.has(client) && client.release(true);
-    client.once("end", () => setImmediate(releaseBroken)); // whose query has failed releases it first
+    client.once("end", () => setImmediate(releaseBroken)); // a failed query releases it first
   });
 }
 
@@ -185,16 +185,16 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
 }
 
 /**
- * Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: there is no fallback to a
- * connection without TLS.
+ * Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: we never fall back to a connection
+ * without TLS.
  */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /**
  * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"):
  * `sslmode=require` encrypts, `verify-full` also checks the server's certificate against
- * `sslrootcert` or, without it, Node's authorities. The ORM itself ignores the URL's parameters.
- * @throws Error if a certificate can't be read, or the mode is unknown
+ * `sslrootcert` or, without it, Node's certificate authorities. The ORM itself ignores URL parameters.
+ * @throws Error if a certificate can't be read or the mode is unknown
  */
 function parseConnectionUrl(url: string) {
   const read = new URL(url);
@@ -203,23 +203,23 @@ function parseConnectionUrl(url: string) {
     throw new Error(`sslmode must be one of ${MODES.join(", ")}`);
   if (mode === "allow") read.searchParams.set("sslmode", "prefer");
   if (read.searchParams.get("sslrootcert") === "system") read.searchParams.delete("sslrootcert");
-  read.searchParams.delete("uselibpqcompat"); // always on
+  read.searchParams.delete("uselibpqcompat"); // the mode is always used
   const config = toClientConfig(parse(read.href, { useLibpqCompat: true }));
   const { host, port, user, password, ssl, application_name, options } = config;
   return { host, port, user, password, ssl, application_name, options };
 }
 
 /**
- * Parameters of a URL that are used. Others are not, such as `search_path`, which belongs into
+ * URL parameters that are used. Others are ignored, such as `search_path`, which belongs in
  * `options`.
  */
 const SUPPORTED =
   /^(host|port|user|password|application_name|options|ssl|sslmode|sslrootcert|sslcert|sslkey|uselibpqcompat)$/;
 
 /**
- * Checks at start-up what would make some requests fail later: a pooler that mixes up prepared
- * statements, and an encoding that can't store every character. Warns of `synchronous_commit = off`
- * and of ignored parameters of the URL.
+ * Checks at startup what would make some requests fail later: a pooler that mixes up prepared
+ * statements, and an encoding that can't store all characters. Warns about `synchronous_commit = off`
+ * and about ignored URL parameters.
  * @throws Error for operators
  */
 async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<void> {
@@ -230,20 +230,22 @@ async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<voi
   try {
     const text =
       "select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commit";
-    const read = { name: "pooler_probe", text }; // a pooler that shares its connections between clients must track their statements
+    const read = { name: "pooler_probe", text }; // a pooler that shares connections between clients must track prepared statements
     await clients[0].query(read);
     const { rows } = await clients[1].query(read);
     const [{ encoding, commit }] = rows;
     if (encoding !== "UTF8")
-      throw new Error(`the database has encoding ${encoding}. Create one with encoding 'UTF8'`);
+      throw new Error(
+        `the database has encoding ${encoding}. Create a database with encoding 'UTF8'`,
+      );
     if (commit === "off")
       log.warn("synchronous_commit is off: a crash of PostgreSQL loses acknowledged changes");
   } catch (error) {
-    if ((error as { code?: string }).code !== "42P05") throw error; // exists already: another client's connection
+    if ((error as { code?: string }).code !== "42P05") throw error; // already exists: prepared by the other client
     const problem =
       "the connection pooler mixes up prepared statements. Let it track them, or use session pooling";
     throw new Error(problem, { cause: error });
   } finally {
-    for (const client of clients) client.release(true); // a failed check leaves no open connections
+    for (const client of clients) client.release(true); // leave no open connections, even after a failure
   }
 }

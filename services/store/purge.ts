@@ -4,28 +4,28 @@ import { oneRow } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { firstDetailedDay, rollUpUsage } from "./usage.ts";
 
-/** Pages of the table that one statement scans, 8 KiB each. */
+/** Number of table pages (8 KiB each) that one statement scans. */
 const PAGES_PER_STATEMENT = 64;
-/** Calls that one statement replaces by sums, with a user and without. */
+/** Number of calls that one statement aggregates, for calls with a user and for calls without. */
 const CALLS_PER_STATEMENT = 5_000;
-/** Pause between two statements, in ms, so that requests come first. */
+/** Pause between two statements, in ms, to give requests priority. */
 const PAUSE_MS = 10;
 
 /** Rows that are no longer needed, by table. */
 const EXPIRED = {
   sessions: `least(revoked_at, expires_at) <= :before
-    and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: the cascade would wait for their locks
+    and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: otherwise the cascade would wait for their locks
   one_time_tokens: "expires_at <= :before",
   attempts: `reserved_at <= :before and (consecutive = 0 or not case kind
     when 'password' then exists (select from users u where u.canonical_email = subject)
-    else exists (select from users u where u.id = subject::uuid) end)`, // failures in a row of an account never expire
+    else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
   emails: "status in ('sent', 'failed') and created_at <= :before",
 };
 
 /**
- * Deletes what is no longer needed: ended sessions, expired one-time tokens, attempt counters and
- * e-mails. Replaces old AI calls by sums.
- * @param signal stops between two statements
+ * Deletes data that is no longer needed: ended sessions, expired one-time tokens, attempt counters and
+ * e-mails. Aggregates old AI calls by day.
+ * @param signal stops the run between two statements
  */
 export async function purgeExpired(
   store: Pick<Store, "fork">,
@@ -52,8 +52,8 @@ export async function purgeExpired(
     if (!before) continue;
     const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
     const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
-    // page by page: times that each refresh changes have no index; locked rows wait for the next
-    // run
+    // by table page, since the times that every refresh changes have no index; locked rows are left for
+    // the next run
     for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
       await store.fork().execute(
         `delete from ${table} where ctid = any(array(

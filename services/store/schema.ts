@@ -12,12 +12,12 @@ import { LOCKS } from "./store.ts";
 const readSql = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
 const migrationFiles = readdirSync(new URL("migrations/", import.meta.url)).sort();
 
-/** The line between two statements of a migration. Function bodies may contain blank lines. */
+/** Separates the statements of a migration. Function bodies may contain blank lines. */
 const BREAKPOINT = /^--> statement-breakpoint$/m;
 
 /**
- * All migrations, oldest first: files of SQL. A database records the names of those it has, and of
- * earlier ones that are merged into them.
+ * All migrations, oldest first, as SQL files. A database records the names of applied migrations,
+ * including earlier ones that have since been merged into these.
  */
 export const MIGRATIONS = migrationFiles.map((file) => {
   const migration = class extends Migration {
@@ -31,7 +31,7 @@ export const MIGRATIONS = migrationFiles.map((file) => {
 });
 
 /**
- * Finds the name of the migrations table, with its schema: the migrator would expect it in
+ * Finds the name of the migrations table with its schema, since the migrator would expect it in
  * `public`.
  */
 const MIGRATION_TABLE = `
@@ -39,19 +39,20 @@ const MIGRATION_TABLE = `
     (select nspname from pg_class c join pg_namespace n on n.oid = relnamespace where c.oid = to_regclass('mikro_orm_migrations')),
     current_schema()) || '.mikro_orm_migrations' as name`;
 
-/** For migrations and those that wait for them: the first ones create indexes. */
+/** For migrations, and processes that wait for them: the first migrations create indexes. */
 const DISABLE_TIMEOUTS =
   "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
 /**
- * Longest wait of a migration for a table, since all later statements on the table wait behind it.
+ * Maximum time that a migration waits for a table lock, since all later statements on the table queue
+ * behind it.
  */
 const LIMIT_LOCKS = "set local lock_timeout = '100ms'";
-/** Time between two attempts, in ms, in which those statements go on. */
+/** Delay between two attempts, in ms, in which those statements can run. */
 const RETRY_MS = 1_000;
 
 /**
- * Migrates in one transaction, whose end releases the lock, also behind a pooler. Where another
- * transaction uses a table it rolls back and tries again, until that transaction has ended.
+ * Migrates in a single transaction, whose end releases the lock, even behind a pooler. If another
+ * transaction uses a table, rolls back and retries until that transaction has ended.
  */
 export async function migrateUnderLock(
   orm: MikroORM<PostgreSqlDriver>,
@@ -68,19 +69,19 @@ export async function migrateUnderLock(
   };
   const retry = async (error: unknown) => {
     if (!isLockTimeout(error)) throw error;
-    log.warn("a migration waits for a table that a long transaction uses");
+    log.warn("migration is waiting for a table used by a long transaction");
     await wait(RETRY_MS);
   };
   while (!(await orm.em.fork().transactional(migrate).catch(retry)));
 }
 
 const NO_SEARCH_INDEX =
-  "user search has no index: it is being made, or the extension pg_trgm is missing, or this role may not create it. Create it, then run npm run migrate";
+  "user search has no index: it is being created, the extension pg_trgm is missing, or this role may not create them. Create the extension, then run npm run migrate";
 
 /**
- * Compares the database's schema with this version's. A newer schema is accepted with a warning,
- * for rolling updates; so is one without the search index.
- * @throws Error for operators, if the schema is older
+ * Compares the database schema with this version's. A newer schema is accepted with a warning, for
+ * rolling updates; so is a schema without the search index.
+ * @throws Error for operators if the schema is older
  */
 export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<void> {
   const own = MIGRATIONS.map(({ name }) => name);
@@ -108,11 +109,11 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
 }
 
 /**
- * Grants a PostgreSQL role the privileges that the service needs. The role can read the audit log
- * and append to it, but not change or delete events. Run it as the owner of the tables, after each
+ * Grants a PostgreSQL role the privileges that the service needs. The role can read and append to the
+ * audit log, but not change or delete events. Run it as the owner of the tables, after every
  * migration.
- * @throws Error if the name needs quoting, or if the role may create objects in the schema: the
- * owner could be made to run its functions (CVE-2018-1058)
+ * @throws Error if the name would need quoting, or if the role may create objects in the schema: it
+ * could then make the owner run its functions (CVE-2018-1058)
  */
 export async function grantServiceRole(em: SqlEntityManager, role: string): Promise<void> {
   if (!/^[a-z_][a-z0-9_]{0,62}$/.test(role))
@@ -129,9 +130,9 @@ export async function grantServiceRole(em: SqlEntityManager, role: string): Prom
       { role },
     );
     if (open) {
-      const problem = `${role} may create in the schema ${schema}, which was the default before PostgreSQL 15`;
+      const problem = `${role} may create objects in the schema ${schema}, which was the default before PostgreSQL 15`;
       const remedy = `grant create on schema ${schema} to ${owner}; revoke create on schema ${schema} from public`;
-      throw new Error(`${problem}. As the schema's owner, run first: ${remedy}`);
+      throw new Error(`${problem}. First run, as the schema's owner: ${remedy}`);
     }
     await em.execute(`grant usage on schema ${schema} to ${role}`);
     await em.execute(

@@ -5,22 +5,22 @@ import { firstRow, returnsRow } from "./statement.ts";
 
 const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url), "utf8");
 
-/** The SQL of a text in the form in which it is searched, whatever the locale of the database. */
+/** SQL for the normalized form that texts are searched in, independent of the database's locale. */
 export const searchable = (text: string): string => `searchable(${text})`;
 
 /**
- * What is searched of a user `t`: address, name and the address in punycode. Search terms contain no
- * line feed, so none matches across two parts.
+ * The searched text of a user `t`: address, name and the address in Punycode. Search terms contain no
+ * line feed, so no match spans two parts.
  */
 export const searchedText = (t = ""): string =>
   searchable(`${t}email || chr(10) || ${t}name || chr(10) || ${t}canonical_email`);
 
-/** The index of user searches, which checks of the schema ask for. */
+/** The user search index, which schema checks look for. */
 const USERS_SEARCH = "users_search";
 
 /**
- * The indexes of searches. Migrations read no rows, so these are made after them. Operators of large
- * tables can make them before.
+ * Search indexes. Migrations read no rows, so these are created after the migrations. Operators of
+ * large tables can create them in advance.
  */
 const indexes = [
   {
@@ -38,7 +38,10 @@ const indexes = [
   },
 ];
 
-/** An index by its name: of this version, and complete. `isBuilding`: by any process. */
+/**
+ * State of an index: `isCurrent` if this version defined it, `isValid` if it is complete, `isBuilding`
+ * if any process is creating it.
+ */
 type State = { exists: boolean; isCurrent: boolean; isValid: boolean; isBuilding: boolean };
 
 const stateOf = async (em: SqlEntityManager, name: string, table: string): Promise<State> =>
@@ -51,16 +54,16 @@ const stateOf = async (em: SqlEntityManager, name: string, table: string): Promi
     { name, table },
   )) as State;
 
-/** Whether user searches have their index. */
+/** Whether the user search index exists. */
 export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> => {
   const { isCurrent, isValid } = await stateOf(em, USERS_SEARCH, "users");
   return isCurrent && isValid;
 };
 
 /**
- * Makes the extension and the indexes of searches that are missing, after the migrations: the
- * extension may have been installed since. Without rights to make them the start warns.
- * @param concurrently lets others write meanwhile; not within a transaction
+ * Creates missing extensions and search indexes, after the migrations: the extension may have been
+ * installed since. Without the privilege to do so, startup logs a warning.
+ * @param concurrently whether others can write in the meantime; not possible in a transaction
  */
 export async function completeSearch(em: SqlEntityManager, concurrently: boolean): Promise<void> {
   if (!(await returnsRow({ em }, "select where to_regprocedure('searchable(text)') is not null")))
@@ -80,8 +83,8 @@ export async function completeSearch(em: SqlEntityManager, concurrently: boolean
 }
 
 /**
- * Makes an index, unless it is there or being made. That of an earlier version keeps serving the
- * processes of that version, under another name.
+ * Creates an index unless it exists or is being created. An earlier version's index is renamed and
+ * keeps serving the processes of that version.
  */
 async function makeIndex(
   em: SqlEntityManager,
@@ -92,7 +95,7 @@ async function makeIndex(
   if (isBuilding || (isCurrent && isValid)) return;
   const mode = concurrently ? "concurrently" : "";
   if (isCurrent)
-    await em.execute(`drop index ${mode} if exists ${name}`); // its making was interrupted
+    await em.execute(`drop index ${mode} if exists ${name}`); // its creation was interrupted
   else if (exists) await em.execute(`alter index ${name} rename to ${name}_earlier`);
   await em.execute(`create index ${mode} if not exists ${definition}`);
 }

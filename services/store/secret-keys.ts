@@ -6,7 +6,7 @@ import { makeDataFolder } from "./data-folder.ts";
 import { startupError } from "./errors.ts";
 
 /**
- * The secret keys of a deployment that has some. Undefined where the service would generate one.
+ * The secret keys of a deployment, if it has any. Undefined if the service would generate one.
  * @returns 32 bytes each
  */
 export function findSecretKeys(
@@ -21,7 +21,7 @@ const BYTES = 32;
 const KEY_FILE = "secret-key";
 
 /**
- * The deployment's secret keys: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600).
+ * The secret keys of a deployment: `SECRET_KEY`, or one generated once into `DATA_DIR` (mode 600).
  * @returns 32 bytes each
  */
 export function readSecretKeys({
@@ -34,15 +34,15 @@ export function readSecretKeys({
   makeDataFolder(dataDir);
   writeFileSync(draft, randomBytes(BYTES).toString("base64"), { mode: 0o600 });
   try {
-    linkSync(draft, file); // atomic; of several processes the first one wins
+    linkSync(draft, file); // atomic: the first of several processes wins
   } catch {
-    // it exists and is the key
+    // it already exists
   } finally {
     rmSync(draft, { force: true });
   }
   try {
     const key = Buffer.from(readFileSync(file, "utf8"), "base64");
-    if (key.length !== BYTES) throw new Error(`it does not hold ${BYTES} bytes in base64`);
+    if (key.length !== BYTES) throw new Error(`it does not contain ${BYTES} bytes in base64`);
     return [key];
   } catch (error) {
     throw startupError(file, error);

@@ -9,41 +9,41 @@ export const Session = defineEntity({
   properties: {
     id: p.uuid().primary(),
     user: () => p.manyToOne(User).ref(),
-    generation: p.integer(), // incremented by each refresh; a token carries its own
+    generation: p.integer(), // incremented by each refresh; tokens carry it
     rotatedAt: p.datetime(),
-    successorUsed: p.boolean().name("acknowledged"), // the current token pair has been used: no reuse interval any more
+    successorUsed: p.boolean().name("acknowledged"), // the current token pair has been used, which ends the grace period
     device: p.string(),
     ip: p.string(),
     location: p.string().nullable(),
-    actorId: p.uuid().nullable(), // the administrator who impersonates
-    actorSessionId: p.uuid().nullable(), // the administrator's session, whose end ends this one
+    actorId: p.uuid().nullable(), // the administrator who impersonates the user
+    actorSessionId: p.uuid().nullable(), // the administrator's session; this one ends with it
     createdAt: p.datetime(),
     lastActiveAt: p.datetime(),
-    expiresAt: p.datetime(), // moves with each refresh, `endsAt` at the latest
-    endsAt: p.datetime(), // never moves
+    expiresAt: p.datetime(), // extended by each refresh, at most to `endsAt`
+    endsAt: p.datetime(), // never extended
     revokedAt: p.datetime().nullable(),
   },
 });
 export interface Session extends InferEntity<typeof Session> {}
 
 /**
- * Whether session `s` is open at a time and, under impersonation, the administrator's own, which
- * expires no sooner.
+ * Whether session `s` is open and, under impersonation, the administrator's session too, which expires
+ * no sooner.
  */
 const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
-/** The caller's account as it stood when the call began. */
+/** The caller's account at the beginning of the call. */
 export type CallerUser = Profile & Pick<User, "passwordChangedAt" | "mfaConfirmed">;
 
-/** An open session and its user, as read for every authenticated request. */
+/** An open session and its user, read for every authenticated request. */
 export type FoundSession = {
   user: CallerUser;
   session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
-  /** The session began with the user's present second factor, of which a code has been accepted. */
+  /** Whether the session was opened with the user's current second factor, of which a code has been accepted. */
   usedSecondFactor: boolean;
-  /** The administrator who impersonates the user. */
+  /** The administrator who is impersonating the user. */
   actorId: string | undefined;
 };
 
@@ -58,12 +58,12 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
        coalesce(t.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
        t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
-     where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would plan anew
+     where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would replan
 );
 
 /**
- * Reads those of the sessions that are open, each with its user. One prepared statement.
- * @returns them by session id.
+ * Reads those of the sessions that are open, each with its user, with one prepared statement.
+ * @returns the open sessions by id
  */
 export async function findOpenSessions(
   db: HotDb,
@@ -98,7 +98,8 @@ export const listOpenSessions = ({ em }: Db, userId: string, now: Date): Promise
   );
 
 /**
- * Whether a session of a user has not been revoked. It is not deleted until the transaction ends.
+ * Whether a user's session has not been revoked. Keeps it from being deleted until the transaction
+ * ends.
  */
 export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boolean> =>
   returnsRow(
@@ -111,8 +112,8 @@ export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boo
   );
 
 /**
- * Revokes a session of a user if it is open; impersonations opened from it end with it.
- * @returns whether it was open.
+ * Revokes a user's session if it is open. Impersonations opened from it end with it.
+ * @returns whether it was open
  */
 export const revokeSession = (db: ClockedDb, id: string, userId: string): Promise<boolean> =>
   returnsRow(
@@ -121,17 +122,17 @@ export const revokeSession = (db: ClockedDb, id: string, userId: string): Promis
     { id, userId, now: db.clock.now() },
   );
 
-/** Revokes the sessions that administrators have opened as this user. */
+/** Revokes the sessions in which administrators impersonate this user. */
 export async function endImpersonations({ em, clock }: ClockedDb, userId: string): Promise<void> {
   const isOpen = { user: userId, actorId: { $ne: null }, revokedAt: null };
   await em.nativeUpdate(Session, isOpen, { revokedAt: clock.now() });
 }
 
 /**
- * Revokes a user's sessions but the excepted one. Joins the caller's transaction. The user is
- * locked in an earlier statement, so that this one sees the session of a sign-in that the lock
- * waited for.
- * @returns how many were open; expired ones, and those that ended with their administrator's, are
+ * Revokes a user's sessions, except one. Joins the caller's transaction. The user is locked in an
+ * earlier statement, so that this one sees the session of a sign-in that the lock has waited
+ * for.
+ * @returns how many were open. Sessions that had expired, or had ended with the administrator's, are
  * not counted.
  */
 export async function revokeSessions(
@@ -151,7 +152,7 @@ export async function revokeSessions(
 }
 
 /**
- * Writes when sessions were last active. Touches no index and skips rows that are locked by others.
+ * Writes when sessions were last active. Changes no indexed column and skips rows locked by others.
  */
 export async function updateLastActive(
   { em }: Db,
@@ -168,8 +169,8 @@ export async function updateLastActive(
 }
 
 /**
- * Revokes some of all sessions that began until a time, so that no statement lasts long.
- * @returns how many; 0 once all are revoked
+ * Revokes a limited number of the sessions that began before or at `until`, so that no statement runs long.
+ * @returns the number of revoked sessions; 0 once all are revoked
  */
 export async function revokeSomeSessions(
   { em }: Db,
@@ -186,8 +187,8 @@ export async function revokeSomeSessions(
 }
 
 /**
- * Ends every session, one-time token and signing key, so that no token of the past is valid.
- * @returns open sessions that ended
+ * Ends all sessions and deletes all one-time tokens and signing keys, so that no earlier token is valid.
+ * @returns the number of open sessions that ended
  */
 export async function endAllTokens(db: Db, now: Date): Promise<number> {
   const { ended } = await oneRow<{ ended: number }>(

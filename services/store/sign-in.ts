@@ -13,22 +13,22 @@ import {
 } from "./statement.ts";
 import type { LoginUser, User } from "./users.ts";
 
-/** Most sessions of one user. */
+/** Maximum number of sessions per user. */
 const MAX_SESSIONS = 100;
 
-/** The row of a session to be opened. */
+/** The row of a new session. */
 export type NewSession = Pick<
   Session,
   "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt"
 >;
 
 /**
- * The user as of the moment from which a revocation finds the session; `restored`: a requested
+ * The user at the moment from which a revocation would find the session. `restored`: a pending
  * deletion was cancelled.
  */
 export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
 
-/** Whether user `u` is as when the password was checked. */
+/** Whether user `u` is unchanged since the password was verified. */
 const IS_UNCHANGED = `u.id = :userId and u.password_changed_at = :passwordChangedAt
   and u.mfa_secret is not distinct from :mfaSecret and (u.deletion_at is null or u.deletion_at > :now)`;
 
@@ -37,20 +37,20 @@ const unchangedValues = ({ id, passwordChangedAt, mfaSecret = null }: LoginUser,
 };
 
 /**
- * Sessions of a user beyond the limit once one more is opened: ended ones go first, then
+ * Sessions of a user that exceed the limit once one more is opened: ended ones first, then
  * impersonations, then the oldest.
  */
 const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= :now, s.actor_id is not null, s.created_at desc, s.id desc offset ${MAX_SESSIONS - 1}`;
 
 /**
- * A requested deletion as it stood when the statement began. Read without a lock: of two statements
- * that lock a row and then update it, each waits for the other while a third party shares that row.
+ * A pending deletion as of the beginning of the statement. Read without a lock: two statements that
+ * lock a row and then update it wait for each other if a third party holds a share lock on the row.
  */
 const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
 
 /**
- * One statement, so one round trip and one commit: user, session, audit events and attempt counter,
- * or nothing. The user's row is locked first and the counter last, as everywhere.
+ * One statement, hence one round trip and one commit: writes user, session, audit events and attempt
+ * counter, or nothing. The user row is locked first and the counter last, as everywhere.
  */
 const SIGN_IN = `with signed as (
     update users as u set last_login_at = :now, deletion_at = null,
@@ -78,12 +78,12 @@ const SIGN_IN = `with signed as (
 const preparedSignIn = prepared<object, SignedInUser>("sign_in", SIGN_IN);
 
 /**
- * Opens a session, unless password or second factor have changed since the proofs were checked.
- * Cancels a requested deletion, drops the user's surplus sessions and records the audit events
- * (`user.restored` only if it was).
- * @param attempt the password attempt that succeeded; undefined joins the transaction in which a
- * second factor was consumed.
- * @returns undefined if the row has changed.
+ * Opens a session, unless the password or second factor has changed since it was verified. Cancels a
+ * pending deletion, deletes the user's surplus sessions and records the audit events (`user.restored`
+ * only if a deletion was cancelled).
+ * @param attempt the successful password attempt; if undefined, joins the transaction in which a
+ * second factor was consumed
+ * @returns undefined if the row has changed
  */
 export async function signIn(
   db: Db & HotDb,
@@ -101,12 +101,12 @@ export async function signIn(
   };
   const run = async () =>
     attempt ? (await preparedSignIn(db, values))[0] : firstRow<SignedInUser>(db, SIGN_IN, values);
-  return (await run()) ?? run(); // a parallel sign-in may have cancelled the deletion meanwhile
+  return (await run()) ?? run(); // a concurrent sign-in may have cancelled the deletion in the meantime
 }
 
 /**
- * Locks a user whose password was checked against this row.
- * @returns false if the row has changed.
+ * Locks a user whose password was verified against this row.
+ * @returns false if the row has changed
  */
 export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boolean> =>
   returnsRow(
@@ -116,8 +116,8 @@ export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boo
   );
 
 /**
- * Makes room for one more impersonation of a user: ends one that is surplus then, never a session
- * of the user's own.
+ * Makes room for another impersonation of a user: deletes an impersonation that would exceed the limit,
+ * never one of the user's own sessions.
  */
 export async function dropSurplusImpersonation(
   { em, clock }: ClockedDb,
@@ -130,7 +130,7 @@ export async function dropSurplusImpersonation(
   );
 }
 
-/** A session and its user, as a refresh needs them. */
+/** A session and its user, as needed by a refresh. */
 export type RefreshedSession = Pick<
   Session,
   "id" | "generation" | "successorUsed" | "rotatedAt" | "expiresAt" | "device" | "actorId"
@@ -141,9 +141,9 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotate
   json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
 
 /**
- * The statement of the refresh rotation: increments the generation of an open session. Guarded by
- * the generation in the token: of several callers one rotates. Returns the session after it, unless
- * it is not open or of another generation.
+ * The refresh rotation: increments the generation of an open session, if it is still the one in the
+ * token: only one of several concurrent callers rotates. Returns the updated session, or nothing if it
+ * is not open or has another generation.
  */
 export const rotateSession = prepared<
   SessionClaims & { now: Date; address: string; location: string | null; expiresAt: Date },
@@ -159,8 +159,8 @@ export const rotateSession = prepared<
 );
 
 /**
- * Reads a session as it stands, open or not.
- * @returns undefined if that user has no such session.
+ * Reads a session, open or not.
+ * @returns undefined if the user has no such session
  */
 export const findSessionForRefresh = (db: Db, { sessionId, userId }: SessionClaims) =>
   firstRow<RefreshedSession>(

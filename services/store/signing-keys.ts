@@ -2,7 +2,7 @@ import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { Db } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 
-/** An Ed25519 key pair that tokens are signed with. */
+/** An Ed25519 key pair for signing tokens. */
 export const SigningKey = defineEntity({
   name: "SigningKey",
   tableName: "signing_keys",
@@ -11,7 +11,7 @@ export const SigningKey = defineEntity({
     publicKey: p.string(), // base64url, as in a JWK's `x`
     privateKey: p.string().hidden(), // encrypted
     createdAt: p.datetime(),
-    activeAt: p.datetime(), // signs from then on, until the next key's time
+    activeAt: p.datetime(), // signs from this time until that of the next key
   },
 });
 export interface SigningKey extends InferEntity<typeof SigningKey> {}
@@ -23,7 +23,7 @@ export type NewSigningKey = Pick<
 
 /**
  * Inserts a key unless one was created after `youngEnough`. The advisory lock keeps processes that
- * start together from each inserting one. The first key of all signs at once, each later one from
+ * start together from each inserting one. The very first key signs immediately, later ones from
  * `activeAt` on.
  */
 export async function insertSigningKey(
@@ -39,16 +39,16 @@ export async function insertSigningKey(
   });
 }
 
-/** The ids of all keys, which tell whether one was added or deleted. */
+/** The ids of all keys, to find out whether one was added or deleted. */
 export async function readKeyIds({ em }: Db): Promise<string[]> {
   const keys = await em.find(SigningKey, {}, { fields: ["kid"] });
   return keys.map(({ kid }) => kid);
 }
 
 /**
- * Replaces all keys by one that signs at once. Joins the caller's transaction, and waits for a key
- * that is being added.
- * @returns how many were deleted
+ * Replaces all keys with one that signs immediately. Joins the caller's transaction, and waits for a
+ * key that is being added.
+ * @returns the number of deleted keys
  */
 export async function replaceSigningKeys({ em }: Db, key: NewSigningKey): Promise<number> {
   await em.execute("select pg_advisory_xact_lock(:makeKey)", LOCKS);
@@ -57,7 +57,7 @@ export async function replaceSigningKeys({ em }: Db, key: NewSigningKey): Promis
   return deleted;
 }
 
-/** Deletes the keys whose successor became active before that time. */
+/** Deletes keys whose successor became active at or before the given time. */
 export async function deleteRetiredKeys({ em }: Db, before: Date): Promise<void> {
   await em.execute(
     `delete from signing_keys as k

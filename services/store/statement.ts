@@ -1,36 +1,36 @@
 import type { SqlEntityManager } from "@mikro-orm/postgresql";
 import type { Clock } from "../platform/process/clock.ts";
 
-/** What a statement runs on: the unit of work of a call, and its transaction while one is open. */
+/** What a statement runs on: the unit of work of a call, with its open transaction, if any. */
 export type Db = { em: SqlEntityManager };
 
 export type ClockedDb = Db & { clock: Clock };
 
-/** What a prepared statement runs on: a connection of its own, outside of any transaction. */
+/** What a prepared statement runs on: its own connection, outside of any transaction. */
 export type HotDb = {
   /**
-   * Runs a prepared statement without the ORM, outside of any transaction. Rows are the same as
-   * those of `execute`.
+   * Runs a prepared statement without the ORM, outside of any transaction. Returns the same rows as
+   * `execute`.
    */
   query<Row>(statement: Statement, values: unknown[]): Promise<Row[]>;
 };
 
-/** The type `timestamptz` (PostgreSQL's `pg_type.oid`), which both engines read as a `Date`. */
+/** The type `timestamptz` (PostgreSQL's `pg_type.oid`). Both engines read it as a `Date`. */
 export const TIMESTAMPTZ = 1184;
 
 export const parseTime = (text: string) => new Date(text);
 
-/** Values of a statement by name: SQL has `:name` where the value belongs. */
+/** Values of a statement by name. SQL refers to them as `:name`. */
 export type Values = Record<string, unknown>;
 
 /**
- * SQL that each connection prepares once, under its name. PostgreSQL itself numbers its parameters.
+ * SQL that each connection prepares once, under its name. Parameters are numbered, as PostgreSQL expects.
  */
 export type Statement = { name: string; text: string };
 
 /**
- * A statement of a hot path, as a function of its values.
- * @returns what resolves to its rows
+ * A statement on a hot path, as a function of its values.
+ * @returns a function that resolves to its rows
  */
 export function prepared<Input extends object, Row = unknown>(name: string, sql: string) {
   const parameters: string[] = [];
@@ -44,8 +44,8 @@ export function prepared<Input extends object, Row = unknown>(name: string, sql:
 }
 
 /**
- * Runs a statement that always returns a row.
- * @returns the first one
+ * Runs a statement that always returns at least one row.
+ * @returns the first row
  */
 export const oneRow = <Row extends object>(
   { em }: Db,
@@ -55,7 +55,7 @@ export const oneRow = <Row extends object>(
 
 /**
  * Runs a statement.
- * @returns its first row, if it returns any
+ * @returns its first row, if any
  */
 export const firstRow = <Row extends object>(
   db: Db,
@@ -65,12 +65,12 @@ export const firstRow = <Row extends object>(
 
 /**
  * Runs a statement.
- * @returns whether it returns a row
+ * @returns whether it returned a row
  */
 export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<boolean> =>
   (await firstRow(db, sql, values)) !== undefined;
 
-/** A row by the names of its columns, for `jsonb_populate_record`. */
+/** A row keyed by column name, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
   const columnOf = (field: string) =>
     field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

@@ -8,38 +8,38 @@ export type DatabaseLocation =
   | { kind: "folder"; path: string }
   | { kind: "memory" };
 
-/** The present time by the clock of the database. */
+/** The current time of the database's clock. */
 export const readDatabaseTime = async (db: Db): Promise<Date> =>
   (await oneRow<{ now: Date }>(db, "select clock_timestamp() as now")).now;
 
 export type Store = Omit<Engine, "em" | "run"> &
   HotDb & {
-    /** A new unit of work for one call. Inside `transactional` it joins the transaction. */
+    /** A new unit of work for one call. Inside `transactional`, it joins the transaction. */
     fork(): SqlEntityManager;
   };
 
-/** What runs the statements of a store: a PostgreSQL server, or PostgreSQL in this process. */
+/** What runs the statements of a store: a PostgreSQL server, or PostgreSQL inside this process. */
 export type Engine = {
   em: SqlEntityManager;
-  /** Runs a prepared statement with the values of its parameters, in order. */
+  /** Runs a prepared statement with its parameter values, in order. */
   run(statement: Statement, values: unknown[]): Promise<{ rows: unknown[] }>;
-  /** Migrates the schema. Any number of processes may call it at once. */
+  /** Migrates the schema. Any number of processes may call it concurrently. */
   migrate(): Promise<void>;
-  /** The connections of this process, and the calls that wait for one. */
+  /** The connections of this process, and the number of calls waiting for one. */
   connections(): { used: number; idle: number; waiting: number };
-  /** Resolves if the database is reachable and writable and, if it is embedded, has disk space. */
+  /** Resolves if the database is reachable and writable and, if embedded, has disk space. */
   ping(): Promise<void>;
   close(): Promise<void>;
 };
 
 /**
- * The store of an engine.
- * @param onStatement learns of prepared statements: the ORM reports its own
+ * Creates the store of an engine.
+ * @param onStatement called for prepared statements; the ORM reports its own
  */
 export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatement): Store {
   return {
     ...engine,
-    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait for ever
+    fork: () => em.fork({ useContext: true }), // PGlite has one connection: a query outside the current transaction would wait forever
     async query<Row>(statement: Statement, values: unknown[]) {
       const startedAt = performance.now();
       let rows: unknown[] | undefined;
@@ -53,5 +53,5 @@ export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatemen
   };
 }
 
-/** Keys of advisory locks, by purpose. Arbitrary numbers, the same for every process. */
+/** Keys of advisory locks, by purpose. Arbitrary numbers, but the same in every process. */
 export const LOCKS = { migrate: 7_230_001, sealAudit: 7_230_002, makeKey: 7_230_003 } as const;

@@ -2,7 +2,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { UsageDay } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Db, type HotDb, prepared } from "./statement.ts";
 
-/** A row of `ai_usage`, by the names of its columns. */
+/** A row of `ai_usage`, keyed by column name. */
 export type UsageRow = {
   id: string;
   user_id: string;
@@ -19,8 +19,8 @@ export type UsageRow = {
 };
 
 /**
- * The user may have been erased meanwhile; the usage stays. `for key share` waits for an erasure in
- * progress before any row is locked, because the erasure waits for the rows.
+ * The user may have been erased in the meantime; the usage is kept. `for key share` waits for an ongoing
+ * erasure before any row is locked, because the erasure waits for the rows.
  */
 const upsert = prepared<{ rows: string }>(
   "upsert_usage",
@@ -36,37 +36,36 @@ const upsert = prepared<{ rows: string }>(
     estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
 );
 
-/** Inserts rows, or brings them up to date. */
+/** Inserts or updates rows. */
 export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) =>
   upsert(db, { rows: JSON.stringify(rows) });
 
 /**
- * The usage of one model by one user on one UTC day. Without a user the id is null, which a message
- * leaves out.
+ * One user's usage of one model on one day (UTC). Without a user, the id is null, which is left out of
+ * messages.
  */
 export type DailyUsage = Omit<UsageDay, keyof Message>;
 
-/** When the day of a time began in UTC. */
+/** Start of the day of a time, in UTC. */
 export const startOfDay = (time: Date) => new Date(new Date(time).setUTCHours(0, 0, 0, 0));
 
 /**
- * The first day in UTC whose usage is kept in detail. Older usage is kept as sums.
- * @param retentionMs 0: all in detail
+ * The first day (UTC) whose usage is kept in detail. Older usage is kept as daily totals.
+ * @param retentionMs 0 keeps everything in detail
  */
 export const firstDetailedDay = (now: Date, retentionMs: number) =>
   startOfDay(new Date(retentionMs && now.getTime() - retentionMs));
 
-/** Calls in the columns of `ai_usage_days`. */
+/** Calls, with the columns of `ai_usage_days`. */
 const CALLS = `
   select user_id, (created_at at time zone 'UTC')::date as day, provider, model, 1 as calls, input_tokens,
     output_tokens, estimated::int as estimated_calls
   from ai_usage`;
 
 /**
- * Sums up the usage of one user, or of all, newest day first. `from` inclusive, `to` exclusive. Of
- * what is kept as sums, days that begin between them. Days are read one after the other until the
- * page is full: two million calls of 100 days took 2.4 s at once, and the first page of them takes
- * 60 ms.
+ * Sums up the usage of one user, or of all users, newest day first. `from` is inclusive, `to` exclusive.
+ * Daily totals count if their day begins in between. Days are read one at a time until the page is full:
+ * for two million calls over 100 days, all days at once took 2.4 s; the first page takes 60 ms.
  */
 export function sumUsageByDay(
   { em }: Db,
@@ -97,10 +96,10 @@ export function sumUsageByDay(
 }
 
 /**
- * Replaces up to twice `limit` of the oldest calls before a day by sums. Any number of processes
- * may do it at once: a call that somebody else has locked is left to the next time, as are those of
- * a user who is being erased, because the erasure waits for the rows.
- * @returns how many sums have changed.
+ * Replaces up to twice `limit` of the oldest calls before a day with daily totals. Any number of
+ * processes may do so concurrently: calls locked by others are left for the next run, and so are those
+ * of a user who is being erased, because the erasure waits for the rows.
+ * @returns the number of changed totals
  */
 export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {
   const { affectedRows } = await em.execute<{ affectedRows: number }>(
@@ -118,7 +117,7 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
      order by 1, 2, 3, 4
      on conflict on constraint ai_usage_days_key do update set
        calls = d.calls + excluded.calls, estimated_calls = d.estimated_calls + excluded.estimated_calls,
-       input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens`, // in one order, so that two never wait for each other
+       input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens`, // sorted, so that two processes never deadlock
     { before, limit },
     "run",
   );
@@ -126,8 +125,8 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
 }
 
 /**
- * Removes a user from at most `limit` usage rows, which stay for the statistics.
- * @returns how many.
+ * Removes the user from at most `limit` usage rows, which are kept for statistics.
+ * @returns the number of rows
  */
 export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
   const sql =

@@ -7,20 +7,20 @@ const table = defineEntity({
   tableName: "users",
   properties: {
     id: p.uuid().primary(),
-    email: p.string(), // as typed; mail goes here
+    email: p.string(), // as entered; mail is sent here
     canonicalEmail: p.string().unique(),
     name: p.string(),
     bio: p.string().nullable(),
     role: p.string().$type<Role>(),
-    demotedAt: p.datetime().nullable(), // when the user was last an administrator; null: never, or until now
+    demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
     passwordHash: p.string().hidden(),
     passwordChangedAt: p.datetime(),
     emailVerifiedAt: p.datetime().nullable(),
-    wasVerified: p.boolean().default(false), // before an administrator withdrew that, or changed the address
+    wasVerified: p.boolean().default(false), // an address was verified before an administrator changed it or marked it unverified
     termsAcceptedAt: p.datetime(),
-    mfaSecret: p.string().nullable().hidden(), // encrypted; null: no second factor
-    mfaConfirmedAt: p.datetime().nullable(), // a first code has been accepted
-    mfaLastStep: p.integer().nullable(), // TOTP steps up to this one are used
+    mfaSecret: p.string().nullable().hidden(), // encrypted; null without a second factor
+    mfaConfirmedAt: p.datetime().nullable(), // when the first code was accepted
+    mfaLastStep: p.integer().nullable(), // TOTP steps up to this one have been used
     lastLoginAt: p.datetime().nullable(),
     deletionAt: p.datetime().nullable(), // when the account will be erased
     createdAt: p.datetime(),
@@ -28,10 +28,10 @@ const table = defineEntity({
   },
 });
 
-/** Roles, by their JSON names. */
+/** Roles, by JSON name. */
 export type Role = "user" | "admin";
 
-/** How long the protection of an administrator outlasts a demotion, in ms. */
+/** How long the protection of an administrator continues after a demotion, in ms. */
 export const ADMIN_PROTECTION_MS = 7 * 86_400_000;
 
 export class User extends table.class {
@@ -42,21 +42,21 @@ export class User extends table.class {
   get mfaEnabled(): boolean {
     return this.mfaSecret != null;
   }
-  /** Whether a first code of the second factor has been accepted. */
+  /** Whether a code of the second factor has been accepted. */
   get mfaConfirmed(): boolean {
     return this.mfaConfirmedAt != null;
   }
   /**
-   * Whether the user is protected as an administrator: one now, or until a few days ago. Otherwise a
-   * stolen session could demote an administrator first, and take over the account then.
+   * Whether the user is protected as an administrator: is one now or was one a few days ago. Otherwise a
+   * stolen session could first demote an administrator and then take over the account.
    */
   isProtectedAsAdmin(now: Date): boolean {
     const protectedSince = now.getTime() - ADMIN_PROTECTION_MS;
     return this.role === "admin" || (this.demotedAt?.getTime() ?? 0) > protectedSince;
   }
   /**
-   * Whether the date of a requested deletion has come. The account counts as gone, erased yet or
-   * not.
+   * Whether the account is due for deletion. It counts as deleted even if it has not been erased
+   * yet.
    */
   isDeletionDue(now: Date): boolean {
     return this.deletionAt != null && this.deletionAt <= now;
@@ -64,7 +64,7 @@ export class User extends table.class {
 }
 table.setClass(User);
 
-/** The part of an account that a login checks. */
+/** The part of an account that login needs. */
 export type LoginUser = Pick<
   User,
   | "id"
@@ -78,7 +78,7 @@ export type LoginUser = Pick<
   | "mfaSecret"
 >;
 
-/** Finds the account of a canonical address. One whose deletion is due counts as gone. */
+/** Finds the account for a canonical address. An account that is due for deletion is not found. */
 export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
@@ -86,7 +86,7 @@ export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
    from users where canonical_email = :email and (deletion_at is null or deletion_at > :now)`,
 );
 
-/** What others and the user see of an account. */
+/** The public part of an account, shown to its owner and to administrators. */
 export type Profile = Pick<
   User,
   | "id"
@@ -100,21 +100,21 @@ export type Profile = Pick<
   | "updatedAt"
 >;
 
-/** The columns of a profile in `users t`. */
+/** The columns of a profile, from `users t`. */
 export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
   t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
 
 /**
- * Locks a user's row until the transaction ends. A transaction that changes several rows of a user
- * begins with it: then no two transactions deadlock, and a sign-in either sees a new password or is
- * seen by its revocation.
- * @returns false if there is no such user.
+ * Locks a user row until the transaction ends. Transactions that change several rows of a user start
+ * with this lock. Hence they never deadlock, and a sign-in either sees a new password or its session is
+ * seen by the revocation that follows.
+ * @returns false if the user does not exist
  */
 export const lockUser = (db: Db, id: string): Promise<boolean> =>
   returnsRow(db, "select id from users where id = :id for no key update", { id });
 
 /**
- * Locks the rows of all administrators and of one more user, ordered by id so that two callers
+ * Locks the rows of all administrators and of one other user, in id order so that two callers
  * never deadlock.
  */
 export const lockAdminsAnd = ({ em }: Db, userId: string) =>
@@ -124,12 +124,12 @@ export const lockAdminsAnd = ({ em }: Db, userId: string) =>
     { userId },
   );
 
-/** All administrators, as recipients of e-mails. */
+/** All administrators, as e-mail recipients. */
 export const findAdmins = ({ em }: Db): Promise<Pick<User, "id" | "email" | "name">[]> =>
   em.find(User, { role: "admin" }, { fields: ["id", "email", "name"], orderBy: { id: "asc" } });
 
 /**
- * A user to be registered, the token and the e-mail that verify the address, and the audit event.
+ * A new user, with the verification token, the verification e-mail and the audit event.
  */
 type Registration = Pick<
   User,
@@ -143,7 +143,7 @@ type Registration = Pick<
 };
 
 /**
- * One statement, so one round trip and one commit: user, token, e-mail and audit event, or nothing.
+ * One statement, hence one round trip and one commit: writes user, token, e-mail and audit event, or nothing.
  */
 const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
@@ -168,7 +168,7 @@ const register = prepared<Omit<Registration, "event"> & { event: object }>(
 
 /**
  * Registers a user.
- * @returns false if the address is taken; an error would make PostgreSQL log the password hash.
+ * @returns false if the address is taken; raising an error would make PostgreSQL log the password hash
  */
 export const insertRegistration = async (
   db: HotDb,
@@ -177,8 +177,8 @@ export const insertRegistration = async (
 
 /**
  * Marks a TOTP step as used and the factor as confirmed, unless the secret has changed or this or a
- * later step was used before: of several callers with the same code one succeeds.
- * @returns whether the step was unused.
+ * later step has already been used: of several callers with the same code, only one succeeds.
+ * @returns whether the step was unused
  */
 export async function consumeTotpStep(
   { em }: Db,
@@ -211,8 +211,8 @@ export async function replaceBackupCodes(
 }
 
 /**
- * Deletes one backup code. Of several callers one gets it.
- * @returns how many are left; undefined if there is no such code.
+ * Deletes a backup code. Of several concurrent callers, only one succeeds.
+ * @returns how many codes are left; undefined if the code does not exist
  */
 export async function takeBackupCode(
   db: Db,

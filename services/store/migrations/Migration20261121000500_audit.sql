@@ -1,7 +1,7 @@
--- The audit log of release 0.1. It is append-only: a partition for every month, which retention drops as a whole,
--- and triggers that refuse every other change. `audit_seals` holds the hash chain over its rows.
+-- The audit log of release 0.1. It is append-only: one partition per month, which retention drops as a whole, and
+-- triggers that reject all other changes. `audit_seals` holds the hash chain over its rows.
 --
--- Ids are UUIDv7 and begin with the time: the key that pages are read by is the key of the partitions too.
+-- Ids are UUIDv7 and begin with the time, so that the key used for paging is also the partition key.
 create table audit_events (
   id uuid primary key,
   event varchar(64) not null,

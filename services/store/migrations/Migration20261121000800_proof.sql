@@ -1,6 +1,6 @@
--- The other tables of release 0.1, whose databases have recorded this name.
+-- The other tables of release 0.1. Its databases have recorded this migration name.
 --
--- Sign-ins stay heap-only updates.
+-- The fill factor keeps sign-ins heap-only updates.
 create table users (
   id uuid primary key,
   email varchar(254) not null,
@@ -41,7 +41,7 @@ create index users_unverified on users (id) where email_verified_at is null;
 
 --> statement-breakpoint
 
--- Refreshes touch no indexed column and leave room on the page: they stay heap-only updates.
+-- Refreshes change no indexed column and find room on the page, which keeps them heap-only updates.
 create table sessions (
   id uuid primary key,
   user_id uuid not null references users (id) on delete cascade,
@@ -105,7 +105,7 @@ create index emails_due on emails (next_attempt_at, id) where next_attempt_at is
 
 --> statement-breakpoint
 
--- Every filter of a list has an index with the id, so that pages come in order, newest first.
+-- Every list filter has an index that includes the id, so that pages can be read in order, newest first.
 create index emails_user on emails (user_id, id);
 
 --> statement-breakpoint

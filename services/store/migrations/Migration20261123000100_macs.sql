@@ -1,5 +1,5 @@
--- Seals get a MAC with a key that is not in the database. Processes of earlier releases can seal no more: their
--- events wait for one of this release.
+-- Seals get a MAC whose key is not stored in the database. Processes of earlier releases can no longer seal: their
+-- events wait for a process of this release.
 alter table audit_seals add column mac bytea;
 
 --> statement-breakpoint

@@ -1,4 +1,4 @@
--- Old usage is kept as sums by day. Sums of erased users may repeat a key: nothing has to be merged at an erasure.
+-- Old usage is kept as daily totals. Totals of erased users may repeat a key, so that erasing a user merges nothing.
 create table ai_usage_days (
   user_id uuid references users (id) on delete set null,
   day date not null,

@@ -1,3 +1,3 @@
--- Each guess in progress has an id with its time, so that it expires alone and can be released again. The previous
--- release counts its own in `reserved`.
+-- Each guess in progress has an id with its time, so that it expires on its own and can be released. The previous
+-- release counts its guesses in `reserved`.
 alter table attempts add column reservations uuid[] not null default '{}';

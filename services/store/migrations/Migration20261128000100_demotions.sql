@@ -1,2 +1,2 @@
--- Administrators stay protected for some days after a demotion. Demotions by processes of the previous release have no time.
+-- Administrators stay protected for some days after a demotion. Demotions by processes of the previous release set no time.
 alter table users add column demoted_at timestamptz(3);

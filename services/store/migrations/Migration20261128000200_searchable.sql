@@ -1,6 +1,6 @@
--- The form in which texts are searched, the same in every locale of a database: compatibility forms (NFKC) in lower case,
--- every dash as a hyphen, without what can't be seen. The collation is the best that the server has: without both, only
--- ASCII letters are found in any case.
+-- The normalized form that texts are searched in, independent of the database's locale: compatibility forms (NFKC) in lower
+-- case, every dash as a hyphen, without invisible characters. Uses the best collation that the server has; with `C`, only
+-- ASCII letters are case-insensitive.
 do $migration$
 declare
   folding text := (select quote_ident(collname) from pg_collation
