@@ -31,21 +31,21 @@ import { checkSchema } from "./store/schema.ts";
 import { readSecretKeys } from "./store/secret-keys.ts";
 import { readDatabaseTime, type Store } from "./store/store.ts";
 
-/** The services of one process, ready to be served. */
+/** The services of one process, ready to serve. */
 export type App = Awaited<ReturnType<typeof openApp>>;
 
-/** Dependencies that a process, or a test, provides. */
+/** Dependencies provided by a process or a test. */
 export type AppOptions = {
   log: Logger;
   clock: Clock;
-  /** The secret by which a gateway is recognised. */
+  /** The secret that identifies gateways. */
   internalSecret: string | undefined;
   tracing?: Tracing | undefined;
-  /** By default what the memory of the process allows. */
+  /** By default, limits derived from the memory of the process. */
   admission?: Admission | undefined;
-  /** Tests hash more cheaply. */
+  /** Tests use cheaper hashes. */
   hashCost?: HashCost | undefined;
-  /** Tests move the clock of the database with that of the process, by so many ms. */
+  /** Tests offset the database's clock by this many ms, as they do that of the process. */
   databaseAheadMs?: (() => number) | undefined;
 };
 
@@ -55,7 +55,7 @@ export type AppOptions = {
  */
 export async function openApp(config: Config, options: AppOptions) {
   const { log, internalSecret } = options;
-  for (const { methods } of services) methods.forEach(policyOf); // throws for a method without access
+  for (const { methods } of services) methods.forEach(policyOf); // throws if a method declares no access
   for (const warning of config.warnings) log.warn(warning);
   const open: Closable[] = [];
   const own = <T extends Closable | undefined>(resource: T): T => {
@@ -96,16 +96,16 @@ export async function openApp(config: Config, options: AppOptions) {
       ...port,
       keys: context.keys,
       log,
-      /** Logs and measures a call that a port refuses: it never reaches the interceptors. */
+      /** Logs and measures a call that a port rejects, since it never reaches the interceptors. */
       onRefused: reportRefused(context),
       store,
       metrics: context.metrics,
       interceptors: interceptors(context, rateLimiter, internalSecret),
-      /** Health becomes NOT_SERVING, so that load balancers send no new calls. */
+      /** Health becomes NOT_SERVING, so that load balancers stop sending calls. */
       drain: () => {
         draining = true;
       },
-      /** Finishes the work in progress, then closes everything. */
+      /** Finishes work in progress, then closes everything. */
       close,
     };
   } catch (error) {
@@ -114,7 +114,7 @@ export async function openApp(config: Config, options: AppOptions) {
   }
 }
 
-/** A resource. Those of an app are closed in reverse order. */
+/** A resource. The resources of an app are closed in reverse order. */
 type Closable = { close(): unknown };
 
 async function openContext(

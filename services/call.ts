@@ -16,22 +16,22 @@ import type { FindSession, LastSeen } from "./sessions/check-session.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
 import type { Store } from "./store/store.ts";
 
-/** Dependencies that all calls of a process share. */
+/** Dependencies shared by all calls of a process. */
 export type AppContext = {
   config: Config;
   log: Logger;
   clock: Clock;
-  /** The time by which jobs delete. */
+  /** The time that deleting jobs use. */
   agreedTime: AgreedTime;
   store: Store;
-  /** Runs a prepared statement of a hot path, outside of any transaction. */
+  /** Runs a prepared statement on a hot path, outside of any transaction. */
   query: Store["query"];
   /** Finds the session of an access token. */
   findSession: FindSession;
   cipher: Cipher;
   keys: KeyRing;
   passwords: Passwords;
-  /** Those that `PASSWORD_BLOCKLIST` refuses. */
+  /** Passwords that `PASSWORD_BLOCKLIST` rejects. */
   commonPasswords: ReadonlySet<string>;
   lastSeen: LastSeen;
   /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
@@ -45,7 +45,7 @@ export type AppContext = {
 
 type Request = { header: Headers; signal: AbortSignal };
 
-/** Copies the shared dependencies, since reading them is frequent. */
+/** Copies the shared dependencies, since they are read often. */
 const Shared = class {
   constructor(context: AppContext) {
     Object.assign(this, context);
@@ -60,12 +60,12 @@ export class Call extends Shared {
   readonly requestId: string;
   /** When the call reached this process, by `performance.now()`. */
   readonly startedAt = performance.now();
-  /** The trace that the call belongs to, as a W3C header. */
+  /** The trace that the call belongs to, as a W3C `traceparent` header. */
   readonly traceparent: string | null;
   readonly client: Client;
-  /** Who makes the call; undefined for public methods. */
+  /** Who makes the call; undefined for public methods and until the call is authorized. */
   principal: Principal | undefined;
-  /** Called when the call has ended, whether or not it succeeded. */
+  /** Callbacks for when the call has ended, successfully or not. */
   readonly onComplete: (() => void)[] = [];
   readonly #request: Request;
   #em: SqlEntityManager | undefined;
@@ -91,8 +91,8 @@ export class Call extends Shared {
 }
 
 /**
- * What a call of the system itself has, which no client makes: of the start, of a job or of an
- * operator.
+ * The part of a call that calls without a client have, too: those made at startup, by jobs and by
+ * operators.
  */
 export type SystemCall = Pick<
   Call,
@@ -101,8 +101,8 @@ export type SystemCall = Pick<
   Pick<Call, "onComplete" | "mailWorker">;
 
 /**
- * Creates a call of the system.
- * @param agent names it in the audit log
+ * Creates a call made by the system itself.
+ * @param agent user agent in the audit log
  */
 export function systemCall<Context extends Pick<AppContext, "config" | "clock" | "mailWorker">>(
   context: Context,
@@ -124,7 +124,7 @@ export function systemCall<Context extends Pick<AppContext, "config" | "clock" |
 /** A call of a method that requires a user. */
 export type UserCall = Call & { principal: UserPrincipal };
 
-/** A call of an operation that manages sessions, which therefore needs one. */
+/** A call of an operation that manages sessions and therefore requires one. */
 export type SessionCall = Call & { principal: SessionPrincipal };
 
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
@@ -132,7 +132,7 @@ export const callKey = createContextKey<Call | undefined>(undefined, { descripti
 /** The call of a handler. */
 export function callOf(ctx: Pick<HandlerContext, "values">): Call {
   const call = ctx.values.get(callKey);
-  if (!call) throw new Error("there is no call: the interceptors are missing");
+  if (!call) throw new Error("no call in the context: the interceptors are missing");
   return call;
 }
 
@@ -140,6 +140,6 @@ export function callOf(ctx: Pick<HandlerContext, "values">): Call {
 export function sessionCallOf(ctx: Pick<HandlerContext, "values">): SessionCall {
   const call = callOf(ctx);
   if (call.principal?.kind !== "session")
-    throw new Error("the method is public by its policy, but its handler needs a session");
+    throw new Error("the handler needs a session, but the method's policy is public");
   return call as SessionCall;
 }

@@ -32,7 +32,7 @@ export function addGauges(
   gauge("gatehouse_mail_queue_depth", "Number of e-mails not yet delivered.", depth);
   gauge(
     "gatehouse_mail_queue_lag_seconds",
-    "Time since the oldest undelivered e-mail was due.",
+    "Time since the oldest undelivered e-mail was due, in seconds.",
     lag,
   );
   gauge(
@@ -58,7 +58,7 @@ export function addGauges(
   );
   gauge(
     "gatehouse_dependency_up",
-    "Whether a dependency works: 1 or 0.",
+    "Whether a dependency works (1) or not (0).",
     dependencies,
     "dependency",
   );

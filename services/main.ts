@@ -8,7 +8,7 @@ import { createLog } from "./platform/telemetry/log.ts";
 import { startMetrics } from "./platform/telemetry/metrics-server.ts";
 import { openTracing } from "./platform/telemetry/tracing.ts";
 
-/** The process of `npm run start:services`. What is large is loaded once Node is prepared. */
+/** Entry point of `npm run start:services`. Large modules are only loaded after Node is prepared. */
 prepareNode();
 loadEnvFile(process.env);
 const { checksOf } = await import("./start-checks.ts");

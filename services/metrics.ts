@@ -4,12 +4,12 @@ import { Gauge, Histogram, Registry } from "prom-client";
 /** Metrics of one process. Labels are methods, models and outcomes; never users or content. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** Timeout for a computed gauge during a scrape, in ms. */
+/** Timeout for computing a gauge during a scrape, in ms. */
 const GAUGE_TIMEOUT_MS = 2_000;
-/** Bucket bounds in seconds, as the semantic conventions for RPC and HTTP recommend. */
+/** Bucket bounds in seconds, as recommended by the semantic conventions for RPC and HTTP. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 /**
- * Bucket bounds in seconds and in tokens, as the semantic conventions for generative AI recommend.
+ * Bucket bounds in seconds and in tokens, as recommended by the semantic conventions for generative AI.
  */
 const OPERATION_SECONDS = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -20,8 +20,8 @@ const OVERHEAD_SECONDS = [
 ];
 
 /**
- * Creates the metrics of one app, in a registry of its own. Names are those of the OpenTelemetry
- * semantic conventions (RPC, and GenAI as of 2026), in the spelling of Prometheus.
+ * Creates the metrics of one app, in their own registry. Names follow the OpenTelemetry semantic
+ * conventions (RPC, and GenAI as of 2026), spelled as in Prometheus.
  */
 export function createMetrics() {
   const registry = new Registry();
@@ -41,7 +41,7 @@ export function createMetrics() {
     registry,
     rpcSeconds: histogram(
       "rpc_server_call_duration_seconds",
-      "Duration of RPCs; streams from first to last message.",
+      "Duration of RPCs; for streams, until the last message.",
       ["rpc_method", "rpc_response_status_code"],
       CALL_SECONDS,
     ),
@@ -65,14 +65,14 @@ export function createMetrics() {
     ),
     overheadSeconds: histogram(
       "gatehouse_ai_overhead_seconds",
-      "Time an AI call spends in this process: until the request is sent, and while decoding the reply.",
+      "Time that an AI call spends in this process: before the request is sent, and while decoding the reply.",
       ["phase"],
       OVERHEAD_SECONDS,
     ),
     /**
-     * Adds a gauge that is computed at each scrape. It has no value if the computation fails or
-     * takes too long.
-     * @param compute its value, or its values by those of `label`
+     * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes too
+     * long.
+     * @param compute returns the value, or the values by value of `label`
      */
     gauge(
       name: string,
@@ -100,5 +100,5 @@ export function createMetrics() {
   };
 }
 
-/** The value of a gauge, or its values by a label. */
+/** The value of a gauge, or its values by label value. */
 type GaugeValues = number | Record<string, number>;

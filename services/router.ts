@@ -37,7 +37,7 @@ import type { Violation } from "./platform/rpc/errors.ts";
 import { validate } from "./platform/rpc/validation.ts";
 import { userHandler } from "./user/handler.ts";
 
-/** Adds every service to a router. A method without a handler returns NOT_IMPLEMENTED. */
+/** Adds every service to a router. Methods without a handler return NOT_IMPLEMENTED. */
 export function serve(router: ConnectRouter): void {
   router.service(AuthService, authHandler);
   router.service(UserService, userHandler);

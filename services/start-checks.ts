@@ -4,8 +4,8 @@ import { openProviders } from "./ai/providers/providers.ts";
 import type { Config } from "./platform/config/config.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
-/**
- * Checks of what the settings name: the administrator's password, catalogue, providers, locations.
+/** Checks of what the settings refer to: the administrator's password, the catalogue, the providers and
+ * the GeoIP database. Nothing stays open.
  * They open nothing for long.
  */
 export function checksOf(config: Config): (() => unknown)[] {

@@ -11,23 +11,23 @@ import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
-/** ASCII, so that lower case means the same in every language and database. */
+/** Only ASCII, so that lower-casing gives the same result in every language and database. */
 const LOCAL_PART = /^[\x21-\x7e]+$/;
 /**
- * A host name of two labels or more (RFC 1123 section 2.1), and no IP address, whose last label is
+ * A host name with at least two labels (RFC 1123 section 2.1). Not an IP address, whose last label is
  * a number.
  */
 const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
 
 /**
- * An address as typed, without invisible characters, which mail is sent to, and in lower case and
- * punycode, which identifies the account.
+ * `stored` is the address as entered, without invisible characters; mail is sent to it. `canonical`, in
+ * lower case and Punycode, identifies the account.
  */
 export type EmailAddress = { stored: string; canonical: string };
 
 /**
- * Reads an address.
- * @param field JSON name, for the error
+ * Parses an address.
+ * @param field JSON name, for the error message
  * @throws ServiceError VALIDATION_FAILED
  */
 export function readEmailAddress(text: string, field = "email"): EmailAddress {
@@ -36,7 +36,7 @@ export function readEmailAddress(text: string, field = "email"): EmailAddress {
   return address;
 }
 
-/** Checks the address of a request as a part of its validation. */
+/** Checks the address in a request, as part of its validation. */
 export const checkEmail = (
   { email }: { email?: string | undefined },
   field = "email",
@@ -45,12 +45,12 @@ export const checkEmail = (
     ? []
     : [{ field, message: "must be a valid e-mail address" }];
 
-/** The same, but undefined instead of an error: for counting. */
+/** Parses an address. Returns undefined instead of throwing. */
 export function canonicalEmail(text: string): EmailAddress | undefined {
   const stored = addressForm(text);
   const at = stored.lastIndexOf("@");
   const [local, typed] = [stored.slice(0, at), stored.slice(at + 1)];
-  const domain = domainToASCII(typed); // parses it as the host of a URL, which would decode a percent sign
+  const domain = domainToASCII(typed); // parses a URL host, hence decodes percent signs
   const canonical = `${local.toLowerCase()}@${domain.toLowerCase()}`;
   const valid = at > 0 && LOCAL_PART.test(local) && !typed.includes("%") && DOMAIN.test(domain);
   return valid && stored.length <= MAX_LENGTH && canonical.length <= MAX_LENGTH
@@ -59,8 +59,8 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 }
 
 /**
- * Gives up the address of an account for a new one: its links and its failed passwords go, and its
- * owner is notified.
+ * Cleans up after an account's address has changed: deletes the links and failed passwords of the old
+ * address, and notifies its owner.
  */
 export async function leaveAddress(
   call: SystemCall,
@@ -72,12 +72,12 @@ export async function leaveAddress(
   await queueEmail(call, old, "email-changed", { newEmail });
 }
 
-/** The error for an address of another account. */
+/** The error for an address that belongs to another account. */
 export const emailTaken = () =>
   new ServiceError(Reason.EMAIL_TAKEN, "An account with this e-mail address already exists.");
 
 /**
- * Runs a transaction that may give an account another address.
+ * Runs a transaction that may change an account's address.
  * @throws ServiceError EMAIL_TAKEN
  */
 export const withUniqueAddress = <T>({ em }: SystemCall, work: () => Promise<T>): Promise<T> =>

@@ -7,26 +7,26 @@ import { Email } from "../store/emails.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { ADMIN_PROTECTION_MS, User } from "../store/users.ts";
 
-/** Usage rows per statement, so that each is far shorter than the statement timeout. */
+/** Usage rows per statement, small enough to stay far below the statement timeout. */
 const USAGE_BATCH_SIZE = 50_000;
 
 /**
- * Erases an account and all personal data. Usage rows stay without a user, audit events stay with
- * the id as pseudonym. Joins the caller's transaction.
- * @param isDue does not apply to a user whose row is locked
- * @returns false if there is no such user.
+ * Erases an account and all personal data. Usage rows are kept without a user, and audit events with
+ * the user id as a pseudonym. Joins the caller's transaction.
+ * @param isDue additional condition; with it, a user whose row is locked is skipped
+ * @returns false if there is no such user
  */
 export async function eraseUser(
   call: SystemCall,
   userId: string,
   isDue?: FilterQuery<User>,
 ): Promise<boolean> {
-  // e-mails cannot be queued meanwhile: their foreign key waits for this lock
+  // no e-mails can be queued in the meantime: their foreign key waits for this lock
   const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
   const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
   if (!user) return false;
   await call.em.nativeDelete(Email, { userId });
-  while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // the foreign key would do it in one long statement
+  while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // left to the foreign key, it would be one long statement
   await call.em.nativeDelete(User, { id: userId });
   await deleteAttempts(call, user.canonicalEmail, "password");
   await deleteAttempts(call, userId, "confirmation", "second-factor", "backup-code");
@@ -34,13 +34,13 @@ export async function eraseUser(
   return true;
 }
 
-/** Those whose deletion is due. */
+/** Users who are due for deletion. */
 export const deletedUsers = (now: Date): FilterQuery<User> => ({ deletionAt: { $lte: now } });
 
 /**
- * Those who never verified an address and do not use the account, once it is old enough. A session
- * may have been in use for its whole maximum age after the sign-in. Administrators stay, and those
- * who are protected as one.
+ * Users who never verified an address and do not use their account, once it is old enough. A session may
+ * have been used for its full maximum lifetime after the sign-in. Excludes users who are protected as
+ * administrators.
  */
 export function unverifiedUsers(
   now: Date,
@@ -60,15 +60,15 @@ export function unverifiedUsers(
   };
 }
 
-/** Accounts per query. Each is erased in a transaction of its own. */
+/** Accounts per query. Each account is erased in its own transaction. */
 const BATCH_SIZE = 20;
 
 /**
- * Erases users, unless a sign-in has changed what makes them due or another process is erasing
- * them.
- * @param isDue which users
- * @param signal stops between two accounts
- * @throws the first error of an account that could not be erased, after the others were
+ * Erases all users that match, except those who have signed in since or are being erased by another
+ * process.
+ * @param isDue which users to erase
+ * @param signal stops the run between two accounts
+ * @throws the first error, after all other accounts have been tried
  */
 export async function purgeUsers(
   createCall: () => SystemCall,

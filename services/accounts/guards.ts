@@ -7,7 +7,7 @@ import { lockOpenSession } from "../store/sessions.ts";
 import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
 
 /**
- * Locks the caller's row, and checks the session as `lockOwnSession` does.
+ * Locks the caller's row and checks the session like `lockOwnSession`.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function lockCaller(call: UserCall): Promise<void> {
@@ -16,7 +16,7 @@ export async function lockCaller(call: UserCall): Promise<void> {
 }
 
 /**
- * Checks that the caller's session has not ended since the call was authenticated.
+ * Checks that the caller's session has not ended since the call was authenticated, and keeps it from being deleted.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function lockOwnSession(call: UserCall): Promise<void> {
@@ -26,9 +26,9 @@ export async function lockOwnSession(call: UserCall): Promise<void> {
 }
 
 /**
- * Verifies the caller's current password. Wrong ones are counted apart from logins, so that guesses
- * of others never block a user who is signed in.
- * @returns the caller's row as it stood when the password was verified.
+ * Verifies the caller's current password. Wrong passwords are counted separately from logins, so that
+ * guesses by others never block a user who is signed in.
+ * @returns the caller's row as of the verification
  * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirmPassword(call: UserCall, password: string): Promise<User> {
@@ -46,22 +46,22 @@ export async function confirmPassword(call: UserCall, password: string): Promise
   });
 }
 
-/** What a request may prove with that the caller is the user, and not somebody with their token. */
+/** Proof in a request that the caller is the user, and not someone who has stolen their token. */
 export type Confirmation = { password?: string | undefined };
 
 /**
- * Checks that a request proves that the caller is the user.
- * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and as `confirmPassword`
+ * Verifies the proof that the caller is the user.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and the errors of `confirmPassword`
  */
 export async function confirmCaller(call: UserCall, { password }: Confirmation): Promise<void> {
   if (password === undefined) {
-    const message = "This needs a confirmation. Please enter your password.";
+    const message = "Please confirm this change with your password.";
     throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
   }
   await confirmPassword(call, password);
 }
 
-/** Hashes a right password anew, unless it was changed meanwhile. */
+/** Rehashes a verified password, unless it has been changed in the meantime. */
 export async function renewHash(
   call: Call,
   { id, passwordHash: outdated }: Pick<User, "id" | "passwordHash">,
@@ -71,7 +71,7 @@ export async function renewHash(
   await call.em.nativeUpdate(User, { id, passwordHash: outdated }, { passwordHash });
 }
 
-/** The error for a caller whose account was erased meanwhile. */
+/** The error for a caller whose account has been erased since. */
 export const accountGone = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "This account no longer exists.");
 
@@ -79,12 +79,12 @@ export const accountGone = () =>
 export const wrongPassword = () =>
   new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
 
-/** For how long after signing in the password is not required again, in ms. */
+/** Time after a sign-in during which the password is not required again, in ms. */
 const RECENT_SIGN_IN_MS = 15 * 60_000;
 
 /**
- * Whether the caller signed in within a time. A refresh does not count: a session keeps the time of
- * its sign-in.
+ * Whether the caller signed in within the given time. Refreshes do not count: a session keeps the time
+ * of its sign-in.
  */
 export const isRecentSignIn = (
   { principal, clock }: Pick<UserCall, "principal" | "clock">,
@@ -92,15 +92,15 @@ export const isRecentSignIn = (
 ): boolean => clock.now().getTime() - principal.authenticatedAt.getTime() <= withinMs;
 
 /**
- * The error for a session that is too old for an operation.
+ * The error for a sign-in that is not recent enough for an operation.
  * @param remedy what the user can do
  */
 export const reauthenticationRequired = (remedy: string) =>
-  new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This needs a recent sign-in. ${remedy}`);
+  new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This requires a recent sign-in. ${remedy}`);
 
 /**
- * Checks that the administrator signed in recently: a stolen session must not be enough to take
- * over an account.
+ * Checks that the administrator signed in recently: a stolen session must not suffice to take over
+ * an account.
  * @throws ServiceError REAUTHENTICATION_REQUIRED
  */
 export function assertRecentAdminSignIn({ principal, clock, config }: SystemCall): void {
@@ -110,9 +110,9 @@ export function assertRecentAdminSignIn({ principal, clock, config }: SystemCall
 }
 
 /**
- * Checks in the transaction of a change that the caller has not been demoted since the call was
- * authorized: of two administrators who demote each other, only the first succeeds. Lock first what
- * the change locks.
+ * Checks, within the transaction of a change, that the caller has not been demoted since the call was
+ * authorized: if two administrators demote each other, only the first succeeds. Call it after taking
+ * the locks of the change.
  * @throws ServiceError FORBIDDEN
  */
 export async function assertStillAdmin({ em, principal }: SystemCall): Promise<void> {
@@ -123,8 +123,8 @@ export async function assertStillAdmin({ em, principal }: SystemCall): Promise<v
 }
 
 /**
- * Checks that another administrator remains, if this user is one. The rows of administrators stay
- * locked until the transaction ends. Administrators whose deletion is requested do not count.
+ * Checks that another administrator remains if this user is one. Administrator rows stay locked until
+ * the transaction ends. Administrators who have requested deletion do not count.
  * @throws ServiceError LAST_ADMIN
  */
 export async function assertOtherAdmin(

@@ -6,13 +6,13 @@ import { invalid } from "../platform/rpc/errors.ts";
 import type { User } from "../store/users.ts";
 import { checkEmail } from "./email-address.ts";
 
-/** Number of passwords that `PASSWORD_BLOCKLIST=on` refuses. */
+/** Number of passwords that `PASSWORD_BLOCKLIST=on` rejects. */
 const COMMON = 100_000;
-/** Minimum length of a word that makes a password a common one, in characters. */
+/** Minimum length of a common word that makes a password common, in characters. */
 const MIN_CORE = 4;
 
 /**
- * Reads the passwords that are refused, in lower case: the package has them by frequency, from
+ * Reads the passwords to reject, in lower case. The package has them ordered by frequency, from
  * SecLists.
  */
 export function readCommonPasswords({
@@ -28,15 +28,15 @@ export function readCommonPasswords({
 type Deps = { commonPasswords: ReadonlySet<string>; config: Pick<Config, "appName"> };
 type Owner = Pick<User, "email" | "name">;
 
-/** Checks the address and the password of a registration, beside the rules of its proto. */
+/** Checks the address and password of a registration, in addition to the rules of its proto. */
 export const checkRegistration = (deps: Deps) => (request: RegisterRequest) => {
   const fault = faultIn(deps, request.password, request);
   return [...checkEmail(request), ...(fault ? [{ field: "password", message: fault }] : [])];
 };
 
 /**
- * Refuses a password that is easy to guess for this account.
- * @param field JSON name
+ * Rejects a password that is easy to guess for this account.
+ * @param field JSON name, for the error message
  * @throws ServiceError VALIDATION_FAILED
  */
 export function assertNotGuessable(
@@ -50,8 +50,8 @@ export function assertNotGuessable(
 }
 
 /**
- * What is wrong with a password in any case (NIST SP 800-63B-4 section 3.1.1.2: context and
- * commonly used values).
+ * What makes a password unacceptable regardless of its characters (NIST SP 800-63B-4 section 3.1.1.2:
+ * context-specific and commonly used values).
  */
 function faultIn(
   { commonPasswords, config }: Deps,
@@ -61,40 +61,40 @@ function faultIn(
   const plain = password.trim().toLowerCase();
   if ([email, name].some((own) => own.trim().toLowerCase() === plain))
     return "must not be your e-mail address or name";
-  if (commonPasswords.size === 0) return undefined; // the list is off
+  if (commonPasswords.size === 0) return undefined; // the blocklist is off
   if (isOwnWords(password, [email, name, config.appName, PRODUCT]))
     return "must not be made of your e-mail address, your name or the name of this service";
   return [plain, coreOf(plain)].some((each) => commonPasswords.has(each))
-    ? "is among the commonest passwords, or one of them with digits and signs"
+    ? "is one of the most common passwords, or one of them with digits and symbols added"
     : undefined;
 }
 
-/** Signs that stand for letters. */
+/** Symbols and digits used in place of letters. */
 const LETTERS: Record<string, string> = { "@": "a", "0": "o", $: "s", "3": "e" };
 
 /**
- * The word in a password that is made of one to satisfy the rules: "summer" of "Summer2024!". Of
- * the commonest passwords only 26 satisfy the rules themselves.
+ * The word in a password that was only extended to satisfy the rules: "summer" in "Summer2024!". Only
+ * 26 of the most common passwords satisfy the rules as they are.
  */
 function coreOf(plain: string): string {
   const word = withoutEdges(plain);
   return word.length >= MIN_CORE ? word : "";
 }
 
-/** A text without the digits and signs around it, and with letters for the signs inside. */
+/** A text without digits and symbols at both ends, and with letters in place of the symbols inside. */
 const withoutEdges = (text: string): string =>
   text.replace(/^\P{L}+|\P{L}+$/gu, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
 
-/** What everybody tries at an installation. */
+/** The product name, which is an obvious guess for any installation. */
 const PRODUCT = "gatehouse";
-/** Minimum length of an own word: of shorter ones other words are made, too. */
+/** Minimum length of a user's own word: shorter ones occur in other words, too. */
 const MIN_OWN_WORD = 3;
 
-/** Letters in lower case, without accents, digits and signs. */
+/** The letters of a text, in lower case, without accents. */
 const lettersOf = (text: string): string =>
   text.normalize("NFD").toLowerCase().replace(/\P{L}/gu, "");
 
-/** Whether the letters of a password are own words alone, such as "Ann Smith1!" of Ann Smith. */
+/** Whether the letters of a password consist only of the user's own words, as in "Ann Smith1!" of Ann Smith. */
 function isOwnWords(password: string, own: string[]): boolean {
   const words = own
     .flatMap((text) => [text, ...text.normalize("NFC").split(/[^\p{L}\p{M}]+/u)])

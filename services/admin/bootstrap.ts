@@ -13,11 +13,11 @@ import { announceRole, notifyAdmins } from "./announce-role.ts";
 type Deps = SystemCall & Pick<Call, "passwords">;
 
 /**
- * Creates an administrator, or promotes the account that has the address. An account whose address
- * was never verified may have been registered by someone else: it gets the password, and all access
- * to it is revoked. Idempotent: an existing administrator stays unchanged, and processes that start
- * together create one.
- * @returns whether the account has this password
+ * Creates an administrator, or promotes the account with this address. An account whose address was
+ * never verified may have been registered by someone else: its password is replaced and all access to
+ * it is revoked. Idempotent: an existing administrator is left unchanged, and processes that start
+ * together create only one.
+ * @returns whether the account now has this password
  */
 export async function bootstrapAdmin(
   call: Deps,
@@ -52,8 +52,8 @@ export async function bootstrapAdmin(
 }
 
 /**
- * Creates or promotes the configured administrator if there is none, so that one who was demoted
- * stays demoted.
+ * Creates or promotes the configured administrator if there is none, so that an administrator who was
+ * demoted stays demoted.
  */
 export async function bootstrapFirstAdmin(
   call: Deps & Pick<Call, "log">,
@@ -61,5 +61,5 @@ export async function bootstrapFirstAdmin(
 ) {
   const admins = await call.em.count(User, { role: "admin" });
   if (admins === 0) await bootstrapAdmin(call, admin);
-  else call.log.info({ admins }, "ADMIN_EMAIL has no effect: there is an administrator");
+  else call.log.info({ admins }, "ADMIN_EMAIL ignored: there already is an administrator");
 }

@@ -11,14 +11,14 @@ import { dropSurplusImpersonation } from "../store/sign-in.ts";
 import { lockUser, User } from "../store/users.ts";
 import { userNotFound } from "./manage-user.ts";
 
-/** Longest impersonation, in ms. */
+/** Maximum duration of an impersonation, in ms. */
 const MAX_DURATION_MS = 15 * 60_000;
 
 /**
- * Opens a session in a user's name. It has no refresh token, so it ends with its access token, or
- * with the administrator's own session.
+ * Opens a session as another user. It has no refresh token, so it ends with its access token or with
+ * the administrator's own session.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a protected
- * administrator, UNAUTHENTICATED when that session has ended meanwhile
+ * administrator, UNAUTHENTICATED if the administrator's session has ended in the meantime
  */
 export async function impersonate(call: SessionCall, id: string, reason = "") {
   const userId = canonicalId(id);
@@ -35,7 +35,7 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
     if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
     await lockOwnSession(call);
     if (user.isProtectedAsAdmin(createdAt)) {
-      const message = "Administrators can't be impersonated, nor can users who were one lately.";
+      const message = "Administrators can't be impersonated, nor can users who recently were one.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     const own = await call.em.findOneOrFail(Session, { id: call.principal.session.id });

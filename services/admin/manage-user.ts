@@ -36,27 +36,27 @@ export async function readAdminUser(call: Pick<SystemCall, "em">, id: string): P
   return user;
 }
 
-/** The error for an id that no user has. */
+/** The error for an unknown user id. */
 export const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is no such user.");
 
 const DAY_MS = 86_400_000;
 
 const FIELDS = ["name", "email", "role", "emailVerified", "locked", "mfaEnabled"] as const;
 /**
- * Changes of a user. Undefined fields stay as they are. The proto allows no true for `locked` and
+ * Changes to a user. Undefined fields keep their values. The proto only allows false for `locked` and
  * `mfaEnabled`.
  */
 type UserChanges = Pick<UpdateUserRequest, (typeof FIELDS)[number]>;
 
-/** Fields whose change requires a recent sign-in. */
+/** Fields that can only be changed after a recent sign-in. */
 const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
 
 /**
- * Changes a user as the caller demands, who proves to be no thief of a token: by a recent sign-in
- * and, for a change of role, by a confirmation in the request. Whether that suffices does not depend
- * on whether the user exists.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, and as
- * `updateUser`
+ * Changes a user for an administrator, who must prove not to be using a stolen token: with a recent
+ * sign-in and, to change the role, a confirmation in the request. These checks do not depend on whether
+ * the user exists.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, and the
+ * errors of `updateUser`
  */
 export async function updateUserAsAdmin(
   call: UserCall,
@@ -71,9 +71,9 @@ export async function updateUserAsAdmin(
 }
 
 /**
- * Changes a user. A demotion, another address and the loss of the second factor revoke the user's
- * sessions, a promotion those of impersonators. A new address counts as unverified unless
- * `emailVerified` says otherwise.
+ * Changes a user. Demoting the user, changing the address and removing the second factor revoke the
+ * user's sessions; a promotion revokes impersonations of the user. A new address is unverified unless
+ * `emailVerified` is true.
  * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN,
  * VALIDATION_FAILED
  */
@@ -100,8 +100,8 @@ export async function updateUser(
 }
 
 /**
- * Locks a user and, for a change of role, all administrators: such changes happen one after the
- * other, and each knows whom to notify.
+ * Locks a user and, to change the role, all administrators, so that such changes happen one at a time
+ * and each knows whom to notify.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN
  */
 async function lockForUpdate(call: SystemCall, id: string, role: string | undefined) {
@@ -111,9 +111,9 @@ async function lockForUpdate(call: SystemCall, id: string, role: string | undefi
 }
 
 /**
- * Checks that the changes do not concern how an administrator signs in or recovers the account, nor
- * one who was an administrator a few days ago. A stolen access token must not be enough to take over
- * such an account for good: the administrator's own routes ask for the password.
+ * Checks that the changes do not affect how an administrator, or someone who was one a few days ago,
+ * signs in or recovers the account. A stolen access token must not suffice to take over such an account
+ * permanently: the routes for one's own account ask for the password.
  * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
  */
 function assertEditableAccess(
@@ -139,7 +139,7 @@ function assertEditableAccess(
   throw new ServiceError(Reason.CONFLICT, `${message} until ${days} days after a demotion.`);
 }
 
-/** Whether changes concern how a user signs in or recovers the account. */
+/** Whether changes affect how a user signs in or recovers the account. */
 function changesAccess(
   user: User,
   { emailVerified, mfaEnabled }: UserChanges,
@@ -170,7 +170,7 @@ async function applyChanges(
   await announceRole(call, user);
 }
 
-/** The columns that changes give a user, who has not changed yet. */
+/** The new column values of a user, computed from the unchanged user. */
 function changedColumns(
   user: User,
   changes: UserChanges,
@@ -198,7 +198,7 @@ function changedColumns(
 }
 
 /**
- * Erases a user at once; the audit log keeps the id, which no longer leads to anybody.
+ * Erases a user immediately. The audit log keeps the id, which no longer identifies anyone.
  * @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN
  */
 export async function deleteUser(call: SystemCall, userId: string): Promise<void> {
@@ -212,8 +212,8 @@ export async function deleteUser(call: SystemCall, userId: string): Promise<void
 }
 
 /**
- * Ends every session of a user.
- * @returns how many ended
+ * Ends all sessions of a user.
+ * @returns the number of sessions ended
  * @throws ServiceError NOT_FOUND
  */
 export async function revokeUserSessions(call: SystemCall, userId: string): Promise<number> {
@@ -227,9 +227,9 @@ export async function revokeUserSessions(call: SystemCall, userId: string): Prom
 }
 
 /**
- * Checks that an administrator may be deleted or demoted: not the caller and not the last one. The
- * administrators' rows stay locked until the transaction ends, so such changes happen one after the
- * other.
+ * Checks that an administrator may be deleted or demoted: is neither the caller nor the last one.
+ * Administrator rows stay locked until the transaction ends, so that such changes happen one at a
+ * time.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN
  */
 async function assertRemovableAdmin(

@@ -6,8 +6,8 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 import { Email, requeueEmail } from "../store/emails.ts";
 
 /**
- * Queues a failed e-mail again, for another day at most. It must have failed, and its link work.
- * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link works
+ * Queues a failed e-mail again. The time after which it is given up starts anew.
+ * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link, if any, is still valid
  */
 export async function retryEmail(call: SystemCall, id: string): Promise<void> {
   await call.em.transactional(async () => {
@@ -18,7 +18,7 @@ export async function retryEmail(call: SystemCall, id: string): Promise<void> {
         throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
       throw new ServiceError(
         Reason.CONFLICT,
-        "Only a failed e-mail whose link still works can be queued again.",
+        "Only a failed e-mail whose link is still valid can be queued again.",
       );
     }
     await recordAudit(call, "admin.email_retried", {

@@ -32,18 +32,18 @@ export type AuditedEvent =
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
   | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 
-/** Data of an event beside the call that it happened in. */
+/** Data of an event, in addition to what the call provides. */
 export type AuditData = {
   /** The user whom the event concerns. */
   userId: string | undefined;
-  /** The user who caused it. Default: the caller or, for a success without a caller, `userId`. */
+  /** The user who caused it. By default the caller or, for a success without a caller, `userId`. */
   actorId?: string;
   outcome?: "success" | "failure";
-  /** Never a secret. */
+  /** Must not contain secrets. */
   details?: JsonObject;
 };
 
-/** The row of an event, for a statement that inserts it together with its cause. */
+/** The row for an event, for a statement that inserts it together with its cause. */
 export function auditRow(
   call: Pick<SystemCall, "clock" | "client" | "requestId" | "principal">,
   event: AuditedEvent,
@@ -67,8 +67,8 @@ export function auditRow(
 }
 
 /**
- * Records an event. Inside a transaction it is committed together with its cause, otherwise at
- * once.
+ * Records an event. Inside a transaction it is committed together with its cause, otherwise
+ * immediately.
  */
 export async function recordAudit(
   call: SystemCall,

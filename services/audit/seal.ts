@@ -11,17 +11,17 @@ import {
 } from "../store/audit-seals.ts";
 import type { Db } from "../store/statement.ts";
 
-/** Events in one seal. */
+/** Maximum number of events per seal. */
 const BATCH = 1_000;
 
 export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
 
 /**
- * Seals the next events, in the order of their ids. Writers leave a row in `audit_unsealed`, which
- * becomes visible with their commit: however late that is, the event is in the next batch. After
- * seals of a release without MACs comes an empty one, whose MAC covers them.
- * @returns the new head, the events that were late, and whether there may be more; undefined if
- * there was nothing, or another process is sealing
+ * Seals the next events, in id order. Writers add a row to `audit_unsealed`, which becomes visible with
+ * their commit: however late that is, the event is included in the next batch. Seals of a release
+ * without MACs are followed by an empty seal, whose MAC covers them.
+ * @returns the new head, the late events, and whether there may be more; undefined if there was nothing
+ * to seal or another process is sealing
  */
 export async function sealEvents(
   db: SealDeps,
@@ -37,14 +37,14 @@ export async function sealEvents(
 }
 
 /**
- * Age from which an event is late at its seal, in ms. Events are sealed within seconds of their
- * commit, and no transaction of ours lasts for minutes.
+ * Age at which an event is late when it is sealed, in ms. Events are sealed within seconds of their
+ * commit, and none of our transactions lasts minutes.
  */
 const MAX_AGE_MS = 10 * 60_000;
 
 /**
- * Whether an event was too old at its seal, by the time in its id or that of its row. It may have
- * been inserted under a false date. Or nothing sealed the log in the meantime.
+ * Whether an event was too old when it was sealed, by the time in its id or in its row. Either it was
+ * inserted with a false date, or the log was not sealed in the meantime.
  */
 export function isLate(id: string, event: SealedEvent | undefined, sealedAt: Date): boolean {
   if (!event) return false;
@@ -53,8 +53,8 @@ export function isLate(id: string, event: SealedEvent | undefined, sealedAt: Dat
 }
 
 /**
- * Appends a seal of events or, in the transaction that drops them, one of the drop of all events
- * below an id.
+ * Appends a seal of events or, within the transaction that drops them, a seal that records the drop of
+ * all events below an id.
  */
 export async function appendSeal(
   db: SealDeps,
@@ -83,7 +83,7 @@ export async function appendSeal(
 
 /**
  * Locks the chain until the transaction ends.
- * @returns its last seal; undefined while another process holds the lock
+ * @returns the last seal; undefined if another process holds the lock
  */
 export async function beginSeal(db: Db): Promise<SealHead | undefined> {
   if (!(await lockChain(db))) return undefined;
@@ -100,13 +100,13 @@ export async function beginSeal(db: Db): Promise<SealHead | undefined> {
 const MAC_CONTEXT = "audit-seal";
 
 /**
- * The text of a seal's MAC. Its last link depends on every link before it, so the MAC covers the
- * chain up to here.
+ * The text that a seal's MAC authenticates. Its last link depends on every earlier link, so the MAC
+ * covers the whole chain up to this seal.
  */
 const authenticated = ({ position, head, droppedBelow, sealedAt }: Omit<SealHead, "mac">) =>
   [position, head, droppedBelow ?? "-", sealedAt.toISOString()].join(" ");
 
-/** Whether a seal was made with one of our secret keys. */
+/** Whether a seal's MAC was made with one of our secret keys. */
 export function isAuthentic(cipher: SealDeps["cipher"], seal: SealHead): boolean {
   return (
     seal.mac !== null &&
@@ -114,18 +114,18 @@ export function isAuthentic(cipher: SealDeps["cipher"], seal: SealHead): boolean
   );
 }
 
-/** The link before the first one. */
+/** Predecessor of the first link. */
 export const GENESIS = "0".repeat(64);
 
 /**
- * The link of an event: over the link before it, its id, and the digest of its row ("" where the
- * row was gone already).
+ * The link of an event: a hash over the previous link, the event's id and the digest of its row (""
+ * if the row no longer existed).
  */
 export function linkOf(previous: string, id: string, digest: string): string {
   return hash("sha256", `${previous} ${id} ${digest}`, "hex");
 }
 
-/** The link that records that retention has dropped the events below an id. */
+/** The link recording that retention has dropped all events below an id. */
 export function dropLinkOf(previous: string, droppedBelow: string): string {
   return hash("sha256", `${previous} dropped below ${droppedBelow}`, "hex");
 }

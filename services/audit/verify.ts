@@ -11,14 +11,14 @@ import {
 } from "../store/audit-verification.ts";
 import { dropLinkOf, GENESIS, isAuthentic, isLate, linkOf, type SealDeps } from "./seal.ts";
 
-/** Seals that are read together; each covers up to 1,000 events. */
+/** Number of seals read at once; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
 /**
- * Most unrecorded events that are named, most that were sealed twice, and most that were restored.
+ * Maximum number of findings of each kind that are listed by event: unrecorded, sealed twice, restored.
  */
 const MAX_NAMED = 100;
 
-/** Something wrong with an event or a seal. */
+/** A problem with an event or a seal. */
 export type Finding = {
   kind:
     | ("edited" | "deleted" | "inserted" | "late" | "restored" | "sealed-twice")
@@ -29,13 +29,13 @@ export type Finding = {
 
 export type Verification = {
   head: Head;
-  /** Sealed events. */
+  /** Number of sealed events. */
   events: number;
-  /** Sealed events that retention has dropped. */
+  /** Number of sealed events that retention has dropped. */
   dropped: number;
   unsealed: number;
   /**
-   * The first seal with the MAC of a present key. It covers the seals before it, of earlier
+   * The first seal with a MAC of a current key. It covers the seals before it, which may be from earlier
    * releases and keys.
    */
   authenticFrom: number | undefined;
@@ -43,20 +43,20 @@ export type Verification = {
 };
 
 /**
- * What a verification needs. `retentionMs` is `AUDIT_RETENTION`, 0: nothing may have been dropped.
+ * What a verification needs. `retentionMs` is `AUDIT_RETENTION`; with 0, nothing may have been dropped.
  */
 export type VerifyDeps = SealDeps & { now: Date; retentionMs: number };
 
 /**
- * How far the scan has come. `floor`: events below this id may be missing; `previous`: the last
- * link, if it is known.
+ * Progress of the scan. `floor`: events below this id may be missing; `previous`: the last link, if
+ * known.
  */
 type ScanState = Omit<Verification, "unsealed"> & { floor: string; previous: string | undefined };
 
 /**
- * Recomputes the hash chain from the stored events, in one snapshot.
- * @param known a head that was logged before. Shows whether the end of the chain has been cut off
- * since.
+ * Recomputes the hash chain from the stored events, in a single snapshot.
+ * @param known a head that was logged earlier; shows whether the end of the chain has been cut off
+ * since
  */
 export function verifyAudit(deps: VerifyDeps, known?: Head): Promise<Verification> {
   const isolationLevel = IsolationLevel.REPEATABLE_READ;
@@ -99,7 +99,7 @@ async function scanSeals(deps: VerifyDeps, scan: ScanState, known: Head | undefi
   }
 }
 
-/** Checks that the chain reaches the known head, and that some seal has our MAC. */
+/** Checks that the chain reaches the known head, and that some seal has one of our MACs. */
 function checkEnd({ head, authenticFrom, findings }: ScanState, known: Head | undefined): void {
   if (known && known.position > head.position)
     findings.push({ kind: "cut-off", position: known.position });
@@ -108,14 +108,14 @@ function checkEnd({ head, authenticFrom, findings }: ScanState, known: Head | un
 }
 
 /**
- * Looks for events that no seal, or more than one, accounts for.
- * @returns how many wait to be sealed
+ * Looks for events that no seal, or more than one, covers.
+ * @returns the number of unsealed events
  */
 async function checkEvents(deps: VerifyDeps, scan: ScanState): Promise<number> {
   const { findings, floor } = scan;
   const restored = floor ? await findBelow(deps, floor, MAX_NAMED) : [];
   for (const id of restored) findings.push({ kind: "restored", id });
-  // an event that is sealed twice is counted twice, which would hide an unrecorded one
+  // an event sealed twice is counted twice, which would hide an unrecorded one
   for (const twice of await findSealedTwice(deps, MAX_NAMED))
     findings.push({ kind: "sealed-twice", ...twice });
   const { events, unsealed } = await countEvents(deps);
@@ -125,8 +125,8 @@ async function checkEvents(deps: VerifyDeps, scan: ScanState): Promise<number> {
 }
 
 /**
- * Follows the chain through one seal. Each link is recomputed from the stored one before it, so a
- * fault names its event.
+ * Follows the chain through one seal. Each link is recomputed from the stored link before it, so that a
+ * fault identifies its event.
  */
 function checkSeal(
   deps: VerifyDeps,
@@ -137,7 +137,7 @@ function checkSeal(
   const { position, head } = seal;
   const { findings } = scan;
   const expected = scan.head.position + 1;
-  if (position < expected) return void findings.push({ kind: "seal-broken", position }); // positions begin with 1
+  if (position < expected) return void findings.push({ kind: "seal-broken", position }); // positions start at 1
   if (position > expected) {
     findings.push({ kind: "seal-missing", position: expected });
     scan.previous = undefined;
@@ -159,7 +159,7 @@ function checkSeal(
   scan.head = { position, hash: head };
 }
 
-/** What is wrong with an event of a seal, if anything is. */
+/** The fault of an event in a seal, if any. */
 function faultOf(
   { floor, previous: before }: ScanState,
   { ids, links }: Seal,
@@ -173,7 +173,7 @@ function faultOf(
   return isEdited ? "edited" : undefined;
 }
 
-/** What is wrong with a seal itself, if anything is. */
+/** The fault of a seal itself, if any. */
 function faultOfSeal(
   deps: VerifyDeps,
   { previous, authenticFrom }: ScanState,
@@ -190,11 +190,11 @@ function isIntact(previous: string | undefined, { ids, links, droppedBelow, head
   if (links.length !== ids.length + (droppedBelow ? 1 : 0) || (droppedBelow && ids.length > 0))
     return false;
   if (droppedBelow && previous && dropLinkOf(previous, droppedBelow) !== links[0]) return false;
-  const last = links.at(-1) ?? previous; // a seal without links repeats the head
+  const last = links.at(-1) ?? previous; // a seal without links repeats the previous head
   return last === undefined || last === head;
 }
 
-/** The id below which events may be missing; "" if there is none. */
+/** The id below which events may be missing; "" if none may be. */
 async function retentionFloor(deps: VerifyDeps): Promise<string> {
   const seals = await readDropSeals(deps);
   const due = seals.filter(({ droppedBelow, sealedAt }) => isDue(deps, droppedBelow, sealedAt));
@@ -203,8 +203,8 @@ async function retentionFloor(deps: VerifyDeps): Promise<string> {
 }
 
 /**
- * Whether retention could drop the events below an id at a time: the id begins a month, and the
- * time is late enough.
+ * Whether retention was allowed to drop the events below an id at a given time: the id must begin a
+ * month, and the month must be old enough.
  */
 function isDue({ now, retentionMs }: VerifyDeps, droppedBelow: string, sealedAt: Date): boolean {
   const bound = /^(.{8})-(.{4})-0000-0000-0{12}$/.exec(droppedBelow);

@@ -18,7 +18,8 @@ import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from ".
 /** How often new events are sealed, in ms. */
 const SEAL_INTERVAL_MS = 1_000;
 /**
- * How often a new head is logged, in ms. Who changes the table can't change what the log has kept.
+ * How often a new head is logged, in ms. An attacker who can edit the tables cannot alter heads that
+ * were already logged.
  */
 const PUBLISH_INTERVAL_MS = 60_000;
 /** How often partitions are added and dropped, in ms. */
@@ -33,17 +34,17 @@ type Deps = {
 } & Omit<SealDeps, "em">;
 
 /**
- * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch,
+ * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch and
  * logs the head.
  */
 export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   const { store, cipher, clock, agreedTime, config, log } = deps;
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
-  /** Seals a batch, and tells whether there may be more. */
+  /** Seals a batch. Returns whether there may be more. */
   const sealBatch = async (): Promise<boolean> => {
     if (!(await needsSeal(db()))) return false;
-    const { earlier: now } = await agreedTime.compare(); // a clock ahead would make every event late
+    const { earlier: now } = await agreedTime.compare(); // with a clock ahead, every event would be late
     const sealed = await sealEvents(db(), now);
     if (sealed && sealed.late.length > 0) logLate(log, sealed);
     return sealed?.more ?? false;
@@ -53,7 +54,7 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   };
   const publishHead = async () => {
     if (published && !(await hasHead(db(), published))) {
-      log.error(published, "the audit chain was rewritten: this head is gone");
+      log.error(published, "the audit chain was rewritten: it no longer contains this head");
     }
     const head = await headOf(db());
     if (!head || head.position === published?.position) return;
@@ -87,31 +88,31 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   };
 }
 
-/** Late events that a log line names. */
+/** Maximum number of late events listed in a log line. */
 const MAX_LOGGED = 100;
 
 function logLate(log: Logger, { position, late }: { position: number; late: string[] }): void {
   log.warn(
     { seal: position, count: late.length, events: late.slice(0, MAX_LOGGED) },
-    "audit events were older than 10 minutes when they were sealed: inserted under a false date, or not sealed in time",
+    "audit events were older than 10 minutes when sealed: inserted with a false date, or not sealed in time",
   );
 }
 
-/** Months that have a partition in advance. */
+/** Number of future months that have a partition. */
 const MONTHS_AHEAD = 3;
 
 /**
  * Adds the partitions of this month and the next ones.
- * @throws Error if the table stays locked: `isLockTimeout`
+ * @throws Error if it times out waiting for a lock: see `isLockTimeout`
  */
 export async function addPartitions(db: Db, now: Date): Promise<void> {
   for (let ahead = 0; ahead <= MONTHS_AHEAD; ahead++) await addPartition(db, monthOf(now, ahead));
 }
 
 /**
- * Drops the partitions whose every event is older than a time's month, once all these events are
- * sealed, and records that in the chain. Does nothing without the key of the last seal.
- * @throws Error if the table stays locked, see `isLockTimeout`
+ * Drops the partitions in which all events are older than the month of `olderThan`, once these events
+ * are sealed, and records that in the chain. Does nothing without the key of the last seal.
+ * @throws Error if it times out waiting for a lock: see `isLockTimeout`
  * @returns the names of the dropped partitions
  */
 export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): Promise<string[]> {
@@ -127,7 +128,7 @@ export async function dropPartitions(db: SealDeps, now: Date, olderThan: Date): 
   });
 }
 
-/** The first day of the month that is so many months after a time's. */
+/** The first day of the month that is `later` months after that of `time`. */
 function monthOf(time: Date, later: number): string {
   return new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + later))
     .toISOString()

@@ -7,9 +7,9 @@ import { readRefreshToken } from "../sessions/tokens.ts";
 import { revokeSession, revokeSessions } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";
 
-/**
+/** Ends the caller's session, and the session of the refresh token if it is another one of the same user.
  * Ends the caller's session, and that of the refresh token if it is another one of the same user.
- * Under impersonation the refresh token is the administrator's own and stays valid.
+ * Under impersonation, the refresh token is the administrator's own and stays valid.
  */
 export async function logout(call: SessionCall, refreshToken: string): Promise<void> {
   const { user, session } = call.principal;
@@ -25,7 +25,7 @@ export async function logout(call: SessionCall, refreshToken: string): Promise<v
 }
 
 /**
- * Ends one open session of the caller. Another user's session is NOT_FOUND.
+ * Ends one of the caller's open sessions. Another user's session is NOT_FOUND.
  * @throws ServiceError NOT_FOUND, UNAUTHENTICATED
  */
 export async function revokeOwnSession(call: SessionCall, sessionId: string): Promise<void> {
@@ -40,14 +40,14 @@ export async function revokeOwnSession(call: SessionCall, sessionId: string): Pr
 }
 
 /**
- * Ends every session of the caller but the current one.
- * @returns how many.
+ * Ends all of the caller's sessions except the current one.
+ * @returns the number of sessions ended
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function revokeOtherSessions(call: SessionCall): Promise<number> {
   const { user, session } = call.principal;
   return call.em.transactional(async () => {
-    await lockCaller(call); // of two sessions that end each other one stays
+    await lockCaller(call); // if two sessions end each other, one remains
     const ended = await revokeSessions(call, user.id, session.id);
     await recordAudit(call, "user.session_revoked", {
       userId: user.id,

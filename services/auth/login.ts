@@ -35,7 +35,7 @@ export async function login(call: Call, email: string, password: string): Promis
     if (check === "outdated") await renewHash(call, user, password);
     const refuseChanged = async () => {
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
-      throw invalidCredentials(); // password or second factor have changed since the row was read
+      throw invalidCredentials(); // the password or second factor has changed since the row was read
     };
     if (user.mfaEnabled) return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
     return attempt.end(
@@ -45,8 +45,8 @@ export async function login(call: Call, email: string, password: string): Promis
 }
 
 /**
- * Rejects a correct password that the configuration does not allow to sign in. The audit log has
- * the reason.
+ * Rejects a correct password if the configuration does not allow the user to sign in. The reason is
+ * recorded in the audit log.
  */
 async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
   const refuse = async (reason: Reason, message: string) => {
@@ -69,7 +69,7 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
     );
 }
 
-/** Issues the MFA token of a login that waits for its second factor. It replaces an older one. */
+/** Issues the MFA token for a login that requires a second factor. It replaces an older one. */
 async function requireSecondFactor(
   call: Call,
   user: LoginUser,
@@ -90,9 +90,9 @@ const invalidCredentials = () =>
 const MAX_CODES = 5;
 
 /**
- * Completes a login with its second factor: MFA token and factor are consumed and the session is
- * opened in one transaction. The code is counted before it is evaluated, for the account and for
- * the MFA token.
+ * Completes a login with a second factor: in one transaction, the MFA token and the factor are consumed
+ * and the session is opened. The code is counted before it is evaluated, for the account and for the
+ * MFA token.
  * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function verifyMfa(
@@ -105,13 +105,13 @@ export async function verifyMfa(
   if (!user) throw invalidMfaToken();
   const before = async () => {
     await lockUser(call, user.id);
-    // false: used up, or a concurrent caller was faster; this code does not count as wrong
+    // false: used up, or already consumed by a concurrent caller; this code does not count as wrong
     if (!(await countMfaTokenAttempt(call, token.id, MAX_CODES))) throw invalidMfaToken();
   };
   return withSecondFactor(call, user, factor, before, async () => {
     await call.em.nativeDelete(OneTimeToken, { id: token.id });
     const result = await openSession(call, user);
-    if (!result) throw invalidMfaToken(); // password or second factor have changed since the row was read
+    if (!result) throw invalidMfaToken(); // the password or second factor has changed since the row was read
     const method = factor.code === undefined ? "backup-code" : "totp";
     await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
     return result;

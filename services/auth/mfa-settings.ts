@@ -21,11 +21,11 @@ import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { User } from "../store/users.ts";
 
 /**
- * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which
- * every authenticator supports. They are required from the next login on. Until a first code has
- * been accepted, another call replaces both. A stolen access token must not bind a factor, so a
- * recent sign-in or the password is required.
- * @returns what is shown once, and stored encrypted or as digests; `qrCode` is a data URL
+ * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every
+ * authenticator app supports. A second factor is required from the next login on. Until the first code
+ * has been accepted, another call replaces both. A stolen access token must not suffice to add a
+ * factor, so a recent sign-in or the password is required.
+ * @returns what is shown once and stored encrypted or as digests; `qrCode` is a data URL
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
  * MFA_ALREADY_ENABLED
  */
@@ -34,7 +34,7 @@ export async function setupTotp(call: UserCall, password: string | undefined) {
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please enter your password.");
   const secret = generateSecret();
-  const { toDataURL } = await import("qrcode"); // loaded on first use: it is large
+  const { toDataURL } = await import("qrcode"); // large, hence loaded on first use
   const qrCode = await toDataURL(otpauthUri(call.config, user.email, secret));
   const backupCodes = await call.em.transactional(async () => {
     await lockCaller(call);
@@ -54,8 +54,8 @@ export async function setupTotp(call: UserCall, password: string | undefined) {
 }
 
 /**
- * Disables the second factor. A code or backup code is required once a first code has been
- * accepted.
+ * Disables the second factor. Once a first code has been accepted, a code or backup code is
+ * required.
  * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, VALIDATION_FAILED,
  * ACCOUNT_LOCKED
  */
@@ -74,7 +74,7 @@ export async function disableTotp(
   await call.em.transactional(async () => {
     await before();
     const current = await call.em.findOne(User, { id: user.id }, { refresh: true });
-    if (current?.mfaConfirmedAt) throw invalid("code", "must be given, or backupCode");
+    if (current?.mfaConfirmedAt) throw invalid("code", "is required, or backupCode");
     await work();
   });
 }

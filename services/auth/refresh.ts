@@ -10,7 +10,7 @@ import { lockUser } from "../store/users.ts";
 
 /**
  * Refresh rotation: exchanges a refresh token for its successor. Of several callers with the same
- * token one rotates the session. The others find it one generation ahead and get the identical
+ * token, one rotates the session. The others find the session one generation ahead and get the same
  * pair, until that pair is first used or `REFRESH_GRACE` has passed. An older token ends the
  * session.
  * @throws ServiceError REFRESH_TOKEN_INVALID
@@ -40,9 +40,9 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
 }
 
 /**
- * Ends a session whose old token was used again. Committed before the error is returned; of several
- * callers one ends the session and notifies the user. A disconnected caller proves no theft: this
- * process may have been suspended while the client refreshed elsewhere.
+ * Ends a session because an old token was used again. Committed before the error is returned; only one
+ * of several callers ends the session and notifies the user. Not done for a caller that has
+ * disconnected: this process may have been suspended while the client refreshed elsewhere.
  */
 async function endReused(call: Call, { id, device, user }: RefreshedSession): Promise<void> {
   await call.em.transactional(async () => {

@@ -6,8 +6,8 @@ import { newId } from "../store/ids.ts";
 import { insertRegistration } from "../store/users.ts";
 
 /**
- * Creates an account and queues the mail that verifies its address, both or neither.
- * @returns the new user's id.
+ * Creates an account and queues the e-mail that verifies its address; both or neither.
+ * @returns the new user's id
  * @throws ServiceError EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function register(

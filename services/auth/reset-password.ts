@@ -20,8 +20,8 @@ import { olderAddress } from "./verify-email.ts";
 import { withAccount } from "./with-account.ts";
 
 /**
- * Mails a reset token to the account of an address. Neither response nor time reveals whether there
- * is one.
+ * Mails a reset token if the address has an account. Neither the response nor its timing reveals whether
+ * it does.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
@@ -29,13 +29,13 @@ export async function forgotPassword(call: Call, email: string): Promise<void> {
 }
 
 /**
- * Time in which another request mails the same token again, so that strangers cannot void a link
- * all the time. In ms.
+ * Time within which another request mails the same token again, so that strangers cannot keep
+ * invalidating a user's link. In ms.
  */
 const SAME_TOKEN_MS = 300_000;
 
 /**
- * Queues the mail with a reset token: within five minutes the same token, afterwards one that
+ * Queues the e-mail with a reset token: within five minutes the same token, after that a new one that
  * replaces it.
  */
 export async function queueReset(
@@ -74,14 +74,14 @@ export async function queueReset(
 }
 
 /**
- * Sets a new password with a mailed token. Every session ends, the locks of login and second factor
- * clear, the address counts as verified. A confirmed second factor stays, since the mail does not
- * prove it. One of which no code was ever accepted is disabled, and so is any on an account that
- * was never verified: someone else may have set it up.
+ * Sets a new password with a mailed token. Ends all sessions, clears the locks of login and second
+ * factor, and marks the address as verified. A confirmed second factor is kept, since access to the mail
+ * does not prove it. A factor without an accepted code is disabled, and so is any factor of an account
+ * that was never verified: someone else may have set it up.
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
-  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since a hash is expensive
+  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since hashing is expensive
   if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.transactional(async () => {

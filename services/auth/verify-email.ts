@@ -11,7 +11,7 @@ import { lockUser, User } from "../store/users.ts";
 import { withAccount } from "./with-account.ts";
 
 /**
- * Mails a new verification token of an unverified address. Neither response nor time reveals
+ * Mails a new verification token to an unverified address. Neither the response nor its timing reveals
  * whether it was sent.
  * @throws ServiceError VALIDATION_FAILED
  */
@@ -38,7 +38,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
 }
 
 /**
- * Consumes the mailed token of an address: that of a new account, or the new address of an account.
+ * Consumes a token mailed to an address: that of a new account, or the new address of an account.
  * @throws ServiceError TOKEN_INVALID, EMAIL_TAKEN
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
@@ -68,6 +68,6 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
   });
 }
 
-/** The error for a link that was mailed to an address which the account no longer has. */
+/** The error for a link that was mailed to an address that the account no longer has. */
 export const olderAddress = () =>
   new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");

@@ -3,12 +3,12 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import type { Call } from "../call.ts";
 import { User } from "../store/users.ts";
 
-/** Minimum duration, longer than the work, so that it reveals nothing. In ms. */
+/** Minimum duration in ms. Longer than the work takes, so that the duration reveals nothing. */
 const MIN_DURATION_MS = 100;
 
 /**
- * Runs work for the account of an address, unless its deletion is due. Takes the same time if there
- * is none.
+ * Runs work for the account with an address, unless the account is due for deletion. Takes the same time
+ * if there is no account.
  */
 export async function withAccount(
   call: Call,

@@ -8,8 +8,8 @@ import {
 } from "node:crypto";
 
 /**
- * Operations with the deployment's secret keys, which are not in the database: the first one
- * writes, all of them read.
+ * Operations with the deployment's secret keys, which are not stored in the database. The first key is
+ * used for writing, all keys for reading.
  */
 export type Cipher = ReturnType<typeof createCipher>;
 
@@ -28,45 +28,45 @@ const ID_BYTES = 4;
 export function createCipher(...secretKeys: Buffer[]) {
   const keys = secretKeys.map(createKey);
   const [first] = keys;
-  if (!first) throw new Error("there is no secret key");
+  if (!first) throw new Error("no secret key");
   const macs = (text: string, context: string) => keys.map((key) => key.mac(text, context));
   const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
     /**
-     * Encrypts a secret for storage. `context` binds it to its row and column: it decrypts nowhere
-     * else.
+     * Encrypts a secret for storage. `context` binds it to its row and column: it cannot be decrypted
+     * anywhere else.
      */
     encrypt: (text: string, context: string) => (prefix ?? "") + first.seal(text, context),
-    /** @throws Error when the text was not encrypted by one of the keys for this context. */
+    /** @throws Error if the text was not encrypted with one of the keys for this context. */
     decrypt(sealed: string, context: string) {
       const text = sealed.slice(sealed.indexOf(".") + 1);
       for (const key of keys) {
         try {
           return key.open(text, context);
         } catch {
-          // perhaps the next key
+          // try the next key
         }
       }
       throw new Error("no key of SECRET_KEY decrypts this text");
     },
     /**
-     * A keyed digest of 32 bytes: proves that a value is ours, or hides one that could be guessed.
+     * A keyed digest of 32 bytes (HMAC): proves that a value is ours, or hides a value that could be guessed.
      */
     mac: first.mac,
     /**
-     * The digests with each key, that of the first one first: for values that were stored or mailed
+     * The digests with each key, current key first: for checking values that were stored or mailed
      * earlier.
      */
     macs,
-    /** Whether a keyed digest is ours. */
+    /** Whether a keyed digest was made with one of our keys. */
     isMac: (text: string, context: string, given: Buffer) =>
       given.length === MAC_BYTES && macs(text, context).some((mac) => timingSafeEqual(mac, given)),
-    /** What encrypted text starts with while there are several keys; undefined with one key. */
+    /** The prefix of text encrypted with the current key if there are several keys; undefined with one key. */
     prefix,
   };
 }
 
-/** What one secret key does, by keys that are derived from it (RFC 5869). */
+/** The operations of one secret key, using keys derived from it (RFC 5869). */
 function createKey(secretKey: Buffer) {
   const derive = (purpose: string) =>
     Buffer.from(hkdfSync("sha256", secretKey, "", `gatehouse ${purpose}`, 32));

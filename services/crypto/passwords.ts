@@ -5,35 +5,35 @@ import { lowerPoolPriority } from "../platform/process/node.ts";
 import { tooBusy } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
 
-/** Cost of an argon2id hash: memory in KiB, and passes over it. */
+/** Cost of an argon2id hash: memory in KiB and number of passes over it. */
 export type HashCost = { memoryCost: number; timeCost: number };
 
 /**
- * 20 MiB and 2 passes, in 1 lane: OWASP asks for 19 MiB, but memory of whole huge pages (2 MiB)
- * takes a quarter less time.
+ * 20 MiB, 2 passes, 1 lane. OWASP recommends 19 MiB, but memory that consists of whole huge pages (2 MiB)
+ * is a quarter faster.
  */
 const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
-/**
- * Hashes at once: one per core. The thread pool has further threads, for DNS and files: see
+/** Maximum number of concurrent hashes: one per core. The thread pool has more threads, for DNS and
+ * files: see `prepareNode`.
  * `prepareNode`.
  */
 const MAX_RUNNING = availableParallelism();
-/** Callers that may wait for a hash. Further ones get 503. */
+/** Maximum number of callers waiting for a hash. Further callers get 503. */
 const MAX_WAITING = 256;
 
 /**
- * What a check of a password has found. `outdated` is right, too, but its hash is to be renewed: it
- * has older parameters, or is of the text as it was typed.
+ * Result of checking a password. `outdated` is also right, but the hash should be renewed: it has older
+ * parameters, or was made from the text as typed.
  */
 export type PasswordCheck = "wrong" | "right" | "outdated";
 
 /**
- * Password hashes (PHC strings) of the composed form (NFC; RFC 8265 section 4.2, NIST SP 800-63B-4
- * section 3.1.1.2). Callers name the address of their client.
+ * Hashes passwords (PHC strings) in composed form (NFC; RFC 8265 section 4.2, NIST SP 800-63B-4
+ * section 3.1.1.2). Callers pass the client's address.
  */
 export type Passwords = Awaited<ReturnType<typeof createPasswords>>;
 
-/** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers wait. */
+/** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers are waiting. */
 export async function createPasswords(cost = DEFAULT_COST) {
   const { run, assertCapacity, waiting } = createSemaphore();
   const parameters = { ...cost, parallelism: 1 };
@@ -42,8 +42,8 @@ export async function createPasswords(cost = DEFAULT_COST) {
   lowerPoolPriority();
   const isOutdated = (passwordHash: string) => !passwordHash.startsWith(prefix);
   /**
-   * Checks a password. A text that is not composed is also compared as it is, as earlier versions
-   * hashed it. Without a hash, for an unknown account, a check takes as long as that of a wrong
+   * Checks a password. Text that is not in composed form is also compared as typed, since earlier versions
+   * hashed it that way. Without a hash, for an unknown account, the check takes as long as for a wrong
    * password.
    */
   const check = (passwordHash: string | undefined, password: string, address?: string) =>
@@ -59,7 +59,7 @@ export async function createPasswords(cost = DEFAULT_COST) {
     hash: (password: string, address?: string) =>
       run(address, () => hash(passwordForm(password), parameters)),
     check,
-    /** Whether the password is right, whatever its hash. */
+    /** Whether the password is right, even if its hash is outdated. */
     matches: async (passwordHash: string | undefined, password: string, address?: string) =>
       (await check(passwordHash, password, address)) !== "wrong",
     assertCapacity,
@@ -69,16 +69,16 @@ export async function createPasswords(cost = DEFAULT_COST) {
   };
 }
 
-/** A caller that waits for its turn. */
+/** A caller waiting for its turn. */
 type Waiting = { network: string; start(): void; refuse(error: Error): void };
 
 /**
- * Bounds the hashes in progress. Waiting networks take turns, so that a flood from one delays
- * logins from others by one hash.
+ * Limits the number of concurrent hashes. Waiting networks take turns, so that a flood from one network
+ * delays logins from others by one hash.
  */
 function createSemaphore() {
   let running = 0;
-  /** Callers in the order of their turns. */
+  /** Waiting callers, in the order of their turns. */
   let waiting: Waiting[] = [];
   const of = (network: string) => waiting.filter((caller) => caller.network === network);
   const notOf = (network: string) => waiting.filter((caller) => caller.network !== network);
@@ -103,16 +103,16 @@ function createSemaphore() {
     });
   return {
     /**
-     * Throws if a caller of this address would be refused now: a flood is to cost no statements of
-     * the database.
+     * Throws if a caller with this address would be rejected now, so that a flood costs no database
+     * statements.
      */
     assertCapacity(address: string): void {
       if (waiting.length >= MAX_WAITING && longestQueue().length <= of(siteOf(address)).length)
         throw tooBusy();
     },
     /**
-     * @throws ServiceError UNAVAILABLE if too many callers wait, and the most of them in the same
-     * network
+     * @throws ServiceError UNAVAILABLE if too many callers are waiting and this network has the most of
+     * them
      */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
       if (running < MAX_RUNNING) running++;
@@ -123,7 +123,7 @@ function createSemaphore() {
         startNext();
       }
     },
-    /** Callers that wait for a hash to start. */
+    /** Number of callers waiting for a hash to start. */
     waiting: () => waiting.length,
   };
 }

@@ -12,21 +12,21 @@ import { identify } from "../sessions/check-session.ts";
 import { textOf } from "./text-field.ts";
 
 /**
- * HTTP statuses of the errors of administrators' methods that are recorded: forbidden, not found,
+ * HTTP statuses of errors that are recorded for administrators' methods: forbidden, not found,
  * conflict.
  */
 const ADMIN_DENIALS = [403, 404, 409];
 /**
- * Errors of users' own methods that are recorded: impersonation, and a last administrator who
- * deletes the account.
+ * Errors that are recorded for users' own methods: impersonation, and deleting the account of the last
+ * administrator.
  */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
 /**
- * Loads the session of the access token that the port has verified, on every method that is not
- * public, and enforces the method's role. It runs before the request is validated, so an error
- * reveals nothing about its contents. Denials are recorded in a transaction of their own, since
- * that of the operation is rolled back.
+ * On every method that is not public, loads the session of the access token that the port has verified
+ * and enforces the required role. Runs before the request is validated, so that an error reveals
+ * nothing about the request. Denials are recorded in their own transaction, since the operation's is
+ * rolled back.
  */
 export const authorize: Interceptor = (next) => async (req) => {
   const policy = policyOf(req.method);
@@ -78,7 +78,7 @@ function isRecorded({ access, forbidImpersonation }: Policy, { reason }: Service
   return forbidImpersonation && OWN_DENIALS.has(reason);
 }
 
-/** The target that the request names, if any. The request may not have been validated yet. */
+/** The target named in the request, if any. The request may not have been validated yet. */
 function targetOf(
   req: UnaryRequest | StreamRequest,
   { target }: MethodPolicy,

@@ -18,8 +18,8 @@ import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import { textOf } from "./text-field.ts";
 
-/**
- * Counts requests that name an account in their body. The port has counted the user or the address.
+/** Counts requests that name an account in their body. The port has already counted the user or address.
+ * A locked account gets the error for the lock, not for the rate limit. The operation reserves the
  * A locked account gets the error of the lock, not that of the limit. The operation reserves the
  * attempt.
  * @param rateLimiter undefined if rate limits are off
@@ -40,7 +40,7 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
   };
 }
 
-/** Adds headers to the response of a call, or to its error. */
+/** Adds headers to a call's response or error. */
 async function addHeaders<Response extends { header: Headers }>(
   headers: [string, string][],
   run: () => Promise<Response>,
@@ -56,8 +56,8 @@ async function addHeaders<Response extends { header: Headers }>(
 }
 
 /**
- * Counts a request for the account that it names.
- * @returns undefined if it names none, or the method has no limit by account
+ * Counts a request towards the account that it names.
+ * @returns undefined if it names none, or the method has no limit per account
  * @throws ServiceError ACCOUNT_LOCKED
  */
 async function countAccount(
@@ -73,7 +73,7 @@ async function countAccount(
   return keys.length > 0 ? rateLimiter?.consume(keys) : undefined;
 }
 
-/** The user that an MFA token names, or the canonical address; undefined if the text is neither. */
+/** The user of an MFA token, or the canonical address; undefined if the text is neither. */
 async function accountOf(
   call: Call,
   { account }: MethodPolicy,
@@ -83,7 +83,7 @@ async function accountOf(
   return (await readMfaToken(call, value))?.userId;
 }
 
-/** The keys that a request counts towards. A lock that was cleared forgets the count, on every replica. */
+/** The keys that a request counts towards. Clearing a lock also resets the count, on every replica. */
 function keysOf(
   { limits }: MethodPolicy,
   address: string,
@@ -97,8 +97,8 @@ function keysOf(
 }
 
 /**
- * Shows the client the tighter of this limit and the one that the port has counted.
- * @returns response headers, if the port does not write them itself
+ * Shows the client the tighter of this limit and the one counted by the port.
+ * @returns response headers, unless the port writes them itself
  */
 function showResult(admitted: Admitted | undefined, result: RateLimitResult) {
   const shown = tightest(admitted?.rateLimit ?? result, result);
@@ -108,7 +108,7 @@ function showResult(admitted: Admitted | undefined, result: RateLimitResult) {
 }
 
 /**
- * Refuses a locked account. A backup code opens a lock of codes for good.
+ * Rejects a locked account. A permanent lock of codes is not rejected here, since a backup code opens it.
  * @returns when a lock was last cleared
  */
 async function assertNotLockedFor(

@@ -20,12 +20,12 @@ import { type AvailabilityLog, createLineLimit } from "../platform/telemetry/log
 import { isDatabaseUnavailable, isStaleStatement, redactDatabaseError } from "../store/errors.ts";
 import { watchDatabase } from "../store/open-store.ts";
 
-/** The rest of the interceptor chain, and what it is called with. */
+/** The rest of the interceptor chain, and its input. */
 type Next = Parameters<Interceptor>[0];
 type AnyRequest = Parameters<Next>[0];
 
 /**
- * Creates the call of each request. When it has ended, maps its error, and logs, measures and
+ * Creates the call of each request. When the call has ended, maps its error and logs, measures and
  * traces it.
  */
 export function observeCalls(context: AppContext, internalSecret: string | undefined): Interceptor {
@@ -61,19 +61,19 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
   };
 }
 
-/** Seconds after which clients retry when the database is unavailable. */
+/** Seconds after which clients should retry if the database is unavailable. */
 const DATABASE_RETRY_SECONDS = 2;
 
 /**
- * Maps the error of a call to the Connect error that the client gets. An unknown error is a bug: it
- * is logged once and masked.
- * @param onDatabaseFailure is called for each call that failed because the database is unavailable
+ * Maps the error of a call to the Connect error for the client. An unknown error is a bug: it is logged
+ * once and masked.
+ * @param onDatabaseFailure called for each call that failed because the database is unavailable
  */
 export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLog["onFailure"]) {
   return (error: unknown, { method, header, signal }: AnyRequest): ConnectError => {
     if (error instanceof ServiceError) return toConnectError(error);
     if (signal.aborted) return abortError(signal);
-    if (isStaleStatement(error)) return databaseAway(); // the caller's next try has it prepared again
+    if (isStaleStatement(error)) return databaseAway(); // the next attempt prepares it again
     if (isDatabaseUnavailable(error)) {
       onDatabaseFailure(error as Error);
       return databaseAway();
@@ -95,13 +95,13 @@ export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLo
 
 const databaseAway = () => toConnectError(unavailable(AWAY_MESSAGE, DATABASE_RETRY_SECONDS));
 
-/** Whether an error of Connect says what has happened. */
+/** Whether a Connect error describes what happened. */
 const isExpected = (error: unknown): error is ConnectError =>
   error instanceof ConnectError && error.code !== Code.Internal && error.code !== Code.Unknown;
 
 type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
 
-/** The client of a call that no gateway forwards, whose own log has no line about it. */
+/** The client of a call that was not forwarded by a gateway, which would log it itself. */
 type DirectClient = { address: string; userId?: string | undefined };
 /** A call that has ended. */
 type Ended = {
@@ -113,8 +113,8 @@ type Ended = {
 };
 
 /**
- * Logs and measures calls that a port refuses before they reach the interceptors; an unexpected
- * error is also logged as such. Of such lines about direct calls it logs some, and counts the others.
+ * Logs and measures calls that a port rejects before they reach the interceptors. Unexpected errors are
+ * logged as errors, too. The lines about direct calls are limited; the rest are logged as a count.
  */
 export function reportRefused(to: Reporting) {
   const mayLogRefusal = createLineLimit(to.log);
@@ -127,8 +127,8 @@ export function reportRefused(to: Reporting) {
 }
 
 /**
- * Logs and measures one RPC: method, code, duration, request id; never a message. The line of a
- * direct call that failed names its client too, and is always logged.
+ * Logs and measures one RPC: method, code, duration, request id; never its messages. A failed direct
+ * call is always logged, including its client.
  * @returns the code's gRPC name
  */
 function report({ log, metrics }: Reporting, ended: Ended): string {
@@ -143,7 +143,7 @@ function report({ log, metrics }: Reporting, ended: Ended): string {
   return status;
 }
 
-/** The code of an error as in the bodies of REST; that of gRPC if it has no reason of ours. */
+/** The code of an error as in REST bodies, or the gRPC code if the error has none of our reasons. */
 function codeOf(error: ConnectError | undefined): string {
   if (!error) return "OK";
   const { reason = Reason.UNSPECIFIED } = error.findDetails(FailureSchema)[0] ?? {};
@@ -156,14 +156,14 @@ const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name
 const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 
 /**
- * Called once, when the call has ended, with its error if it failed. An error that it returns
- * replaces that error.
+ * Called once when the call has ended, with the error if it failed. If it returns an error, that one
+ * replaces the original.
  */
 type Observer = (error?: unknown) => unknown;
 
 /**
- * Runs the rest of the interceptor chain and reports how the call ended. An interceptor returns
- * before the handler of a stream has started, so a stream ends with its last message.
+ * Runs the rest of the interceptor chain and reports how the call ended. For a stream, an interceptor
+ * returns before the handler has started, so its call ends with the last message.
  */
 export async function onComplete(
   next: Next,
@@ -183,7 +183,7 @@ export async function onComplete(
 }
 
 /**
- * Forwards messages and reports how they ended. A generator would need more microtasks per message.
+ * Forwards messages and reports how they ended. A generator would take more microtasks per message.
  */
 function observeMessages<T>(messages: AsyncIterable<T>, observer: Observer): AsyncIterable<T> {
   const from = messages[Symbol.asyncIterator]();

@@ -1,7 +1,7 @@
 import type { DescField, Message } from "@bufbuild/protobuf";
 import type { StreamRequest, UnaryRequest } from "@connectrpc/connect";
 
-/** The text of a field of a request that may not have been validated yet; undefined for a stream. */
+/** The text of a request field; undefined for a stream. The request may not have been validated yet. */
 export function textOf(
   req: UnaryRequest | StreamRequest,
   named: { field: DescField } | undefined,

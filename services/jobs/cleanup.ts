@@ -9,20 +9,20 @@ import { reEncrypt } from "./re-encrypt.ts";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** How often the ids of the signing keys are read, in ms: a withdrawn one works no longer. */
+/** How often the ids of the signing keys are read, in ms, to stop accepting withdrawn keys. */
 const WATCH_KEYS_INTERVAL_MS = 500;
-/** How often the clocks are compared beside the runs of jobs, in ms. */
+/** How often the clocks are compared in addition to the runs of jobs, in ms. */
 const COMPARE_INTERVAL_MS = 5_000;
 
 /**
- * Starts the background jobs of a process. Every process runs them; several may run the same job at
- * once. Those that delete by time leave out a run while the clocks of process and database differ,
- * and run as soon as these agree again.
+ * Starts the background jobs of a process. Every process runs them, and several may run the same job
+ * concurrently. Jobs that delete by time skip a run while the clocks of process and database differ, and
+ * run as soon as the clocks agree again.
  */
 export function startJobs(context: AppContext): { close(): Promise<void> } {
   const { store, agreedTime } = context;
   const createCall = () => systemCall(context, store, "jobs");
-  const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs are gone
+  const mailSince = context.config.database.kind === "memory" ? context.clock.now() : new Date(0); // the rows of earlier runs no longer exist
   const jobs: TimedJob[] = [
     {
       name: "purge deleted users",
@@ -71,10 +71,10 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
   return { close: async () => void (await Promise.all(running.map((job) => job.close()))) };
 }
 
-/** A job that deletes, or changes for good, by time. */
+/** A job that deletes, or changes permanently, by time. */
 type TimedJob = Omit<Job, "run"> & { run(now: Date, signal: AbortSignal): Promise<unknown> };
 
-/** Runs a job at the agreed time, or not at all while there is none. */
+/** Runs a job with the agreed time, or skips the run if there is none. */
 const atAgreedTime = (time: AgreedTime, job: TimedJob) => async (signal: AbortSignal) => {
   const now = await time.read();
   if (now) await job.run(now, signal);

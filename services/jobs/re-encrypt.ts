@@ -8,15 +8,15 @@ import { User } from "../store/users.ts";
 /** Users per query. */
 const BATCH_SIZE = 100;
 
-/** Secrets that were encrypted anew, and those that no key decrypts. */
+/** Numbers of secrets that were re-encrypted, and that no key decrypts. */
 type Counts = { renewed: number; failed: number };
-/** A sealed secret, and how its row takes the new text unless another process was faster. */
+/** An encrypted secret, and how to replace it in its row unless another process was faster. */
 type Sealed = { text: string; context: string; replace(renewed: string): Promise<number> };
 
 /**
- * Encrypts with the first key of `SECRET_KEY` what an earlier one has encrypted. Does nothing with
- * one key. It passes over a secret that no key decrypts: the others must not wait for it until the
- * old key is gone.
+ * Re-encrypts, with the first key of `SECRET_KEY`, secrets that were encrypted with an earlier key.
+ * Does nothing if there is only one key. Skips secrets that no key decrypts, so that they do not block
+ * the others.
  */
 export async function reEncrypt(
   { cipher, log }: Pick<AppContext, "cipher" | "log">,
@@ -33,9 +33,10 @@ export async function reEncrypt(
     users = await sealedFactors(store, isNew, users.at(-1)?.userId ?? NIL);
   }
   const { renewed, failed } = counts;
-  if (failed > 0) log.error({ count: failed }, "no key of SECRET_KEY decrypts some secrets");
+  if (failed > 0)
+    log.error({ count: failed }, "some secrets cannot be decrypted with any key of SECRET_KEY");
   if (renewed > 0)
-    log.info({ count: renewed }, "secrets are encrypted with the first key of SECRET_KEY now");
+    log.info({ count: renewed }, "secrets re-encrypted with the first key of SECRET_KEY");
 }
 
 type Pattern = { $like: string };
@@ -50,7 +51,7 @@ async function sealedKeys(store: Store, isNew: Pattern): Promise<Sealed[]> {
   }));
 }
 
-/** The next second factors, by the ids of their users. */
+/** The next second factors, in the order of user ids. */
 async function sealedFactors(
   store: Store,
   isNew: Pattern,

@@ -19,26 +19,26 @@ import {
 import { newId } from "../store/ids.ts";
 import type { User } from "../store/users.ts";
 
-/** A guess that is counted and may be evaluated. */
+/** A guess that is counted and may now be evaluated. */
 export type Attempt = ReturnType<typeof createAttempt>;
 
 /**
- * An attempt of this age can no longer end, in ms: a guess gets no result once its reservation has
- * expired, after 30 s.
+ * Age at which an attempt can no longer be ended, in ms: a guess gets no result once its reservation
+ * has expired, after 30 s.
  */
 const MAX_AGE_MS = 25_000;
-/** How long a caller waits for the guesses of others, and how often it retries, in ms. */
+/** How long a caller waits for other callers' guesses, and how often it retries, in ms. */
 const MAX_WAIT_MS = 15_000;
 const RETRY_MS = 20;
 /**
- * Logins of one account that may wait in this process. Further ones get 503. MFA tokens bound
- * second factors.
+ * Maximum number of logins per account that may wait in this process. Further ones get 503. Second
+ * factors are limited by their MFA tokens.
  */
 const MAX_WAITING = 10;
 /** Interval between retries of a release while the database is unavailable, in ms. */
 const RELEASE_RETRY_MS = 500;
 
-/** What opens an account that is locked for good. */
+/** How to unlock a permanently locked account. */
 const WAYS = {
   password: "Please reset your password by e-mail.",
   confirmation: "Please reset your password by e-mail.",
@@ -46,14 +46,14 @@ const WAYS = {
   "backup-code": "Please ask an administrator.",
 };
 
-/** Kind and subject of each caller that waits. */
+/** Kind and subject of each waiting caller. */
 const waiting: string[] = [];
 
 /**
- * Counts a guess before it is evaluated, so that of any number of parallel guesses no more than the
- * threshold are evaluated. Waits while the guesses in progress could lock the account.
- * @param evaluate A guess that it does not end was not evaluated, and no longer counts.
- * @throws ServiceError ACCOUNT_LOCKED with the seconds left, UNAVAILABLE
+ * Counts a guess before it is evaluated, so that of any number of concurrent guesses, at most as many as
+ * the threshold are evaluated. Waits while the guesses in progress could lock the account.
+ * @param evaluate If it does not end the attempt, the guess was not evaluated and no longer counts.
+ * @throws ServiceError ACCOUNT_LOCKED with the remaining seconds, UNAVAILABLE
  */
 export async function withAttempt<T>(
   call: Call,
@@ -89,7 +89,7 @@ async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
 }
 
 /**
- * @returns undefined while the guesses in progress could lock the account.
+ * @returns undefined while the guesses in progress could lock the account
  * @throws ServiceError ACCOUNT_LOCKED
  */
 async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefined> {
@@ -99,15 +99,15 @@ async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefi
   try {
     if (await insertReservation(call, reservation, call.config, now)) return attempt;
   } catch (error) {
-    void attempt.release(); // it may have been inserted
+    void attempt.release(); // it may have been inserted nevertheless
     throw error;
   }
   refuseLocked(await findLock(call, key, now), key.kind, now);
 }
 
 /**
- * Refuses guesses while they are locked.
- * @throws ServiceError ACCOUNT_LOCKED, with the seconds left if time ends the lock
+ * Rejects guesses while they are locked.
+ * @throws ServiceError ACCOUNT_LOCKED, with the remaining seconds unless the lock is permanent
  */
 export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): void {
   const { lockedUntil } = lock;
@@ -120,14 +120,14 @@ export function refuseLocked(lock: Lock, kind: AttemptKey["kind"], now: Date): v
   throw new ServiceError(Reason.ACCOUNT_LOCKED, message, { retryAfterSeconds: seconds });
 }
 
-/** Whether a lock is ended by no time. */
+/** Whether a lock is permanent. */
 export const isForGood = ({ lockedUntil }: Lock): boolean =>
   lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
 
 /**
- * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction.
- * An e-mail notifies the owner of the first lock of a day, and of wrong codes, since the password
- * before them was right.
+ * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. The
+ * owner is notified by e-mail of the first lock within a day, and of wrong codes, since these follow a
+ * right password.
  */
 export async function recordFailedAttempt(
   call: Call,
@@ -153,7 +153,7 @@ export async function recordFailedAttempt(
   await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
 }
 
-/** What the e-mail about a lock says: when it ends, and what opens the account before. */
+/** Texts for the e-mail about a lock: when it ends, and how to unlock the account earlier. */
 function describeLock(lockedUntil: Date, kind: AttemptKey["kind"]) {
   if (isForGood({ lockedUntil }))
     return { end: "This lock does not end by itself.", opening: WAYS[kind] };
@@ -163,13 +163,13 @@ function describeLock(lockedUntil: Date, kind: AttemptKey["kind"]) {
   };
 }
 
-/** @param startedAt from before the reservation, by `performance.now()` */
+/** @param startedAt a time before the reservation, from `performance.now()` */
 function createAttempt(call: Call, reservation: Reservation, startedAt: number) {
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
   /**
-   * Ends the attempt by a statement. If that fails, or its result is unknown, the attempt is
-   * released: that ends no other one.
+   * Ends the attempt with a statement. If that fails, or its result is unknown, the attempt is released,
+   * which cannot end any other attempt.
    */
   const end = async <T>(statement: (reservation: Reservation) => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
@@ -181,7 +181,7 @@ function createAttempt(call: Call, reservation: Reservation, startedAt: number) 
     if (!ended) await end(() => releaseReservation(call, reservation)).catch(() => {});
     if (!ended && !isExpired()) setTimeout(release, RELEASE_RETRY_MS).unref();
   };
-  /** The guess was right: the counter is reset, unless the account has been locked meanwhile. */
+  /** The guess was right: resets the counter, unless the account has been locked in the meantime. */
   const succeed = () => end(() => recordSuccess(call, reservation));
   return { end, succeed, release };
 }

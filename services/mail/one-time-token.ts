@@ -15,7 +15,7 @@ const MAC_BYTES = 16;
 
 type Deps = ClockedDb & { cipher: Cipher };
 
-/** The text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */
+/** The token's text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */
 export const encodeOneTimeToken = (cipher: Cipher, id: string): string =>
   encode(id, cipher.mac(id, CONTEXT));
 
@@ -43,8 +43,8 @@ export async function readOneTimeToken(
 }
 
 /**
- * Consumes a token, in the transaction of what it allows. Of several callers one succeeds. Locks
- * the row of its user first.
+ * Consumes a token, in the transaction of what it allows. Only one of several concurrent callers
+ * succeeds. Locks the user row first.
  * @throws ServiceError TOKEN_INVALID
  */
 export async function consumeOneTimeToken(
@@ -64,11 +64,11 @@ const invalidToken = () =>
   );
 
 /**
- * The id of a token's text.
- * @throws ServiceError TOKEN_INVALID if its digest is not ours
+ * The id in a token's text.
+ * @throws ServiceError TOKEN_INVALID if the digest is not ours
  */
 function idOfText(cipher: Cipher, text: string): string {
-  const id = idOfBytes(Buffer.from(text, "base64url")); // untrusted until the whole text is compared
+  const id = idOfBytes(Buffer.from(text, "base64url")); // untrusted until the whole text has been compared
   if (cipher.macs(id, CONTEXT).some((mac) => equalSecrets(text, encode(id, mac)))) return id;
   throw invalidToken();
 }

@@ -2,16 +2,16 @@ import type { SystemCall } from "../call.ts";
 import { insertEmails, type Recipient, recentEmails } from "../store/emails.ts";
 import type { TemplateName } from "./templates.ts";
 
-/** E-mails of one template that a user gets per hour, so that strangers cannot fill a mailbox. */
+/** Maximum number of e-mails of one template per user and hour, so that strangers cannot flood a mailbox. */
 const MAX_PER_HOUR = 5;
 const HOUR_MS = 3_600_000;
 
 /**
- * Queues an e-mail. Call it in the transaction of its cause: both happen or neither. The worker of
- * this process wakes up when the call has ended. Does nothing once the user has got five of the
- * template in an hour, or is erased.
- * @param variables fill the template, beside the name of the recipient. They never hold a secret.
- * @param tokenId the one-time token that the text contains
+ * Queues an e-mail. Call it within the transaction of its cause, so that both happen or neither. This
+ * process's worker is woken when the call has ended. Does nothing if the user has received five e-mails
+ * of the template within an hour, or has been erased.
+ * @param variables values for the template, in addition to the recipient's name; never secrets
+ * @param tokenId the one-time token for the link
  */
 export async function queueEmail(
   call: SystemCall,
@@ -25,8 +25,8 @@ export async function queueEmail(
 }
 
 /**
- * Queues an e-mail as `queueEmail` does, but to several users and however many they have got. For
- * what no stranger can cause: whoever could would use up the limit first, and act unnoticed then.
+ * Queues an e-mail like `queueEmail`, but to several users and without the limit. Only for e-mails that
+ * no stranger can trigger. With a limit, an attacker could use it up first and then act unnoticed.
  */
 export async function queueEmails(
   call: SystemCall,
@@ -40,7 +40,7 @@ export async function queueEmails(
 }
 
 /**
- * Whether a user has received the e-mails of a template that an hour allows. Lock the user first.
+ * Whether a user has reached the hourly limit of a template. Lock the user first.
  */
 export async function hasReachedLimit(
   call: SystemCall,
@@ -55,7 +55,7 @@ export async function hasReachedLimit(
 
 const DAY_MS = 86_400_000;
 
-/** Queues an e-mail unless the user has got one of this template in the last 24 hours. */
+/** Queues an e-mail unless the user has received one of this template within the last 24 hours. */
 export async function queueDailyEmail(
   call: SystemCall,
   to: Recipient,

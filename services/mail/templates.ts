@@ -1,16 +1,16 @@
 import type { Config } from "../platform/config/config.ts";
 import texts from "./templates.json" with { type: "json" };
 
-/** Names of the e-mails we send; the e-mail log shows them. */
+/** Names of the e-mails we send, as shown in the e-mail log. */
 export type TemplateName = keyof typeof texts;
 
-/** A template: its texts, and the page of the front end that receives its token. */
+/** A template: its texts, and the front-end page that receives its token. */
 type Template = { subject: string; paragraphs: string[]; link?: { path: string; label: string } };
 const templates: Record<TemplateName, Template> = texts;
 
 /**
- * What fills the `{placeholders}` of a template, and `name`, which greets: others may use an
- * address before it is verified.
+ * Values for the `{placeholders}` of a template. `name` is used in the greeting; it is absent for an
+ * unverified address, which others may have entered.
  */
 type TemplateVariables = Record<string, string | undefined>;
 
@@ -26,31 +26,31 @@ export function formatDuration(lifetimeMs: number): string {
 
 const MINUTE_MS = 60_000;
 
-/** Formats a time that is to have passed, such as "2026-12-24 18:00 UTC": seconds are rounded up. */
+/** Formats a time that will have passed by the stated minute, such as "2026-12-24 18:00 UTC": rounds up. */
 export function formatEnd(time: Date): string {
   const minute = new Date(Math.ceil(time.getTime() / MINUTE_MS) * MINUTE_MS);
   return `${minute.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }
 
 /**
- * No colour of text is set without its ground: some mail programs darken the ground alone, and the
- * text would be dark on dark.
+ * Text colours are never set without a background: some mail clients only darken the background, which
+ * would leave dark text on a dark background.
  */
 const BODY = "font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:2em auto;padding:0 1em";
 const BUTTON =
   "display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none";
 const LESS = "opacity:0.8";
-/** The mail is readable in light and in dark, so no program has to change it. */
+/** The e-mail is readable in light and dark mode, so no client has to change its colours. */
 const SCHEMES = `<meta name="color-scheme" content="light dark">
 <meta name="supported-color-schemes" content="light dark">
 <style>:root{color-scheme:light dark;supported-color-schemes:light dark}</style>`;
 
-/** Ask relays to leave the link alone: SendGrid, SparkPost, Amazon SES. */
+/** Tell relays not to rewrite the link: SendGrid, SparkPost, Amazon SES. */
 const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
 
 /**
- * Renders a template. The lines of the HTML are short enough to be sent as they are.
- * @param token text of the one-time token; shown beside the link too, for manual entry.
+ * Renders a template. Lines of the HTML are short enough to be sent without encoding.
+ * @param token text of the one-time token; also shown next to the link, for manual entry
  */
 export function renderEmail(
   template: TemplateName,
@@ -100,7 +100,7 @@ const entities: Record<string, string> = {
   "'": "&#39;",
 };
 
-/** Escapes what HTML has a meaning for and, so that it can be sent as it is, all that is not ASCII. */
+/** Escapes characters with a meaning in HTML, and all non-ASCII characters, so that the text needs no encoding. */
 function escapeHtml(text: string): string {
   return text.replace(
     /[&<>"']|[^\t\n\x20-\x7e]/gu,

@@ -11,12 +11,12 @@ import { lowestId } from "../store/ids.ts";
 import type { Db } from "../store/statement.ts";
 
 /**
- * Connections to the SMTP server at most: what Postfix grants a client by default
- * (`smtpd_client_connection_count_limit`). The worker uses more than a few only while deliveries are
+ * Maximum number of connections to the SMTP server: Postfix's default limit per client
+ * (`smtpd_client_connection_count_limit`). The worker only uses more than a few while deliveries are
  * slow.
  */
 export const MAX_CONNECTIONS = 50;
-/** E-mails per connection. */
+/** Maximum number of e-mails per connection. */
 const EMAILS_PER_CONNECTION = 200;
 
 const MINUTE_MS = 60_000;
@@ -25,30 +25,30 @@ const MINUTE_MS = 60_000;
 export type MailLimits = {
   /** For the reply to each step. */
   stepMs: number;
-  /** From the connection to the end of STARTTLS. Each of its steps is limited as any other. */
+  /** From connecting to the end of STARTTLS. Each of its steps also has the limit of a step. */
   setupMs: number;
 };
 
 /**
- * RFC 5321 section 4.5.3.2 names the least time that a client should wait at each step: 5 minutes for
- * the greeting, EHLO, MAIL and RCPT, 2 for DATA, 3 for a block of data and 10 for the reply to the
- * final dot. A server that takes longer than the client waits may have accepted the e-mail, and gets
- * it again. The longest limit serves all steps, since nodemailer has one for them, and each is the
- * least. The set-up has the steps greeting, EHLO, STARTTLS and a handshake.
+ * RFC 5321 section 4.5.3.2 specifies minimum client timeouts for each step: 5 minutes for the greeting,
+ * EHLO, MAIL and RCPT, 2 for DATA, 3 for a block of data and 10 for the reply to the final dot. If a
+ * client times out earlier, the server may have accepted the e-mail and will get it again. Nodemailer
+ * has a single timeout for all steps, hence the longest. Setup consists of greeting, EHLO, STARTTLS and
+ * a handshake.
  */
 export const MAIL_LIMITS: MailLimits = { stepMs: 10 * MINUTE_MS, setupMs: 25 * MINUTE_MS };
 
-/** Time limit of a step of `ping`, in ms. Nothing is lost by it. */
+/** Time limit for each step of `ping`, in ms. May be short, since no e-mail is at stake. */
 const PING_MS = 10_000;
 
-/** A header that is not encoded: the services read its JSON. */
+/** A header sent without encoding, because the services read it as JSON. */
 function asItIs(value: string) {
   return { prepared: true, value };
 }
 
 /**
- * Headers that ask relays to leave links alone. A rewritten link passes the token to a third party,
- * and often breaks. In this order: Mailgun, Postmark, SendGrid, SparkPost, Mailjet.
+ * Headers that tell relays not to rewrite links. A rewritten link leaks the token to a third party and
+ * often breaks. In this order: Mailgun, Postmark, SendGrid, SparkPost, Mailjet.
  */
 const NO_CLICK_TRACKING = {
   "X-Mailgun-Track-Clicks": "no",
@@ -58,7 +58,7 @@ const NO_CLICK_TRACKING = {
   "X-Mailjet-TrackClick": "0",
 };
 
-/** An e-mail as it is rendered, to one recipient. */
+/** A rendered e-mail to one recipient. */
 export type OutgoingEmail = {
   to: { name: string; address: string };
   subject: string;
@@ -69,19 +69,19 @@ export type OutgoingEmail = {
 
 export type MailTransport = {
   /**
-   * Resolves when the e-mail is accepted for delivery. Its errors have the SMTP `responseCode`, if
-   * there was a reply.
-   * @param signal ends the delivery and closes its connection, so that it does not occupy the pool
+   * Resolves once the e-mail is accepted for delivery. Errors have the SMTP `responseCode` if there was a
+   * reply.
+   * @param signal cancels the delivery and closes its connection, which frees its place in the pool
    */
   send(email: OutgoingEmail, signal: AbortSignal): Promise<void>;
-  /** Resolves if e-mails could be delivered now. */
+  /** Resolves if e-mails can currently be delivered. */
   ping(): Promise<void>;
   close(): void;
 };
 
 type MailConfig = Pick<Config, "smtpUrl" | "mailFrom" | "publicUrl" | "dataDir">;
 
-/** Delivers by SMTP or, without a server, writes .eml files and logs links. */
+/** Delivers with SMTP. Without a server, writes .eml files and logs links. */
 export function createMailTransport(
   config: MailConfig,
   log: Logger,
@@ -118,12 +118,12 @@ export function createMailTransport(
   };
 }
 
-/** The longest line of a message, in bytes (RFC 5322 section 2.1.1). */
+/** Maximum line length of a message, in bytes (RFC 5322 section 2.1.1). */
 const MAX_LINE = 998;
 
 /**
- * Keeps links whole: the library would cut lines of more than 76 characters with quoted-printable. A
- * part of ASCII goes as it is, any other in base64.
+ * Keeps links in one piece: nodemailer would break lines longer than 76 characters with quoted-printable.
+ * ASCII parts are sent without encoding, all others in base64.
  */
 function encoded({ text, html, ...email }: OutgoingEmail): SendMailOptions {
   return { ...email, text: { raw: toPart("plain", text) }, html: { raw: toPart("html", html) } };
@@ -144,8 +144,8 @@ function toPart(subtype: "plain" | "html", content: string): string {
 }
 
 /**
- * The URL with the name that EHLO announces: the one that it has, or a host name of the installation.
- * Strict relays refuse the address that machines without a full name announce (RFC 5321 section
+ * Sets the name announced in EHLO: the one in the URL, or a host name of the deployment. Strict relays
+ * reject the address literal that machines without a full name announce (RFC 5321 section
  * 4.1.1.1).
  */
 function withName(smtpUrl: string, { publicUrl, mailFrom }: MailConfig): string {
@@ -158,11 +158,11 @@ function withName(smtpUrl: string, { publicUrl, mailFrom }: MailConfig): string 
   return url.href;
 }
 
-/** Whether a host is a name that others may resolve: no address, and not this machine. */
+/** Whether a host is a name that others may resolve: not an address, and not this machine. */
 const isHostName = (host: string) =>
   /^[a-z\d-]+(\.[a-z\d-]+)+$/i.test(host) && isIP(host) === 0 && !/(^|\.)localhost$/i.test(host);
 
-/** A password is sent by TLS only, unless the server is local or the URL says otherwise. */
+/** Passwords are only sent over TLS, unless the server is local or the URL overrides this. */
 function needsTls(url: string): boolean {
   const { hostname, password, searchParams } = new URL(url);
   const isLocal = /^(localhost|127\..*|\[::1\])$/.test(hostname);
@@ -188,7 +188,7 @@ function createFolderTransport(
       const { message } = await transport.sendMail(encoded(email));
       const file = join(folder, `${email.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
       await writeFile(`${file}.tmp`, message as Buffer, { mode: 0o600 });
-      await rename(`${file}.tmp`, file); // readers of the folder never see a partial file
+      await rename(`${file}.tmp`, file); // so that readers never see a partial file
       const link = /https?:\/\/\S+#token=\S+/.exec(email.text)?.[0];
       log.info({ subject: email.subject, file, ...(link && { link }) }, "mail written");
     },
@@ -198,8 +198,8 @@ function createFolderTransport(
 }
 
 /**
- * Deletes the files of e-mails that are no longer stored.
- * @param since earlier ones are of another database
+ * Deletes the files of e-mails that are no longer in the database.
+ * @param since older files belong to another database and are kept
  */
 export async function purgeMailFolder(
   { smtpUrl, dataDir }: Pick<Config, "smtpUrl" | "dataDir">,
@@ -217,21 +217,21 @@ export async function purgeMailFolder(
   for (const name of files) if (!ids.has(idOf(name))) await rm(join(folder, name), { force: true });
 }
 
-/** Longest error that is kept, in characters. */
+/** Maximum length of a stored error, in characters. */
 const MAX_ERROR = 300;
-/** What is read of a reply, in characters. */
+/** How much of a reply is read, in characters. */
 const MAX_REPLY = 1_000;
 const ADDRESS = /[^\s<>()[\],;:"']+@[^\s<>()[\],;:"']+/g;
 const LINK = /\b[a-z][a-z\d+.-]*:\/\/\S+|\b[\w-]+(?:\.[\w-]+)+(?::\d+)?\/\S*/gi;
-/** Letters and digits in a row that may be a piece of a token. */
+/** Runs of letters and digits that may be part of a token. */
 const RUN = /[\w+/=-]{8,}/g;
-/** Words, joined with hyphens or the like: `non-existent`, `SpamAssassin`, `MAILER-DAEMON`, `TLS_1`. */
+/** Words, possibly hyphenated: `non-existent`, `SpamAssassin`, `MAILER-DAEMON`, `TLS_1`. */
 const WORDS = /^[-_/=]*(?:(?:[A-Z]?[a-z]+|(?:[A-Z][a-z]{2,})+|[A-Z]+|\d{1,4})(?:[-_/=]+|$))+$/;
 const LONGEST_WORD = 30;
 
 /**
- * An error in one line, for logs and for the e-mail log: the text of the mail server if it replied.
- * A reply may quote the e-mail. Addresses, links and what looks like a piece of a token are left out.
+ * A one-line description of an error, for the log and the e-mail log: the mail server's reply, if any.
+ * A reply may quote the e-mail, so addresses, links and possible parts of a token are removed.
  */
 export function describeSmtpError(error: unknown): string {
   const { message, response } = error as Partial<Error> & { response?: string };

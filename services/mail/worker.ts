@@ -18,27 +18,28 @@ import { renderEmail, type TemplateName } from "./templates.ts";
 import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 
 /**
- * E-mails claimed at once, and deliveries at once. Those that are slow give their place to others, as
- * long as there are connections: a mail server that makes some wait delays no other.
+ * Number of e-mails claimed at once, and of concurrent deliveries. Slow deliveries give up their places
+ * while there are connections left, so that a mail server that delays some e-mails does not delay the
+ * rest.
  */
 const BATCH = 5;
 const PLACES = 10;
 
 /** Times of a worker, in ms. */
 export type WorkerTimes = {
-  /** After this time a delivery is slow. */
+  /** Time after which a delivery counts as slow. */
   slowMs: number;
   /**
-   * A claimed e-mail belongs to its worker for this time, which is extended while it is being sent.
-   * Others send it after a crash, and after a database outage of this length.
+   * How long a claimed e-mail belongs to its worker; extended while it is being sent. After a crash, or
+   * a database outage longer than this, other workers send it.
    */
   leaseMs: number;
   extendMs: number;
-  /** For a whole e-mail, beyond 65 minutes of steps with STARTTLS and AUTH LOGIN. */
+  /** For a whole e-mail: longer than the 65 minutes that all steps with STARTTLS and AUTH LOGIN may take. */
   emailMs: number;
   /**
-   * How long closing waits for deliveries. It is shorter than the whole end of a process, see
-   * `shutdownOnSignal`. The others are ended, and sent again by the next worker.
+   * How long closing waits for deliveries; shorter than the whole shutdown, see `shutdownOnSignal`.
+   * Deliveries that take longer are cancelled, and sent again by the next worker.
    */
   closeMs: number;
 };
@@ -51,28 +52,28 @@ const TIMES: WorkerTimes = {
   closeMs: 15_000,
 };
 
-/** How often, and how long, the result of an attempt is recorded while the database fails, in ms. */
+/** How often, and for how long, recording a result is retried while the database fails, in ms. */
 const RECORD_RETRY_MS = 1_000;
 const RECORD_TIMEOUT_MS = 10 * 60_000;
-/** How long closing waits until deliveries that it has ended are recorded, in ms. */
+/** How long closing waits for cancelled deliveries to be recorded, in ms. */
 const END_TIMEOUT_MS = 2_000;
 /**
- * How often an idle worker looks for e-mails that other processes have queued or left behind, in
+ * How often an idle worker polls for e-mails that other processes have queued or left behind, in
  * ms.
  */
 const POLL_INTERVAL_MS = 1_000;
 /**
- * Mail retry: the longest pause between two attempts, in ms. The pauses double, from
- * `MAIL_RETRY_BASE`, with jitter.
+ * Maximum delay between two attempts, in ms. The delay starts at `MAIL_RETRY_BASE` and doubles, with
+ * jitter.
  */
 const MAX_BACKOFF_MS = 3_600_000;
 /**
- * When an e-mail has failed that the mail server defers, and one that no mail server has replied
- * to, in ms.
+ * Age at which an e-mail is given up: if the mail server defers it, and if no mail server replies. In
+ * ms.
  */
 const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_WITHOUT_REPLY_MS = 7 * GIVE_UP_MS;
-const TOKEN_EXPIRED = "not sent: its link has expired, or was used or replaced meanwhile";
+const TOKEN_EXPIRED = "not sent: its link has expired, or was used or replaced in the meantime";
 
 /** Sends the queued e-mails of all processes. */
 export type MailWorker = ReturnType<typeof startMailWorker>;
@@ -82,20 +83,20 @@ type Deps = {
   sender: MailTransport;
   cipher: Cipher;
   clock: Clock;
-  /** Without agreement on the time no e-mail is given up. */
+  /** While the clocks do not agree, no e-mail is given up. */
   agreedTime: Pick<AgreedTime, "read">;
   config: Config;
   log: Logger;
 };
 
 /**
- * Starts a worker. It sends each e-mail at least once, with the same Message-ID each time. Any
- * number of workers share the queue: each claims rows for the time of a lease, so no transaction is
- * open while an e-mail is being sent.
+ * Starts a worker. It sends each e-mail at least once, always with the same Message-ID. Any number of
+ * workers share the queue: each claims rows for the duration of a lease, so that no transaction is open
+ * while an e-mail is being sent.
  */
 export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
   const { store, clock, log } = deps;
-  /** The deliveries, and what ends them; and those that are not slow. */
+  /** `inHand`: all deliveries and how to cancel them; `recent`: those that are not slow yet. */
   const inHand = new Map<ClaimedEmail, AbortController>();
   const recent = new Set<ClaimedEmail>();
   const closed = new AbortController();
@@ -144,8 +145,8 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
   }
 
   /**
-   * Records a result. An e-mail that was accepted would be sent again after its lease if the database
-   * failed now, so this goes on until it works.
+   * Records a result. Keeps retrying while the database fails, since an e-mail that was already accepted
+   * would otherwise be sent again after its lease.
    */
   async function record(email: ClaimedEmail, result: Partial<Email>): Promise<void> {
     const deadline = performance.now() + RECORD_TIMEOUT_MS;
@@ -161,7 +162,7 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
       () => false,
     );
 
-  /** An attempt that closing has ended is made again at once, by the next worker. */
+  /** An attempt that was cancelled by closing is immediately due again, for the next worker. */
   const dueAgain = (result: Partial<Email>): Partial<Email> =>
     result.status === "queued" ? { ...result, nextAttemptAt: clock.now() } : result;
 
@@ -181,22 +182,22 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
 
   async function finishDeliveries(): Promise<void> {
     const stopped = sending.close();
-    changed(); // it may wait for a place
+    changed(); // it may be waiting for a place
     await stopped;
     while (inHand.size > 0) await change.promise;
     await extending.close();
   }
 
   function endDeliveries(): void {
-    log.warn({ emails: inHand.size }, "mail deliveries ended by the shutdown, will be sent again");
+    log.warn({ emails: inHand.size }, "mail deliveries cancelled by shutdown, will be sent again");
     closed.abort();
     for (const ending of inHand.values()) ending.abort();
   }
 
   return {
-    /** Looks for queued e-mails now. */
+    /** Checks for queued e-mails now. */
     wake: sending.wake,
-    /** Stops when the deliveries have ended, or have been ended. */
+    /** Stops once all deliveries have finished or have been cancelled. */
     async close() {
       const finished = finishDeliveries();
       const within = (ms: number) => Promise.race([finished, wait(ms, undefined, { ref: false })]);
@@ -209,8 +210,8 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
 }
 
 /**
- * Sends an e-mail, unless its link does not work any more.
- * @param mayGiveUp whether the time is certain enough to give it up for its age, or that of its link
+ * Sends an e-mail, unless its link is no longer valid.
+ * @param mayGiveUp whether the time is reliable enough to give up the e-mail because of its age or that of its link
  */
 async function attempt(
   deps: Deps,
@@ -224,7 +225,7 @@ async function attempt(
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
     const { name, ...variables } = email.variables;
-    const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not be the user's
+    const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not belong to the user
     const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
     const [, domain] = config.mailFrom.address.split("@");
     const to = { name: "", address: email.to };
@@ -248,8 +249,8 @@ async function attempt(
 }
 
 /**
- * Whether a failed attempt was the last one. A reply of 5yz is permanent (RFC 5321 section 4.2.1),
- * one of 6yz is none. A refusal of the connection or of the sender is not about this e-mail.
+ * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a 6yz
+ * reply is not. A rejected connection or sender is not specific to this e-mail.
  */
 function isPermanent(error: unknown, ageMs: number): boolean {
   const { code, command, responseCode } = error as {

@@ -13,15 +13,15 @@ import { clearLock, deleteAttempts, findLock } from "../store/attempts.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../store/users.ts";
 
-/** A submitted factor: either a code of the authenticator or a backup code. */
+/** A submitted factor: either a code from the authenticator app or a backup code. */
 export type SecondFactor = Pick<VerifyMfaRequest, "code" | "backupCode">;
 
 /**
- * Verifies a second factor and runs the operation that it allows, in one transaction. Wrong factors
- * are counted apart from wrong passwords. The count is committed before the error is thrown.
- * @param before locks the user's row and checks the preconditions. What it writes stays if the
- * factor is wrong.
- * @param work runs once the factor is consumed
+ * Verifies a second factor and runs the operation that it authorizes, in one transaction. Wrong factors
+ * are counted separately from wrong passwords. The count is committed before the error is thrown.
+ * @param before locks the user row and checks preconditions; what it writes is kept if the factor is
+ * wrong
+ * @param work runs once the factor has been consumed
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function withSecondFactor<T>(
@@ -32,7 +32,7 @@ export async function withSecondFactor<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const codes = { kind: "second-factor", subject: user.id } as const;
-  // Once codes are locked for good, backup codes have a counter of their own.
+  // Once codes are permanently locked, backup codes have their own counter.
   const isLastResort =
     factor.backupCode && isForGood(await findLock(call, codes, call.clock.now()));
   return withAttempt(
@@ -60,8 +60,8 @@ export async function withSecondFactor<T>(
 }
 
 /**
- * Consumes a factor by a guarded statement: of several callers with the same one succeeds.
- * @returns whether it was right.
+ * Consumes a factor with a conditional statement: only one of several callers with the same factor succeeds.
+ * @returns whether the factor was right
  */
 async function consumeSecondFactor(
   call: Call,
@@ -74,7 +74,7 @@ async function consumeSecondFactor(
     : useTotpCode(call, user, user.mfaSecret, code);
 }
 
-/** Tolerated difference of a device's clock, in seconds: one step (RFC 6238 section 5.2). */
+/** Tolerated clock difference of a device, in seconds: one step (RFC 6238 section 5.2). */
 const DRIFT_SECONDS = 30;
 
 async function useTotpCode(
@@ -102,9 +102,9 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 }
 
 /**
- * Disables a user's second factor: secret, backup codes, what was counted against them, and pending
- * MFA tokens. Joins the caller's transaction, which has locked the user.
- * @param event is recorded; an administrator's change is recorded as `admin.user_updated` instead
+ * Disables a user's second factor: deletes its secret, backup codes, failed attempts and pending MFA
+ * tokens. Joins the caller's transaction, which has locked the user.
+ * @param event event to record; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
 export async function disableMfa(
@@ -134,8 +134,8 @@ export async function disableMfa(
 }
 
 /**
- * The URI that authenticator apps read. Colons of the installation's name are left out: apps split
- * the label at the first one (Key URI format, section "Label").
+ * The URI that authenticator apps read. Colons in the product name are removed, since apps split the
+ * label at the first colon (Key URI format, section "Label").
  */
 export function otpauthUri(
   { appName }: Pick<Config, "appName">,
@@ -146,17 +146,17 @@ export function otpauthUri(
   return generateURI({ issuer, label, secret });
 }
 
-/** What binds an encrypted secret to its user. */
+/** The encryption context that binds a secret to its user. */
 export const totpContext = (userId: string) => `totp ${userId}`;
 
-/** Codes of a set. */
+/** Number of codes in a set. */
 const COUNT = 10;
 /** Unambiguous digits and letters: neither 0 and O, nor 1, I and L, nor U and V. */
 const ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
 const GROUP = 4;
 
 /**
- * Creates a new set of backup codes, which replaces the old one. Only keyed digests are stored.
+ * Creates a new set of backup codes, replacing the old one. Only keyed digests are stored.
  * Lock the user first.
  */
 export async function createBackupCodeSet(call: Call, userId: string): Promise<string[]> {
@@ -168,8 +168,8 @@ export async function createBackupCodeSet(call: Call, userId: string): Promise<s
 }
 
 /**
- * The keyed digests of a code in any case, with or without its hyphen: without the key, which is
- * not in the database, the 40 bits of a code can't be guessed offline.
+ * The keyed digests of a code, ignoring letter case and hyphens. Without the key, which is not stored in
+ * the database, the 40 bits of a code cannot be guessed offline.
  */
 function digestsOf(cipher: Cipher, userId: string, code: string): string[] {
   const normal = code.toUpperCase().replaceAll("-", "");

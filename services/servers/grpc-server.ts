@@ -33,49 +33,48 @@ import { answerUnknownMethod } from "./unknown-methods.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /**
- * Older tools ask for the first version of reflection, whose messages are those of the second one
+ * Older tools use v1alpha of server reflection, whose messages are the same as those of v1
  * (gRPC Server Reflection Protocol).
  */
 const REFLECTION_V1ALPHA = /^\/grpc\.reflection\.v1alpha\.ServerReflection\//;
 const REFLECTION_V1 = `/${ServerReflection.typeName}/`;
-/** The rest of a refused call's body is discarded for this time before its response, in ms. */
+/** Time for which the rest of a rejected call's body is discarded before the response is sent, in ms. */
 const LINGER_MS = 2_000;
 
 /**
- * Time limits of the port, in ms. As on the REST port, but connections may be idle for longer,
- * since clients pool them.
+ * Time limits of the port, in ms. Same as on the REST port, except that connections may be idle for
+ * longer, since gRPC clients pool them.
  */
 export const TIMEOUTS = {
-  /** Until a request has arrived. */
+  /** Until a request has been received. */
   requestMs: 30_000,
-  /** While a client reads nothing of a response. */
+  /** While a client does not read its response. */
   writeMs: 120_000,
-  /** While a connection has no open call. */
+  /** While a connection has no open calls. */
   idleMs: 600_000,
-  /** Of a reflection stream. */
+  /** For a reflection stream. */
   reflectionMs: 60_000,
 };
 
 /** A listening gRPC server. */
 export type GrpcServer = {
   port: number;
-  /** Accepts no new calls, gives open ones `graceMs`, then aborts them. */
+  /** Stops accepting calls, gives open ones `graceMs` to finish, then aborts them. */
   close(graceMs: number): Promise<void>;
 };
 
-/** Throws the error of a refused call. */
+/** Throws the error of a rejected call. */
 type Refusal = () => Promise<never>;
 const refusalKey = createContextKey<Refusal | undefined>(undefined, { description: "refusal" });
 
-/** Tests may omit the checks of the port. */
+/** Tests may omit the checks. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
   Partial<Pick<App, "gate" | "admission" | "proxies" | "onRefused" | "log">>;
 type GrpcConfig = Pick<Config, "grpcHost" | "grpcPort" | "grpcReflection"> &
   Partial<Pick<Config, "internalSecret" | "publicUrl" | "corsOrigins">> & { tls: TlsFiles };
 
 /**
- * Headers of responses that a browser may receive: they are neither stored nor taken for another
- * type.
+ * Headers of responses that a browser may receive: prevent caching and content sniffing.
  */
 const BROWSER_HEADERS = {
   "cache-control": "no-store",
@@ -84,11 +83,11 @@ const BROWSER_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
-/** Whether a call is of gRPC itself, which no browser can send. */
+/** Whether a call uses plain gRPC, which no browser can send. */
 const isPlainGrpc = (headers: IncomingHttpHeaders) =>
   /^application\/grpc(?!-web)/i.test(headers["content-type"] ?? "");
 
-/** Response headers of gRPC-Web and Connect that clients in browsers must be able to read. */
+/** Response headers of gRPC-Web and Connect that browser clients must be able to read. */
 const { exposedHeaders } = cors;
 
 /**
@@ -127,8 +126,8 @@ export async function listenGrpc(
   const refusals = new WeakMap<FastifyRequest, Refusal>();
   const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
   /**
-   * Refuses a call, and discards the rest of its body. Connect writes the error.
-   * @param elapsedMs since its body is awaited
+   * Rejects a call and discards the rest of its body. Connect writes the error.
+   * @param elapsedMs time already spent waiting for the body
    */
   const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) => {
     const restMs = timeouts.requestMs - elapsedMs;
@@ -186,7 +185,7 @@ export async function listenGrpc(
   });
   server.setErrorHandler((_error, _request, reply) => reply.code(400).send());
   server.removeAllContentTypeParsers();
-  server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads it
+  server.addContentTypeParser("*", (_request, _body, done) => done(null)); // Connect reads the body
   const routes = (router: ConnectRouter) => {
     app.routes(router);
     if (config.grpcReflection) {
@@ -204,7 +203,7 @@ export async function listenGrpc(
         .set(refusalKey, refusals.get(request)),
     requestGate: ({ values }) => values.get(refusalKey)?.(),
     interceptors: [keepIn(calls), ...app.interceptors],
-    acceptCompression: [], // requests have been expanded, and responses are not compressed
+    acceptCompression: [], // requests are already decompressed, and responses are not compressed
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
   });
   await server.listen({ host, port });
@@ -219,8 +218,8 @@ export async function listenGrpc(
 }
 
 /**
- * Ends writes to clients that have left. Node 26 does not (nodejs/node#58252); earlier errors would
- * be printed by Connect.
+ * Ends writes to clients that have disconnected. Node 26 does not (nodejs/node#58252). Connect would
+ * print errors emitted earlier.
  */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
   const error = Object.assign(new Error("Client disconnected."), { code: "ECONNRESET" });
@@ -228,7 +227,7 @@ function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void 
 }
 
 /**
- * Cancels a reflection stream that lasts too long, and a call whose client reads nothing of the
+ * Cancels a reflection stream that lasts too long, and a call whose client does not read the
  * response.
  */
 function limitTime(
@@ -242,18 +241,18 @@ function limitTime(
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
   } else if (request.admitted?.claims) {
-    // Only for calls with a token, since Node does not clear this timer when the connection closes.
-    // It also fires while the client waits for a provider. A callback of `setTimeout` would run
-    // that one time only.
+    // Only for calls with a token, since Node does not clear this timer when the connection closes. It
+    // also fires while the client waits for a provider; hence `on`, since a callback passed to
+    // `setTimeout` would only run once.
     stream.setTimeout(writeMs);
     stream.on("timeout", () => stream.writableLength > 0 && cancel());
   }
 }
 
 /**
- * Keeps open calls in a set, for the shutdown. Connect's `shutdownSignal` visits all of them
- * whenever one starts or ends. A unary call ends with its signal, such as at its deadline: Connect
- * would wait for the handler.
+ * Keeps open calls in a set for the shutdown. Connect's `shutdownSignal` would visit all of them
+ * whenever one starts or ends. A unary call ends with its signal, for example at its deadline,
+ * whereas Connect would wait for the handler.
  */
 function keepIn(calls: Set<AbortController>): Interceptor {
   return (next) => (req) => {

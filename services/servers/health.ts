@@ -7,24 +7,24 @@ import {
 import { LATENCY_MS } from "../platform/rpc/metadata.ts";
 import { services } from "../platform/rpc/policy.ts";
 
-/** Timeout of the check of a dependency, in ms. */
+/** Timeout of a dependency check, in ms. */
 const CHECK_TIMEOUT_MS = 1_500;
-/** A result is reused for this time, in ms: the method is public and has no rate limit. */
+/** Time for which a result is reused, in ms: the method is public and has no rate limit. */
 const CHECK_MS = 100;
 /**
- * Interval between checks of the mail server, in ms: each is an SMTP session. Shorter while it is
+ * Interval between checks of the mail server, in ms, since each is an SMTP session. Shorter while it
  * unavailable.
  */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
 /**
- * Poll interval of a watch, and the time after which it ends and its client asks for another, in
+ * Polling interval of a watch, and the time after which it ends and the client has to start another,
  * ms.
  */
 const WATCH_MS = 1_000;
 const MAX_WATCH_MS = 10 * 60_000;
 
-/** Resolves if a dependency works; rejects otherwise. */
+/** Resolves if a dependency works, rejects otherwise. */
 type Check = () => Promise<void>;
 
 export type HealthChecks = ReturnType<typeof healthChecks>;
@@ -45,10 +45,10 @@ export const healthChecks = ({
 });
 
 /**
- * grpc.health.v1 for the process (""), each service, and each dependency ("database", "cache",
- * "mail"), and for the "clock", which agrees with that of the database. Requests can be served
- * without cache and mail, so the process follows the database.
- * `x-gatehouse-latency-ms` is the duration of a check.
+ * grpc.health.v1 for the process (""), each service, each dependency ("database", "cache", "mail"),
+ * and the "clock", which serves while it agrees with the database's clock. Requests can be served
+ * without cache and mail, so the process status follows the database.
+ * The response header `x-gatehouse-latency-ms` is the duration of the check.
  */
 export function healthHandler(
   dependencies: HealthChecks,
@@ -71,7 +71,7 @@ export function healthHandler(
   return {
     async check({ service }, ctx) {
       const measured = await measure(service);
-      if (!measured) throw new ConnectError("No such part.", Code.NotFound);
+      if (!measured) throw new ConnectError("Unknown service.", Code.NotFound);
       ctx.responseHeader.set(LATENCY_MS, measured.latencyMs.toFixed(2));
       return { status: measured.status };
     },
@@ -84,7 +84,7 @@ export function healthHandler(
     async *watch({ service }, ctx) {
       const end = performance.now() + MAX_WATCH_MS;
       for (let last: number | undefined; !ctx.signal.aborted && performance.now() < end; ) {
-        const isLast = isDraining(); // an open watch would delay the shutdown
+        const isLast = isDraining(); // an open watch would delay shutdown
         const status = (await measure(service))?.status ?? Status.SERVICE_UNKNOWN;
         if (status !== last) yield { status };
         if (isLast) return;
@@ -96,8 +96,8 @@ export function healthHandler(
 }
 
 /**
- * Measures whether a dependency works, and how long its check takes. Callers share a check and, for
- * a while, its result.
+ * Checks whether a dependency works and measures the duration. Callers share a check and, for a
+ * while, its result.
  */
 function measured(check: Check, servingMs: number, awayMs = servingMs) {
   let last: ReturnType<typeof measure> | undefined;

@@ -14,20 +14,19 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type Connection, type PortGuard, setOpenCall } from "../platform/gate/open-calls.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 
-/**
- * Concurrent calls of one connection: until a user is known on it, then, or of a proxy, and of a
- * gateway, which uses it for all of its clients.
+/** Maximum number of concurrent calls per connection: before a user is known; with a known user or a
+ * proxy; of a gateway, which uses the connection for all its clients.
  */
 const MAX_STRANGER_STREAMS = 32;
 const MAX_CONCURRENT_STREAMS = 250;
 const MAX_GATEWAY_STREAMS = 10_000;
 const OPTIONS = {
   settings: { maxConcurrentStreams: MAX_STRANGER_STREAMS },
-  // In MB, of one connection. Node counts what disconnected clients did not read until the
-  // connection ends. Above its default of 10 MB it refuses every call on it: all calls of a
+  // In MB, per connection. Node counts what disconnected clients did not read until the connection
+  // ends. Above Node's default of 10 MB, it would refuse every call on the connection: all calls of a
   // gateway.
   maxSessionMemory: 1_024,
-  // Resets of streams that a connection may have in a burst, and per second (CVE-2023-44487).
+  // Stream resets allowed per connection, in a burst and per second (CVE-2023-44487).
   streamResetBurst: 1_000,
   streamResetRate: 100,
 };
@@ -35,9 +34,9 @@ const OPTIONS = {
 type Listener = (request: Http2ServerRequest, response: Http2ServerResponse) => void;
 
 /**
- * An HTTP/2 server with an idle timeout: it closes connections that have no open call for `idleMs`.
- * Each call is counted before its listener sees it. A connection whose client exceeds its share is
- * closed; of one that many clients share, only the call.
+ * An HTTP/2 server that closes connections without open calls after `idleMs`. Each call is counted
+ * before its listener gets it. If a client exceeds its share, its connection is closed; on a
+ * connection shared by many clients, only the call is.
  */
 export function createHttp2Server(
   tls: SecureServerOptions | undefined,
@@ -56,8 +55,8 @@ export function createHttp2Server(
     const connection = guard.connectionOf(session.socket);
     if (!connection) return session.destroy();
     let streams = 0;
-    // Node does not clear its own session timer when the socket closes: the session would stay in
-    // memory until it fires.
+    // Node does not clear its own session timer when the socket closes: the session would stay in memory
+    // until the timer fires.
     const idle = setTimeout(() => streams === 0 && session.close(), idleMs);
     sessions.set(session, connection);
     if (connection.isShared()) raiseStreams(session, false);
@@ -91,7 +90,7 @@ export function createHttp2Server(
 
   return {
     server,
-    /** Serves every call that is not refused at once. */
+    /** Serves every call that was not rejected immediately. */
     serve(listener: Listener) {
       return server.on("request", (request, response) => {
         const call = open(request);
@@ -102,7 +101,7 @@ export function createHttp2Server(
         listener(request, response);
       });
     },
-    /** Lets every connection end with its last call. */
+    /** Lets every connection close after its last call. */
     drain(): void {
       for (const session of sessions.keys()) session.close();
     },
@@ -113,20 +112,20 @@ export function createHttp2Server(
   };
 }
 
-/** Whether the process has no room, for whomever: clients may try again. */
+/** Whether the process is at capacity, regardless of the caller: clients may retry. */
 const isFull = (error: unknown) =>
   error instanceof ServiceError && error.reason === Reason.UNAVAILABLE;
 
-/** Tells a client that it has done too much (RFC 9113 section 7), and disconnects it. */
+/** Tells a client that it exceeds its share (RFC 9113 section 7), and disconnects it. */
 function endSession(session: Http2Session): void {
   session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   session.destroy();
 }
 
-/** The concurrent calls that connections have been allowed since their start. */
+/** The number of concurrent calls that connections were raised to. */
 const raised = new WeakMap<Http2Session, number>();
 
-/** Allows a connection the concurrent calls of a user, or of a gateway. */
+/** Raises a connection's limit of concurrent calls to that of a user or a gateway. */
 function raiseStreams(session: Http2Session, isGateway: boolean): void {
   const maxConcurrentStreams = isGateway ? MAX_GATEWAY_STREAMS : MAX_CONCURRENT_STREAMS;
   if ((raised.get(session) ?? 0) >= maxConcurrentStreams || session.destroyed) return;
@@ -134,14 +133,14 @@ function raiseStreams(session: Http2Session, isGateway: boolean): void {
   session.settings({ maxConcurrentStreams });
 }
 
-/** Maximum deadline of a client: the longest time of a timer. */
+/** Maximum deadline that clients may set: the maximum delay of a timer. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** The units of `grpc-timeout` that can exceed it, in ms. */
 const UNIT_MS: Record<string, number> = { H: 3_600_000, M: 60_000, S: 1_000 };
 
 /**
- * Removes a timeout that no timer can run for, since Connect would start the timer.
- * @returns the error for its client
+ * Removes a timeout that exceeds a timer's maximum, since Connect would start a timer with it.
+ * @returns the error for the client
  */
 export function refuseLongTimeout(headers: IncomingHttpHeaders): ServiceError | undefined {
   const { "grpc-timeout": grpc = "", "connect-timeout-ms": connect } = headers;

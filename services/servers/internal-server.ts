@@ -28,28 +28,28 @@ import { readBody } from "../platform/rpc/read-body.ts";
 import type { GrpcServer } from "./grpc-server.ts";
 import { maxBytesOf } from "./request-body.ts";
 
-/** Time limit for a request to arrive, and for a connection without calls, in ms. */
+/** Time limit for receiving a request, and for a connection without calls, in ms. */
 const REQUEST_TIMEOUT_MS = 30_000;
 /**
- * A silent call shows so often that it is alive, in ms. A gateway gives up after three times as
- * long.
+ * Interval at which an idle call sends a sign of life, in ms. A gateway gives up after three times
+ * this interval.
  */
 const ALIVE_INTERVAL_MS = 5_000;
 /**
- * Calls of one connection. A load balancer spreads new connections over services that were started
- * later.
+ * Maximum number of calls per connection. New connections let a load balancer use services that were
+ * started later.
  */
 const MAX_CALLS = 1_000;
 
 type Method = DescMethodUnary | DescMethodServerStreaming;
-/** What is served. Tests may omit the checks. */
+/** What to serve. Tests may omit the checks. */
 type Served = Pick<App, "routes" | "interceptors"> &
   Partial<Pick<App, "gate" | "admission" | "onRefused" | "log">>;
 type Options = { url: string; secret: string | undefined; tls: TlsFiles };
 
 /**
- * Serves gateways in other processes. Every request must have the secret of the gateways.
- * @throws Error for operators if a file can't be read or the address is not available
+ * Serves gateways in other processes. Every request must carry the gateways' secret.
+ * @throws Error for operators if a file can't be read or the address is unavailable
  */
 export async function listenInternal(
   app: Served,
@@ -81,15 +81,15 @@ export async function listenInternal(
     const open = openCallOf(request);
     if (!open.isForwarded) {
       response.shouldKeepAlive = false;
-      // Temporary, since operators mend it: as an error of the access token it would sign the
-      // gateway's users out.
+      // Reported as temporary, since operators can fix it. If it were reported like an invalid access
+      // token, the gateway's users would be signed out.
       throw new ServiceError(
         Reason.UNAVAILABLE,
-        "The gateway's INTERNAL_SECRET is not that of the services.",
+        "The gateway's INTERNAL_SECRET differs from that of the services.",
       );
     }
     const method = methods.get(request.url ?? "");
-    if (!method) throw new ServiceError(Reason.NOT_IMPLEMENTED, "There is no such method.");
+    if (!method) throw new ServiceError(Reason.NOT_IMPLEMENTED, "Unknown method.");
     const refuse = (error: unknown): never => {
       app.onRefused?.(method, requestIdOf(header.get("x-request-id")), error);
       throw error;
@@ -111,8 +111,8 @@ export async function listenInternal(
   }
 
   /**
-   * Serves a call, however it ends. The headers of the response wait for its first message or sign
-   * of life.
+   * Serves a call until its end, whatever that is. The response headers are sent with its first message
+   * or sign of life.
    */
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const call = new AbortController();

@@ -18,7 +18,7 @@ type Query = MessageShape<typeof ServerReflectionRequestSchema>["messageRequest"
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
 /**
- * Server reflection (grpc.reflection.v1) over these services, so that tools such as `buf curl` need
+ * Server reflection (grpc.reflection.v1) for the given services, so that tools such as `buf curl` need
  * no schema.
  */
 export function reflectionHandler(
@@ -30,7 +30,7 @@ export function reflectionHandler(
     files
       .flatMap(({ extensions }) => extensions)
       .filter(({ extendee }) => extendee.typeName === typeName);
-  // encoded once, since the method is public
+  // encoded once, because the method is public
   const found = remembered((file: DescFile | undefined): Answer => {
     if (!file)
       return answer("errorResponse", { errorCode: Code.NotFound, errorMessage: "not found" });
@@ -48,7 +48,7 @@ export function reflectionHandler(
     if (kind === "fileByFilename") return found(files.find(({ proto }) => proto.name === value));
     if (kind === "fileContainingSymbol") {
       const symbol = value.replace(/^\./, "");
-      const type = types.get(symbol) ?? types.get(symbol.replace(/\.\w+$/, "")); // of a field or method: its parent
+      const type = types.get(symbol) ?? types.get(symbol.replace(/\.\w+$/, "")); // for a field or method, its parent
       return found(type?.file);
     }
     if (kind === "fileContainingExtension") {
@@ -81,7 +81,7 @@ export function reflectionHandler(
 
 const answer = (kind: string, value: unknown) => ({ case: kind, value }) as Answer;
 
-/** The files and everything they import, imports first. */
+/** The given files and everything they import, imports first. */
 function closure(files: readonly DescFile[], seen = new Set<DescFile>()): DescFile[] {
   return files.flatMap((file) => {
     if (seen.has(file)) return [];

@@ -14,54 +14,54 @@ import { payloadTooLarge, readBody } from "../platform/rpc/read-body.ts";
 import { faultHeader } from "../platform/rpc/validation.ts";
 
 /**
- * Maximum factor by which a compressed message may expand. A small one may always expand to this
- * size, in bytes.
+ * Maximum factor by which a compressed message may expand, and the size in bytes to which even a tiny
+ * one may expand.
  */
 const MAX_EXPANSION = 20;
 const MIN_EXPANDED_BYTES = 1_024;
 /**
- * Bytes before a message: flags and its length (gRPC over HTTP/2; the same in Connect and
+ * Bytes before a message: flags and length (gRPC over HTTP/2; the same in Connect and
  * gRPC-Web).
  */
 const FRAME_HEAD_BYTES = 5;
 const COMPRESSED = 1;
-/** Content types of requests that are a message without a frame. */
+/** Content types of requests whose body is the bare message. */
 const UNFRAMED = /^application\/(json|proto)\b/i;
 export const GZIP = "gzip";
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
 /**
- * Maximum number of fields of a protobuf message and of the messages in it. The largest legal
+ * Maximum number of fields in a protobuf message, nested messages included. The largest legal
  * request has 1,541: 512 messages, their roles and contents, and 5 others.
  */
 const MAX_FIELDS = 4_096;
-/** Most values of a message in JSON, members included. */
+/** Maximum number of values in a JSON message, including members. */
 const MAX_VALUES = 10_000;
-/** What path, query and cookies add to a message, in bytes. */
+/** What path, query and cookies can add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** The HTTP/2 request behind a request to the gRPC port. */
 export const rawOf = ({ raw }: FastifyRequest) => raw as unknown as Http2ServerRequest;
 
-/** Maximum message of a method, in bytes. */
+/** Maximum message size of a method, in bytes. */
 export function maxBytesOf(method: DescMethod): number {
   const policy = policyOf(method);
   return policy ? policy.maxBodyBytes + HEAD_BYTES : DEFAULT_BODY_BYTES;
 }
 
 /**
- * What is read of a body, in bytes: without a valid access token no more than 16 KiB, whatever the
- * method.
+ * Maximum number of bytes to read of a body: without a valid access token at most 16 KiB, whatever
+ * the method.
  */
 const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
   FRAME_HEAD_BYTES +
   (admitted?.claims || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
 /**
- * The body of a call for Connect. A call of one message is read and checked before, since Connect's
- * errors quote the request and count as internal. Decoding it twice costs 2 µs for a login and 0.3
- * ms for the largest conversation.
- * @param timeoutMs time until the message has arrived
+ * The body of a call for Connect. If it is a single message, it is read and checked here first,
+ * since Connect's errors quote the request and count as internal. Decoding it twice costs 2 µs for a
+ * login and 0.3 ms for the largest conversation.
+ * @param timeoutMs maximum time until the message has been received
  * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT,
  * TOO_MANY_CONCURRENT, UNAVAILABLE
  */
@@ -79,10 +79,10 @@ export async function receiveBody(
   const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
   try {
     const message = await checkMessage(request, method, body, isEncoded);
-    if (raw.stream.destroyed) throw malformed("The request broke off."); // Connect would not notice
+    if (raw.stream.destroyed) throw malformed("The request ended prematurely."); // Connect would not notice
     return limited([message], maxBytes);
   } catch (error) {
-    const isAdmins = policyOf(method)?.access === Access.ADMIN; // their role is checked before
+    const isAdmins = policyOf(method)?.access === Access.ADMIN; // their role must be checked first
     if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
     const [name, value] = faultHeader(error);
     headers[name] = value;
@@ -91,8 +91,8 @@ export async function receiveBody(
 }
 
 /**
- * Passes the parts of a body on, up to its limit: Connect decodes the messages of a reflection
- * stream one by one.
+ * Passes on the parts of a body up to the size limit. Connect decodes the messages of a reflection
+ * stream one at a time.
  */
 async function* limited(
   parts: AsyncIterable<Buffer> | Buffer[],
@@ -107,7 +107,7 @@ async function* limited(
 }
 
 /**
- * Whether the message is compressed. Connect does not learn of it, since it gets the expanded one.
+ * Whether the message is compressed. The headers are removed, since Connect gets the decompressed message.
  * @throws ServiceError
  */
 function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
@@ -123,20 +123,17 @@ function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
     );
   }
   if (encoding === GZIP) return true;
-  throw new ServiceError(
-    Reason.NOT_IMPLEMENTED,
-    "A request is one message, compressed by gzip if at all.",
-  );
+  throw new ServiceError(Reason.NOT_IMPLEMENTED, "The only supported compression is gzip.");
 }
 
 type RequestHeaders = FastifyRequest["headers"];
 
-/** A charset parameter with another value than UTF-8, the only charset of JSON (RFC 8259). */
+/** A charset parameter other than UTF-8, the only charset of JSON (RFC 8259). */
 const OTHER_CHARSET = /^charset\s*=\s*(?!"?utf-?8"?$)/i;
 
 /**
- * Removes the parameters of the content type, which have no meaning in any of the protocols and most
- * of which Connect would refuse. Another charset than UTF-8 is left to it.
+ * Removes the parameters of the content type, which are meaningless in all of the protocols and most
+ * of which Connect would reject. A charset other than UTF-8 is left for Connect to reject.
  */
 export function dropParameters(headers: RequestHeaders): void {
   const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";");
@@ -155,7 +152,7 @@ function withFrame(message: Buffer, headers: RequestHeaders): Buffer {
 }
 
 /**
- * The body with its message expanded, once it is known that it can be decoded.
+ * The body with its message decompressed, once it is known to be decodable.
  * @throws ServiceError
  */
 async function checkMessage(
@@ -167,7 +164,7 @@ async function checkMessage(
   const maxBytes = maxBytesOf(method);
   const hasFrame = isFramed(headers);
   if (hasFrame && body.length === 0)
-    throw new ServiceError(Reason.NOT_IMPLEMENTED, "A request is one message."); // the code that gRPC specifies
+    throw new ServiceError(Reason.NOT_IMPLEMENTED, "The request must contain one message."); // the code that gRPC specifies
   const isCompressed = hasFrame ? readFrame(body, maxBytes, isEncoded) : isEncoded;
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
   const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
@@ -187,11 +184,11 @@ async function checkMessage(
 }
 
 /**
- * Counts the fields of a protobuf message, and of the messages in it, before they become objects.
- * Groups, which no version of the protos had, would be read without an end in sight.
- * @param counted fields before this message
- * @returns the fields up to the end of this message
- * @throws ServiceError MALFORMED_REQUEST; Error if it is none
+ * Counts the fields of a protobuf message and its nested messages before they become objects.
+ * Groups, which no version of the protos has used, are rejected: they would be read without a limit.
+ * @param counted number of fields counted before this message
+ * @returns the number of fields up to the end of this message
+ * @throws ServiceError MALFORMED_REQUEST; Error if it is not a protobuf message
  */
 function checkFields(schema: DescMessage, message: Uint8Array, counted = 0): number {
   const reader = new BinaryReader(message);
@@ -208,14 +205,14 @@ function checkFields(schema: DescMessage, message: Uint8Array, counted = 0): num
   return fields;
 }
 
-/** The messages that the fields of a message hold, by the numbers of the fields. */
+/** The message types of a message's fields, by field number. */
 const messageFields = remembered(
   ({ fields }: DescMessage): ReadonlyMap<number, DescMessage> =>
     new Map(fields.flatMap(({ number, message }) => (message ? [[number, message]] : []))),
 );
 
 /**
- * Expands a compressed message.
+ * Decompresses a message.
  * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST
  */
 async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
@@ -231,7 +228,7 @@ async function expand(message: Buffer, maxBytes: number): Promise<Buffer> {
 }
 
 /**
- * Checks the one frame of a body.
+ * Checks the single frame of a body.
  * @returns whether its message is compressed
  */
 function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean {
@@ -245,8 +242,8 @@ function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean 
 
 /**
  * Discards the rest of a body, since what a Node client can't send would block its connection
- * (docs/decisions/0012). A client that sends for too long gets the response, then its stream is
- * closed (RFC 9113 section 8.1).
+ * (docs/decisions/0012). A client that keeps sending for too long gets the response, then its stream
+ * is closed (RFC 9113 section 8.1).
  */
 export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
   const { stream } = raw;

@@ -1,15 +1,15 @@
 import { Code } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 
-/** The error of a call that names no method: its code in gRPC, and the name of it in Connect. */
+/** The error for an unknown method: its code in gRPC, and the name of that code in Connect. */
 const STATUS = {
   "grpc-status": String(Code.Unimplemented),
-  "grpc-message": "There is no such method.",
+  "grpc-message": "Unknown method.",
 };
 const ERROR = { code: "unimplemented", message: STATUS["grpc-message"] };
-/** The HTTP status of the code in Connect. */
+/** HTTP status of that code in Connect. */
 const NOT_IMPLEMENTED = 501;
-/** Flags of the last frame: of trailers in gRPC-Web, of the end of a stream in Connect. */
+/** Flags of the last frame: trailers in gRPC-Web, end of stream in Connect. */
 const GRPC_WEB_TRAILERS = 0x80;
 const CONNECT_END = 0x02;
 
@@ -22,9 +22,9 @@ type Answer = {
 };
 
 /**
- * Answers a request that names no method in the form of its protocol: as UNIMPLEMENTED, which health
+ * Responds to a request for an unknown method in the form of its protocol: UNIMPLEMENTED, which health
  * checks of load balancers look for (gRPC over HTTP/2, "Responses"; gRPC-Web; Connect, "Error
- * Codes"). Any other request is 404.
+ * Codes"). Any other request gets 404.
  */
 export function answerUnknownMethod({ method, headers }: FastifyRequest, reply: FastifyReply) {
   const answer = method === "POST" ? unimplemented(headers["content-type"] ?? "") : undefined;
@@ -49,7 +49,7 @@ function unimplemented(type: string): Answer | undefined {
   return undefined;
 }
 
-/** Flags, length and content: the frame of all protocols. */
+/** Flags, length and content: the frame of all three protocols. */
 function frame(flags: number, content: string): Buffer {
   const head = Buffer.alloc(5);
   head.writeUInt8(flags);

@@ -15,9 +15,9 @@ import type { Db, HotDb } from "../store/statement.ts";
 import type { Store } from "../store/store.ts";
 
 /**
- * Finds the principal of an access token. The session's row is read for every request, so that every
- * process rejects a revoked one at once. The first use of a refreshed token pair ends the reuse
- * interval of its predecessor.
+ * Finds the principal for an access token. The session row is read for every request, so that every
+ * process rejects a revoked session immediately. The first use of a refreshed token pair ends the
+ * grace period of its predecessor.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function identify(
@@ -39,14 +39,14 @@ export async function identify(
 }
 
 /**
- * Finds an open session; undefined if it or, under impersonation, that of the administrator has
- * ended.
+ * Finds an open session. Undefined if it has ended or, under impersonation, if the administrator's
+ * session has.
  */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
 /**
- * Reads sessions anew for every request. Requests that arrive in the same tick of the event loop
- * share one statement.
+ * Reads the session for every request, without a cache. Requests that arrive in the same tick of the
+ * event loop share one statement.
  */
 export function createFindSession(db: HotDb, clock: Clock): FindSession {
   const ids = new Set<string>();
@@ -55,7 +55,7 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
     await setImmediate();
     const batch = [...ids];
     ids.clear();
-    pending = undefined; // later callers get the next statement
+    pending = undefined; // later callers share the next statement
     return findOpenSessions(db, batch, clock.now());
   };
   return async (id) => {
@@ -66,14 +66,14 @@ export function createFindSession(db: HotDb, clock: Clock): FindSession {
 }
 
 /**
- * Resolution of `last_active_at`, in ms. With the interval of the writer it is less than a minute.
+ * Resolution of `last_active_at`, in ms. Together with the write interval, it is less than a minute.
  */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 
-/** When sessions were last active, by their ids. */
+/** When sessions were last active, by session id. */
 export type LastSeen = ReturnType<typeof createLastSeen>;
 
-/** Starts the writer of `last_active_at`, which works off the request path. */
+/** Starts writing `last_active_at` in the background, off the request path. */
 export function createLastSeen(store: Pick<Store, "fork">, log: Pick<Logger, "warn">) {
   return createBatch<{ id: string; at: Date }>({
     name: "last seen",

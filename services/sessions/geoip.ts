@@ -5,7 +5,7 @@ import type { Call } from "../call.ts";
 const MAX_LOCATION = 200;
 
 /**
- * Opens a MaxMind database of cities or countries. Without a file every location is unknown.
+ * Opens a MaxMind city or country database. Without a file, every location is unknown.
  * @throws Error for operators
  */
 export async function openGeoIp(file: string | undefined): Promise<Call["locate"]> {
@@ -20,7 +20,7 @@ export async function openGeoIp(file: string | undefined): Promise<Call["locate"
       const names = [found?.city?.names?.en, found?.country?.names?.en].filter(Boolean);
       return names.join(", ").slice(0, MAX_LOCATION) || null;
     } catch {
-      return null; // an IPv6 address, and the database has only IPv4
+      return null; // an IPv6 address, but the database only has IPv4
     }
   };
 }

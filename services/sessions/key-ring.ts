@@ -15,19 +15,19 @@ import {
 import type { Db } from "../store/statement.ts";
 import { readDatabaseTime, type Store } from "../store/store.ts";
 
-/** How long a key signs, in ms. */
+/** How long a key is used for signing, in ms. */
 const KEY_AGE_MS = 90 * 24 * 3_600_000;
 /**
- * Time for which a key is published before it signs, and after its last token has expired, in ms.
+ * How long a key is published before it signs, and kept after its last token has expired, in ms.
  */
 const OVERLAP_MS = 3_600_000;
 
-/** The Ed25519 keys that tokens are signed with, shared by every process through the database. */
+/** The Ed25519 keys for signing tokens, shared by all processes through the database. */
 export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
 
 /**
- * Loads the keys and adds the first one; processes that start together agree on it.
- * @param longestTokenMs longest lifetime of a token, in ms: a key is kept until its last token has
+ * Loads the keys and creates the first one; processes that start together agree on it.
+ * @param longestTokenMs longest lifetime of any token, in ms: a key is kept until its last token has
  * expired.
  */
 export async function openKeyRing(
@@ -57,12 +57,12 @@ export async function openKeyRing(
   };
   const makeFirst = async () => {
     const databaseTime = await readDatabaseTime({ em: store.fork() });
-    await rotate(earlier(clock.now(), databaseTime)); // one from the future would put off its successor
+    await rotate(earlier(clock.now(), databaseTime)); // a date in the future would delay its successor
   };
   if (keys.length === 0) await makeFirst();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
-    /** The key that signs tokens issued at that time, so that a rebuilt token is identical. */
+    /** The key that signed, or signs, tokens issued at the given time, so that a rebuilt token is identical. */
     signingKeyAt(issuedAt: Date) {
       const key = keys.findLast((k) => k.activeAt <= issuedAt) ?? keys[0];
       if (!key) throw new Error("the key ring is empty");
@@ -73,20 +73,20 @@ export async function openKeyRing(
       return find(kid)?.publicKey;
     },
     /**
-     * Every public key, for the JSON Web Key Set. A key that signs is among them, whichever process
-     * uses it.
+     * All public keys, for the JSON Web Key Set. They include every key that any process signs
+     * with.
      */
     async jwks() {
       if (clock.now().getTime() - loadedAt.getTime() > OVERLAP_MS / 2)
-        await reload().catch(() => {}); // it was suspended
+        await reload().catch(() => {}); // the process was suspended
       return keys.map(({ kid, x }) => ({ kid, x }));
     },
     get verifiedTokens() {
       return verifiedTokens;
     },
     /**
-     * Loads the keys if another process has changed them. Forgets the tokens that were verified
-     * with a deleted one: it may have leaked.
+     * Reloads the keys if another process has changed them. If a key was deleted, drops the cache of
+     * verified tokens: the key may have leaked.
      */
     async watch() {
       const kids = await readKeyIds({ em: store.fork() });
@@ -95,20 +95,20 @@ export async function openKeyRing(
       if (!isSame) await adopt();
     },
     /**
-     * Adds the next key when it is due at a time, and deletes those that no valid token is signed
+     * Adds the next key if it is due at the given time, and deletes keys that no valid token is signed
      * with.
      */
     rotate,
   };
 }
 
-/** Whether a key was deleted. */
+/** Whether a key has been deleted. */
 const lacksAny = (loaded: { kid: string }[], before: { kid: string }[]) =>
   before.some(({ kid }) => !loaded.some((key) => key.kid === kid));
 
 const earlier = (one: Date, other: Date) => (one < other ? one : other);
 
-/** Loads the keys in the order in which they become active. */
+/** Loads the keys, in the order in which they become active. */
 async function load(store: Store, cipher: Cipher) {
   const rows = await store
     .fork()
@@ -121,8 +121,8 @@ async function load(store: Store, cipher: Cipher) {
 }
 
 /**
- * Adds a key, unless one was created after `youngEnough`. It signs once every process has loaded
- * it.
+ * Adds a key unless one was created after `youngEnough`. It is used for signing once every process
+ * has loaded it.
  */
 export async function addSigningKey(
   db: Db,
@@ -134,9 +134,9 @@ export async function addSigningKey(
 }
 
 /**
- * Withdraws all keys, of which one may have leaked, and makes a new one that signs at once. Joins
+ * Withdraws all keys because one may have leaked, and creates a new one that signs immediately. Joins
  * the caller's transaction.
- * @returns how many were withdrawn
+ * @returns the number of withdrawn keys
  */
 export const withdrawSigningKeys = (db: Db, cipher: Cipher, now: Date): Promise<number> =>
   replaceSigningKeys(db, makeKey(cipher, now));
@@ -145,7 +145,7 @@ function makeKey(cipher: Cipher, now: Date): NewSigningKey {
   const jwk = generateKeyPairSync("ed25519").privateKey.export({ format: "jwk" });
   const kid = newId(now);
   const privateKey = cipher.encrypt(JSON.stringify(jwk), kid);
-  const activeAt = new Date(now.getTime() + OVERLAP_MS); // every process and verifier has loaded it by then
+  const activeAt = new Date(now.getTime() + OVERLAP_MS); // by then, every process and verifier has loaded it
   return { kid, publicKey: jwk.x as string, privateKey, createdAt: now, activeAt };
 }
 
@@ -154,7 +154,7 @@ function decryptPrivateKey(cipher: Cipher, kid: string, sealed: string): KeyObje
     return createPrivateKey({ key: JSON.parse(cipher.decrypt(sealed, kid)), format: "jwk" });
   } catch {
     throw new Error(
-      "SECRET_KEY is not the one that this database's signing keys were encrypted with.",
+      "SECRET_KEY is not the key that this database's signing keys were encrypted with.",
     );
   }
 }

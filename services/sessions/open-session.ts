@@ -7,7 +7,7 @@ import type { LoginUser, User } from "../store/users.ts";
 import { deviceOf } from "./device.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
-/** A login, by the names of its messages. What is not true is absent from them. */
+/** Result of a login, with the field names of the response messages. Flags that are false are absent. */
 export type LoginResult = TokenPair & {
   user: SignedInUser;
   passwordExpired?: true;
@@ -15,11 +15,11 @@ export type LoginResult = TokenPair & {
 };
 
 /**
- * Opens a session for a user whose password or second factor was checked against this row. Cancels
- * a requested deletion.
- * @param attempt the password attempt that succeeded, which ends in the same statement; undefined
- * if a second factor was the proof, whose transaction the statement joins.
- * @returns undefined if password or second factor have changed since the row was read.
+ * Opens a session for a user whose password or second factor was verified against this row. Cancels
+ * a pending deletion.
+ * @param attempt the successful password attempt, which is completed by the same statement; undefined
+ * if a second factor was verified, whose transaction the statement joins
+ * @returns undefined if the password or second factor has changed since the row was read
  */
 export async function openSession(
   call: Call,
@@ -42,8 +42,8 @@ export async function openSession(
 }
 
 /**
- * The row of a session that begins now.
- * @param lifetimeMs without a refresh, at most `maxAgeMs` with
+ * The row of a session that starts now.
+ * @param lifetimeMs without a refresh; with refreshes at most `maxAgeMs`
  */
 export function newSession(
   { client, clock, locate }: Call,

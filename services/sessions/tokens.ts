@@ -25,8 +25,8 @@ type TokenUser = Pick<User, "id" | "email" | "role">;
 type Signing = Pick<AppContext, "config" | "keys">;
 
 /**
- * Rebuilds the tokens of a session's current generation. The same row gives the same text, so
- * tokens are not stored.
+ * Rebuilds the tokens of a session's current generation. The same row yields the same tokens, so
+ * they are not stored.
  */
 export function createTokenPair(call: Signing, session: TokenSession, user: TokenUser): TokenPair {
   const { rotatedAt, expiresAt } = session;
@@ -37,7 +37,7 @@ export function createTokenPair(call: Signing, session: TokenSession, user: Toke
 }
 
 /**
- * The access token of a session's current generation; under impersonation it names the actor (RFC
+ * The access token of a session's current generation. Under impersonation it names the actor (RFC
  * 8693 section 4.1).
  */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
@@ -53,12 +53,12 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
   return signJwt(call, claims, rotatedAt, new Date(end));
 }
 
-/** Claims that are unique, and identical when the token is rebuilt. */
+/** Claims that identify the token and are identical when it is rebuilt. */
 const claimsOf = (type: TokenKind, { id, generation }: TokenSession, user: TokenUser) => {
   return { jti: `${type}.${id}.${generation}`, sid: id, gen: generation, type, sub: user.id };
 };
 
-/** Signs the MFA token of a login that waits for its second factor. */
+/** Creates the MFA token of a login that is waiting for its second factor. */
 export function createMfaToken(
   call: Signing,
   { id, userId, createdAt, expiresAt }: IssuedToken,
@@ -66,7 +66,7 @@ export function createMfaToken(
   return signJwt(call, { jti: id, type: "mfa", sub: userId }, createdAt, expiresAt);
 }
 
-/** Reads a refresh token; undefined if it is not valid. */
+/** Reads a refresh token; undefined if it is invalid. */
 export async function readRefreshToken(
   call: TokenDeps,
   token: string,
@@ -74,15 +74,15 @@ export async function readRefreshToken(
   return sessionClaims(await verifyToken(call, "refresh", token));
 }
 
-/** Reads an MFA token; undefined if it is not valid. */
+/** Reads an MFA token; undefined if it is invalid. */
 export async function readMfaToken(call: TokenDeps, token: string) {
   const claims = await verifyToken(call, "mfa", token);
   return claims && { id: claims.jti as string, userId: claims.sub as string };
 }
 
 /**
- * A JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this
- * thread: the signature is faster than a message to another thread and back.
+ * Creates a JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this
+ * thread: signing is faster than a round trip to another thread.
  */
 function signJwt(
   call: Signing,

@@ -21,7 +21,7 @@ import { invalidateOneTimeTokens, issueOneTimeToken } from "../store/one-time-to
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
-/** Changes name and bio of the caller; undefined leaves a field as it is. */
+/** Changes the caller's name and bio. Undefined fields keep their values. */
 export async function updateProfile(
   call: UserCall,
   changes: Pick<UpdateProfileRequest, "name" | "bio">,
@@ -41,7 +41,7 @@ export async function updateProfile(
 }
 
 /**
- * Sets a new password and ends every other session. Of parallel changes one succeeds.
+ * Sets a new password and ends all other sessions. Only one of several concurrent changes succeeds.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(
@@ -60,7 +60,7 @@ export async function changePassword(
     const { id, passwordChangedAt } = user;
     const changes = { passwordHash, passwordChangedAt: now, updatedAt: now };
     const changed = await call.em.nativeUpdate(User, { id, passwordChangedAt }, changes);
-    if (changed === 0) throw wrongPassword(); // a parallel request has changed it
+    if (changed === 0) throw wrongPassword(); // changed by a concurrent request
     await revokeSessions(call, user.id, call.principal.session.id);
     await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
@@ -68,14 +68,14 @@ export async function changePassword(
   });
 }
 
-/** Requests of one user per hour: each sends an e-mail to an address of the user's choice. */
+/** Maximum number of requests per user and hour: each sends an e-mail to an address of the user's choice. */
 const MAX_PER_HOUR = 3;
 const HOUR_MS = 3_600_000;
 
 /**
- * Mails a verification token to the new address and a notice to the old one. The change takes
- * effect on verification. Another spelling of the own address is changed in the same way. The
- * response does not reveal whether another account has the address: its owner gets a notice instead.
+ * Mails a verification token to the new address and a notice to the old one. The change takes effect
+ * once the new address is verified, even if it is only a different spelling of the same address. The
+ * response does not reveal whether the address belongs to another account: its owner is notified instead.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED,
  * UNAVAILABLE
  */
@@ -87,7 +87,7 @@ export async function changeEmail(
   const address = readEmailAddress(newEmail, "newEmail");
   const user = await confirmPassword(call, password);
   if (address.stored === user.email)
-    throw invalid("newEmail", "must differ from the present address");
+    throw invalid("newEmail", "must differ from the current address");
   await call.em.transactional(async () => {
     await lockCaller(call);
     await limitRequests(call);
@@ -122,15 +122,15 @@ async function limitRequests(call: UserCall): Promise<void> {
 }
 
 /**
- * Requests the account's deletion and ends all its sessions. Signing in before the date cancels it.
- * @returns when the account will be erased.
+ * Requests deletion of the account and ends all its sessions. Signing in before the date cancels it.
+ * @returns the time at which the account will be erased
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
 export async function deleteAccount(call: UserCall, password: string | undefined): Promise<Date> {
   const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) {
-    throw invalid("password", "must be given when signing in was more than 15 minutes ago");
+    throw invalid("password", "is required if you signed in more than 15 minutes ago");
   }
   return call.em.transactional(async () => {
     await assertOtherAdmin(call, user.id);

@@ -3,7 +3,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { UserCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList } from "../store/export.ts";
 
-/** Rows of each list per page, so that a page stays well below the largest message. */
+/** Maximum number of rows per list and page, so that a page stays well below the maximum message size. */
 const PAGE_SIZES = {
   sessions: 1_000,
   auditEvents: 4_000,
@@ -12,13 +12,13 @@ const PAGE_SIZES = {
   usageDays: 1_000,
 };
 
-/** More rows than a list without pages can have. */
+/** More rows than an unpaged list can have. */
 const SHORT_LIST = 100;
 
 /**
- * Exports everything kept about the caller as JSON, each list newest first, without secrets. Who
- * else acted on the account is named, but not from where or why.
- * @param page 1-based; if there is more, the result names the next page as `nextPage`.
+ * Exports all data stored about the caller as JSON, each list newest first, without secrets. Other users
+ * who acted on the account are named, but not from where or why they acted.
+ * @param page 1-based; if there are more rows, the result has the next page number as `nextPage`
  */
 export async function exportData(call: UserCall, page: number): Promise<JsonObject> {
   const { id } = call.principal.user;
@@ -50,13 +50,13 @@ export async function exportData(call: UserCall, page: number): Promise<JsonObje
   return data;
 }
 
-/** An AI call that is still running after the longest time has lost its process. */
+/** An AI call that is still running after the maximum duration has lost its process: it is shown as failed. */
 const failLost = (row: JsonObject, lostBefore: string): JsonObject =>
   row.outcome === "running" && String(row.createdAt) < lostBefore
     ? { ...row, outcome: "failed" }
     : row;
 
-/** Maps column names to JSON names and times to ISO 8601. Null values are left out. */
+/** Maps column names to JSON names and times to ISO 8601. Null values are omitted. */
 function toJsonRow(row: ExportRow): JsonObject {
   return Object.fromEntries(
     Object.entries(row)

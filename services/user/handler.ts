@@ -12,7 +12,7 @@ import { profileOf, sessionMessage } from "./to-message.ts";
 export const userHandler: ServiceImpl<typeof UserService> = {
   getProfile(_req, ctx) {
     const { principal, config } = sessionCallOf(ctx);
-    return { user: profileOf(principal.user, config) }; // read when the call was authorized
+    return { user: profileOf(principal.user, config) }; // already read for authorization
   },
   async updateProfile(req, ctx) {
     const user = await updateProfile(sessionCallOf(ctx), req);

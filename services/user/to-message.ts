@@ -2,14 +2,14 @@ import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call, SessionCall } from "../call.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
-/** A row as a message: times are timestamps, and what is null is absent. */
+/** A row as a message: times become timestamps, null values are absent. */
 type Message<Row> = {
   [Column in keyof Row]?: NonNullable<Row[Column]> extends Date
     ? Timestamp
     : NonNullable<Row[Column]>;
 };
 
-/** Maps a row to a message whose fields have the same names. */
+/** Maps a row to a message with the same field names. */
 export function toMessage<Row extends object>(row: Row): Message<Row> {
   const fields = Object.entries(row).filter(([, value]) => value !== null && value !== undefined);
   const message = fields.map(([name, value]) => [
@@ -19,9 +19,9 @@ export function toMessage<Row extends object>(row: Row): Message<Row> {
   return Object.fromEntries(message) as Message<Row>;
 }
 
-/** An account as its profile shows it (spec section 2.1). */
+/** An account as shown in its profile (spec section 2.1). */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
-  // An entity computes three of these: a copy of it would lack them.
+  // Not a spread of the user: three of these are getters of an entity, which a copy would lack.
   const {
     id,
     email,
@@ -53,7 +53,7 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
 }
 
 /**
- * Maps a session to its message. The caller's own is in use now, whatever has been written so far.
+ * Maps a session to its message. The caller's own session is active now, whatever was last written.
  */
 export function sessionMessage(
   { isImpersonation, lastActiveAt, ...session }: ListedSession,
