@@ -13,15 +13,15 @@ const CHECK_TIMEOUT_MS = 2_000;
 
 type Part = "database" | "cache" | "mail" | "clock";
 type Check = { status: "ok" | "down"; latencyMs: number };
-/** The clock of the services is shown while it differs from that of the database. */
+/** `clock` is only present while the clock of the services differs from that of the database. */
 type Checks = Record<Exclude<Part, "clock">, Check> & { clock?: Check };
 
-/** Whether the path of a route is that of a health check. */
+/** Whether the path of a route belongs to a health check. */
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 
 /**
- * Adds the health routes (interface section 5). The gateway has no dependency of its own. It checks
- * those of the services by the gRPC health protocol.
+ * Adds the health routes (interface section 5). The gateway itself has no dependencies; it checks those
+ * of the services with the gRPC health protocol.
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);
@@ -50,8 +50,8 @@ export function addHealth(app: FastifyInstance, transport: Transport, phase: () 
 }
 
 /**
- * The service is down without its database, and degraded without another dependency or while its
- * clock and that of the database differ.
+ * The service is down without its database, and degraded without another dependency or while its clock
+ * differs from the database's.
  */
 function overall(checks: Checks): "ok" | "degraded" | "down" {
   if (checks.database.status === "down") return "down";
@@ -61,7 +61,7 @@ function overall(checks: Checks): "ok" | "degraded" | "down" {
 const send = (reply: FastifyReply, body: { status: string; [name: string]: unknown }) =>
   reply.code(body.status === "down" ? 503 : 200).send(body);
 
-/** Checks one dependency. Concurrent callers share one check, since the route has no rate limit. */
+/** Checks one dependency. Concurrent callers share a check, since the route has no rate limit. */
 function createChecks(transport: Transport): (part: Part) => Promise<Check> {
   const { check } = Health.method;
   const pending = new Map<Part, Promise<Check>>();
@@ -74,10 +74,10 @@ function createChecks(transport: Transport): (part: Part) => Promise<Check> {
       undefined,
       { service },
     );
-    const answer = await call.catch(() => undefined); // services that can't be reached count as down
+    const answer = await call.catch(() => undefined); // unreachable services count as down
     const latencyMs = Number(answer?.header.get(LATENCY_MS) ?? performance.now() - started);
     const status = answer?.message.status;
-    // Services that are away, or of the previous release, say nothing of their clock.
+    // Services that are unreachable, or of the previous release, do not report on their clock.
     const isDown =
       service === "clock" ? status === ServingStatus.NOT_SERVING : status !== ServingStatus.SERVING;
     return { status: isDown ? "down" : "ok", latencyMs: Math.round(latencyMs * 10) / 10 };

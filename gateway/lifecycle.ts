@@ -18,14 +18,14 @@ export type StartSpan = Tracing["start"];
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** By `performance.now()`. */
+    /** Time of `performance.now()`. */
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
-    /** The code of the error that it was answered with, for its log line. */
+    /** Code of the error that was returned, for the log line. */
     failure: string | undefined;
     /**
-     * Aborts its call: by a shutdown, and when its response or the connection of its client has
+     * Aborts the request's call: at shutdown, and when its response or its client's connection has
      * ended.
      */
     call: AbortController;
@@ -39,17 +39,17 @@ export type Lifecycle = ReturnType<typeof createLifecycle>;
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 /**
- * Start and shutdown of a gateway, and its open requests: their calls, metrics, spans and log
- * lines. It logs one line per request, with the caller, the address and the code of an error, never
- * with a body, token, cookie or query value. Of requests that are refused before they are admitted
- * it logs some, and counts the others. No metric has a label that clients can choose.
+ * Manages startup and shutdown of a gateway and its open requests: their calls, metrics, spans and log
+ * lines. Logs one line per request, with the caller, the address and any error code, but never a body,
+ * token, cookie or query value. Lines about requests rejected before admission are limited; the rest
+ * are logged as a count. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
   const metrics = new Registry();
   const seconds = new Histogram({
     name: "http_server_request_duration_seconds",
-    help: "Duration of HTTP requests; streams until their last event.",
+    help: "Duration of HTTP requests; for streams, until the last event.",
     labelNames: ["http_request_method", "http_route", "http_response_status_code"] as const,
     buckets: SECONDS,
     registers: [metrics],
@@ -67,9 +67,9 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   return {
     metrics,
     phase: () => phase,
-    /** Whether one more line about a refused request may be logged. */
+    /** Whether one more line about a rejected request may be logged. */
     mayLogRefusal,
-    /** Begins a request: counts it as open, and starts its span. */
+    /** Begins a request: counts it as open and starts its span. */
     begin(request: FastifyRequest, { raw }: FastifyReply): void {
       request.startedAt = performance.now();
       request.span = startSpan && spanOf(request, startSpan);
@@ -79,8 +79,8 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       active.inc();
     },
     /**
-     * Ends a request and its call when the response has ended or the client has disconnected.
-     * Measures and logs it.
+     * Ends a request and its call once the response has ended or the client has disconnected, and measures
+     * and logs it.
      */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
@@ -120,8 +120,8 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       return url;
     },
     /**
-     * Rejects new requests, and closes the port once open ones have ended. Aborted ones get 503, or
-     * an error event.
+     * Rejects new requests, and closes the port once open ones have finished. Requests that are aborted get
+     * 503 or an error event.
      */
     async drain(app: FastifyInstance): Promise<void> {
       phase = "draining";
@@ -132,7 +132,7 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   };
 }
 
-/** Starts the span of a request, named by its route. */
+/** Starts the span of a request, named after its route. */
 function spanOf({ method, headers, routeOptions: { url } }: FastifyRequest, start: StartSpan) {
   const parent = typeof headers.traceparent === "string" ? headers.traceparent : undefined;
   const attributes = { "http.request.method": method, ...(url && { "http.route": url }) };

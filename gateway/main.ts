@@ -15,9 +15,9 @@ import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
- * The process of `npm start` runs both sides, or the gateway alone if SERVICES_URL is set. With the
- * argument `gateway` (`npm run start:gateway`) SERVICES_URL is mandatory. What is large is loaded
- * once Node is prepared.
+ * Entry point of `npm start`: runs gateway and services, or the gateway alone if SERVICES_URL is set.
+ * With the argument `gateway` (`npm run start:gateway`), SERVICES_URL is mandatory. Large modules are
+ * only loaded after Node is prepared.
  */
 prepareNode();
 loadEnvFile(process.env);
@@ -33,7 +33,7 @@ try {
 async function start(config: Config): Promise<void> {
   const { host, port, grpcHost, servicesUrl } = config;
   const log = createLog(config.logLevel);
-  const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
+  const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // only known to this process
   const tracing = await openTracing(
     config.otelExporterOtlpEndpoint,
     servicesUrl ? "gatehouse-gateway" : "gatehouse",
@@ -65,7 +65,7 @@ async function start(config: Config): Promise<void> {
     await services.close();
     await tracing?.close();
   });
-  // Pages send requests, and cookies are accepted from the public address only.
+  // The public URL, since only its pages get cookies and may send requests.
   const publicUrl = config.publicUrl === "http://localhost:0" ? url : config.publicUrl;
   printBanner(url, {
     grpc: grpcServer && `${grpcHost}:${grpcServer.port}`,
@@ -91,7 +91,7 @@ async function connectServices(url: string, config: Config, options: AppOptions)
 }
 
 /**
- * Opens the services in this process. Their code is loaded here only, since a gateway alone needs
+ * Opens the services in this process. Their code is loaded only here, since a standalone gateway needs
  * none of it.
  */
 async function openServices(config: Config, options: AppOptions) {
@@ -110,20 +110,20 @@ async function openServices(config: Config, options: AppOptions) {
   };
 }
 
-/** What a process serves beside REST, each at its address. */
+/** What a process serves besides REST, with the addresses. */
 type Served = Record<"grpc" | "webApp" | "docs", string | undefined>;
 
-/** For people, on standard error: standard output carries the log. */
+/** For people, on standard error, since standard output carries the log. */
 function printBanner(url: string, { grpc, webApp, docs }: Served): void {
   process.stderr.write(
     [
       "",
       `Gatehouse is ready: REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`,
       ...(webApp ? [`Web app: ${webApp}`] : []),
-      "Try first:",
+      "Try:",
       `  curl -s ${url}/health`,
       `  curl -s ${url}/auth/register -H 'Content-Type: application/json' -d '{"email":"ann@example.com","password":"Secret-1!","name":"Ann","acceptTerms":true}'`,
-      ...(docs ? [`Read on: ${docs}`] : []),
+      ...(docs ? [`API reference: ${docs}`] : []),
       "",
       "",
     ].join("\n"),

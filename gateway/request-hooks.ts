@@ -11,7 +11,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 import { checkTarget } from "./request-target.ts";
 import type { HttpBinding } from "./transcode/binding.ts";
 
-/** Dependencies of the hooks of every request. Tests without authentication have no checks. */
+/** Dependencies of the request hooks. Tests without authentication omit the checks. */
 type HookOptions = Pick<Port, "gate" | "admitRequest"> & {
   origins: Origins;
   headers: ReturnType<typeof commonHeaders>;
@@ -26,12 +26,12 @@ declare module "fastify" {
   }
 }
 
-/** The rest of a body is read for this time after its response, in ms (nginx: lingering_close). */
+/** Time for which the rest of a body is read after the response, in ms (nginx: lingering_close). */
 const LINGER_MS = 2_000;
 
 /**
- * Headers of every response of the API. Pages replace the content security policy with their own.
- * @param secure whether clients reach the gateway over https
+ * Headers of every API response. Pages replace the content security policy with their own.
+ * @param secure whether clients reach the gateway with https
  */
 export const commonHeaders = (secure: boolean): Record<string, string> => ({
   "cache-control": "no-store",
@@ -45,9 +45,9 @@ export const commonHeaders = (secure: boolean): Record<string, string> => ({
 });
 
 /**
- * Adds the hook of every request: metrics, log, common headers, CORS, unknown routes, and the
- * checks of every port.
- * @returns the first part of the hook, for requests that the router rejects before any hook runs
+ * Adds the hook for every request: metrics, log, common headers, CORS, unknown routes, and the checks
+ * common to all ports.
+ * @returns the first part of the hook, for requests that the router rejects before running hooks
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
   const { origins, headers, lifecycle, gate, admitRequest, proxies } = options;
@@ -83,7 +83,7 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
         const allow = methodsOf(request.raw.url ?? "");
         if (!allow) throw nothingHere();
         reply.header("allow", allow);
-        throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This path allows ${allow}.`);
+        throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This path only allows ${allow}.`);
       }
       if (lifecycle.phase() === "draining" && !isHealthPath(request.routeOptions.url ?? "")) {
         reply.header("connection", "close");
@@ -102,8 +102,8 @@ export const nothingHere = () =>
   new ServiceError(Reason.NOT_FOUND, "There is no resource at this path.");
 
 /**
- * Discards the rest of a body after an early response. Many clients read the response only once
- * they have sent all.
+ * Discards the rest of a body after an early response. Many clients only read the response after they
+ * have sent the whole body.
  */
 function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;
@@ -113,13 +113,13 @@ function closeLingering(request: IncomingMessage): void {
 }
 
 /**
- * Requires exactly one Host header (RFC 9112 section 3.2): of two, a proxy and this process could
- * use different ones.
+ * Requires exactly one Host header (RFC 9112 section 3.2): with two, a proxy and this process could use
+ * different ones.
  */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   const isHost = (text: string, i: number) =>
     i % 2 === 0 && text.length === 4 && text.toLowerCase() === "host";
-  const hosts = rawHeaders.filter(isHost).length; // `headersDistinct` would sort all headers, for every request
+  const hosts = rawHeaders.filter(isHost).length; // `headersDistinct` would process all headers of every request
   if (hosts > 1 || (hosts === 0 && httpVersion !== "1.0")) {
     throw new ServiceError(Reason.MALFORMED_REQUEST, "The request must have one Host header.");
   }
@@ -127,7 +127,7 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
 
 /**
  * Collects the routes that are added from now on.
- * @returns a function that names the methods of a URL's routes
+ * @returns a function that lists the methods of the routes for a URL
  */
 function followRoutes(app: FastifyInstance): (url: string) => string {
   const routes: { pattern: RegExp; methods: string[] }[] = [];
@@ -136,7 +136,7 @@ function followRoutes(app: FastifyInstance): (url: string) => string {
     routes.push({ pattern, methods: [method].flat() });
   });
   return (url) => {
-    const path = decodeURI(url.replace(/^https?:\/\/[^/]*|[?#].*$/g, "")); // a proxy sends absolute URLs
+    const path = decodeURI(url.replace(/^https?:\/\/[^/]*|[?#].*$/g, "")); // clients of a proxy send absolute URLs
     return [
       ...new Set(routes.flatMap(({ pattern, methods }) => (pattern.test(path) ? methods : []))),
     ].join(", ");

@@ -31,16 +31,16 @@ import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
 import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
 
-/** Time limits, in ms. Tests have shorter ones. */
+/** Time limits, in ms. Tests use shorter ones. */
 const TIME_LIMITS = {
   /** Silence in an event stream after which a comment is sent. */
   keepAliveMs: 15_000,
-  /** Until a request has arrived. */
+  /** Until a request has been received. */
   requestTimeoutMs: 30_000,
-  /** While a client reads nothing of a response. */
+  /** While a client does not read its response. */
   writeTimeoutMs: 120_000,
 };
-/** Time for which a connection may wait for its next request, in ms. */
+/** How long a connection may wait for its next request, in ms. */
 const KEEP_ALIVE_MS = 72_000;
 /** Maximum size of the request line and headers, in bytes. */
 const MAX_HEAD_BYTES = 16 * 1024;
@@ -63,13 +63,13 @@ type Checks = Pick<Awaited<ReturnType<typeof openGate>>, "gate" | "admitRequest"
 };
 
 /**
- * Creates the gateway: a route for each method of the services, from the options of the method.
- * @throws Error that names the method whose options are not supported
+ * Creates the gateway: one route per method of the services, defined by the method's options.
+ * @throws Error naming a method whose options are not supported
  */
 export function createGateway(options: GatewayOptions) {
   const { config, transport, checks = {}, log, clock = systemClock } = options;
   const proxies = createTrustedProxies(config.trustProxy, log);
-  const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // the URL may spell it in capitals
+  const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // parsed, because the URL may be in upper case
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
   const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, options.startSpan);
   const report = (err: unknown, request: FastifyRequest) =>
@@ -79,9 +79,9 @@ export function createGateway(options: GatewayOptions) {
     request.failure = failed.body.code;
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
-    // Fastify would close at once, which resets the connection before the client has read the
-    // response. Removing the header also removes the one that Node adds, so it is removed only if
-    // Fastify has set it.
+    // Fastify would close the connection immediately, which resets it before the client has read the
+    // response. Removing the header also removes the one that Node adds, so only do so if Fastify has
+    // set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs)
       reply.removeHeader("connection");
@@ -123,7 +123,7 @@ export function createGateway(options: GatewayOptions) {
 }
 
 /**
- * Opens the checks of a gateway that runs apart. It has the services' public keys and counts the
+ * Opens the checks of a standalone gateway, which has the services' public keys and counts the rate
  * limits itself.
  */
 export async function openStandaloneGate(
@@ -133,7 +133,7 @@ export async function openStandaloneGate(
 ) {
   if (config.rateLimits && !config.redisUrl)
     options.log.warn(
-      "REDIS_URL is not set: this gateway counts rate limits by itself, so that every further one adds to them",
+      "REDIS_URL is not set: each gateway counts rate limits separately, so the effective limits grow with every gateway",
     );
   const services = createClient(AuthService, transport);
   const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
@@ -144,7 +144,7 @@ type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "framewor
   refuse: ReturnType<typeof createRefusal>;
 };
 
-/** Creates the HTTP server. Its own errors have the shape of all others. */
+/** Creates the HTTP server. Its own errors have the same shape as all others. */
 function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers: ErrorHandlers) {
   const { requestTimeoutMs: requestTimeout, writeTimeoutMs } = { ...TIME_LIMITS, ...options };
   const { refuse, ...errorHandlers } = handlers;
@@ -159,12 +159,12 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
         keepAliveTimeout: KEEP_ALIVE_MS,
         maxHeaderSize: MAX_HEAD_BYTES,
         connectionsCheckingInterval: Math.min(1_000, requestTimeout / 4),
-        requireHostHeader: false, // a hook checks it and responds in the error shape
+        requireHostHeader: false, // checked by a hook, which responds in the common error shape
       });
       const counted = countRequests(guard, handle, refuse);
       guard.watch(server);
       server.setTimeout(writeTimeoutMs);
-      // A client that waits for "100 Continue" sends its body once the request is admitted (RFC
+      // A client that waits for "100 Continue" sends its body once the request has been admitted (RFC
       // 9110 section 10.1.1).
       for (const event of ["request", "checkContinue", "checkExpectation"])
         server.on(event, counted);
@@ -176,8 +176,8 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
     forceCloseConnections: true, // open calls have had their grace period
     return503OnClosing: false,
     routerOptions: {
-      maxParamLength: MAX_HEAD_BYTES, // a long id reaches its method, whose error names the field
-      querystringParser: () => ({}), // queries are read by the types of their fields
+      maxParamLength: MAX_HEAD_BYTES, // long ids reach their method, whose error names the field
+      querystringParser: () => ({}), // queries are parsed by field type
     },
     ...errorHandlers,
   });
@@ -187,7 +187,7 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
     ({ routeOptions, admitted }: FastifyRequest, payload: IncomingMessage) =>
       readBody(payload, admitted?.permit, routeOptions.bodyLimit),
   );
-  // A connection is also silent while its client waits for a response.
+  // A connection is also silent while its client waits for a response, which is allowed.
   app.server.on("timeout", (socket) => socket.writableLength > 0 && socket.destroy());
   app.addHook("preParsing", ({ raw: { headers, httpVersion } }, reply, _payload, done) => {
     if (httpVersion !== "1.0" && headers.expect?.toLowerCase() === "100-continue")
@@ -196,7 +196,7 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
   });
   app.server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // the client may reset the connection
-    app.server.emit("clientError", new Error("CONNECT is not served"), socket);
+    app.server.emit("clientError", new Error("CONNECT is not supported"), socket);
   });
   return app;
 }

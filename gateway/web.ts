@@ -8,13 +8,13 @@ import { nothingHere } from "./request-hooks.ts";
 const APP = "../web/dist/";
 const DOCS = "pages";
 /**
- * The paths of the app. The first one is its home, the others are links in e-mails; all further
- * ones are fragments.
+ * Paths of the app. The first is its home page, the others are linked in e-mails; all other pages are
+ * fragments.
  */
 const PATHS = ["/", "/verify-email", "/reset-password"];
 /**
- * The path at which password managers look for the form that changes a password (W3C, "A Well-Known
- * URL for Changing Passwords"), and that form. It is relative: `PUBLIC_URL` may have a path.
+ * The path where password managers look for the change-password form (W3C, "A Well-Known URL for
+ * Changing Passwords"), and that form. The form is relative, since `PUBLIC_URL` may have a path.
  */
 const CHANGE_PASSWORD = "/.well-known/change-password";
 const CHANGE_PASSWORD_FORM = "../#/security";
@@ -24,17 +24,17 @@ const TYPES: Record<string, string> = {
   ".css": "text/css; charset=utf-8",
   ".svg": "image/svg+xml",
 };
-/** The styles of the app contain images as data: URLs, and so do the QR codes of the API. */
+/** The app's styles contain images as data: URLs, and the API returns QR codes as such. */
 const IMAGES = "img-src 'self' data:";
 
 const locate = (file: string) => new URL(file, import.meta.url);
 
-/** Whether the web app has been built (`npm ci`). */
+/** Whether the web app has been built (by `npm ci`). */
 export const isWebBuilt = existsSync(locate(`${APP}index.html`));
 
 /**
- * Serves the built web app: its page, which is always validated, and its assets, whose names
- * contain their hash. Any other path stays a path of the API.
+ * Serves the built web app: its page, which clients always revalidate, and its assets, whose names
+ * contain a hash. All other paths remain API paths.
  */
 export function addWeb(app: FastifyInstance): void {
   const policy = contentPolicy("'self'", "'self'", IMAGES);
@@ -55,10 +55,10 @@ export function addWeb(app: FastifyInstance): void {
 }
 
 /**
- * Adds the pages of links in e-mails where the web app is off, each one file with its script and
- * style inside. They load no resources, are not cached, send no referrer and can't be framed. Links
- * in e-mails carry their token in the fragment, which is not sent to the server: fetching a page
- * consumes nothing.
+ * Adds the pages that e-mails link to, for when the web app is off. Each is a single file with inline
+ * script and style. The pages load no resources, are not cached, send no referrer and cannot be framed.
+ * Links in e-mails carry their token in the fragment, which is not sent to the server, so fetching a page
+ * never consumes a token.
  */
 export function addPages(app: FastifyInstance): void {
   for (const path of PATHS.slice(1)) {
@@ -70,9 +70,9 @@ export function addPages(app: FastifyInstance): void {
 }
 
 /**
- * Adds GET /openapi.json, the document that `npm run generate` has written, with the URL of this
- * deployment, and GET /docs, Scalar's API reference of it. `npm ci` writes its script, which is
- * read when it is first requested and sent from one buffer.
+ * Adds GET /openapi.json, the document written by `npm run generate`, with the URL of this deployment,
+ * and GET /docs, its API reference (Scalar). Scalar's script is written by `npm ci`, read when it is
+ * first requested and sent from a single buffer.
  */
 export function addDocs(app: FastifyInstance, publicUrl: string): void {
   const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
@@ -82,7 +82,7 @@ export function addDocs(app: FastifyInstance, publicUrl: string): void {
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
-  const policy = contentPolicy("'self'", "'unsafe-inline'", IMAGES); // Scalar sets inline styles, but no inline script
+  const policy = contentPolicy("'self'", "'unsafe-inline'", IMAGES); // Scalar uses inline styles, but no inline scripts
   app.get("/docs", createFile(`${DOCS}/docs.html`, { "content-security-policy": policy }));
   app.get("/docs/start.js", createFile(`${DOCS}/start.js`));
   let script: Promise<Buffer> | undefined; // 1.4 MB that most processes never send
@@ -95,8 +95,8 @@ export function addDocs(app: FastifyInstance, publicUrl: string): void {
 }
 
 /**
- * A handler that sends a file from memory, compressed where there is a compressed one and the
- * client takes it.
+ * A handler that sends a file from memory, compressed if there is a compressed version and the client
+ * accepts it.
  */
 function createFile(path: string, headers: Record<string, string> = {}) {
   const plain = readFileSync(locate(path));
@@ -116,7 +116,7 @@ function createFile(path: string, headers: Record<string, string> = {}) {
   };
 }
 
-/** The content security policy of a page that sends requests to this origin only. */
+/** The content security policy of a page that only sends requests to this origin. */
 const contentPolicy = (scripts: string, styles: string, ...others: string[]) =>
   [
     "default-src 'none'",
@@ -129,7 +129,7 @@ const contentPolicy = (scripts: string, styles: string, ...others: string[]) =>
     "frame-ancestors 'none'",
   ].join("; ");
 
-/** Allows the inline scripts or styles of this text and no other (CSP level 3, hash sources). */
+/** Allows the inline scripts or styles of this page and no others (CSP level 3, hash sources). */
 const hashes = (html: string, tag: string) =>
   [...html.matchAll(new RegExp(`<${tag}>(.*?)</${tag}>`, "gs"))]
     .map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)

@@ -1,9 +1,9 @@
-// Starts the API reference. All settings but the first three keep it on this origin and free of
-// other services.
+// Starts the API reference. All settings except the first three keep it on this origin, without other
+// services.
 const here = new URL(".", location.href).href.replace(/\/$/, "");
 
 /**
- * The access token of a browser that is signed in. Tabs take turns: the refresh token is used once.
+ * An access token if the browser is signed in. Tabs take turns, since a refresh token can be used once.
  */
 async function accessToken() {
   const refresh = () => fetch(`${here}/auth/refresh`, { method: "POST" });

@@ -10,18 +10,18 @@ import { Access, field as fieldPolicy } from "../../gen/gatehouse/platform/v1/po
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { policyOf } from "../../services/platform/rpc/policy.ts";
 
-/** A field whose value is a cookie. */
+/** A field that is carried in a cookie. */
 export type CookieField = { cookie: string; field: DescField };
 
-/** The HTTP mapping of one RPC. Read at start from the options of its descriptor. */
+/** The HTTP mapping of one RPC, read at startup from the options of its descriptor. */
 export type HttpBinding = ReturnType<typeof readBinding>;
 
 const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
 
-/**
+/** Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway
  * Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway
  * supports its options.
- * @throws Error naming a method that has no route or does not say who may call it
+ * @throws Error naming a method that has no route or declares no access
  */
 export function readBinding(method: DescMethod) {
   const rule = getOption(method, http);
@@ -44,7 +44,7 @@ export function readBinding(method: DescMethod) {
   const free = fields.filter((field) => !taken.has(field));
   const hasBody = rule.body !== "";
   return {
-    method: method as DescMethodServerStreaming | DescMethodUnary, // HTTP and JSON have no client streams
+    method: method as DescMethodServerStreaming | DescMethodUnary, // REST has no client streams
     policy,
     httpMethod,
     /** Route pattern, with path variables as `:jsonName`. */
@@ -55,9 +55,9 @@ export function readBinding(method: DescMethod) {
     bodyFields: hasBody ? free : undefined,
     requestCookies,
     responseCookies,
-    /** The field that is the whole response body; undefined: all fields are. */
+    /** The field that makes up the whole response body; if undefined, all fields do. */
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
-    /** Whether requests from other sites are rejected: the method is public and uses a cookie. */
+    /** Whether cross-site requests are rejected: the method is public and uses a cookie. */
     csrfProtected: policy.access === Access.PUBLIC && requestCookies.length > 0,
   };
 }

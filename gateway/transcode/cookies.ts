@@ -7,27 +7,27 @@ import {
 } from "../../services/platform/gate/access-token.ts";
 import type { CookieField } from "./binding.ts";
 
-/** The token that a request presents in a cookie. */
+/** The token that a request carries in a cookie. */
 export type TokenCookie = CookieField & {
-  /** Empty if the request presents none, or if it is unknown which of several counts. */
+  /** Empty if the request has no such cookie, or has several and it is unclear which one counts. */
   token: string;
-  /** Whether there are several cookies with the name, and not exactly one of them verifies. */
+  /** Whether there are several cookies with this name, of which not exactly one verifies. */
   isAmbiguous: boolean;
 };
 
-/** What verifies refresh tokens. Without keys, as in tests, several cookies present none. */
+/** What refresh tokens are verified with. Without keys, as in tests, several cookies count as none. */
 export type CookieDeps = Omit<TokenDeps, "keys"> & { keys: VerificationKeys | undefined };
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** The cookies that the method reads, once they have been read. */
+    /** The cookies that the method uses, once they have been read. */
     tokenCookies?: readonly TokenCookie[];
   }
 }
 
 /**
- * Reads the cookies of a method. A sibling site may set a cookie with the same name for the parent
- * domain (RFC 6265 section 8.6), so of several cookies the only one that verifies counts.
+ * Reads the cookies for a method. A sibling site may set a cookie with the same name for the parent
+ * domain (RFC 6265 section 8.6); hence, of several cookies, the only one that verifies counts.
  * @throws ServiceError UNAVAILABLE if the keys can't be loaded
  */
 export async function readTokenCookies(
@@ -47,7 +47,7 @@ export async function readTokenCookies(
   );
 }
 
-/** The values of all cookies with a name. Tokens need no decoding. */
+/** The values of all cookies with the given name. Tokens need no decoding. */
 function cookieValues(header: string, name: string): string[] {
   const pairs = header.split(";").map((pair) => pair.trim());
   return pairs
@@ -55,18 +55,18 @@ function cookieValues(header: string, name: string): string[] {
     .map((pair) => pair.slice(name.length + 1));
 }
 
-/** The values that are refresh tokens of this service and have not expired. */
+/** The values that are unexpired refresh tokens of this service. */
 async function verifiedTokens(values: string[], { keys, ...deps }: CookieDeps): Promise<string[]> {
   if (!keys) return [];
   const { publicUrl } = deps.config;
-  const tokens = values.filter((value) => issuerOf(value) === publicUrl); // no key is loaded for others
+  const tokens = values.filter((value) => issuerOf(value) === publicUrl); // load no keys for tokens of other issuers
   const claims = await Promise.all(
     tokens.map((token) => verifyToken({ ...deps, keys }, "refresh", token)),
   );
   return tokens.filter((_token, i) => claims[i] !== undefined);
 }
 
-/** The issuer that a JWT claims; undefined for any other text. */
+/** The issuer claimed in a JWT; undefined for any other text. */
 function issuerOf(value: string): string | undefined {
   try {
     return decodeJwt(value).iss;

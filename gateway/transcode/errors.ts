@@ -27,7 +27,7 @@ export type HttpErrorResponse = {
   reason: Reason;
   body: ErrorBody;
   retryAfterSeconds: number | undefined;
-  /** An unexpected error that has not been logged yet. */
+  /** Whether the error is unexpected and has not been logged yet. */
   isInternal: boolean;
 };
 
@@ -42,12 +42,12 @@ const UNREADABLE = "The request cannot be parsed.";
 export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
 /**
- * The responses to errors without a reason of ours: by gRPC code without a `Failure` detail, and by
- * the code of Fastify's and Node's errors. Their own messages may name hosts and addresses. The
- * status is given where it differs from the reason's.
+ * Responses to errors without one of our reasons: by gRPC code if there is no `Failure` detail, and by
+ * error code of Fastify and Node, whose messages may contain hosts and addresses. The status is only
+ * given if it differs from that of the reason.
  */
 const byCode: Record<string, Known> = {
-  [Code.Canceled]: AWAY, // of a connection: the response to a client that has disconnected is not sent
+  [Code.Canceled]: AWAY, // of the connection to the services; if the client has disconnected, no response is sent
   [Code.InvalidArgument]: [Reason.MALFORMED_REQUEST, UNREADABLE],
   [Code.DeadlineExceeded]: [
     Reason.UNAVAILABLE,
@@ -68,8 +68,8 @@ const byCode: Record<string, Known> = {
 };
 
 /**
- * Answers a request that no hook will see, since its caller has exceeded its share of open calls.
- * The connection closes after it.
+ * Responds to a request that no hook will see, because its caller has exceeded its share of open calls.
+ * The connection is then closed.
  */
 export function createRefusal(
   log: Logger,
@@ -88,16 +88,16 @@ export function createRefusal(
       "x-request-id": requestId,
     });
     response.end(text);
-    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "refused connection");
+    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "connection rejected");
   };
 }
 
-/** Maps any thrown value to the error response. Unexpected errors are masked. */
+/** Maps any thrown value to an error response. Unexpected errors are masked. */
 export function toHttpError(thrown: unknown): HttpErrorResponse {
   if (thrown instanceof ServiceError)
     return httpError(thrown.reason, thrown.message, thrown.details);
   const detail = thrown instanceof ConnectError ? thrown.findDetails(FailureSchema)[0] : undefined;
-  if (detail?.reason === Reason.UNSPECIFIED) return internalError(false); // masked and logged by the services
+  if (detail?.reason === Reason.UNSPECIFIED) return internalError(false); // already masked and logged by the services
   if (detail) {
     const violations = detail.violations.map(({ field, message }) => ({ field, message }));
     return httpError(detail.reason, (thrown as ConnectError).rawMessage, { ...detail, violations });
@@ -112,15 +112,15 @@ export function toHttpError(thrown: unknown): HttpErrorResponse {
   return known ? httpError(known[0], known[1], {}, known[2]) : internalError(true);
 }
 
-/** The codes of Node's errors of a connection: those of the system, of HTTP/2 and of streams. */
+/** Error codes of Node that concern a connection: system errors, HTTP/2 and streams. */
 const OF_CONNECTION = /^(?:E(?!RR_)|ERR_(?:HTTP2|STREAM)_)/;
 
-/** Whether the connection to the services has ended a call, and not the services. */
+/** Whether a call was ended by a lost connection to the services rather than by the services. */
 const isLost = (thrown: unknown) =>
   thrown instanceof ConnectError &&
   OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
 
-/** The response of a reason. `status` is given only where it differs from the reason's own. */
+/** The response for a reason. `status` is only given if it differs from that of the reason. */
 function httpError(
   reason: Reason,
   message: string,
@@ -128,7 +128,7 @@ function httpError(
   status?: number,
 ): HttpErrorResponse {
   const known = statuses.get(reason);
-  if (!known) return internalError(true); // a reason that is newer than this gateway
+  if (!known) return internalError(true); // a reason from a newer release
   const {
     violations,
     retryAfterSeconds = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined,
@@ -147,8 +147,8 @@ const internalError = (isInternal: boolean): HttpErrorResponse => ({
 
 /**
  * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body
- * that arrive too slowly. A connection with an unfinished response is closed, since a second
- * response would corrupt the first.
+ * that arrive too slowly. A connection with an unfinished response is closed, because a second response
+ * would corrupt the first.
  */
 export function createClientErrorHandler(
   log: Logger,
@@ -157,7 +157,7 @@ export function createClientErrorHandler(
 ) {
   return (error: NodeJS.ErrnoException, socket: Duplex) => {
     const response = responseOf(socket);
-    const isWaiting = response?.socket === null; // for an earlier response of the connection
+    const isWaiting = response?.socket === null; // behind an earlier response on the connection
     const isBusy = response?.req.complete
       ? !response.writableFinished
       : response?.headersSent || isWaiting;

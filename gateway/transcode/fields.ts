@@ -5,13 +5,13 @@ import type { Violation } from "../../services/platform/rpc/errors.ts";
 import { remembered } from "../../services/platform/rpc/policy.ts";
 import { maxItems, tooManyItems } from "../../services/platform/rpc/validation.ts";
 
-/** The initializer of a message, keyed by local name. */
+/** Initializer of a message, keyed by local name. */
 type Init = Record<string, unknown>;
 
 /**
- * Reads fields from a JSON object without coercing types. `null` counts as absent, unknown keys are
- * ignored. A missing field is reported by its constraints, and here if it has none. A field of a
- * wrong type is added to `violations` and holds its zero value in the result.
+ * Reads fields from a JSON object without type coercion. `null` counts as absent; unknown keys are
+ * ignored. A missing field is reported by its constraints, or here if it has none. A field of the
+ * wrong type is added to `violations` and has its zero value in the result.
  */
 export function readFields(
   fields: DescField[],
@@ -24,7 +24,7 @@ export function readFields(
     const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
     if (value === null) {
       if (isRequired(field))
-        violations.push({ field: at + field.jsonName, message: "must be given" });
+        violations.push({ field: at + field.jsonName, message: "is required" });
       continue;
     }
     init[field.localName] = readField(field, value, at + field.jsonName, violations);
@@ -44,7 +44,7 @@ function readField(
     return [];
   }
   if (value.length > maxItems(field)) {
-    violations.push({ field: path, message: tooManyItems(field) }); // its items are not read
+    violations.push({ field: path, message: tooManyItems(field) }); // do not read its items
     return [];
   }
   return value.map((item, i) => readItem(field, item, `${path}[${i}]`, violations));
@@ -83,7 +83,7 @@ function readItem(
   return typeof value === "number" ? Math.min(Math.max(value, min), max) : value;
 }
 
-/** What a field holds whose value can't be read. */
+/** The value of a field that could not be read. */
 function zeroOf({ message, scalar }: DescField): unknown {
   if (message) return {};
   if (scalar === ScalarType.STRING) return "";
@@ -91,8 +91,8 @@ function zeroOf({ message, scalar }: DescField): unknown {
 }
 
 /**
- * The range of a type of numbers. A number beyond it becomes the nearest one, which breaks the
- * constraint of its field in any case.
+ * The range of a numeric type. A number outside of it becomes the nearest bound, which violates the
+ * constraint of its field anyway.
  */
 function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
   if (scalar === ScalarType.INT32) return [-(2 ** 31), 2 ** 31 - 1];
@@ -101,8 +101,8 @@ function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
 }
 
 /**
- * What is wrong with a value of a scalar or a timestamp. 64-bit numbers are not read: ProtoJSON
- * writes them as strings.
+ * The problem with a value of a scalar or timestamp field, if any. 64-bit integers are not supported,
+ * since ProtoJSON represents them as strings.
  */
 function problemOf({ message, scalar }: DescField, value: unknown): string | undefined {
   if (message)
@@ -137,6 +137,6 @@ function isTimestamp(value: unknown): boolean {
   }
 }
 
-/** Whether a JSON value is an object, not a list and not null. */
+/** Whether a JSON value is an object, that is neither a list nor null. */
 export const isObject = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !Array.isArray(value);

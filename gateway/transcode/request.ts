@@ -7,7 +7,7 @@ import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 
-/** Most values of a body. */
+/** Maximum number of values in a body. */
 const MAX_VALUES = 250_000;
 const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
@@ -18,9 +18,9 @@ const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /**
- * Builds the request message of a method from path, query, body and cookies; each field has one
- * source. A field with a type error has its zero value. The services report type errors together
- * with broken constraints.
+ * Builds a method's request message from path, query, body and cookies; each field has one source. A
+ * field with a type error gets its zero value; the services report type errors together with violated
+ * constraints.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
 export function readRequest(rule: HttpBinding, request: FastifyRequest) {
@@ -36,20 +36,20 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
     read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
   for (const { field, token } of request.tokenCookies ?? []) init[field.localName] = token;
   if (typeErrors.length === 0 && body.hasInvalidText) {
-    // in a key or in a field that is not read
+    // in a key, or in a field that is ignored
     throw malformed("The body must not contain NUL characters or lone surrogates.");
   }
   return { message: create(method.input, init), typeErrors };
 }
 
-/** The message of a request of which nothing but the path can be read. */
+/** The message of a request of which only the path can be read. */
 export function readPathFields({ method, pathFields }: HttpBinding, { params }: FastifyRequest) {
   return create(method.input, readFields(pathFields, params as object, "", []));
 }
 
 /**
  * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys,
- * bounded depth and size. Text can contain NUL characters and lone surrogates only as escapes.
+ * limited depth and size. Decoded text can only contain NUL characters and lone surrogates as escapes.
  * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a
  * password
  */
@@ -68,7 +68,7 @@ function parseJson(bytes: Uint8Array): { json: unknown; hasInvalidText: boolean 
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
   }
-  if (hasDuplicates) throw malformed("The body contains a key twice.");
+  if (hasDuplicates) throw malformed("The body contains a duplicate key.");
   return { json, hasInvalidText: hasInvalidEscape(text) };
 }
 
@@ -84,13 +84,13 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
   const { json, hasInvalidText } = parseJson(body);
   if (isObject(json)) return { json, hasInvalidText };
-  if (!isRead) return NO_BODY; // some clients send `null` instead of no body
+  if (!isRead) return NO_BODY; // some clients send `null` instead of an empty body
   throw malformed("The body must be a JSON object.");
 }
 
 /**
- * Reads query parameters as JSON values by the types of their fields. A value that does not parse
- * stays text.
+ * Parses query parameters as JSON values according to their field types. A value that cannot be parsed
+ * remains text, which is then reported as a type error.
  */
 function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};
@@ -114,7 +114,7 @@ function fromText(type: ScalarType | undefined, text: string): unknown {
 function parseQuery(url: string): URLSearchParams {
   const [, query = ""] = /\?(.*)/s.exec(url) ?? [];
   try {
-    decodeURIComponent(query); // URLSearchParams accepts wrong percent encoding
+    decodeURIComponent(query); // URLSearchParams accepts invalid percent-encoding
   } catch {
     throw malformed("The query is not valid percent-encoded UTF-8.");
   }

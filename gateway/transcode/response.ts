@@ -15,7 +15,7 @@ const FORWARDED = [...LIMITS, "retry-after", AI_IGNORED];
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** Forwards headers. Rate limits of the port stay if they are tighter. */
+/** Forwards headers. The port's rate-limit headers are kept if they are tighter. */
 export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   const atPort = reply.getHeader("ratelimit-remaining");
   const isLooser =
@@ -26,7 +26,7 @@ export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   }
 }
 
-/** Sends a success: status, cookies, and the message as ProtoJSON with defaults written out. */
+/** Sends a successful response: status, cookies, and the message as ProtoJSON including default values. */
 export function sendMessage(
   rule: HttpBinding,
   reply: FastifyReply,
@@ -52,9 +52,9 @@ export function sendMessage(
 }
 
 /**
- * Sends an error. A 401 clears the cookie whose token was refused. It keeps a cookie beside one of
- * another site where it is unknown which of them was ours.
- * @param rule the binding, if the request has reached a method
+ * Sends an error. A 401 clears the cookie whose token was rejected, but not if there were several and it
+ * is unclear which one was ours.
+ * @param rule the binding, if the request reached a method
  */
 export function sendError(
   failed: HttpErrorResponse,
@@ -79,16 +79,16 @@ function clearCookies(cookies: readonly CookieField[], reply: FastifyReply): voi
   for (const { cookie } of cookies) reply.setCookie(cookie, "", { maxAge: 0 });
 }
 
-/** The seconds until a JWT expires. */
+/** Seconds until a JWT expires. */
 const secondsLeft = (token: string, clock: Clock) =>
   Math.max(0, Math.ceil((decodeJwt(token).exp ?? 0) - clock.now().getTime() / 1000));
 
-/** Browsers send the cookies only to routes below this path. */
+/** Browsers only send the cookies to routes below this path. */
 const COOKIE_PATH = "/auth";
 
 /**
- * Adds the cookies of the service. Scripts and other sites cannot read or send them (RFC 6265).
- * @param publicUrl URL for clients; a path in it is one that the proxy removes
+ * Configures the service's cookies. Scripts cannot read them, and other sites cannot send them (RFC 6265).
+ * @param publicUrl URL as clients see it, including a path prefix that the proxy strips
  */
 export function addCookies(app: FastifyInstance, publicUrl: string): void {
   const { protocol, pathname } = new URL(`${publicUrl}${COOKIE_PATH}`);
@@ -99,5 +99,5 @@ export function addCookies(app: FastifyInstance, publicUrl: string): void {
     secure: protocol === "https:",
   } as const;
   app.decorateRequest("tokenCookies");
-  app.register(fastifyCookie, { hook: false, parseOptions: attributes }); // the defaults of every cookie that is set
+  app.register(fastifyCookie, { hook: false, parseOptions: attributes }); // defaults for all cookies
 }

@@ -17,8 +17,8 @@ import { forwardHeaders, sendMessage } from "./response.ts";
 import { sendStream } from "./sse.ts";
 
 /**
- * Node accepts Latin-1 in header values, gRPC metadata only printable ASCII. Tokens contain nothing
- * else.
+ * Node accepts Latin-1 in header values, gRPC metadata only accepts printable ASCII. Tokens contain
+ * nothing else.
  */
 const PRINTABLE = /^[\x20-\x7e]+$/;
 
@@ -26,7 +26,7 @@ const PRINTABLE = /^[\x20-\x7e]+$/;
 type Transcoder = CookieDeps & {
   transport: Transport;
   clock: Clock;
-  /** The secret that proves a gateway to the services. */
+  /** The secret that authenticates a gateway to the services. */
   internalSecret: string | undefined;
   origins: Pick<Origins, "isOwn">;
   /** Logs an unexpected error. */
@@ -34,7 +34,7 @@ type Transcoder = CookieDeps & {
   keepAliveMs: number;
 };
 
-/** Adds the route of one method. Its errors are those of the server. */
+/** Adds the route of a method. Errors are handled by the server's error handler. */
 export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder: Transcoder): void {
   const { transport, internalSecret, clock, origins, report, keepAliveMs } = transcoder;
   const { method } = binding;
@@ -46,7 +46,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
       request.tokenCookies = await readTokenCookies(binding.requestCookies, request, transcoder);
     const { message, header } = readCall(binding, request, internalSecret);
     const { signal } = request.call;
-    const context = createContextValues().set(admittedKey, request.admitted); // for services in the same process
+    const context = createContextValues().set(admittedKey, request.admitted); // used by services in the same process
     if (method.methodKind === "unary") {
       const response = await transport.unary(method, signal, undefined, header, message, context);
       forwardHeaders(response.header, reply);
@@ -71,7 +71,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
   });
 }
 
-/** The metadata of the call for a request: access token, request id, client, trace. */
+/** The metadata for the call of a request: access token, request id, client, trace. */
 function metadataOf(request: FastifyRequest, secret: string | undefined): Headers {
   const { authorization, "user-agent": agent = "" } = request.headers;
   const headers = new Headers();
@@ -85,8 +85,8 @@ function metadataOf(request: FastifyRequest, secret: string | undefined): Header
 }
 
 /**
- * The message and the metadata of the call for a request. Where a role is required the services
- * refuse what can't be read, so that they check the role first.
+ * The message and metadata for the call of a request. If the method requires a role, an unreadable
+ * request is left for the services to reject, so that they check the role first.
  */
 function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
   const header = metadataOf(request, secret);
@@ -99,6 +99,6 @@ function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | u
     header.set(...faultHeader(error));
     return { message: readPathFields(rule, request), header };
   } finally {
-    request.body = undefined; // frees its memory: the call may take minutes
+    request.body = undefined; // frees memory, because the call may take minutes
   }
 }

@@ -12,10 +12,10 @@ const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** Line ends of Unicode that JSON does not escape. Many readers end a line at them too. */
+/** Unicode line terminators that JSON does not escape, but that many readers treat as line ends. */
 const LINE_ENDS = /[\u0085\u2028\u2029]/g;
 
-/** JSON on one line, whatever its reader takes for the end of a line. */
+/** JSON on a single line, whatever its reader treats as a line end. */
 const oneLine = (data: unknown) =>
   JSON.stringify(data).replace(
     LINE_ENDS,
@@ -23,14 +23,14 @@ const oneLine = (data: unknown) =>
   );
 
 /**
- * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). No header
- * is sent before the first message, a failure or a long silence, so that an early failure has its
- * own status. A later failure becomes an event. The stream ends with exactly one `[DONE]`. The call
- * is aborted at once when the client disconnects.
- * @param start starts the call. Resolves no sooner than the first message
- * @param keepAliveMs silence after which a comment keeps the connection alive, in ms
+ * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). Headers are
+ * only sent with the first message, a failure event or after a long silence, so that an early failure
+ * gets its own status. Later failures become events. The stream ends with exactly one `[DONE]`. When
+ * the client disconnects, the call is aborted immediately.
+ * @param start starts the call; resolves with or before the first message
+ * @param keepAliveMs silence after which a comment is sent to keep the connection alive, in ms
  * @param report logs an unexpected failure
- * @throws the error of the call, if the response is a status
+ * @throws the error of the call, if the response is still to be a status
  */
 export async function sendStream(
   { method }: HttpBinding,
@@ -40,7 +40,7 @@ export async function sendStream(
 ): Promise<void> {
   const { raw, request } = reply;
   const { call } = request;
-  const headers: Headers[] = []; // of the call, as far as they are known when the response begins
+  const headers: Headers[] = []; // of the call, as far as known when the response begins
   const events = createSseWriter(reply, keepAliveMs, headers);
   try {
     const response = await start();
@@ -51,13 +51,13 @@ export async function sendStream(
     }
     events.open();
   } catch (error) {
-    const thrown = call.signal.aborted ? call.signal.reason : error; // `once` would hide the reason
+    const thrown = call.signal.aborted ? call.signal.reason : error; // the error of `once` would hide the reason
     const failed = toHttpError(thrown);
     request.failure = failed.body.code;
-    if (request.raw.socket.destroyed) return; // the client has disconnected: `raw` knows it a little later
+    if (request.raw.socket.destroyed) return; // the client has disconnected; `raw` is told later
     if (!raw.headersSent && !isEvent(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
-    headers.push(ConnectError.from(thrown).metadata); // over gRPC the metadata of a failure comes after the header
+    headers.push(ConnectError.from(thrown).metadata); // with gRPC, a failure's metadata arrives after the headers
     events.write({ error: failed.body.message, code: failed.body.code });
   } finally {
     events.close();
@@ -65,14 +65,14 @@ export async function sendStream(
 }
 
 /**
- * Failures of the provider are part of the reply. Everything before (caller, limits, request, bugs)
- * is a status.
+ * Failures of the provider are part of the reply and become events. Earlier failures (caller, limits,
+ * request, bugs) become a status.
  */
 const isEvent = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
 /**
- * Writes server-sent events. The headers of the reply are sent once, along with the first event or
+ * Writes server-sent events. The response headers are sent once, with the first event or
  * heartbeat.
  */
 function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Headers[]) {
@@ -91,21 +91,21 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
     if (isChunked && raw.shouldKeepAlive) reply.header("connection", "keep-alive");
     if (isChunked) reply.header("transfer-encoding", "chunked");
     raw.writeHead(200, reply.getHeaders() as Record<string, string>);
-    if (!isChunked || !raw.socket) return; // HTTP/1.0, or an earlier response of the connection has not ended
+    if (!isChunked || !raw.socket) return; // HTTP/1.0, or an earlier response on the connection is unfinished
     socket = raw.socket;
     socket.cork();
     raw.flushHeaders();
     process.nextTick(() => socket?.uncork());
   };
-  // A chunk (RFC 9112 section 7.1) as one string. Node writes its four parts apart, which costs a
-  // stream of 50 events 8 % more processor time.
+  // Writes a chunk (RFC 9112 section 7.1) as one string. Node would write its four parts separately,
+  // which costs 8 % more CPU time for a stream of 50 events.
   const send = (text: string): boolean => {
     open();
     return socket
       ? socket.write(`${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`)
       : raw.write(text);
   };
-  // The SSE heartbeat: a comment after each silence, so that proxies keep the connection.
+  // SSE heartbeat: a comment after each silence, so that proxies keep the connection open.
   const heartbeat = setInterval(() => {
     if (!(socket ?? raw).writableNeedDrain && !raw.destroyed) send(KEEP_ALIVE);
   }, keepAliveMs);
@@ -113,13 +113,13 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
     open,
     /**
      * Sends an event.
-     * @returns false if the client is slow: wait for `drain`
+     * @returns false if the client is slow; then wait for `drain`
      */
     write(data: unknown): boolean {
       heartbeat.refresh();
       return send(`data: ${oneLine(data)}\n\n`);
     },
-    /** Stops the heartbeat. Ends an open stream with `[DONE]`. */
+    /** Stops the heartbeat. Ends a started stream with `[DONE]`. */
     close(): void {
       clearInterval(heartbeat);
       if (raw.headersSent && !raw.destroyed) raw.end(DONE);

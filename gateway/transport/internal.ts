@@ -14,21 +14,21 @@ import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls
 import * as protocol from "../../services/platform/rpc/internal-protocol.ts";
 import { SECRET } from "../../services/platform/rpc/metadata.ts";
 
-/**
- * Silence after which the services count as dead, in ms. Theirs show that a call is alive every
+/** Silence after which the services are considered dead, in ms. They send a sign of life for each call
+ * every five seconds.
  * five seconds.
  */
 const SILENCE_MS = 15_000;
 
-/** A transport to services in another process. `close` ends open calls too. */
+/** A transport to services in another process. `close` also ends open calls. */
 export type ServicesTransport = Transport & { close(): void };
 
 /**
- * A transport to the internal listener of services in another process. Each open call has an
- * HTTP/1.1 connection of its own, so that calls do not delay each other. A call has no deadline but
- * its signal.
+ * A transport to the internal listener of services in another process. Each open call has its own
+ * HTTP/1.1 connection, so that calls do not delay each other. Calls have no deadline; use the
+ * signal.
  * @param url see `readInternalUrl`
- * @throws Error for operators, if a file can't be read
+ * @throws Error for operators if a file can't be read
  */
 export function createInternalTransport(
   url: string,
@@ -61,7 +61,7 @@ export function createInternalTransport(
     const request = open({ ...target, path, headers, ...(signal && { signal }) }).end(body);
     let response: IncomingMessage | undefined;
     const onSilence = () => {
-      // What has arrived may wait for a slow reader.
+      // Data that has arrived may be waiting for a slow reader.
       if (response?.readableLength) request.socket?.setTimeout(silenceMs);
       else
         (response ?? request).destroy(
@@ -83,11 +83,11 @@ export function createInternalTransport(
     async unary(method, signal, _timeoutMs, header, input) {
       const started = await start(method, signal, header, input);
       let message = create(method.output);
-      for await (const only of started.message) message = only; // up to the end: the connection is used again
+      for await (const only of started.message) message = only; // read to the end, so that the connection can be reused
       return { ...started, stream: false, method, message };
     },
     async stream(method, signal, _timeoutMs, header, input) {
-      const { value } = await input[Symbol.asyncIterator]().next(); // server streaming: the request is one message
+      const { value } = await input[Symbol.asyncIterator]().next(); // server streaming: the request is a single message
       return { ...(await start(method, signal, header, value)), stream: true, method };
     },
     close: () => agent.destroy(),
@@ -113,7 +113,7 @@ async function* messagesOf<O extends DescMessage>(
   } catch (error) {
     throw errorOf(error, signal);
   }
-  if (!end) throw new ConnectError("The response broke off.", Code.Unavailable);
+  if (!end) throw new ConnectError("The response ended prematurely.", Code.Unavailable);
   const details = end.error?.failures.map((value) => ({ desc: FailureSchema, value }));
   if (end.error) throw new ConnectError(end.error.message, end.error.code, end.trailer, details);
 }
@@ -133,8 +133,8 @@ async function* envelopesOf(response: IncomingMessage) {
 }
 
 /**
- * Why a call has failed without an error of the services: it was aborted, or its connection was
- * lost.
+ * The error of a call that failed without an error from the services: it was aborted, or its connection
+ * was lost.
  */
 function errorOf(error: unknown, signal: AbortSignal | undefined): ConnectError {
   return signal?.aborted
