@@ -3,37 +3,37 @@ import { connectionError, errorOf, jsonOf } from "./errors.ts";
 import { chunksOf } from "./events.ts";
 import { createSession, type Lock, type Session, type TokenStore, type Tokens } from "./session.ts";
 
-/** Settings of a client. A page of the service itself needs none. */
+/** Settings of a client. On the service's own pages, none are required. */
 export type ClientOptions = {
-  /** The address of the service; the page's own origin unless given. */
+  /** URL of the service. Default: the origin of the page. */
   baseUrl?: string | undefined;
   /**
-   * Where the refresh token is: in a cookie (the default in pages), or in a store (elsewhere; the
-   * default is memory).
+   * Where the refresh token is kept: in a cookie (default in browsers) or in a store (default elsewhere:
+   * memory).
    */
   refreshToken?: "cookie" | TokenStore | undefined;
   /**
-   * Keeps others with the same refresh token waiting. The default for cookies is a Web Lock across
+   * Makes other clients with the same refresh token wait. Default for cookies: a Web Lock across all
    * tabs.
    */
   lock?: Lock | undefined;
-  /** Called when the session has ended: by `auth.logout`, or because its refresh was refused. */
+  /** Called when the session has ended, either by `auth.logout` or because the service rejected the refresh token. */
   onSignedOut?: (() => void) | undefined;
   /** Replaces the global `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
 };
 
-/** All routes by subject, and the session that they use. */
+/** All routes, grouped by subject, and the session that they use. */
 export type Client = Api & {
-  /** The access token in memory; undefined before the first sign-in or refresh. */
+  /** The access token, held in memory. Undefined before the first sign-in or refresh. */
   readonly accessToken: string | undefined;
   /**
-   * Continues the session of the refresh token, as when a page loads.
-   * @returns whether somebody is signed in
+   * Resumes the session of the refresh token, for example when a page loads.
+   * @returns whether a user is signed in
    */
   resume(): Promise<boolean>;
   /**
-   * The same routes with another access token that is never refreshed, such as one of
+   * The same routes with another access token, which is never refreshed, such as the one from
    * `admin.impersonate`.
    */
   withAccessToken(accessToken: string): Api;
@@ -44,7 +44,7 @@ type Access = Pick<Session, "accessToken" | "renew">;
 /** Creates a client. It sends nothing until it is used. */
 export function createClient(options: ClientOptions = {}): Client {
   const { baseUrl = "", onSignedOut = () => {}, refreshToken = defaultStore() } = options;
-  const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init)); // as it is then: tracing replaces it
+  const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init)); // looked up on each call, because tracing libraries replace it
   const store = refreshToken === "cookie" ? undefined : refreshToken;
   const credentials = store ? "omit" : "include";
   const send = (
@@ -66,7 +66,7 @@ export function createClient(options: ClientOptions = {}): Client {
   const lock = options.lock ?? (store ? unlocked : webLock());
   const session = createSession({ send, store, lock, onSignedOut });
 
-  /** Sends a request, once more with a new access token if the first was refused. */
+  /** Sends a request. If its access token is rejected, sends it again with a new one. */
   async function request(
     access: Access,
     method: string,
@@ -104,8 +104,8 @@ export function createClient(options: ClientOptions = {}): Client {
       { signal }: CallOptions = {},
     ) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
-      // the cookie of a sign-in comes after that of a refresh in another tab, which would replace
-      // or clear it
+      // a sign-in takes the lock, so that its cookie is set after that of a refresh in another tab, which
+      // would otherwise replace or clear it
       const response = await (SIGN_IN.includes(path)
         ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
@@ -118,7 +118,7 @@ export function createClient(options: ClientOptions = {}): Client {
     };
     return createApi(call, stream);
   }
-  /** Login and verification of a second factor return tokens. */
+  /** Starts or ends the session after a route that signs in or out. */
   async function follow(path: string, result: unknown): Promise<void> {
     if (path === "/auth/logout") return session.end();
     const tokens = result as Partial<Tokens>;
@@ -137,7 +137,7 @@ export function createClient(options: ClientOptions = {}): Client {
 const SIGN_IN = ["/auth/login", "/auth/verify-mfa"];
 const anonymous: Access = { accessToken: () => undefined, renew: async () => false };
 
-/** The result of work that others share, unless the signal of this caller aborts before. */
+/** The result of shared work, unless this caller's signal aborts first. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return work;
   return new Promise((resolve, reject) => {
@@ -153,15 +153,15 @@ const unlocked: Lock = (work) => work();
 type Locks = { request<T>(name: string, work: () => Promise<T>): Promise<T> };
 
 /**
- * A lock of all tabs of an origin: a second tab sends the cookie that the first tab has received.
+ * A lock shared by all tabs of an origin: a second tab then sends the cookie that the first has received.
  */
 function webLock(): Lock {
   const { navigator } = globalThis as { navigator?: { locks?: Locks } };
-  const locks = navigator?.locks; // missing on pages without https
+  const locks = navigator?.locks; // not available without https
   return locks ? (work) => locks.request("gatehouse-refresh", work) : unlocked;
 }
 
-/** Pages leave the token to their cookies; everything else has none. */
+/** In browsers, the token is kept in a cookie; elsewhere, in memory. */
 function defaultStore(): "cookie" | TokenStore {
   if ("document" in globalThis) return "cookie";
   let held: string | undefined;
@@ -173,7 +173,7 @@ function defaultStore(): "cookie" | TokenStore {
   };
 }
 
-/** The query string. It is built by hand because React Native's `URLSearchParams` is incomplete. */
+/** The query string. Built by hand, because React Native's `URLSearchParams` is incomplete. */
 function queryOf(query: object = {}): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined);
   const text = given

@@ -1,8 +1,8 @@
 import type { ErrorBody, ErrorCode, Violation } from "./api.ts";
 
 /**
- * What can go wrong without an error of the service: no response, a response of something else, an
- * event of a stream.
+ * Error codes that do not come from the service: no response, a response from something else, an error
+ * event in a stream.
  */
 export type ClientErrorCode = "NETWORK_ERROR" | "UNEXPECTED_RESPONSE" | "STREAM_ERROR";
 
@@ -14,22 +14,22 @@ type Details = {
   streamCode?: ErrorCode | undefined;
 };
 
-/** Every error of the client, except an abort: that is the reason of its signal. */
+/** Every error of the client, except for aborts, which throw the reason of the signal. */
 export class GatehouseError extends Error {
   override readonly name = "GatehouseError";
-  /** What happened. Switch on it. */
+  /** What happened. Switch on this value. */
   readonly code: ErrorCode | ClientErrorCode;
   /** The HTTP status; 0 without a response. */
   readonly status: number;
-  /** Every invalid field of the request by its JSON path. */
+  /** Every invalid field of the request, by its JSON path. */
   readonly violations: readonly Violation[];
-  /** Seconds after which a retry may succeed. */
+  /** Number of seconds after which a retry may succeed. */
   readonly retryAfter: number | undefined;
-  /** The id of the request in the service's log. */
+  /** Id of the request in the service's log. */
   readonly requestId: string | undefined;
   /**
-   * What ended a stream, for `STREAM_ERROR`: the code that the service names beside its message.
-   * Undefined for other errors, and for a service that names none.
+   * For `STREAM_ERROR`: the code that the service sent along with its message. Undefined for other
+   * errors, and if the service sent no code.
    */
   readonly streamCode: ErrorCode | undefined;
 
@@ -50,7 +50,7 @@ export class GatehouseError extends Error {
 }
 
 /**
- * The error of a response. A response without the service's error shape comes from a proxy or
+ * Creates the error for a response. A response without the service's error body comes from a proxy or
  * another server.
  */
 export async function errorOf(response: Response): Promise<GatehouseError> {
@@ -69,15 +69,15 @@ export async function errorOf(response: Response): Promise<GatehouseError> {
   );
 }
 
-/** The error of a connection: an abort by the caller keeps its reason. */
+/** Creates the error for a failed connection. If the caller has aborted, it is the reason of the abort. */
 export function connectionError(thrown: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted) return signal.reason;
   return new GatehouseError("NETWORK_ERROR", "The server could not be reached.", {}, thrown);
 }
 
 /**
- * The body of a successful response.
- * @throws GatehouseError `UNEXPECTED_RESPONSE` for anything but JSON
+ * Reads the body of a successful response.
+ * @throws GatehouseError `UNEXPECTED_RESPONSE` if it is not JSON
  */
 export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promise<T> {
   return (await response.json().catch((thrown) => {
@@ -87,7 +87,7 @@ export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promi
   })) as T;
 }
 
-/** The error of a response that is no answer of the service, such as the page of a proxy. */
+/** The error for a response that does not come from the service, such as a proxy's error page. */
 export function unexpected({ status }: Response, cause?: unknown): GatehouseError {
   return new GatehouseError(
     "UNEXPECTED_RESPONSE",

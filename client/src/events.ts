@@ -1,10 +1,10 @@
 import type { ErrorCode } from "./api.ts";
 import { connectionError, GatehouseError, unexpected } from "./errors.ts";
 
-/** A line of data, as the service sends it or as a proxy has rewritten it. */
+/** A data line, with either line ending, since proxies may rewrite it. */
 const DATA = /^data: ?(.*?)\r?$/s;
 
-/** An event of a stream: a piece of the reply, or the failure that ended it. */
+/** An event of a stream: a piece of the reply, or the failure that has ended it. */
 type StreamEvent = { chunk?: string; error?: string; code?: ErrorCode };
 
 /**
@@ -18,7 +18,7 @@ export async function* chunksOf(
 ): AsyncGenerator<string, void> {
   for await (const line of linesOf(response, signal)) {
     const data = DATA.exec(line)?.[1];
-    if (data === undefined) continue; // an empty line ends each event, comments keep the connection open
+    if (data === undefined) continue; // events end with an empty line; comments keep the connection open
     if (data === "[DONE]") return;
     const event = eventOf(data, response);
     if (event.error !== undefined) throw failureOf(event.error, event.code, response);
@@ -58,6 +58,6 @@ async function* linesOf(
       if (done) return;
     }
   } finally {
-    reader.cancel().catch(() => {}); // it has failed already
+    reader.cancel().catch(() => {}); // the stream has already failed
   }
 }

@@ -1,7 +1,7 @@
 import { errorOf, GatehouseError, jsonOf, unexpected } from "./errors.ts";
 
 /**
- * Where a client without cookies keeps its refresh token: memory, a file, the keychain of a phone.
+ * Where a client without cookies keeps its refresh token, such as memory, a file or a phone's keychain.
  */
 export type TokenStore = {
   get(): string | undefined | Promise<string | undefined>;
@@ -9,7 +9,7 @@ export type TokenStore = {
   set(token: string | undefined): void | Promise<void>;
 };
 
-/** Runs `work` while no other holder of the same refresh token runs its own. */
+/** Runs `work` while no other client with the same refresh token runs its own. */
 export type Lock = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** The two tokens of a session. */
@@ -18,20 +18,20 @@ export type Tokens = { accessToken: string; refreshToken: string };
 type Settings = {
   /** Sends a request to the service. */
   send: (method: string, path: string, headers: Record<string, string>) => Promise<Response>;
-  /** Undefined where the browser keeps the token in a cookie. */
+  /** Undefined if the browser keeps the token in a cookie. */
   store: TokenStore | undefined;
   lock: Lock;
   onSignedOut: () => void;
 };
 
-/** The session of a client: its access token in memory, and one refresh at a time. */
+/** The session of a client: an access token in memory, and at most one refresh at a time. */
 export type Session = ReturnType<typeof createSession>;
 
-/** Creates a session that is signed out until `begin` or `refresh`. */
+/** Creates a session, signed out until `begin` or `refresh`. */
 export function createSession({ send, store, lock, onSignedOut }: Settings) {
   let accessToken: string | undefined;
-  let user: string | undefined; // whose session this is, also after it has ended by itself
-  let generation = 0; // grows at each sign-in and sign-out: a refresh that began before has no say
+  let user: string | undefined; // whose session this is; kept when the session expires
+  let generation = 0; // incremented by each sign-in and sign-out, which invalidates refreshes in progress
   let refreshing: Promise<Tokens> | undefined;
 
   async function begin(tokens: Tokens): Promise<void> {
@@ -64,14 +64,14 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
     if (!tokens?.accessToken) throw unexpected(response);
     if (began !== generation) return tokens;
     if (user !== undefined && user !== userOf(tokens.accessToken)) {
-      await end(tokens.refreshToken); // it is the other one's
-      throw new GatehouseError(REFUSAL, "Somebody else has signed in.", { status: 401 });
+      await end(tokens.refreshToken); // keep the token: it belongs to the other user
+      throw new GatehouseError(REFUSAL, "Another user has signed in.", { status: 401 });
     }
     await begin(tokens);
     return tokens;
   }
   /**
-   * Replaces both tokens. Callers at the same time share one exchange.
+   * Replaces both tokens. Concurrent callers share one exchange.
    * @throws GatehouseError
    */
   function refresh(): Promise<Tokens> {
@@ -99,17 +99,17 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
       return end();
     },
     /**
-     * Continues whatever session the refresh token belongs to.
-     * @returns whether there is one
+     * Resumes the session of the refresh token, whoever it belongs to.
+     * @returns whether there is a session
      */
     resume(): Promise<boolean> {
       user = undefined;
       return isRefreshed();
     },
     /**
-     * Replaces an access token that was refused.
-     * @returns whether there is another one of its user
-     * @throws GatehouseError if that cannot be known
+     * Replaces an access token that was rejected.
+     * @returns whether there is a new token for the same user
+     * @throws GatehouseError if that cannot be determined
      */
     async renew(refused: string | undefined): Promise<boolean> {
       const isReplaced = accessToken !== undefined && accessToken !== refused;
@@ -119,14 +119,14 @@ export function createSession({ send, store, lock, onSignedOut }: Settings) {
   };
 }
 
-/** A proxy's 401 says nothing about the session. */
+/** Only this code ends the session: a proxy's 401 says nothing about it. */
 const REFUSAL = "REFRESH_TOKEN_INVALID";
 const isRefusal = (thrown: unknown) => thrown instanceof GatehouseError && thrown.code === REFUSAL;
 
-/** What an access token says of its user and its time, in seconds. */
+/** Claims of an access token about its user and validity, times in seconds. */
 export type Claims = { sub?: string; iat?: number; exp?: number };
 
-/** The claims of an access token, without a check of its signature. None if it can't be read. */
+/** The claims of an access token, without verifying its signature. Empty if it cannot be parsed. */
 export function claimsOf(accessToken = ""): Claims {
   try {
     const [, claims = ""] = accessToken.split(".");
