@@ -1,8 +1,8 @@
 import type { Failure } from "./failure.ts";
 
 /**
- * One thing that was said. A reply is incomplete because of a failure, or because the person
- * stopped it. Earlier versions kept the sentence of a failure as `problem`.
+ * One turn of a conversation. A reply is incomplete because of a failure or because the user
+ * stopped it. Earlier versions stored the message of a failure as `problem`.
  */
 export type Turn = {
   role: "user" | "assistant";
@@ -12,7 +12,7 @@ export type Turn = {
   isStopped?: boolean;
 };
 
-/** A conversation and its settings. An empty text stands for the default. */
+/** A conversation and its settings. Empty text means the default. */
 export type Conversation = {
   id: string;
   provider: string;
@@ -23,13 +23,13 @@ export type Conversation = {
 };
 
 const TITLE_LENGTH = 40;
-/** Conversations that are kept. Browsers offer about five million characters. */
+/** Maximum number of conversations stored. Browsers offer about five million characters. */
 const MAX_KEPT = 50;
 
 export const titleOf = ({ turns }: Conversation): string =>
   turns[0]?.content.slice(0, TITLE_LENGTH) ?? "";
 
-/** The conversations of a user, newest first. They stay in this browser. */
+/** The conversations of a user, newest first, stored in this browser only. */
 export class Conversations {
   readonly all = $state<Conversation[]>([]);
   readonly #key: string;
@@ -40,15 +40,15 @@ export class Conversations {
   }
 
   /**
-   * The first conversation, made if there is none or if `isNew`. It takes the settings of the one
-   * before.
+   * The first conversation; created if there is none or if `isNew`, with the settings of the previous
+   * one.
    */
   open(isNew: boolean, provider: string): Conversation {
     const before = this.all[0];
     if (before && (!isNew || before.turns.length === 0)) return before;
     const { model = "", system = "", temperature = "" } = before ?? {};
     const settings = { provider: before?.provider ?? provider, model, system, temperature };
-    this.all.unshift({ id: `${Date.now()}-${Math.random()}`, ...settings, turns: [] }); // UUIDs need https
+    this.all.unshift({ id: `${Date.now()}-${Math.random()}`, ...settings, turns: [] }); // UUIDs require https
     return this.all[0] as Conversation;
   }
 
@@ -58,7 +58,7 @@ export class Conversations {
     this.#store(this.#stored().filter((each) => each.id !== id));
   }
 
-  /** Stores a conversation, unless it was removed. Those of other tabs stay. */
+  /** Stores a conversation, unless it was deleted. Keeps conversations stored by other tabs. */
   save(changed: Conversation): void {
     if (!this.all.some(({ id }) => id === changed.id)) return;
     this.#store([changed, ...this.#stored().filter(({ id }) => id !== changed.id)]);
@@ -68,18 +68,18 @@ export class Conversations {
     try {
       return JSON.parse(localStorage.getItem(this.#key) ?? "[]");
     } catch {
-      return []; // another version wrote it
+      return []; // written by another version
     }
   }
 
-  /** Stores the newest ones, as many as the browser takes. */
+  /** Stores the newest conversations, as many as the browser accepts. */
   #store(conversations: Conversation[]): void {
     for (let count = MAX_KEPT; count > 0; count = Math.floor(count / 2)) {
       try {
         localStorage.setItem(this.#key, JSON.stringify(conversations.slice(0, count)));
         return;
       } catch {
-        // too much
+        // storage is full
       }
     }
   }

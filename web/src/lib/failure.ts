@@ -2,19 +2,19 @@ import { GatehouseError } from "@gatehouse/client";
 import { violationKey } from "../messages/index.ts";
 import { isMessage, t } from "./language.svelte.ts";
 
-/** What went wrong, as shown. */
+/** A failure as shown to the user. */
 export type Failure = {
   code: string;
   message: string;
   /** Messages by field. */
   violations: Record<string, string>;
-  /** Seconds until another attempt makes sense. */
+  /** Seconds after which a retry makes sense. */
   retryAfter: number | undefined;
-  /** What the service says of it, in English. It may name what only operators know. */
+  /** The service's message, in English. It may contain details meant for operators. */
   detail: string | undefined;
 };
 
-/** The sentence of an error, and what belongs to its fields. */
+/** The message for an error, and the violations by field. */
 export function failureOf(thrown: unknown): Failure {
   if (!(thrown instanceof GatehouseError)) {
     return {
@@ -39,9 +39,9 @@ export function failureOf(thrown: unknown): Failure {
 }
 
 /**
- * The sentence of an error by its code, in the language of the page. The service's own sentence is
- * English, and may be for operators: it is not shown.
- * @param detail the service's sentence, of which a provider's failure has a known kind
+ * The message for an error by its code, in the language of the page. The service's own message is in
+ * English and may be meant for operators, so it is not shown.
+ * @param detail the service's message, from which the kind of a provider's failure is taken
  */
 export function sentenceOf(code: string, detail: string | undefined): string {
   const key = `errors.${code}`;
@@ -55,7 +55,7 @@ function sentenceOfProvider(detail = ""): string | undefined {
   return isMessage(key) ? t("chat.providerFailed", { provider, kind: t(key) }) : undefined;
 }
 
-/** A violation in the language of the page, where the catalogue has it. */
+/** A violation in the language of the page, if the catalogue has it. */
 function sentence(message: string): string {
   const key = violationKey(message);
   return isMessage(key)

@@ -2,7 +2,7 @@ import { route } from "./router.svelte.ts";
 import { given } from "./text.ts";
 
 /**
- * The filters of a list. They are part of its address, so that links and the back button restore
+ * The filters of a list. They are part of the URL, so that links and the back button restore
  * them.
  */
 export function filtersOf<Name extends string>(...names: Name[]) {
@@ -11,7 +11,7 @@ export function filtersOf<Name extends string>(...names: Name[]) {
     Object.fromEntries(names.map((name) => [name, route.query.get(name) ?? ""])),
   );
   return {
-    /** Those that are not empty. */
+    /** The filters that are not empty. */
     get values() {
       return given(values) as Partial<Record<Name, string>>;
     },

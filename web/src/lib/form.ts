@@ -1,9 +1,9 @@
 import { createContext } from "svelte";
 
-/** What the fields of a form know of it: their violations. */
+/** The context that fields get from their form: their violations. */
 export const [getForm, setForm] = createContext<{
   violationOf(name: string): string | undefined;
 }>();
 
-/** The values of a form by the names of its fields. */
+/** The values of a form, by field name. */
 export type Values = Record<string, string>;

@@ -16,23 +16,23 @@ export function setLanguage(chosen: Language): void {
   document.documentElement.lang = chosen;
 }
 
-/** The message in the language of the page. `{name}` is replaced by the value of that name. */
+/** A message in the language of the page. `{name}` is replaced with the value of that name. */
 export function t(key: MessageKey, values: Record<string, string | number> = {}): string {
   const text = messages[key][state.language === "de" ? 1 : 0];
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
 }
 
-/** Whether the catalogue has a message. */
+/** Whether the catalogue contains a message. */
 export const isMessage = (key: string): key is MessageKey => key in messages;
 
 /**
- * The language as the person's browser has it, such as en-GB: dates and numbers depend on the
+ * The browser's language, such as en-GB: formats of dates and numbers depend on the
  * country.
  */
 const locale = () =>
   navigator.languages.find((each) => each.startsWith(state.language)) ?? state.language;
 
-/** A time, as precise as `style`. */
+/** A time, formatted in the given style. */
 export function time(
   value: string | Date | undefined,
   style: "date" | "minute" = "minute",
@@ -43,5 +43,5 @@ export function time(
   return new Intl.DateTimeFormat(locale(), options).format(new Date(value));
 }
 
-/** A number, such as 12,345. */
+/** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);

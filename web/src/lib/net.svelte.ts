@@ -1,10 +1,10 @@
-/** Requests that take longer than this show progress, in ms. */
+/** Time after which a request shows progress, in ms. */
 const SLOW_MS = 300;
 const MAX_ATTEMPTS = 4;
-/** The longest wait before a repetition, in seconds. */
+/** Maximum delay before a retry, in seconds. */
 const MAX_WAIT = 10;
 
-/** What the person is told about the connection. */
+/** What the user is told about the connection. */
 export const net = $state({ isSlow: false, isOffline: !navigator.onLine, isRetrying: false });
 
 let open = 0;
@@ -17,7 +17,7 @@ addEventListener("online", () => {
   net.isOffline = false;
 });
 
-/** Shows progress while something takes longer. */
+/** Shows progress while work takes long. */
 export async function visibly<T>(work: () => Promise<T>): Promise<T> {
   open += 1;
   timer ??= setTimeout(() => {
@@ -36,8 +36,8 @@ export async function visibly<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * `fetch` that shows progress and the loss of the connection, and repeats a request that the
- * service was too busy for.
+ * A `fetch` that shows progress and loss of the connection, and retries requests that the service was
+ * too busy for.
  */
 export const fetchVisibly = (url: RequestInfo | URL, init?: RequestInit): Promise<Response> =>
   visibly(async () => {
@@ -66,7 +66,7 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
   }
 }
 
-/** Waits, unless the signal aborts before. */
+/** Waits, unless the signal aborts first. */
 async function pause(ms: number, signal: AbortSignal | null | undefined): Promise<void> {
   await new Promise<void>((resolve) => {
     const end = () => {

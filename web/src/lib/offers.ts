@@ -1,11 +1,11 @@
 import type { AdminUser, User } from "@gatehouse/client";
 import type { MessageKey } from "../messages/index.ts";
 
-/** Who acts: whose data is shown, and whether that is somebody else's than the person's. */
+/** The acting user: whose data is shown, and whether it is someone else's (impersonation). */
 export type Actor = { viewer: User | undefined; isImpersonating: boolean };
-/** The user that an administrator acts on. */
+/** The user that an administrator manages. */
 export type Target = Pick<AdminUser, "id" | "role">;
-/** Why something is refused, as a sentence; undefined if it is not. */
+/** The reason why something is refused, as a message key; undefined if it is allowed. */
 type Rule = (actor: Actor, target?: Target) => MessageKey | undefined;
 
 const byOwner: Rule = ({ isImpersonating }) =>
@@ -17,7 +17,7 @@ const byAdmin: Rule = (actor) =>
 const toOthers: Rule = (actor, target) =>
   byAdmin(actor) ?? (target?.id === actor.viewer?.id ? "errors.SELF_TARGETED" : undefined);
 
-/** A stolen access token is not to take over an administrator's account. */
+/** A stolen access token must not suffice to take over an administrator's account. */
 const toAccess: Rule = (actor, target) => {
   if (target?.role !== "admin") return byAdmin(actor);
   const isOwn = target.id === actor.viewer?.id;
@@ -28,8 +28,8 @@ const toOrdinary: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.role === "admin" ? "refused.impersonateAdmin" : undefined);
 
 /**
- * Who may do what beside reading, as the API decides it (`docs/rest.md`): by its method, and where
- * one method changes several things, by what changes.
+ * Rules for who may do what besides reading, matching the API (`docs/rest.md`): by API method and,
+ * where a method changes several things, by what is changed.
  */
 const RULES = {
   updateProfile: byOwner,
@@ -42,7 +42,7 @@ const RULES = {
   revokeOtherSessions: byOwner,
   exportData: byOwner,
   deleteAccount: byOwner,
-  /** All pages for administrators, and what they do where nothing below says more. */
+  /** All pages and actions for administrators that have no rule of their own below. */
   administration: byAdmin,
   "updateUser.role": toOthers,
   "updateUser.access": toAccess,
@@ -50,14 +50,14 @@ const RULES = {
   impersonate: toOrdinary,
 } satisfies Record<string, Rule>;
 
-/** Something that a page offers. */
+/** An action that a page offers. */
 export type Action = keyof typeof RULES;
 export const ACTIONS = Object.keys(RULES) as Action[];
 
 /**
- * What may be offered to whom. The API decides again: a page only offers nothing that is certain to
- * be refused.
- * @returns the reason of the refusal, as a key of the catalogue; undefined if it may be offered
+ * Whether an action may be offered. The API decides; pages only avoid offering what is certain to be
+ * refused.
+ * @returns the reason for the refusal, as a message key; undefined if the action may be offered
  */
 export const refusalOf = (action: Action, actor: Actor, target?: Target): MessageKey | undefined =>
   (RULES[action] as Rule)(actor, target);

@@ -4,7 +4,7 @@ import { type Actor, refusalOf } from "./offers.ts";
 
 type Loaded = { default: Component<Record<string, string>> };
 type Load = () => Promise<Loaded>;
-/** What is shown at a place: alone, or in the frame of the app. */
+/** What is shown at a route: standalone, or within the frame of the app. */
 type Found = { load: Load; params: Record<string, string>; isAlone: boolean };
 
 const page =
@@ -38,7 +38,7 @@ const admin: Record<string, Load> = {
 };
 const adminUser = page(() => import("../pages/admin/User.svelte"));
 
-/** The page at a place, for whom it is for. Others sign in first. */
+/** The page at a route, and whom it is for. Others have to sign in first. */
 export function pageOf(path: string, actor: Actor): Found {
   const found = (load: Load, params = {}, isAlone = false) => ({ load, params, isAlone });
   const openPage = open[path];

@@ -1,7 +1,7 @@
-/** The place in the app: what follows `#` in the address, so that no path of the API is taken. */
+/** The current route: the part of the URL after `#`, so that it never collides with an API path. */
 class Route {
   #hash = $state(location.hash);
-  /** Such as `/admin/users`. */
+  /** The path, such as `/admin/users`. */
   readonly path = $derived(this.#hash.slice(1).split("?")[0] || "/");
   readonly query = $derived(new URLSearchParams(this.#hash.split("?")[1]));
 
@@ -11,7 +11,7 @@ class Route {
     });
   }
 
-  /** Opens another place. `replace` leaves no step back to the present one. */
+  /** Opens another route. With `replace`, the current one is removed from the history. */
   open(path: string, { replace = false } = {}): void {
     if (replace) history.replaceState(null, "", `#${path}`);
     else history.pushState(null, "", `#${path}`);
@@ -24,9 +24,9 @@ export const route = new Route();
 const linkToken = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 const linkPath = /\/(verify-email|reset-password)$/.exec(location.pathname)?.[0];
 if (linkPath) {
-  history.replaceState(null, "", `.${location.search}`); // the token stays in no history
+  history.replaceState(null, "", `.${location.search}`); // keeps the token out of the history
   route.open(linkPath, { replace: true });
 }
 
-/** The token of the e-mail link that opened the app; empty without one. */
+/** The token of the e-mail link that opened the app; empty if there is none. */
 export const mailToken = linkPath ? linkToken : "";

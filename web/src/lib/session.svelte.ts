@@ -8,25 +8,25 @@ type Routes = ReturnType<Client["withAccessToken"]>;
 type Impersonation = { routes: Routes; user: User; endsAt: Date };
 type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
-/** The address of the API: this folder, unless the app is built for another origin. */
+/** URL of the API: the app's own directory, unless the app is built for another origin. */
 const baseUrl: string = import.meta.env.VITE_API_URL ?? location.pathname.replace(/\/[^/]*$/, "");
-/** Set while this browser has a session, so that a first visit asks the service nothing. */
+/** Set while this browser has a session, so that a first visit sends no request for it. */
 const MARK = "gatehouse-signed-in";
 const tabs = new BroadcastChannel("gatehouse");
 
-/** Who is signed in, in all tabs alike. */
+/** The signed-in user, shared by all tabs. */
 class Session {
   phase = $state<"starting" | "ready" | "unreachable">("starting");
-  /** The person at this browser. */
+  /** The user of this browser. */
   user = $state.raw<User>();
-  /** True while the session has ended but its page is kept, with everything that was typed. */
+  /** True while the session has ended but its page is kept with everything that was typed. */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
   #client = this.#createClient();
 
-  /** Whose data is shown. */
+  /** The user whose data is shown. */
   readonly viewer = $derived(this.impersonation?.user ?? this.user);
-  /** Who acts, for `refusalOf`. */
+  /** The acting user, for `refusalOf`. */
   readonly actor = $derived<Actor>({
     viewer: this.viewer,
     isImpersonating: this.impersonation !== undefined,
@@ -40,23 +40,23 @@ class Session {
     };
   }
 
-  /** The routes of the API, in the name of the viewer. */
+  /** The API routes, called as the viewed user. */
   get api(): Routes {
     return this.impersonation?.routes ?? this.#client;
   }
 
-  /** Continues the session of this browser, if there is one. */
+  /** Resumes this browser's session, if there is one. */
   async start(): Promise<void> {
     try {
       if (localStorage.getItem(MARK) && (await this.#client.resume())) await this.reload();
       else localStorage.removeItem(MARK);
       this.phase = "ready";
     } catch {
-      if (this.phase !== "ready") this.phase = "unreachable"; // a page that is shown keeps what was typed
+      if (this.phase !== "ready") this.phase = "unreachable"; // otherwise the current page keeps what was typed
     }
   }
 
-  /** Reads the profile again. */
+  /** Reloads the profile. */
   async reload(): Promise<void> {
     const user = await this.api.user.getProfile();
     if (this.impersonation) {
@@ -69,7 +69,7 @@ class Session {
 
   /**
    * Signs in.
-   * @returns the token of the second step, if a second factor is due
+   * @returns the token for the second step, if a second factor is required
    */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
@@ -89,12 +89,12 @@ class Session {
   async signOut(): Promise<void> {
     if (this.impersonation) await this.leave();
     await this.#client.auth.logout().catch((thrown) => {
-      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // or it has ended already
+      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // otherwise the session has already ended
     });
     this.ended();
   }
 
-  /** The session is over and meant to be, as after a deletion. */
+  /** Ends the session here after the service has ended it on purpose, for example to delete the account. */
   ended(): void {
     tabs.postMessage({ type: "signed-out" } satisfies Message);
     this.#forget();
@@ -104,18 +104,18 @@ class Session {
     const { accessToken, user } = await this.#client.admin.impersonate(userId, { reason });
     const routes = this.#client.withAccessToken(accessToken);
     const { exp = 0, iat = 0 } = claimsOf(accessToken);
-    const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by the clock of this device, which may be wrong
+    const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by this device's clock, which may be wrong
     this.impersonation = { routes, user, endsAt };
     route.open("/");
   }
 
-  /** Returns to the own identity and ends the session that was opened in the other one's name. */
+  /** Returns to the user's own identity and ends the impersonation session. */
   async leave(): Promise<void> {
     const left = this.impersonation;
     if (!left) return;
     this.impersonation = undefined;
     route.open(`/admin/users/${left.user.id}`);
-    await left.routes.auth.logout().catch(() => {}); // it ends by itself soon
+    await left.routes.auth.logout().catch(() => {}); // it expires soon anyway
   }
 
   async #begin({
@@ -137,7 +137,7 @@ class Session {
 
   #forget(): void {
     localStorage.removeItem(MARK);
-    this.#client = this.#createClient(); // the former one still has its access token
+    this.#client = this.#createClient(); // the previous client still has its access token
     this.user = undefined;
     this.impersonation = undefined;
     this.isExpired = false;

@@ -1,5 +1,5 @@
 /**
- * A duration such as 14:59.
+ * Formats a duration, such as 14:59.
  * @param seconds whole seconds
  */
 export function clock(seconds: number): string {
@@ -12,7 +12,7 @@ export function clock(seconds: number): string {
   return parts.map((part, i) => (i === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }
 
-/** Saves a text as a file. */
+/** Saves text as a file. */
 export function download(name: string, text: string, type = "text/plain"): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   Object.assign(document.createElement("a"), { href: url, download: name }).click();

@@ -11,7 +11,7 @@ let last = 0;
 
 export const toast = (key: MessageKey): void => show(t(key));
 
-/** Does the work of a button without a form. A failure becomes a notice. */
+/** Runs the action of a button outside of a form. A failure becomes a notice. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
   try {
     await work();

@@ -1,6 +1,6 @@
 import type { UsageDay } from "@gatehouse/client";
 
-/** Rows of a full page. */
+/** Number of rows of a full page. */
 const PAGE_ROWS = 5_000;
 
 /** Reads all pages of a usage report. */

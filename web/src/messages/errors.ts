@@ -205,8 +205,8 @@ export const errors = {
     "must not be your e-mail address or name",
     "darf nicht Ihre E-Mail-Adresse oder Ihr Name sein",
   ],
-  "violations.is among the commonest passwords, or one of them with digits and signs": [
-    "is one of the most common passwords, or one of them with digits and signs",
+  "violations.is one of the most common passwords, or one of them with digits and symbols added": [
+    "is one of the most common passwords, or one of them with digits and symbols added",
     "ist eines der häufigsten Passwörter, oder eines davon mit Ziffern und Zeichen",
   ],
   "violations.must differ from the current password": [
@@ -217,13 +217,13 @@ export const errors = {
     "must differ from the one that has expired",
     "muss sich vom abgelaufenen Passwort unterscheiden",
   ],
-  "violations.must differ from the present address": [
-    "must differ from the present address",
+  "violations.must differ from the current address": [
+    "must differ from the current address",
     "muss sich von der jetzigen Adresse unterscheiden",
   ],
-  "violations.must be given, or backupCode": ["must be given", "muss angegeben werden"],
-  "violations.must be given when signing in was more than {0} minutes ago": [
-    "must be given: you signed in more than {0} minutes ago",
+  "violations.is required, or backupCode": ["is required", "muss angegeben werden"],
+  "violations.is required if you signed in more than {0} minutes ago": [
+    "is required: you signed in more than {0} minutes ago",
     "muss angegeben werden: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
   ],
 } as const satisfies Record<string, readonly [string, string]>;
