@@ -63,7 +63,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     );
     url.pathname = name;
     await expect(openQuietStore(url.href)).rejects.toThrow(
-      "DATABASE_URL can't be used: the database has encoding LATIN1. Create one with encoding",
+      "DATABASE_URL can't be used: the database has encoding LATIN1. Create a database with encoding",
     );
   });
 });

@@ -38,7 +38,7 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after t
   const refused = await errorOf(keysBy("another-secret-of-services"));
   expect(refused).toMatchObject({ code: Code.Unavailable }); // UNAUTHENTICATED would end the sessions of users
   const second = startServices({ ...env, DATABASE_URL: "memory:", INTERNAL_URL: url });
-  expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is taken: .*EADDRINUSE/);
+  expect((await errorOf(second)).message).toMatch(/INTERNAL_URL is already in use: .*EADDRINUSE/);
 });
 
 /** A transport to services that `routes` implements. */

@@ -275,7 +275,7 @@ test("Log: refused requests beyond a burst are counted, and others are logged on
   const before = refused();
   await flood();
   expect(refused() - before).toBeLessThan(450);
-  await until("the count", () => app.logs.some((line) => line.includes("not logged one by one")));
+  await until("the count", () => app.logs.some((line) => line.includes("not logged individually")));
   const { body } = await sendHttp(app.url, "GET", "/nothing");
   expect(body.code).toBe("NOT_FOUND");
   const live = await sendHttp(app.url, "GET", "/health/live", undefined, {
@@ -320,7 +320,7 @@ describe("INTERNAL_URL", async () => {
   test("a request without the secret ends its connection", async () => {
     const socket = connect({ port: server.port, host: "127.0.0.1" });
     socket.write(half(`POST ${LOGIN}`));
-    expect(await text(socket)).toContain("INTERNAL_SECRET is not that of the services");
+    expect(await text(socket)).toContain("INTERNAL_SECRET differs from that of the services");
   });
 
   test("the connections of a gateway are not counted once it has shown the secret", async () => {

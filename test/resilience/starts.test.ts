@@ -132,9 +132,9 @@ describe("Start with wrong settings", () => {
     },
     {
       env: { INTERNAL_URL: "unix:/nowhere/services.sock" },
-      says: /INTERNAL_URL is not for this user: .* a folder that it/,
+      says: /INTERNAL_URL is not permitted for this user: .* a directory that the user/,
     },
-    { env: { INTERNAL_URL: `unix:${file}` }, says: /INTERNAL_URL is taken/ },
+    { env: { INTERNAL_URL: `unix:${file}` }, says: /INTERNAL_URL is already in use/ },
   ];
   test.concurrent.for(SERVICES)("services name the variable to correct: $env", async (row) => {
     await expectRefusal({ ...SECRET, ...row.env }, row.says, "services/main.ts");
@@ -145,7 +145,7 @@ describe("Start with wrong settings", () => {
     { env: tls, says: /GRPC_TLS_CA can't be used: .*$/ },
     {
       env: { ...APART, HOST: "not_a_host" },
-      says: /HOST must be an address of this machine or a name of one: .*$/,
+      says: /HOST must be an address of this machine, or a host name for one: .*$/,
     },
     {
       env: { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
@@ -164,7 +164,7 @@ describe("Start with wrong settings", () => {
 
   test("names the variable of an occupied port", async () => {
     const { port } = await forTest(startProxy("tcp://127.0.0.1:1"));
-    await expectRefusal({ ...APART, PORT: `${port}` }, /PORT is taken: .* change PORT\.$/);
+    await expectRefusal({ ...APART, PORT: `${port}` }, /PORT is already in use: .* change PORT\.$/);
   });
 });
 
@@ -181,7 +181,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Start on a database without free con
     try {
       const started = startProcess({ DATABASE_URL: url.href });
       await expect(started).rejects.toThrow(
-        `DATABASE_URL: the database refuses connections now: too many connections for role "${url.username}". Try`,
+        `DATABASE_URL: the database currently refuses connections: too many connections for role "${url.username}". Try`,
       );
     } finally {
       await runSql(ownerUrl, `drop role ${url.username}`);
@@ -194,7 +194,7 @@ test("Start: prints the public address of the documentation", async () => {
     const { url, output, end } = await startProcess({ ...(await freshStorage()), ...env });
     const docsUrl = await until(
       "the address of the documentation",
-      () => /Read on: (\S+)\n/.exec(output())?.[1],
+      () => /API reference: (\S+)\n/.exec(output())?.[1],
     );
     expect(await end("SIGTERM")).toBe(0);
     return { url, docsUrl };

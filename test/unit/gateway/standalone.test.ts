@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { startProcess } from "../../support/processes/processes.ts";
 import { forTest } from "../../support/suites.ts";
 
-const WARNING = "REDIS_URL is not set: this gateway counts rate limits by itself";
+const WARNING = "REDIS_URL is not set: each gateway counts rate limits separately";
 const cases: { when: string; env: Record<string, string>; warns: boolean }[] = [
   { when: "without Redis", env: {}, warns: true },
   { when: "without limits", env: { RATE_LIMITS: "off" }, warns: false },

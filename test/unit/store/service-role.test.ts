@@ -23,7 +23,7 @@ describeIf(process.env.TEST_SERVERS, "Service role with its own schema", async (
     `create role ${role} login password 'of its own'; grant create on schema own to public`,
   ); // the default of public before PostgreSQL 15
   await expect(grantServiceRole(owner.fork(), role)).rejects.toThrow(
-    /may create in the schema own.*revoke create on/,
+    /may create objects in the schema own.*revoke create on/,
   );
   await owner.fork().execute("revoke create on schema own from public");
   await grantServiceRole(owner.fork(), role);
