@@ -155,11 +155,10 @@ export async function recordFailedAttempt(
 
 /** Texts for the e-mail about a lock: when it ends, and how to unlock the account earlier. */
 function describeLock(lockedUntil: Date, kind: AttemptKey["kind"]) {
-  if (isForGood({ lockedUntil }))
-    return { end: "This lock does not end by itself.", opening: WAYS[kind] };
+  if (isForGood({ lockedUntil })) return { end: "This lock does not expire.", opening: WAYS[kind] };
   return {
     end: `It is locked until ${formatEnd(lockedUntil)}.`,
-    opening: "A reset of your password opens the account at once.",
+    opening: "Resetting your password unlocks the account immediately.",
   };
 }
 

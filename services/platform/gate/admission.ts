@@ -76,8 +76,8 @@ const OPEN_IN_ALL_PER_REQUEST = 1.25;
 const PROBES_PER_ADDRESS = 64;
 
 /**
- * Maximum number of connections per address on the gateways' port before one has sent the gateway
- * secret, as a multiple of a client's: a gateway uses a connection per open call.
+ * Maximum number of connections per address that have not sent the gateways' secret yet, as a multiple
+ * of a client's connections: a gateway uses one per open call.
  */
 const GATEWAY_CONNECTIONS_FACTOR = 4;
 

@@ -14,7 +14,7 @@ test("POST /auth/login: the mail about a lock says when it ends, and a reset unl
   const until = Date.parse(`${day}T${time}Z`);
   expect(until).toBeGreaterThanOrEqual(before + 25 * 60_000);
   expect(until).toBeLessThan(after + 26 * 60_000);
-  expect(text).toContain("A reset of your password opens the account at once.");
+  expect(text).toContain("Resetting your password unlocks the account immediately.");
   expect((await app.login(user.email)).status).toBe(423);
   expect((await app.resetPassword(await app.resetTokenFor(user.email))).status).toBe(200);
   expect((await app.login(user.email, "Brand-new-1")).status).not.toBe(423);
@@ -26,7 +26,7 @@ test("POST /auth/login: the mail about a permanent lock says how to unlock the a
   await app.sql("update attempts set consecutive = 99 where subject = ?", [user.email]);
   await app.guess(user.email);
   const { text } = await app.mail.emailTo(user.email, NOTICE);
-  expect(text).toContain("This lock does not end by itself.");
+  expect(text).toContain("This lock does not expire.");
   expect(text).toContain("Please reset your password by e-mail.");
   expect(text).not.toMatch(/9999|UTC/);
 });
@@ -36,5 +36,5 @@ test("POST /auth/verify-mfa: the mail about wrong codes says when the lock ends,
   for (let i = 0; i < 5; i++) await app.signInBy(user, { code: "000000" });
   const { text } = await app.mail.emailTo(user.email, NOTICE);
   expect(text).toMatch(/locked until \d{4}-\d\d-\d\d \d\d:\d\d UTC/);
-  expect(text).toContain("A reset of your password opens the account at once.");
+  expect(text).toContain("Resetting your password unlocks the account immediately.");
 });

@@ -16,7 +16,7 @@ const facts = {
   device: "<u>Chrome</u> on Windows",
   date: "2026-12-24 18:00 UTC",
   end: "It is locked until 2026-12-24 18:15 UTC.",
-  opening: "A reset of your password opens the account at once.",
+  opening: "Resetting your password unlocks the account immediately.",
 };
 
 /** The pages that receive a token. */

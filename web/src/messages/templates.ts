@@ -21,10 +21,7 @@ export const templates = {
   "template.mfa-disabled": ["Two-factor sign-in is off", "Zwei Schritte ausgeschaltet"],
   "template.backup-codes-created": ["New backup codes were created", "Neue Ersatzcodes"],
   "template.backup-code-used": ["A backup code was used", "Ersatzcode benutzt"],
-  "template.account-locked": [
-    "Your account was locked for a while",
-    "Konto vorübergehend gesperrt",
-  ],
+  "template.account-locked": ["Your account was locked", "Konto vorübergehend gesperrt"],
   "template.wrong-code": ["Someone knows your password", "Jemand kennt das Passwort"],
   "template.session-reused": [
     "A session was ended for your safety",
