@@ -4,9 +4,9 @@ import { openProviders } from "./ai/providers/providers.ts";
 import type { Config } from "./platform/config/config.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
-/** Checks of what the settings refer to: the administrator's password, the catalogue, the providers and
+/**
+ * Checks of what the settings refer to: the administrator's password, the catalogue, the providers and
  * the GeoIP database. Nothing stays open.
- * They open nothing for long.
  */
 export function checksOf(config: Config): (() => unknown)[] {
   const { admin, aiCatalog, catalogueVariables, geoipDb } = config;

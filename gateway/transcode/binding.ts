@@ -18,7 +18,7 @@ export type HttpBinding = ReturnType<typeof readBinding>;
 
 const httpMethods = { get: "GET", put: "PUT", post: "POST", delete: "DELETE" } as const;
 
-/** Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway
+/**
  * Reads the HTTP mapping of a method. `test/architecture/bindings.test.ts` checks that the gateway
  * supports its options.
  * @throws Error naming a method that has no route or declares no access

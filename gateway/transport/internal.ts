@@ -14,9 +14,9 @@ import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls
 import * as protocol from "../../services/platform/rpc/internal-protocol.ts";
 import { SECRET } from "../../services/platform/rpc/metadata.ts";
 
-/** Silence after which the services are considered dead, in ms. They send a sign of life for each call
+/**
+ * Silence after which the services are considered dead, in ms. They send a sign of life for each call
  * every five seconds.
- * five seconds.
  */
 const SILENCE_MS = 15_000;
 

@@ -7,7 +7,7 @@ import { readRefreshToken } from "../sessions/tokens.ts";
 import { revokeSession, revokeSessions } from "../store/sessions.ts";
 import { lockUser } from "../store/users.ts";
 
-/** Ends the caller's session, and the session of the refresh token if it is another one of the same user.
+/**
  * Ends the caller's session, and that of the refresh token if it is another one of the same user.
  * Under impersonation, the refresh token is the administrator's own and stays valid.
  */

@@ -13,9 +13,9 @@ export type HashCost = { memoryCost: number; timeCost: number };
  * is a quarter faster.
  */
 const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
-/** Maximum number of concurrent hashes: one per core. The thread pool has more threads, for DNS and
+/**
+ * Maximum number of concurrent hashes: one per core. The thread pool has more threads, for DNS and
  * files: see `prepareNode`.
- * `prepareNode`.
  */
 const MAX_RUNNING = availableParallelism();
 /** Maximum number of callers waiting for a hash. Further callers get 503. */

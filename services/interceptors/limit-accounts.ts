@@ -18,9 +18,9 @@ import { readMfaToken } from "../sessions/tokens.ts";
 import { findLock } from "../store/attempts.ts";
 import { textOf } from "./text-field.ts";
 
-/** Counts requests that name an account in their body. The port has already counted the user or address.
+/**
+ * Counts requests that name an account in their body. The port has already counted the user or address.
  * A locked account gets the error for the lock, not for the rate limit. The operation reserves the
- * A locked account gets the error of the lock, not that of the limit. The operation reserves the
  * attempt.
  * @param rateLimiter undefined if rate limits are off
  */

@@ -104,7 +104,7 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 /**
  * Disables a user's second factor: deletes its secret, backup codes, failed attempts and pending MFA
  * tokens. Joins the caller's transaction, which has locked the user.
- * @param event event to record; an administrator's change is recorded as `admin.user_updated` instead
+ * @param event recorded unless undefined; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
 export async function disableMfa(

@@ -14,7 +14,8 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type Connection, type PortGuard, setOpenCall } from "../platform/gate/open-calls.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 
-/** Maximum number of concurrent calls per connection: before a user is known; with a known user or a
+/**
+ * Maximum number of concurrent calls per connection: before a user is known; with a known user or a
  * proxy; of a gateway, which uses the connection for all its clients.
  */
 const MAX_STRANGER_STREAMS = 32;

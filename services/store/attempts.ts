@@ -92,8 +92,8 @@ export const findLock = async (db: HotDb, key: AttemptKey, now: Date): Promise<L
   (await readLock(db, { ...key, now }))[0] ?? {};
 
 /**
- * Ends the reservation of a correct guess and clears the failures, unless they have caused a lock
- * meanwhile.
+ * Ends the reservation of a correct guess and clears the failures, unless they have caused a lock in
+ * the meantime.
  */
 export const recordSuccess = prepared<Reservation>(
   "attempt_succeeded",

@@ -1,8 +1,7 @@
 import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 
-/** End of the hash chain: position of the last seal and hash of its last link, in hex.
- */
+/** End of the hash chain: position of the last seal and hash of its last link, in hex. */
 export type Head = { position: number; hash: string };
 
 /**

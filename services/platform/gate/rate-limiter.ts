@@ -63,7 +63,7 @@ const rateLimitKey = (limit: Limit, who: string, max = limit.requests): RateLimi
 
 /**
  * The keys for an address: for IPv6, its /64 and its /48, on the same node of a Redis cluster.
- * @param account account to count separately
+ * @param account the account whose requests are counted separately
  */
 export function addressKeys(
   limit: Limit,

@@ -7,7 +7,7 @@ const TIMEOUT_STEP_MS = 50;
 const timedOut = new Error("Redis did not reply in time.");
 /**
  * After a command has timed out, no commands are sent for this time in ms; then a single one probes
- * connection.
+ * the connection.
  */
 const BREAKER_OPEN_MS = 1_000;
 /** A connection that does not answer a command within this time in ms is closed and reopened. */

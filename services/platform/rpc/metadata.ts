@@ -2,9 +2,9 @@ import { randomUUID, timingSafeEqual } from "node:crypto";
 import { unescape as percentDecoded } from "node:querystring";
 import { parseAddress } from "../gate/address.ts";
 
-/** Metadata between gateway and services. Metadata about the client is only trusted together with
- * the secret.
- * the secret.
+/**
+ * Metadata between gateway and services. Metadata about the client is only trusted together with the
+ * secret.
  */
 export const SECRET = "x-gatehouse-secret";
 
