@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the base images of deploy/Dockerfile from Debian's packages and npm's, where no registry of images is at hand.
+# Builds the base images of deploy/Dockerfile from Debian and npm packages, without an image registry.
 # Run as root, after npm ci:  apt-get install -y --no-install-recommends buildah debootstrap && deploy/offline-bases.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ for package in "$work"/packages/*.deb; do dpkg -x "$package" "$work/cc"; done
 rm -rf "$work"/cc/usr/share/{doc,man,locale,lintian}
 mkdir -p -m 1777 "$work/cc/tmp"
 
-# Both trust what this machine trusts, such as the certificate of a proxy.
+# Both images trust the CAs of this machine, such as that of a proxy.
 for base in build cc; do
   mkdir -p "$work/$base/etc/ssl/certs"
   cp -L /etc/ssl/certs/ca-certificates.crt "$work/$base/etc/ssl/certs/"

@@ -1,4 +1,4 @@
--- What Gatehouse asks for when a connection starts, as defaults of its role. A pooler does not pass it on.
+-- The settings that Gatehouse requests at connection start, as defaults of its role: poolers do not forward them.
 alter role gatehouse set statement_timeout = '15s';
 alter role gatehouse set lock_timeout = '3s';
 alter role gatehouse set datestyle = 'ISO';

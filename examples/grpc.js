@@ -1,4 +1,4 @@
-/** gRPC with grpc-js, which reads the protos when it starts. */
+/** gRPC with grpc-js, which reads the proto files at start. */
 import { promisify } from "node:util";
 import { credentials, loadPackageDefinition, Metadata } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";

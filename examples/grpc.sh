@@ -1,5 +1,5 @@
 #!/bin/sh
-# gRPC with buf curl, which asks the server for its schema by reflection.
+# gRPC with buf curl, which gets the schema from the server by reflection.
 set -eu
 call() {
   buf curl --protocol grpc --http2-prior-knowledge -H "Authorization: Bearer ${token-}" -d @- \

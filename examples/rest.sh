@@ -1,5 +1,5 @@
 #!/bin/sh
-# REST with curl. The password comes by standard input: other users of the machine see the arguments of a program.
+# REST with curl. The password is passed on standard input, because other users of the machine can see arguments.
 set -eu
 url=${GATEHOUSE_URL:-http://127.0.0.1:3000}
 json='Content-Type: application/json'
@@ -9,6 +9,6 @@ token=$(printf '{"email":"%s","password":"%s"}' "$EMAIL" "$PASSWORD" |
 bearer="Authorization: Bearer $token"
 curl -sS --fail-with-body -H "$bearer" "$url/user/profile" | sed 's/.*"email":"\([^"]*\)".*/\1/'
 echo
-# -N shows each piece when it arrives
+# -N shows each chunk as it arrives
 curl -sS -N --fail-with-body -H "$bearer" -H "$json" "$url/ai/stream" \
   -d '{"provider":"provider-a","messages":[{"role":"user","content":"case: plain"}]}'

@@ -1,4 +1,4 @@
-/** A service of your own verifies an access token offline, with jose. */
+/** How your own service verifies an access token offline, with jose. */
 import { createRemoteJWKSet, jwtVerify } from "jose";
 
 const { GATEHOUSE_URL = "http://localhost:3000", ISSUER = GATEHOUSE_URL, TOKEN } = process.env;

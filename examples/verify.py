@@ -1,4 +1,4 @@
-"""A service of your own verifies an access token offline, with PyJWT."""
+"""How your own service verifies an access token offline, with PyJWT."""
 import os
 
 import jwt

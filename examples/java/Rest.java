@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/** REST with java.net.http. Use a JSON library in a program of your own; this one needs none. */
+/** REST with java.net.http. Use a JSON library in a real program; this one avoids dependencies. */
 class Rest {
   static final HttpClient client = HttpClient.newHttpClient();
   static final String url = System.getenv().getOrDefault("GATEHOUSE_URL", "http://127.0.0.1:3000");
@@ -23,7 +23,7 @@ class Rest {
     return response.body();
   }
 
-  /** The text of a field. */
+  /** The text of a JSON field. */
   static String field(String json, String name) {
     var match = Pattern.compile('"' + name + "\":\"((?:[^\"\\\\]|\\\\.)*)\"").matcher(json);
     if (!match.find()) throw new RuntimeException("no " + name + " in " + json);

@@ -13,7 +13,7 @@ import java.time.Instant;
 import java.util.Base64;
 import java.util.regex.Pattern;
 
-/** A service of your own verifies an access token offline, with java.security. It asks for the keys once; keep them. */
+/** How your own service verifies an access token offline, with java.security. Cache the keys in a real program. */
 class Verify {
   static byte[] decode(String text) {
     return Base64.getUrlDecoder().decode(text);
@@ -28,7 +28,7 @@ class Verify {
     if (!isRight) throw new SecurityException(problem);
   }
 
-  /** An Ed25519 key of a JWKS: 32 bytes, the lowest first, whose highest bit is that of x (RFC 8032). */
+  /** An Ed25519 key of a JWKS: 32 bytes, little-endian, whose highest bit is the sign of x (RFC 8032). */
   static PublicKey keyOf(String jwks, String kid) throws Exception {
     var match = Pattern.compile("\\{[^{}]*\"kid\":\"" + Pattern.quote(kid) + "\"[^{}]*\\}").matcher(jwks);
     check(match.find(), "unknown key");

@@ -1,4 +1,4 @@
-"""REST with the client that OpenAPI Generator makes from the OpenAPI document."""
+"""REST with a client that OpenAPI Generator generated from the OpenAPI document."""
 import os
 import sys
 
