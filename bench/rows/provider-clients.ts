@@ -60,9 +60,6 @@ async function clients(origin: string): Promise<Record<string, () => Promise<unk
       for await (const _ of provider(
         { model: entry.models[0], isStream: false, messages: MESSAGES },
         signal,
-        {
-          decodingMs: 0,
-        },
       ));
     },
     "OpenAI SDK, request only": async () =>

@@ -9,7 +9,13 @@ import type { Catalogue } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
 import { ProviderError } from "./providers/errors.ts";
-import type { CallReport, Prompt, PromptMessage } from "./providers/provider.ts";
+import type {
+  FinishReason,
+  Prompt,
+  PromptMessage,
+  ReplyEvent,
+  Usage,
+} from "./providers/provider.ts";
 import type { UsageOutcome } from "./usage.ts";
 
 /** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
@@ -27,10 +33,14 @@ type Memory = Pick<Permit, "reserveBody">;
  */
 export async function chat(call: ChatDeps, conversation: Conversation, memory?: Memory) {
   const route = resolveRoute(call.ai, conversation, false);
-  const report: CallReport = { decodingMs: 0 };
   let content = "";
-  for await (const { chunk } of readReply(call, route, report, memory)) content += chunk;
-  const { finishReason = "stop", usage } = report;
+  let usage: Usage | undefined;
+  let finishReason: FinishReason = "stop";
+  for await (const event of readReply(call, route, memory, (event) => event)) {
+    if (event.kind === "text") content += event.text;
+    else if (event.kind === "usage") usage = event.usage;
+    else if (event.kind === "finished") finishReason = event.reason;
+  }
   return { content, finishReason, usage, model: route.prompt.model.name, provider: route.entry.id };
 }
 
@@ -46,16 +56,23 @@ export function streamChat(
   conversation: Conversation,
   memory?: Memory,
 ): AsyncIterable<{ chunk: string }> {
-  return readReply(call, resolveRoute(call.ai, conversation, true), { decodingMs: 0 }, memory);
+  return readReply(call, resolveRoute(call.ai, conversation, true), memory, chunkOf);
 }
 
-/** Reads a reply, and records its usage however it ends. */
-async function* readReply(
+/** Streams carry text alone. */
+const chunkOf = (event: ReplyEvent) => (event.kind === "text" ? { chunk: event.text } : undefined);
+
+/**
+ * Reads a reply. Ledger and metrics observe every event of it, and its usage is recorded however it
+ * ends.
+ * @param outputOf what an event becomes for the caller; undefined: nothing
+ */
+async function* readReply<Output>(
   call: ChatDeps,
   { provider, entry, prompt }: Route,
-  report: CallReport,
   memory: Memory | undefined,
-) {
+  outputOf: (event: ReplyEvent) => Output | undefined,
+): AsyncGenerator<Output, void> {
   const { ai, principal, log, requestId } = call;
   // A reply that is not streamed may end later than the session.
   const session = prompt.isStream
@@ -68,13 +85,15 @@ async function* readReply(
     model: prompt.model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),
   });
-  const measure = instrumentCall(call, entry.vendor, prompt, report);
+  const measurement = instrumentCall(call, entry.vendor, prompt);
   let outcome: UsageOutcome = "cancelled"; // unless it ends otherwise: the reader has left
   const reserve = (bytes: number) => reserveReply(memory, bytes);
   try {
-    for await (const chunk of provider(prompt, signal, report, reserve)) {
-      usage.onText(chunk);
-      yield { chunk };
+    for await (const event of provider(prompt, signal, reserve)) {
+      usage.observe(event);
+      measurement.observe(event);
+      const output = outputOf(event);
+      if (output !== undefined) yield output;
     }
     outcome = "completed";
   } catch (thrown) {
@@ -86,7 +105,7 @@ async function* readReply(
     throw new ServiceError(Reason.PROVIDER_ERROR, message);
   } finally {
     session?.end();
-    measure(usage.finish(outcome, report.usage));
+    measurement.end(usage.finish(outcome));
   }
 }
 

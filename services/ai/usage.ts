@@ -5,7 +5,7 @@ import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/statement.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { Usage } from "./providers/provider.ts";
+import type { ReplyEvent, Usage } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -71,30 +71,34 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       let characters = 0;
       let writtenMs = 0;
       batch.set(row.id, row);
+      const addText = (text: string) => {
+        row.first_chunk_ms ??= elapsed();
+        characters += text.length;
+        row.output_tokens = tokensIn(characters);
+        if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
+        writtenMs = elapsed();
+        batch.set(row.id, row);
+      };
+      const replaceEstimate = ({ inputTokens, outputTokens }: Usage) => {
+        row.input_tokens = inputTokens;
+        row.output_tokens = outputTokens;
+        row.estimated = false;
+      };
       return {
-        /** Counts text of the reply. */
-        onText(text: string): void {
-          row.first_chunk_ms ??= elapsed();
-          characters += text.length;
-          row.output_tokens = tokensIn(characters);
-          if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
-          writtenMs = elapsed();
-          batch.set(row.id, row);
+        /** Counts text of the reply, until the provider reports usage instead of the estimate. */
+        observe(event: ReplyEvent): void {
+          if (event.kind === "text") addText(event.text);
+          if (event.kind === "usage") replaceEstimate(event.usage);
         },
         /**
-         * Records the outcome, and what the provider has reported instead of the estimate.
+         * Records the outcome.
          * @returns the final row
          */
-        finish(outcome: UsageOutcome, usage?: Usage): UsageRow {
-          Object.assign(row, { outcome, latency_ms: elapsed() });
-          if (usage) {
-            const { inputTokens, outputTokens } = usage;
-            Object.assign(row, {
-              input_tokens: inputTokens,
-              output_tokens: outputTokens,
-              estimated: false,
-            });
-          } else if (characters === 0 && INPUT_UNREAD.has(outcome)) row.input_tokens = 0;
+        finish(outcome: UsageOutcome): UsageRow {
+          row.outcome = outcome;
+          row.latency_ms = elapsed();
+          const isUnread = row.estimated && characters === 0 && INPUT_UNREAD.has(outcome);
+          if (isUnread) row.input_tokens = 0;
           batch.set(row.id, row);
           return row;
         },

@@ -23,17 +23,25 @@ export type Usage = { inputTokens: number; outputTokens: number };
 /** Why a reply ended: by itself, or at the maximum number of tokens. */
 export type FinishReason = "stop" | "length";
 
-/** Facts about one call of a provider, which fills them in. */
-export type CallReport = {
-  /** When the first attempt that got a response was sent, by `performance.now()`. */
-  sentAt?: number;
-  /** How long decoding has taken, in milliseconds. */
-  decodingMs: number;
-  /** Set when the reply is complete. */
-  finishReason?: FinishReason | undefined;
-  /** Set when the reply is complete, or has failed, and the provider has reported it. */
-  usage?: Usage | undefined;
-};
+/**
+ * What happens in one call of a provider: `answered`, then any number of `text`, then `usage` if the
+ * provider has reported all of it, then `finished`. A call that fails throws in place of the events
+ * that are missing; usage may come before the failure. Readers ignore kinds that they do not know.
+ */
+export type ReplyEvent =
+  /**
+   * The first attempt that got a response, whatever its status.
+   * `sentAt`: when that attempt was sent, by `performance.now()`.
+   */
+  | { kind: "answered"; sentAt: number }
+  /**
+   * Text that has arrived since the last pull: whole characters, never empty.
+   * `decodingMs`: time spent on decoding the reply so far.
+   */
+  | { kind: "text"; text: string; decodingMs: number }
+  | { kind: "usage"; usage: Usage }
+  /** The provider has completed the reply. Always the last event. */
+  | { kind: "finished"; reason: FinishReason; decodingMs: number };
 
 /**
  * Reserves memory for a reply, as far as it has come. Called again as the reply grows.
@@ -42,18 +50,18 @@ export type CallReport = {
 export type ReserveMemory = (bytes: number) => void;
 
 /**
- * Sends a prompt to a chat model host, and reads the reply: pieces of text that are never empty, of
- * whole characters. Text that has arrived since the last pull is one piece, as is a reply that is
- * not streamed. Ends without an error only if the provider has finished the reply. Throws
- * ProviderError for whatever goes wrong on the provider's side, and the signal's own reason when
- * that fires. At its end, or when the loop is left, the upstream connection is free.
+ * Sends a prompt to a chat model and reads the reply as events. A reply that is not streamed is one
+ * `text`. Sends nothing before the first pull. At its end, or when the loop is left, the upstream
+ * connection is free.
+ * @param signal aborts when the reply is no longer wanted
+ * @throws ProviderError for whatever goes wrong on the provider's side; the reason of the signal
+ * once that has fired
  */
 export type Provider = (
   prompt: Prompt,
   signal: AbortSignal,
-  report: CallReport,
   reserve?: ReserveMemory,
-) => AsyncGenerator<string, void>;
+) => AsyncGenerator<ReplyEvent, void>;
 
 /** Bounds of one call: durations in milliseconds. */
 export const DEFAULT_BOUNDS = {

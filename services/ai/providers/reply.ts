@@ -6,7 +6,7 @@ import { ReplyDecoder } from "./decode.ts";
 import { endpointPath } from "./endpoint-path.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
 import { decompressed, type Endpoint } from "./http-client.ts";
-import type { CallReport, Provider, ProviderBounds, ReserveMemory } from "./provider.ts";
+import type { Provider, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
 import { UpstreamRequest } from "./send.ts";
 
 /**
@@ -19,25 +19,22 @@ export function createProvider(
   bounds: ProviderBounds,
 ): Provider {
   const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
-  return async function* reply(prompt, client, report, reserve = () => {}) {
+  return async function* reply(prompt, client, reserve = () => {}) {
+    const { isStream } = prompt;
     const fitted = fitPrompt(prompt);
     const path = endpointPath(base ?? "", adapter.path(fitted));
     const request = new UpstreamRequest(client, bounds, path);
-    const decoder = new ReplyDecoder(adapter, prompt.isStream);
+    const decoder = new ReplyDecoder(adapter, isStream);
     let body: Readable | undefined;
     try {
       const target = { protocol, hostname, port, path };
       const post = () =>
         http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
-      body = decompressed(await request.send(post, prompt.isStream, report));
-      const { isStream } = prompt;
-      const reader = new ReplyReader({ body, decoder, request, bounds, isStream, report, reserve });
-      for (let text = await reader.next(); text !== undefined; text = await reader.next())
-        yield text;
+      body = decompressed(yield* request.send(post, isStream));
+      const reader = new ReplyReader({ body, decoder, request, bounds, isStream, reserve });
+      for (let event = await reader.next(); event; event = await reader.next()) yield event;
       client.throwIfAborted(); // even if the reply is complete: its text may not have been read
-      report.usage = decoder.usage;
-      report.finishReason = decoder.finishReason;
-      if (decoder.error) throw decoder.error;
+      yield* reader.end();
     } catch (thrown) {
       throw reasonOf(thrown, client, decoder, request);
     } finally {
@@ -68,7 +65,6 @@ type ReaderDeps = {
   request: UpstreamRequest;
   bounds: ProviderBounds;
   isStream: boolean;
-  report: CallReport;
   reserve: ReserveMemory;
 };
 
@@ -76,6 +72,7 @@ type ReaderDeps = {
 class ReplyReader {
   readonly #deps: ReaderDeps;
   readonly #read: () => Promise<Buffer | undefined>;
+  #decodingMs = 0;
   #received = 0;
   /** What the caller collects: all text of a reply that is not streamed. Characters. */
   #collected = 0;
@@ -87,12 +84,11 @@ class ReplyReader {
   }
 
   /**
-   * The text that has arrived since the last time, which is never empty. The idle timer pauses
-   * until the next call.
+   * Reads on until there is text. The idle timer pauses until the next call.
    * @returns undefined once the reply has ended, well or with `decoder.error`
    * @throws ProviderError, or the error of the body
    */
-  async next(): Promise<string | undefined> {
+  async next(): Promise<ReplyEvent | undefined> {
     const { decoder, request } = this.#deps;
     if (decoder.hadContent) this.#resetIdleTimer();
     while (!decoder.isClosed) {
@@ -100,11 +96,23 @@ class ReplyReader {
       const text = this.#decode(bytes);
       if (text !== "") {
         request.pauseIdleTimer();
-        return text;
+        return { kind: "text", text, decodingMs: this.#decodingMs };
       }
       if (decoder.hadContent) this.#resetIdleTimer();
     }
     return undefined;
+  }
+
+  /**
+   * The events after the last text.
+   * @throws ProviderError if the reply has failed
+   */
+  *end(): Generator<ReplyEvent, void> {
+    const { usage, error, finishReason } = this.#deps.decoder;
+    if (usage) yield { kind: "usage", usage };
+    if (error) throw error;
+    if (!finishReason) throw new ProviderError("broke off");
+    yield { kind: "finished", reason: finishReason, decodingMs: this.#decodingMs };
   }
 
   /** What has arrived; undefined at the end of the body, or where the reply has ended without it. */
@@ -119,13 +127,13 @@ class ReplyReader {
   }
 
   #decode(bytes: Buffer | undefined): string {
-    const { decoder, report } = this.#deps;
+    const { decoder } = this.#deps;
     if (!bytes) return this.#decodeEnd();
     this.#received += bytes.length;
     if (this.#received > this.#deps.bounds.streamBytes) throw new ProviderError("reply too large");
     const startedAt = performance.now();
     const text = decoder.push(bytes);
-    report.decodingMs += performance.now() - startedAt;
+    this.#decodingMs += performance.now() - startedAt;
     this.#reserve(text.length);
     return text;
   }

@@ -4,7 +4,7 @@ import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
 import { decompressed, readAll } from "./http-client.ts";
-import type { CallReport, ProviderBounds } from "./provider.ts";
+import type { ProviderBounds, ReplyEvent } from "./provider.ts";
 
 /** Largest body of an error response that is parsed. Bytes. */
 const ERROR_BYTES = 64 * 1024;
@@ -46,23 +46,25 @@ export class UpstreamRequest {
    * Waits as long as the provider asks for, if there is time for it, and otherwise with exponential
    * backoff and jitter.
    * @param post sends the request once and resolves when the status line has arrived
+   * @returns the response, of which at least one byte has arrived
    * @throws ProviderError
    */
-  async send(
+  async *send(
     post: () => Promise<IncomingMessage>,
     isStream: boolean,
-    report: CallReport,
-  ): Promise<IncomingMessage> {
+  ): AsyncGenerator<ReplyEvent, IncomingMessage> {
     const { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs } = this.#bounds;
     // A model may write for minutes before a reply that is not streamed begins.
     const attemptMs = isStream ? firstByteMs : totalMs;
+    let isAnswered = false;
     for (let attempt = 0; ; attempt++) {
       this.resetIdleTimer(attemptMs);
       try {
         const answer = post();
         const sentAt = performance.now();
         const message = await answer;
-        report.sentAt ??= sentAt;
+        if (!isAnswered) yield { kind: "answered", sentAt };
+        isAnswered = true;
         await checkStatus(message, this.#path, afterOutcomeMs);
         this.pauseIdleTimer();
         return message;

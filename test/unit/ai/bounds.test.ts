@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
-import type { ProviderBounds } from "../../../services/ai/providers/provider.ts";
+import type { ProviderBounds, ReplyEvent } from "../../../services/ai/providers/provider.ts";
 import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
@@ -177,14 +177,18 @@ test.each([
   expect(performance.now() - start).toBeLessThan(SOON_MS);
 });
 
-/** Starts a stream with the provider simulator, and reads its first piece. */
+async function* textsOf(events: AsyncIterable<ReplyEvent>) {
+  for await (const event of events) if (event.kind === "text") yield event.text;
+}
+
+/** Starts a stream with the provider simulator, and reads its first text. */
 async function begin(name: string, client = new AbortController()) {
   const bench = await startTestBench("openai", { idleMs: SETTING_MS });
   const prompt = { ...bench.promptOf(name), isStream: true };
-  const pieces = bench.provider(prompt, client.signal, { decodingMs: 0 });
-  const read = [(await pieces.next()).value as string];
+  const texts = textsOf(bench.provider(prompt, client.signal));
+  const read = [(await texts.next()).value as string];
   const readOn = async () => {
-    for await (const piece of { [Symbol.asyncIterator]: () => pieces }) read.push(piece);
+    for await (const text of texts) read.push(text);
     return read;
   };
   return { bench, readOn };
@@ -223,9 +227,7 @@ test("Provider stream, complete reply: a signal that has fired already sends no 
   const reason = new Error("The client has gone.");
   for (const isStream of [true, false]) {
     const prompt = { ...promptOf("plain"), isStream };
-    await expect(
-      provider(prompt, AbortSignal.abort(reason), { decodingMs: 0 }).next(),
-    ).rejects.toBe(reason);
+    await expect(provider(prompt, AbortSignal.abort(reason)).next()).rejects.toBe(reason);
   }
   await wait(20);
   expect(simulator.requests).toEqual([]);

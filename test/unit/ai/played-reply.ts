@@ -5,8 +5,8 @@ import type { Adapter } from "../../../services/ai/providers/adapter.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import type { Endpoint } from "../../../services/ai/providers/http-client.ts";
 import {
-  type CallReport,
   DEFAULT_BOUNDS,
+  type FinishReason,
   type Usage,
 } from "../../../services/ai/providers/provider.ts";
 import { createProvider } from "../../../services/ai/providers/reply.ts";
@@ -48,12 +48,17 @@ export async function play(
   const http = { post } as unknown as Endpoint["http"];
   const endpoint = { baseUrl: "http://127.0.0.1:9/v1", key: "key", http };
   const provider = createProvider(adapter, endpoint, { ...DEFAULT_BOUNDS, retries: 0 });
-  const report: CallReport = { decodingMs: 0 };
   let text = "";
+  let usage: Usage | undefined;
+  let reason: FinishReason | undefined;
   let failure: string | undefined;
   const read = async () => {
     const prompt = { ...promptFor(entry, "Hello."), isStream };
-    for await (const piece of provider(prompt, new AbortController().signal, report)) text += piece;
+    for await (const event of provider(prompt, new AbortController().signal)) {
+      if (event.kind === "text") text += event.text;
+      if (event.kind === "usage") usage = event.usage;
+      if (event.kind === "finished") reason = event.reason;
+    }
   };
   const reading = read().catch((thrown) => {
     if (!(thrown instanceof ProviderError)) throw thrown;
@@ -71,11 +76,11 @@ export async function play(
   await vi.advanceTimersByTimeAsync(DEFAULT_BOUNDS.totalMs);
   await reading;
   await vi.advanceTimersByTimeAsync(DEFAULT_BOUNDS.totalMs); // what closes the connection
-  const good = report.finishReason === "length" ? "limit" : "finished";
+  const good = reason === "length" ? "limit" : "finished";
   return {
     text,
     outcome: failure ? "failed" : good,
-    usage: report.usage,
+    usage,
     ...(failure && { failure }),
   };
 }

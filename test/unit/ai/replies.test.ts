@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { encode, PIECES, PREFIX, prefix, REPLY } from "../../../scripts/simulators/script.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
-import type { Provider } from "../../../services/ai/providers/provider.ts";
 import {
   CODECS,
   decode,
@@ -126,13 +125,10 @@ function expectCounts(usage: object | undefined): void {
 
 test("Provider client: an unexpected error in one reply does not end others", async () => {
   const bench = await startTestBench("openai");
-  const observed: Provider = (prompt, signal) =>
-    bench.provider(prompt, signal, {
-      get decodingMs(): number {
-        throw new Error("The report broke.");
-      },
-    });
   const prompt = { ...bench.promptOf("silent-midway"), isStream: true };
-  expect(await readReply(observed, prompt)).toMatchObject({ failure: "broke off" });
+  const reserve = () => {
+    throw new Error("The reservation broke.");
+  };
+  expect(await readReply(bench.provider, prompt, reserve)).toMatchObject({ failure: "broke off" });
   expect(await bench.stream("plain")).toMatchObject({ text: REPLY });
 });

@@ -12,9 +12,9 @@ import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import { googleAdapter } from "../../../services/ai/providers/google.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
 import type {
-  CallReport,
   Provider,
   ProviderBounds,
+  ReserveMemory,
   Prompt as SentPrompt,
   Usage,
 } from "../../../services/ai/providers/provider.ts";
@@ -118,12 +118,19 @@ export const promptFor = ({ models }: CatalogueProvider, content: string): Promp
 /** The outcome of a call. */
 type Outcome = { text: string; usage?: Usage | undefined; failure?: string };
 
-export async function readReply(provider: Provider, prompt: SentPrompt): Promise<Outcome> {
-  const report: CallReport = { decodingMs: 0 };
+export async function readReply(
+  provider: Provider,
+  prompt: SentPrompt,
+  reserve?: ReserveMemory,
+): Promise<Outcome> {
   let text = "";
+  let usage: Usage | undefined;
   try {
-    for await (const piece of provider(prompt, new AbortController().signal, report)) text += piece;
-    return { text, usage: report.usage };
+    for await (const event of provider(prompt, new AbortController().signal, reserve)) {
+      if (event.kind === "text") text += event.text;
+      if (event.kind === "usage") usage = event.usage;
+    }
+    return { text, usage };
   } catch (thrown) {
     if (!(thrown instanceof ProviderError)) throw thrown;
     return { text: prompt.isStream ? text : "", failure: thrown.kind };

@@ -190,7 +190,7 @@ test("Usage: is updated while a long reply arrives", async () => {
   const entry = usage.start(call);
   await usage.flush();
   const now = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 5_001);
-  entry.onText("12345678");
+  entry.observe({ kind: "text", text: "12345678", decodingMs: 0 });
   now.mockRestore();
   expect(await rowsOf(call)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
   entry.finish("completed");
