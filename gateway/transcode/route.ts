@@ -9,7 +9,7 @@ import type { Clock } from "../../services/platform/process/clock.ts";
 import { ServiceError } from "../../services/platform/rpc/errors.ts";
 import { one } from "../../services/platform/rpc/in-process.ts";
 import { writeClient } from "../../services/platform/rpc/metadata.ts";
-import { faultHeader, writeTypeErrors } from "../../services/platform/rpc/validation.ts";
+import { unreadFields, unreadKey } from "../../services/platform/rpc/unread.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type CookieDeps, readTokenCookies } from "./cookies.ts";
 import { readPathFields, readRequest } from "./request.ts";
@@ -44,9 +44,12 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     }
     if (binding.requestCookies.length > 0)
       request.tokenCookies = await readTokenCookies(binding.requestCookies, request, transcoder);
-    const { message, header } = readCall(binding, request, internalSecret);
+    const header = metadataOf(request, internalSecret);
+    const { message, unread } = readMessage(binding, request);
     const { signal } = request.call;
-    const context = createContextValues().set(admittedKey, request.admitted); // used by services in the same process
+    const context = createContextValues()
+      .set(admittedKey, request.admitted) // for services in the same process
+      .set(unreadKey, unread);
     if (method.methodKind === "unary") {
       const response = await transport.unary(method, signal, undefined, header, message, context);
       forwardHeaders(response.header, reply);
@@ -85,19 +88,16 @@ function metadataOf(request: FastifyRequest, secret: string | undefined): Header
 }
 
 /**
- * The message and metadata for the call of a request. If the method requires a role, an unreadable
- * request is left for the services to reject, so that they check the role first.
+ * The message for a request. If the method requires a role, an unreadable request is left for the
+ * services to reject, so that they check the role first.
  */
-function readCall(rule: HttpBinding, request: FastifyRequest, secret: string | undefined) {
-  const header = metadataOf(request, secret);
+function readMessage(rule: HttpBinding, request: FastifyRequest) {
   try {
     const { message, typeErrors } = readRequest(rule, request);
-    writeTypeErrors(header, typeErrors);
-    return { message, header };
+    return { message, unread: unreadFields(typeErrors) };
   } catch (error) {
     if (rule.policy.access !== Access.ADMIN || !(error instanceof ServiceError)) throw error;
-    header.set(...faultHeader(error));
-    return { message: readPathFields(rule, request), header };
+    return { message: readPathFields(rule, request), unread: { fault: error } };
   } finally {
     request.body = undefined; // frees memory, because the call may take minutes
   }

@@ -8,11 +8,12 @@ import {
   type MessageInitShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { Code, ConnectError, type ContextValues, type Transport } from "@connectrpc/connect";
 import { FailureSchema } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls-files.ts";
 import * as protocol from "../../services/platform/rpc/internal-protocol.ts";
 import { SECRET } from "../../services/platform/rpc/metadata.ts";
+import { writeUnread } from "../../services/platform/rpc/unread.ts";
 
 /**
  * Silence after which the services are considered dead, in ms. They send a sign of life for each call
@@ -53,10 +54,13 @@ export function createInternalTransport(
     signal: AbortSignal | undefined,
     metadata: ConstructorParameters<typeof Headers>[0],
     input: MessageInitShape<I>,
+    values: ContextValues | undefined,
   ) {
     const body = toBinary(method.input, create(method.input, input));
     const own = { [SECRET]: secret, "content-length": body.length };
-    const headers = { ...Object.fromEntries(new Headers(metadata)), ...own };
+    const header = new Headers(metadata);
+    writeUnread(header, values);
+    const headers = { ...Object.fromEntries(header), ...own };
     const path = `/${method.parent.typeName}/${method.name}`;
     const request = open({ ...target, path, headers, ...(signal && { signal }) }).end(body);
     let response: IncomingMessage | undefined;
@@ -75,20 +79,25 @@ export function createInternalTransport(
     });
     const message = messagesOf(method.output, response, signal);
     if (response.statusCode !== 200) await message.next(); // throws the error of the call
-    const header = new Headers(response.headers as Record<string, string>);
-    return { service: method.parent, method, header, message, trailer: new Headers() };
+    return {
+      service: method.parent,
+      method,
+      header: new Headers(response.headers as Record<string, string>),
+      message,
+      trailer: new Headers(),
+    };
   }
 
   return {
-    async unary(method, signal, _timeoutMs, header, input) {
-      const started = await start(method, signal, header, input);
+    async unary(method, signal, _timeoutMs, header, input, values) {
+      const started = await start(method, signal, header, input, values);
       let message = create(method.output);
       for await (const only of started.message) message = only; // read to the end, so that the connection can be reused
       return { ...started, stream: false, method, message };
     },
-    async stream(method, signal, _timeoutMs, header, input) {
-      const { value } = await input[Symbol.asyncIterator]().next(); // server streaming: the request is a single message
-      return { ...(await start(method, signal, header, value)), stream: true, method };
+    async stream(method, signal, _timeoutMs, header, input, values) {
+      const { value } = await input[Symbol.asyncIterator]().next(); // server streaming: the request is one message
+      return { ...(await start(method, signal, header, value, values)), stream: true, method };
     },
     close: () => agent.destroy(),
   };

@@ -1,6 +1,7 @@
-import type { Transport } from "@connectrpc/connect";
+import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { readTlsFiles, type TlsFiles } from "../../services/platform/process/tls-files.ts";
+import { writeUnread } from "../../services/platform/rpc/unread.ts";
 import type { ServicesTransport } from "./internal.ts";
 
 /** Maximum size of a message from the services, in bytes: more than the largest reply of a provider. */
@@ -56,6 +57,7 @@ export function createServicesTransport(url: string, files: TlsFiles = {}): Serv
       baseUrl: url,
       sessionManager,
       acceptCompression: [],
+      interceptors: [sendUnread],
       ...limits,
     });
     return current;
@@ -68,3 +70,9 @@ export function createServicesTransport(url: string, files: TlsFiles = {}): Serv
     },
   };
 }
+
+/** Sends what the gateway could not read of a request in the metadata of its call. */
+const sendUnread: Interceptor = (next) => (req) => {
+  writeUnread(req.header, req.contextValues);
+  return next(req);
+};

@@ -26,6 +26,7 @@ import { readTlsFiles, type TlsFiles } from "../platform/process/tls-files.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/rpc/errors.ts";
 import { requestIdOf } from "../platform/rpc/metadata.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/rpc/policy.ts";
+import { type Unread, unreadKey } from "../platform/rpc/unread.ts";
 import { createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { discardBody, dropParameters, GZIP, rawOf, receiveBody } from "./request-body.ts";
@@ -124,6 +125,7 @@ export async function listenGrpc(
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();
   const refusals = new WeakMap<FastifyRequest, Refusal>();
+  const unreadParts = new WeakMap<FastifyRequest, Unread>();
   const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
   /**
    * Rejects a call and discards the rest of its body. Connect writes the error.
@@ -174,7 +176,9 @@ export async function listenGrpc(
     limitTime(request, method, timeouts);
     try {
       if (tooLong) throw tooLong;
-      request.body = await receiveBody(request, method, timeouts.requestMs);
+      const { body, unread } = await receiveBody(request, method, timeouts.requestMs);
+      request.body = body;
+      if (unread) unreadParts.set(request, unread);
     } catch (error) {
       refuse(request, error, performance.now() - startedAt);
     }
@@ -200,7 +204,8 @@ export async function listenGrpc(
     contextValues: (request) =>
       createContextValues()
         .set(admittedKey, request.admitted)
-        .set(refusalKey, refusals.get(request)),
+        .set(refusalKey, refusals.get(request))
+        .set(unreadKey, unreadParts.get(request)),
     requestGate: ({ values }) => values.get(refusalKey)?.(),
     interceptors: [keepIn(calls), ...app.interceptors],
     acceptCompression: [], // requests are already decompressed, and responses are not compressed

@@ -11,7 +11,7 @@ import { checkJson, tooManyFields } from "../platform/rpc/check-json.ts";
 import { ServiceError, toConnectError } from "../platform/rpc/errors.ts";
 import { DEFAULT_BODY_BYTES, policyOf, remembered } from "../platform/rpc/policy.ts";
 import { payloadTooLarge, readBody } from "../platform/rpc/read-body.ts";
-import { faultHeader } from "../platform/rpc/validation.ts";
+import type { Unread } from "../platform/rpc/unread.ts";
 
 /**
  * Maximum factor by which a compressed message may expand, and the size in bytes to which even a tiny
@@ -57,9 +57,12 @@ const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
   FRAME_HEAD_BYTES +
   (admitted?.claims || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
+/** The body of a call for Connect, and what could not be read of it. */
+type Received = { body: AsyncIterable<Uint8Array>; unread?: Unread };
+
 /**
- * The body of a call for Connect. If it is a single message, it is read and checked here first,
- * since Connect's errors quote the request and count as internal. Decoding it twice costs 2 µs for a
+ * Receives the body of a call. If it is a single message, it is read and checked here first, since
+ * Connect's errors quote the request and count as internal. Decoding it twice costs 2 µs for a
  * login and 0.3 ms for the largest conversation.
  * @param timeoutMs maximum time until the message has been received
  * @throws ServiceError PAYLOAD_TOO_LARGE, MALFORMED_REQUEST, NOT_IMPLEMENTED, REQUEST_TIMEOUT,
@@ -69,24 +72,23 @@ export async function receiveBody(
   request: FastifyRequest,
   method: DescMethod,
   timeoutMs: number,
-): Promise<AsyncIterable<Uint8Array>> {
+): Promise<Received> {
   const { headers, admitted } = request;
   const raw = rawOf(request);
   const maxBytes = bytesToRead(request, method);
   const isEncoded = takeEncoding(request);
   if (method.methodKind === "bidi_streaming")
-    return limited(raw.iterator({ destroyOnReturn: false }), maxBytes);
+    return { body: limited(raw.iterator({ destroyOnReturn: false }), maxBytes) };
   const body = await readBody(raw, admitted?.permit, maxBytes, timeoutMs);
   try {
     const message = await checkMessage(request, method, body, isEncoded);
     if (raw.stream.destroyed) throw malformed("The request ended prematurely."); // Connect would not notice
-    return limited([message], maxBytes);
+    return { body: limited([message], maxBytes) };
   } catch (error) {
     const isAdmins = policyOf(method)?.access === Access.ADMIN; // their role must be checked first
     if (!admitted || !isAdmins || !(error instanceof ServiceError)) throw error;
-    const [name, value] = faultHeader(error);
-    headers[name] = value;
-    return limited([withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers)], maxBytes);
+    const empty = withFrame(Buffer.from(isJson(headers) ? "{}" : ""), headers);
+    return { body: limited([empty], maxBytes), unread: { fault: error } };
   }
 }
 

@@ -10,12 +10,11 @@ import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Interceptor } from "@connectrpc/connect";
-import { z } from "zod";
-import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../../gen/gatehouse/platform/v1/rules_pb.ts";
-import { invalidFields, MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
+import { invalidFields, type Violation } from "./errors.ts";
 import { remembered } from "./policy.ts";
 import { foldTypedTexts, withComparedPasswords } from "./typed-text.ts";
+import { unreadOf } from "./unread.ts";
 
 const validator = createValidator({
   registry: createRegistry(file_gatehouse_platform_v1_rules),
@@ -145,10 +144,9 @@ export const validate =
   (next) =>
   (req) => {
     const { input } = req.method;
-    const fault = readJson(req.header, FAULT, faultSchema);
-    if (fault) throw new ServiceError(fault.reason, fault.message);
+    const { fault, typeErrors = [] } = unreadOf(req.header, req.contextValues);
+    if (fault) throw fault;
     if (input.fields.length === 0) return next(req);
-    const typeErrors = readJson(req.header, TYPE_ERRORS, typeErrorsSchema) ?? [];
     const assertValid = (message: Message) => {
       const found = [
         typeErrors,
@@ -179,48 +177,5 @@ async function* tapped<T>(messages: AsyncIterable<T>, tap: (message: T) => void)
   for await (const message of messages) {
     tap(message);
     yield message;
-  }
-}
-
-/**
- * Metadata with the type errors of a JSON request, whose message has zero values in their place.
- */
-const TYPE_ERRORS = "x-gatehouse-type-errors";
-
-/**
- * Tells the services which fields of a request had the wrong type, so that a single error lists all
- * violations.
- */
-export function writeTypeErrors(header: Headers, violations: readonly Violation[]): void {
-  if (violations.length > 0)
-    header.set(TYPE_ERRORS, JSON.stringify(violations.slice(0, MAX_VIOLATIONS)));
-}
-
-const typeErrorsSchema = z.array(z.object({ field: z.string(), message: z.string() }));
-
-/** Metadata with the error of a body that can't be read at all. */
-const FAULT = "x-gatehouse-fault";
-const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
-
-/**
- * The metadata that passes the error of an unreadable body to the services, which check the role of
- * the caller first.
- */
-export const faultHeader = ({ reason, message }: ServiceError): [name: string, value: string] => [
-  FAULT,
-  JSON.stringify({ reason, message }),
-];
-
-/**
- * Reads metadata set by the ports. Any caller may send it: it can only make the caller's own request
- * fail.
- */
-function readJson<T>(header: Headers, name: string, schema: z.ZodType<T>): T | undefined {
-  const sent = header.get(name);
-  if (sent === null) return undefined;
-  try {
-    return schema.parse(JSON.parse(sent));
-  } catch {
-    throw new ServiceError(Reason.MALFORMED_REQUEST, `The metadata ${name} is malformed.`);
   }
 }

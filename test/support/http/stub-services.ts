@@ -8,6 +8,7 @@ import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.t
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createErrorMapper, onComplete } from "../../../services/interceptors/observe.ts";
+import { unreadOf } from "../../../services/platform/rpc/unread.ts";
 import { validate } from "../../../services/platform/rpc/validation.ts";
 import { silent } from "../log.ts";
 import { forTest } from "../suites.ts";
@@ -20,16 +21,16 @@ import {
   type TransportKind,
 } from "./gateway.ts";
 
-/** Metadata in which a gateway reports unreadable parts of a request. */
-const CHECKED = ["x-gatehouse-type-errors", "x-gatehouse-fault"];
-
 /** The interceptors that refuse a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
 const mapErrors: Interceptor = (next) => (req) =>
   onComplete(next, req, (error) => error && mapError(error, req));
 const validateTypes: Interceptor = (next) => {
   const validated = validate()(next);
-  return (req) => (CHECKED.some((name) => req.header.has(name)) ? validated(req) : next(req));
+  return (req) => {
+    const { fault, typeErrors } = unreadOf(req.header, req.contextValues);
+    return fault || typeErrors ? validated(req) : next(req);
+  };
 };
 const interceptors = [mapErrors, validateTypes];
 
