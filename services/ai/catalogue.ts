@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 
-/** Words that can be read, said in a request and kept in the books. */
+/** Display name: printable words separated by single spaces. */
 const label = (most: number) =>
   z
     .string()
@@ -12,48 +12,43 @@ const label = (most: number) =>
     );
 
 /**
- * What the address of a provider must be: paths are put after it, and nothing but the key goes
- * there.
+ * Rule for the base URL of a provider. Paths are appended to it, and it carries no credentials but
+ * the key.
  */
 export const BASE_URL = "must be a URL with http or https, without user, spaces, ? and #";
 export const isBaseUrl = (text: string) =>
   /^https?:\/\/[^\s?#@]+$/i.test(text) && URL.canParse(text);
 
-/**
- * What differs from model to model is data. Left out, a model takes what its dialect's models
- * usually take.
- */
+/** Differences between models are data. Omitted fields have the defaults of the dialect. */
 const modelSchema = z.strictObject({
-  /** Name that clients use and answers carry. */
+  /** Public name, in requests and responses. */
   name: label(128),
-  /** Name the provider knows it by. */
+  /** Name at the provider. */
   upstream: label(200),
   /**
-   * The most tokens it writes in one reply; more is lowered to it. Anthropic wants a number always:
-   * it gets this one.
+   * Maximum number of output tokens. Larger requests are lowered to it. Anthropic requires a
+   * maximum in every request: this is the default.
    */
   outputTokens: z.int().positive(),
   /**
-   * The highest temperature it takes (higher ones are lowered to it), or "refused": none may be
-   * sent.
+   * Maximum temperature, to which higher ones are lowered, or "refused" if the model rejects any
+   * temperature.
    */
   temperature: z.union([z.number().positive().max(2), z.literal("refused")]).exactOptional(),
   /**
-   * Role of system text in OpenAI's shape. Elsewhere it has a field of its own. "user" is for a model
-   * without either, in every dialect: the text begins the first turn of the user.
+   * OpenAI's dialects: role of the system text. The other dialects have a field for it. "user", in
+   * any dialect, is for models without either: the text is prepended as a turn of the user.
    */
   systemRole: z.enum(["system", "developer", "user"]).exactOptional(),
-  /** OpenAI's shape: the field that limits the reply. */
+  /** OpenAI's dialects: the field that limits the reply. */
   outputTokensField: z.enum(["max_tokens", "max_completion_tokens"]).exactOptional(),
-  /**
-   * OpenAI's shape: how much a model reasons. Some take a temperature only with "none".
-   */
+  /** OpenAI's dialects: reasoning effort. Some models accept a temperature only with "none". */
   reasoningEffort: z
     .enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"])
     .exactOptional(),
   /**
-   * OpenAI's shape: whether a stream reports usage on request. Some servers always report it and
-   * reject the request.
+   * OpenAI's dialects: whether to request usage in streams. Some servers always report it and
+   * reject the field.
    */
   usageOnRequest: z.boolean().exactOptional(),
 });
@@ -65,8 +60,8 @@ const USUAL = {
   usageOnRequest: true,
 } as const;
 /**
- * What a model takes usually, and the vendor by the semantic conventions; a compatible one goes by
- * its public id.
+ * Defaults of the models of each dialect, and the vendor by OpenTelemetry's semantic conventions.
+ * The vendor of a compatible provider is its public id.
  */
 const DIALECT_DEFAULTS = {
   openai: {
@@ -84,7 +79,7 @@ const variableName = z
   .string()
   .regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of an environment variable");
 
-/** Refuses a list in which a value of a field is repeated. */
+/** Rejects lists in which two items have the same value of a field. */
 const unique =
   <K extends string>(field: K) =>
   (items: readonly Record<K, string>[], { addIssue }: z.core.$RefinementCtx): void => {
@@ -98,16 +93,16 @@ const unique =
 
 const providerSchema = z
   .strictObject({
-    /** Public id: `provider` in requests and answers. */
+    /** Public id: `provider` in requests and responses. */
     id: label(64),
-    /** The wire format; one adapter each. */
+    /** Wire format. Each has an adapter. */
     dialect: z.enum(["openai", "anthropic", "google", "openai-compatible"]),
-    /** What metrics and traces call it, by the semantic conventions for generative AI. */
+    /** Name in metrics and traces, by the semantic conventions for generative AI. */
     vendor: label(64).exactOptional(),
-    /** Variable whose presence activates the provider. */
+    /** Variable with the API key. The provider is configured if it is set. */
     keyVariable: variableName,
     baseUrlVariable: variableName,
-    /** Where the provider listens when its variable says nothing. */
+    /** Base URL if its variable is not set. */
     baseUrl: z.string().refine(isBaseUrl, BASE_URL),
     /** The first one is the default. */
     models: z.tuple([modelSchema], modelSchema).superRefine(unique("name")),
@@ -120,20 +115,20 @@ const providerSchema = z
   });
 
 const catalogueSchema = z.strictObject({
-  /** The day on which the models were compared with those that the providers offer. */
+  /** Date on which the models were last checked against the lists of the providers. */
   checkedOn: z.iso.date().exactOptional(),
   providers: z.array(providerSchema).min(1).superRefine(unique("id")),
 });
 
-/** Every provider there is, configured or not, in the order in which it is listed. */
+/** All providers, configured or not, in the order in which they are listed. */
 export type Catalogue = Readonly<z.output<typeof catalogueSchema>>;
 export type CatalogueProvider = Catalogue["providers"][number];
 export type CatalogueModel = CatalogueProvider["models"][number];
 
 /**
- * Reads a catalogue file: one of the two shipped ones, `neutral` (the default) or `native`, or any
- * other by its path.
- * @throws Error one message that lists everything wrong with the file
+ * Reads a catalogue file.
+ * @param path `neutral` or `native` for a shipped catalogue, otherwise the path of a file
+ * @throws Error whose message lists everything that is wrong with the file
  */
 export function readCatalogue(path = "neutral"): Catalogue {
   const shipped = path === "neutral" || path === "native";

@@ -18,13 +18,13 @@ import type {
 } from "./providers/provider.ts";
 import type { UsageOutcome } from "./usage.ts";
 
-/** A conversation and how to continue it (spec 4.5). Each field has been validated by itself. */
+/** A conversation and how to continue it (spec 4.5). Each field has been validated on its own. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
 
 export type ChatDeps = Pick<SessionCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
 
-/** What a reply is held in. */
+/** Accounts for the memory of a reply. */
 type Memory = Pick<Permit, "reserveBody">;
 
 /**
@@ -45,9 +45,9 @@ export async function chat(call: ChatDeps, conversation: Conversation, memory?: 
 }
 
 /**
- * Sends a conversation and streams the reply: pieces that are never empty, in whole characters.
- * Ends without an error only if the provider has completed the reply. Fails when the session ends.
- * Sends nothing before the first pull.
+ * Sends a conversation and streams the reply as non-empty chunks of whole characters. The stream
+ * ends without an error only if the provider has completed the reply. It fails when the session
+ * ends. Nothing is sent before the first pull.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR,
  * UNAUTHENTICATED
  */
@@ -59,13 +59,13 @@ export function streamChat(
   return readReply(call, resolveRoute(call.ai, conversation, true), memory, chunkOf);
 }
 
-/** Streams carry text alone. */
+/** The response message for an event. Streams contain text only. */
 const chunkOf = (event: ReplyEvent) => (event.kind === "text" ? { chunk: event.text } : undefined);
 
 /**
- * Reads a reply. Ledger and metrics observe every event of it, and its usage is recorded however it
- * ends.
- * @param outputOf what an event becomes for the caller; undefined: nothing
+ * Reads a reply. The ledger and the metrics observe every event, and usage is recorded however the
+ * reply ends.
+ * @param outputOf maps an event to what the caller gets; undefined skips it
  */
 async function* readReply<Output>(
   call: ChatDeps,
@@ -74,19 +74,19 @@ async function* readReply<Output>(
   outputOf: (event: ReplyEvent) => Output | undefined,
 ): AsyncGenerator<Output, void> {
   const { ai, principal, log, requestId } = call;
-  // A reply that is not streamed may end later than the session.
+  // A reply that is not streamed may outlive the session.
   const session = prompt.isStream
     ? ai.sessions.watch(principal.session.id, call.signal)
     : undefined;
   const signal = session?.signal ?? call.signal;
   const usage = ai.usage.start({
-    userId: principal.actorId ?? principal.user.id, // impersonation is at the administrator's expense
+    userId: principal.actorId ?? principal.user.id, // under impersonation the administrator pays
     provider: entry.id,
     model: prompt.model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),
   });
   const measurement = instrumentCall(call, entry.vendor, prompt);
-  let outcome: UsageOutcome = "cancelled"; // unless it ends otherwise: the reader has left
+  let outcome: UsageOutcome = "cancelled"; // if the client disconnects
   const reserve = (bytes: number) => reserveReply(memory, bytes);
   try {
     for await (const event of provider(prompt, signal, reserve)) {
@@ -109,7 +109,7 @@ async function* readReply<Output>(
   }
 }
 
-/** @throws ProviderError for a reply that is larger than the memory left for it */
+/** @throws ProviderError if there is not enough memory left for the reply */
 function reserveReply(memory: Memory | undefined, bytes: number): void {
   try {
     memory?.reserveBody(bytes, "reply");
@@ -119,10 +119,7 @@ function reserveReply(memory: Memory | undefined, bytes: number): void {
   }
 }
 
-/**
- * The provider of that public id and its model of that public name, if there are such; its default
- * model without a name.
- */
+/** Finds a provider by its public id and a model by its public name, by default the first one. */
 export function findTarget(
   catalogue: Catalogue,
   { provider, model }: Pick<Conversation, "provider" | "model">,
@@ -138,7 +135,7 @@ export function findTarget(
 type Route = ReturnType<typeof resolveRoute>;
 
 /**
- * Finds provider and model of a conversation, which `checkConversation` has checked.
+ * Finds the provider and the model of a conversation that `checkConversation` has accepted.
  * @throws ServiceError PROVIDER_NOT_CONFIGURED
  */
 function resolveRoute(
@@ -162,7 +159,7 @@ function resolveRoute(
   return { provider, entry, prompt };
 }
 
-/** Limit of all messages together, in characters. */
+/** Maximum size of all messages together, in characters. */
 const MAX_CHARACTERS = 262_144;
 
 /** Checks a conversation against the catalogue, and its messages as a whole. */
@@ -185,8 +182,8 @@ export const checkConversation =
 const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 
 /**
- * Checks the messages as a whole. A role that is none has a violation of its own.
- * @returns what is wrong
+ * Checks the messages as a whole. Unknown roles have violations of their own.
+ * @returns what is wrong, if anything
  */
 function faultIn(messages: Conversation["messages"]): string | undefined {
   if (charactersIn(messages) > MAX_CHARACTERS)
@@ -198,8 +195,8 @@ function faultIn(messages: Conversation["messages"]): string | undefined {
 }
 
 /**
- * Code points, as in the constraints of single fields: a surrogate pair is one character. They are
- * not counted in a text that is too long whatever its characters are.
+ * Counts code points, as the constraints of single fields do: a surrogate pair is one character.
+ * For text that is too long in any case, counts UTF-16 code units, which is faster.
  */
 function charactersIn(messages: readonly { content: string }[]): number {
   const units = messages.reduce((sum, { content }) => sum + content.length, 0);

@@ -7,13 +7,13 @@ import { openProviders } from "./providers/providers.ts";
 import { createSessionWatcher } from "./session-watcher.ts";
 import { openUsageLedger } from "./usage.ts";
 
-/** What all AI calls of a process share. */
+/** Dependencies that all AI calls of a process share. */
 export type AiContext = ReturnType<typeof createAiContext>;
 
 /**
  * Reads the catalogue and prepares its providers.
- * @throws Error with a message for operators, when the catalogue or a variable it names can't be
- * used
+ * @throws Error with a message for operators if the catalogue or a variable that it names is
+ * invalid
  */
 export function createAiContext(
   config: Config,

@@ -6,7 +6,7 @@ import { AI_IGNORED } from "../platform/rpc/metadata.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 
-/** Messages in, messages out; every decision is made by an operation. */
+/** Maps messages to operations and back. Contains no decisions. */
 export const aiHandler: ServiceImpl<typeof AIService> = {
   listProviders(_req, ctx) {
     const { catalogue, providers } = sessionCallOf(ctx).ai;
@@ -43,8 +43,8 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
 const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit;
 
 /**
- * Names a given temperature that the model does not take in a header, since streams have no other
- * place for it.
+ * Reports a temperature that the model does not accept in a response header, since streams have no
+ * other place for it.
  */
 function reportIgnored(
   { ai }: Pick<Call, "ai">,

@@ -6,19 +6,20 @@ import { invalid } from "../platform/rpc/errors.ts";
 import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
 
-/** Which usage: of one user or of all; `from` inclusive, `to` exclusive; `page` 1-based. */
+/** Usage of one user, or of all. `from` is inclusive, `to` exclusive, `page` starts at 1. */
 export type UsageFilter = Omit<ListAllUsageRequest, keyof Message>;
 
-/** Rows of one page. */
+/** Rows per page. */
 const PAGE_ROWS = 5_000;
 const DAY_MS = 86_400_000;
-/** Days that the response covers if the request has no `from`, and at most. */
+/** Days that the response covers if the request has no `from`. */
 const DEFAULT_DAYS = 31;
+/** Maximum number of days that the response covers. */
 const MAX_DAYS = 366;
 
 /**
- * Sums up usage by day, user, provider and model, newest day first. Of usage that is kept, or to be
- * kept, as sums, a bound stands for the start of its day.
+ * Sums up usage by day, user, provider and model, newest day first. A bound that lies in the time
+ * of which only daily sums are kept is moved to the start of its day.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function listUsage(
@@ -39,7 +40,7 @@ export async function listUsage(
   await ai.usage.flush();
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   const bound = (time: Date) => (time < firstDay ? startOfDay(time) : time);
-  const end = to ?? daysBefore(-1); // clocks of replicas differ
+  const end = to ?? daysBefore(-1); // the clocks of replicas differ
   const filter = {
     userId: userId ?? null,
     from: bound(from ?? daysBefore(DEFAULT_DAYS)),

@@ -7,14 +7,14 @@ import { findOpenSessions } from "../store/sessions.ts";
 import type { HotDb } from "../store/statement.ts";
 
 /**
- * Interval in which the sessions of open streams are read, in ms. A revocation ends a stream within
+ * Interval between checks of the sessions of open streams, in ms. A revocation ends a stream within
  * about this time.
  */
 const WATCH_INTERVAL_MS = 750;
 
 /**
- * Ends streams when their session ends, whichever process ended it. One statement per interval
- * checks all of them.
+ * Ends streams when their session ends, in whichever process that happened. One statement per
+ * interval checks all sessions.
  */
 export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, "warn">) {
   const watched = new Map<AbortController, string>();
@@ -22,7 +22,7 @@ export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, 
     const checked = [...watched];
     if (checked.length === 0) return;
     const ids = checked.map(([, sessionId]) => sessionId);
-    const open = await findOpenSessions(db, ids, clock.now()); // while it fails, no stream ends
+    const open = await findOpenSessions(db, ids, clock.now()); // if it fails, no stream ends
     for (const [controller, sessionId] of checked) {
       if (!open.has(sessionId))
         controller.abort(new ServiceError(Reason.UNAUTHENTICATED, "The session has ended."));
@@ -34,8 +34,9 @@ export function createSessionWatcher(db: HotDb, clock: Clock, log: Pick<Logger, 
   );
   return {
     /**
-     * @returns what aborts when the client disconnects, or with a ServiceError when the session has
-     * ended
+     * Watches a session until `end` is called.
+     * @returns a signal that aborts when the client disconnects, or with a ServiceError when the
+     * session has ended
      */
     watch(sessionId: string, client: AbortSignal) {
       const controller = new AbortController();

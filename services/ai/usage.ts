@@ -10,16 +10,16 @@ import type { ReplyEvent, Usage } from "./providers/provider.ts";
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
-/** The caller, the model and the size of the prompt. */
+/** What is known of a call when it starts. */
 type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
 
-/** How often the row of a long reply is updated, in ms, so that little is lost with the process. */
+/** Interval between updates of the row of a long reply, in ms. A crash loses no more than that. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
-/** Estimated length of a token, in characters, for providers that report no usage. */
+/** Estimated length of a token in characters, for replies without reported usage. */
 const CHARACTERS_PER_TOKEN = 4;
 
-/** Failures before the provider read the input: it charges nothing. */
+/** Failures before the provider has read the input, which cost nothing. */
 const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
   "rate limited",
   "quota exhausted",
@@ -33,22 +33,19 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
- * Opens the ledger. A row is written when its call starts, so that it survives a crash, and again
- * when the call ends.
+ * Opens the ledger. The row of a call is written when the call starts, so that it survives a crash,
+ * and again when the call ends.
  */
 export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
   const batch = createBatch<UsageRow>({
     name: "AI usage",
-    intervalMs: 20, // a shorter call is written once
+    intervalMs: 20, // shorter calls are written once
     batchSize: 20_000,
     write: (rows) => upsertUsage(db, rows),
     log,
   });
   return {
-    /**
-     * Resolves when everything recorded so far is in the database, or the attempt to write it
-     * failed.
-     */
+    /** Resolves when everything recorded so far has been written, or the attempt has failed. */
     flush: batch.flush,
     /** Opens the row of a call. */
     start({ userId, provider, model, inputCharacters }: UsageStart) {
@@ -85,7 +82,7 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         row.estimated = false;
       };
       return {
-        /** Counts text of the reply, until the provider reports usage instead of the estimate. */
+        /** Estimates usage from the text of the reply until the provider reports it. */
         observe(event: ReplyEvent): void {
           if (event.kind === "text") addText(event.text);
           if (event.kind === "usage") replaceEstimate(event.usage);

@@ -5,53 +5,54 @@ import type { Finish } from "./finish-words.ts";
 import type { Prompt, PromptMessage } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
 
-/** A dialect: how prompts are sent, and how replies are read. */
+/** A dialect: how to send prompts and read replies. */
 export type Adapter = {
-  /** Below the base URL. */
+  /** Path below the base URL. */
   path(prompt: FittedPrompt): ApiPath;
   headers(key: string, prompt: FittedPrompt): Record<string, string>;
   body(prompt: FittedPrompt): object;
   /**
-   * Parses an event of a stream or a complete reply. Nothing is certain of it but that it is an
-   * object. May throw over what it cannot read.
+   * Parses an event of a stream, or a complete reply. The document is an object, and nothing else
+   * about it is certain.
+   * @throws Error of any kind if it cannot be read
    */
   parse(document: object): ParsedEvent;
-  /** `[DONE]` may take the place of the finish marker. */
+  /** `[DONE]` may replace the finish marker. */
   finishesWithDone?: boolean;
 };
 
-/** What one event of a stream, or a complete reply, says. */
+/** The content of one event of a stream, or of a complete reply. */
 export type ParsedEvent = {
   text?: string | undefined;
   usage?: UsageCounts | null | undefined;
-  /** Something was produced that is not shown (reasoning): neither silence nor text. */
+  /** Content that is not shown, such as reasoning: neither silence nor text. */
   active?: boolean | undefined;
-  /** The finish marker. From here on the reply may end. */
+  /** Finish marker. From here on the reply may end. */
   finish?: Finish | undefined;
-  /** The dialect's closing frame. Nothing that follows matters. */
+  /** Closing frame of the dialect. Whatever follows is ignored. */
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
   /**
-   * Content that is no text was left out: a call of a tool although none was offered, an image, a
-   * kind that is not known. Without any text this is no reply.
+   * Content other than text was skipped: a tool call although no tool was offered, an image, an
+   * unknown kind. A reply without any text is then unreadable.
    */
   skipped?: boolean | undefined;
-  /** A complete reply: with the end of its document it has ended, even without a finish marker. */
+  /** A complete reply, which ends with its document even without a finish marker. */
   whole?: boolean | undefined;
 };
 
-/** Sent where a provider requires a message of the user. */
+/** Sent where a provider requires a user message. */
 const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
 
 /**
- * A prompt as far as its model takes it: fields are undefined that it refuses, or that the request
- * does not have.
+ * A prompt fitted to its model. Fields that the model rejects, or that the request does not have,
+ * are undefined.
  */
 export type FittedPrompt = ReturnType<typeof fitPrompt>;
 
 /**
- * Fits a prompt to its model. Messages are split into system text and the rest, without blank ones.
- * A model that has no place for system text finds it in the first turn of the user.
+ * Fits a prompt to its model. Splits the messages into system text and turns, and drops blank ones.
+ * For a model that has no place for system text, it becomes the first turn of the user.
  */
 export function fitPrompt({
   model,
@@ -68,9 +69,7 @@ export function fitPrompt({
   return {
     model,
     isStream,
-    /**
-     * All system text in one: some providers have a field for it, others refuse it after a reply.
-     */
+    /** All system text: some providers have a field for it, others reject it after a reply. */
     system: isSystemTurn ? undefined : system || undefined,
     turns: isSystemTurn ? [{ role: "user", content: system } as const, ...turns] : turns,
     outputTokens: maxTokens && Math.min(maxTokens, model.outputTokens),
@@ -81,10 +80,7 @@ export function fitPrompt({
   };
 }
 
-/**
- * The turns with a short user message before and after them, where they begin or end with the
- * assistant.
- */
+/** The turns, with a short user message added where they begin or end with the assistant. */
 export function userTurnsOf({ turns }: FittedPrompt) {
   const isAssistant = (turn: PromptMessage | undefined) => turn?.role === "assistant";
   const before = isAssistant(turns[0]) ? [CONTINUE] : [];
@@ -92,7 +88,7 @@ export function userTurnsOf({ turns }: FittedPrompt) {
   return mergeAdjacent([...before, ...turns, ...after]);
 }
 
-/** Joins adjacent messages of one role, which some providers refuse. */
+/** Joins adjacent messages of the same role, which some providers reject. */
 export function mergeAdjacent<Role extends string>(
   messages: readonly { role: Role; content: string }[],
 ) {
@@ -106,7 +102,7 @@ export function mergeAdjacent<Role extends string>(
 }
 
 /**
- * Text that may be absent.
+ * Reads text that may be absent.
  * @throws TypeError for any other type
  */
 export function requireText(value: unknown): string {
@@ -116,9 +112,9 @@ export function requireText(value: unknown): string {
 }
 
 /**
- * The text of one part of a message: a string, or an object with a text.
- * @returns undefined if the part is something else, such as an image
- * @throws TypeError for what is no part
+ * Reads the text of one part of a message, which is a string or an object with a text.
+ * @returns undefined for other parts, such as images
+ * @throws TypeError for a value that is not a part
  */
 export function textOfPart(part: unknown): string | undefined {
   if (typeof part === "string") return part;

@@ -3,7 +3,7 @@ import { type Adapter, type ParsedEvent, requireText, userTurnsOf } from "./adap
 import { createFinishReader } from "./finish-words.ts";
 import type { UsageCounts } from "./token-counts.ts";
 
-/** The current version of the API refuses any temperature. The one before accepts them. */
+/** The current version of the API rejects any temperature. The previous one accepts it. */
 const VERSION = "2026-10-21";
 const VERSION_WITH_TEMPERATURE = "2023-06-01";
 
@@ -30,12 +30,12 @@ export const anthropicAdapter: Adapter = {
     };
     return { ...body, temperature };
   },
-  /** Unknown kinds of events, blocks and deltas are to be ignored. */
+  /** Ignores unknown kinds of events, blocks and deltas, as the API requires. */
   parse(document) {
     const event = document as Event;
     switch (event.type) {
       case "message_start":
-        return { usage: { ...countsOf(event.message?.usage), outputTokens: undefined } }; // it is a placeholder
+        return { usage: { ...countsOf(event.message?.usage), outputTokens: undefined } }; // a placeholder
       case "content_block_start":
         return parseBlock(event.content_block);
       case "content_block_delta":
@@ -51,7 +51,7 @@ export const anthropicAdapter: Adapter = {
           skipped: blocks.some(({ skipped }) => skipped),
           finish: finishOf(event.stop_reason),
           usage: countsOf(event.usage),
-          whole: Boolean(event.stop_reason), // without one it may be cut
+          whole: Boolean(event.stop_reason), // without a reason it may be cut off
         };
       }
       default:
@@ -60,7 +60,7 @@ export const anthropicAdapter: Adapter = {
   },
 };
 
-/** Parses a block, or a piece of one. */
+/** Parses a content block or a delta of one. */
 function parseBlock(block: Block): ParsedEvent {
   if (block.type === "text" || block.type === "text_delta")
     return { text: requireText(block.text) };
@@ -72,14 +72,14 @@ function parseBlock(block: Block): ParsedEvent {
   };
 }
 
-/** Blocks and pieces that accompany text or reasoning. */
+/** Blocks and deltas that accompany text or reasoning. */
 const WITHOUT_CONTENT: ReadonlySet<Block["type"]> = new Set([
   "redacted_thinking",
   "signature_delta",
   "citations_delta",
 ] as const);
 
-/** Not `pause_turn`: the model has not finished. Servers of this dialect also say "stop". */
+/** `pause_turn` is missing: the model has not finished. Compatible servers also send "stop". */
 const finishOf = createFinishReader({
   good: ["end_turn", "stop_sequence", "tool_use", "stop"],
   limits: ["max_tokens", "model_context_window_exceeded", "length"],

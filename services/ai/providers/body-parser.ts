@@ -1,21 +1,21 @@
 import { createParser, type ParseError } from "eventsource-parser";
 
-/** Largest event of a stream, in characters. */
+/** Maximum size of an event, in characters. */
 const EVENT_CHARACTERS = 1024 * 1024;
-/** Largest document outside of events, in characters. */
+/** Maximum size of a document outside of events, in characters. */
 const DOCUMENT_CHARACTERS = 16 * 1024 * 1024;
 
 type Handlers = {
   onEvent(data: string, name: string | undefined): void;
-  /** A field `error`, which SSE does not have. llama.cpp sends it. */
+  /** A field `error`, which is not part of SSE. llama.cpp sends it. */
   onErrorField(value: string): void;
   onTooLarge(): void;
 };
 
 /**
- * Splits the text of a body into events of SSE and into what is none: a document, an error page, a
- * message of a proxy. Labels of bodies are often wrong, so that every body is read so. The parser of
- * events drops incomplete lines that are none of its fields: it gets complete lines only.
+ * Splits the text of a body into server-sent events and bare lines: a document, an error page, a
+ * message of a proxy. Content types are often wrong, so every body is read this way. The SSE parser
+ * drops incomplete lines that are not fields, so it is fed complete lines only.
  */
 export class BodyParser {
   #bareLines: string[] = [];
@@ -34,15 +34,15 @@ export class BodyParser {
     this.#handlers = handlers;
   }
 
-  /** The number of characters that wait for the rest of their event or document. */
+  /** Number of characters that wait for the rest of their event or document. */
   get heldLength(): number {
     return this.#bareLength + this.#partialLength;
   }
 
   /**
    * Whether a document outside of events may be complete: its last line looks like an end. After
-   * each time that it does, the document must double, so that parsing it costs no more than its
-   * length. The end of the body and the next event find the document in any case.
+   * each positive answer the document must double in size first, which keeps the total cost of
+   * parsing linear. The end of the body and the next event find the document in any case.
    */
   seemsComplete(): boolean {
     const line = this.#bareLines.at(-1)?.trimEnd() ?? "";
@@ -52,7 +52,7 @@ export class BodyParser {
     return true;
   }
 
-  /** Parses what has arrived, cut anywhere. */
+  /** Parses the next part of the body, which may be cut anywhere. */
   feed(text: string): void {
     const end = text.endsWith("\n") ? text.length : lastLineEnd(text);
     if (end === 0) return void this.#hold(text);
@@ -60,12 +60,12 @@ export class BodyParser {
     if (end < text.length) this.#hold(text.slice(end));
   }
 
-  /** Parses the end of the body. Some servers leave out the blank line after the last event. */
+  /** Parses the end of the body. Some servers omit the blank line after the last event. */
   end(): void {
     this.#parser.feed(`${this.#takePartialLine()}\n\n`);
   }
 
-  /** The complete lines outside of events that have not been taken. */
+  /** Complete lines outside of events that have not been taken. */
   get bareLines(): readonly string[] {
     return this.#bareLines;
   }
@@ -79,7 +79,10 @@ export class BodyParser {
     return lines;
   }
 
-  /** The lines outside of events, and the last line of the body, which may be cut or an event's. */
+  /**
+   * The lines outside of events and the last line of the body, which may be incomplete or part of
+   * an event.
+   */
   get openLines(): readonly string[] {
     return [...this.#bareLines, this.#partialLine.join("")];
   }
@@ -109,8 +112,8 @@ export class BodyParser {
   }
 
   /**
-   * Parses complete lines. The parser makes an error of each line that is no field, with its stack:
-   * the lines of a document do not go there.
+   * Parses complete lines. The lines of a document bypass the SSE parser, which creates an error
+   * with a stack for each line that is not a field.
    */
   #parseLines(text: string): void {
     if (this.#bareLines.length === 0 && !DOCUMENT_START.test(text))
@@ -129,10 +132,10 @@ export class BodyParser {
 }
 
 const DOCUMENT_START = /^[{[]/;
-/** Lines with their ends. */
+/** Lines with their line endings. */
 const LINES = /[^\r\n]*(?:\r\n|\n|\r)/g;
-/** A field of SSE, a comment, the end of an event, or what looks like any of them. */
+/** A field of SSE, a comment, the end of an event, or anything that looks like one of them. */
 const FIELD = /^(?:data|event|id|retry|error)|^:|^\s*$/i;
 
-/** The position after the last complete line; 0 if there is none. */
+/** Position after the last complete line; 0 if there is none. */
 const lastLineEnd = (text: string) => Math.max(text.lastIndexOf("\n"), text.lastIndexOf("\r")) + 1;

@@ -1,15 +1,12 @@
 import type { Readable } from "node:stream";
 
 /**
- * How long the body of a complete reply may take to end, so that its connection can be used again.
- * Milliseconds.
+ * Time in which the body of a complete reply must end for its connection to be reused, in
+ * milliseconds.
  */
 const DRAIN_MS = 100;
 
-/**
- * Lets the body end so that its connection returns to the pool. A body that does not end is
- * destroyed.
- */
+/** Reads a body to its end so that its connection returns to the pool, or destroys it. */
 export function drain(body: Readable): void {
   if (body.readableEnded) return;
   setTimeout(() => body.destroy(), DRAIN_MS).unref();
@@ -17,12 +14,12 @@ export function drain(body: Readable): void {
 }
 
 /**
- * Makes a function that resolves with the bytes that have arrived since its last call, or with
- * undefined at the end. A body whose bytes wait is paused at its high-water mark, so a slow reader
- * slows the provider.
+ * Creates a function that resolves with the bytes that have arrived since its last call, or with
+ * undefined at the end. The body is paused at its high-water mark, so a slow reader slows the
+ * provider down. It is left open, so that its connection can be reused.
  *
- * `body.iterator({ destroyOnReturn: false })` does the same with one async generator more per
- * piece. The body is left open, so that its connection can be used again.
+ * `body.iterator({ destroyOnReturn: false })` does the same, but adds an async generator to the
+ * path of every chunk.
  */
 export function readerOf(body: Readable): () => Promise<Buffer | undefined> {
   let chunks: Buffer[] = [];

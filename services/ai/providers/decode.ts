@@ -6,33 +6,34 @@ import { ReplyEnding, type ReplyPhase } from "./reply-ending.ts";
 import { TokenCounts } from "./token-counts.ts";
 
 /**
- * OpenAI's end of a stream. Proxies send it in other dialects too, and after broken streams of all.
+ * OpenAI's end of a stream. Proxies also send it in other dialects, and after streams that broke
+ * off.
  */
 const DONE = /^"?\[DONE\]"?$/i;
-/** What plain text does not have, and a damaged document has. */
+/** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
 
 /**
- * Decodes one reply, whatever its framing: events, one document or several. Bytes go in, cut
- * anywhere; text of whole characters comes out.
+ * Decodes one reply, whatever its framing: events, one document or several. Takes bytes that may be
+ * cut anywhere and returns text of whole characters.
  */
 export class ReplyDecoder {
-  /** Nothing more is read: the reply has ended, or has failed. */
+  /** Nothing more is read: the reply has ended or failed. */
   isClosed = false;
-  /** The latest bytes had content, shown or not, or brought the end nearer. */
+  /** The latest bytes contained content, shown or not, or changed the phase of the ending. */
   hadContent = false;
   #text = "";
   #failure: ProviderErrorKind | undefined;
-  /** The failure is what the finish marker says: usage may follow. */
+  /** The failure was reported by the finish marker, so usage may follow. */
   #hasFailedAtFinish = false;
-  /** Content was left out that is no text, such as a tool call. */
+  /** Content other than text, such as a tool call, was skipped. */
   #hasSkipped = false;
   #hasReadEvent = false;
-  /** Documents outside of events. */
+  /** Number of documents outside of events. */
   #documents = 0;
-  /** The last document is a complete reply, rather than a piece of one. */
+  /** The last document was a complete reply rather than a part of one. */
   #isWhole = false;
-  /** The rest of the body is read: what is unreadable in it was cut. */
+  /** The end of the body has arrived: unreadable content was cut off. */
   #isAtEnd = false;
   readonly #ending = new ReplyEnding();
   readonly #counts = new TokenCounts();
@@ -45,13 +46,13 @@ export class ReplyDecoder {
     onTooLarge: () => this.#fail("reply too large"),
   });
 
-  /** @param isStream whether a stream was requested: otherwise its first document is the reply */
+  /** @param isStream whether a stream was requested. If not, the first document is the reply. */
   constructor(adapter: Adapter, isStream = true) {
     this.#adapter = adapter;
     this.#isStream = isStream;
   }
 
-  /** How sure it is that the reply has ended. */
+  /** How certain it is that the reply has ended. */
   get phase(): ReplyPhase {
     return this.#hasFailedAtFinish ? "proven" : this.#ending.phase;
   }
@@ -60,17 +61,17 @@ export class ReplyDecoder {
     return this.#ending.marker;
   }
 
-  /** Undefined unless the provider has reported all of it. Cached input counts as input. */
+  /** Undefined unless the provider has reported all counts. Cached input counts as input. */
   get usage(): Usage | undefined {
     return this.#counts.usage(this.#ending.hasText);
   }
 
-  /** The number of characters that wait for the rest of their event or document. */
+  /** Number of characters that wait for the rest of their event or document. */
   get heldLength(): number {
     return this.#body.heldLength;
   }
 
-  /** What is wrong with the reply, as far as it has come. */
+  /** What is wrong with the reply so far. */
   get error(): ProviderError | undefined {
     const hasNoText = this.#ending.marker && !this.#ending.hasText && this.#hasSkipped;
     const failure = this.#failure ?? (hasNoText ? "unreadable reply" : undefined);
@@ -78,8 +79,8 @@ export class ReplyDecoder {
   }
 
   /**
-   * Decodes what has arrived.
-   * @returns the text in it
+   * Decodes the next part of the body.
+   * @returns its text
    */
   push(bytes: Buffer): string {
     this.hadContent = false;
@@ -96,7 +97,7 @@ export class ReplyDecoder {
 
   /**
    * Decodes the end of the body.
-   * @returns the text in it
+   * @returns the remaining text
    */
   end(): string {
     if (!this.isClosed) this.#readEnd();
@@ -105,9 +106,9 @@ export class ReplyDecoder {
   }
 
   /**
-   * Decides about a reply whose body has not ended: it broke off, or went silent. An error that has
-   * come outside of events is its cause, unless the marker stands before it.
-   * @returns whether that is the end of the reply, good or bad
+   * Decides whether a reply ends although its body does not: the connection broke or went silent.
+   * An error outside of events is the cause unless it follows a finish marker.
+   * @returns whether the reply has ended, well or with an error
    */
   endsWith(what: "a break" | "silence"): boolean {
     const { phase } = this;
@@ -140,23 +141,21 @@ export class ReplyDecoder {
   }
 
   /**
-   * What follows may be a part of the reply: no finish marker stands, or the reply has gone on behind
-   * one.
+   * Whether what follows may be part of the reply: there is no valid finish marker, or the reply
+   * has already continued after one.
    */
   get #mayGoOn(): boolean {
     return this.phase === "open" || (this.#ending.hasGoneOn && !this.#hasFailedAtFinish);
   }
 
-  /** After the finish marker nothing unreadable is a failure. */
+  /** Records unreadable content, which after the finish marker is not a failure. */
   #readUnreadable(
     kind: ProviderErrorKind = this.#isAtEnd ? "broke off" : "unreadable reply",
   ): void {
     if (this.#mayGoOn) this.#fail(kind);
   }
 
-  /**
-   * The text since the last time. Half of a surrogate pair waits for its other half.
-   */
+  /** Returns the text since the last call. Half of a surrogate pair waits for its other half. */
   #take(): string {
     const split = !this.isClosed && isHighSurrogate(this.#text.charCodeAt(this.#text.length - 1));
     const end = split ? this.#text.length - 1 : this.#text.length;
@@ -178,7 +177,9 @@ export class ReplyDecoder {
     else this.#readUnreadable();
   }
 
-  /** Reads an event that is no object: a closing frame, a keep-alive, an error in plain words. */
+  /**
+   * Reads an event that is not an object: a closing frame, a keep-alive, an error as plain text.
+   */
   #readOther(text: string, name: string | undefined): void {
     if (DONE.test(text)) return void this.#close(this.#adapter.finishesWithDone);
     const value = parseJson(text);
@@ -192,7 +193,7 @@ export class ReplyDecoder {
     this.#readPlainText(words);
   }
 
-  /** Reads text of which only an error makes sense. */
+  /** Reads plain text, which can only be an error. */
   #readPlainText(text: string): void {
     if (!this.#mayGoOn) return;
     const failure = classifyText(text);
@@ -200,7 +201,7 @@ export class ReplyDecoder {
     else this.#ending.isSuspect = true;
   }
 
-  /** Reads what a server calls an error. */
+  /** Reads text that the server labels as an error. */
   #readErrorText(text: string): void {
     if (this.isClosed) return;
     const error = parseJson(text);
@@ -214,13 +215,13 @@ export class ReplyDecoder {
     else this.#apply(parseDocument(document, this.#adapter, isError));
   }
 
-  /** Reads Gemini's reply without `alt=sse`: the events of a stream in an array. */
+  /** Reads an array of events, which Gemini sends without `alt=sse`. */
   #readArray(documents: readonly unknown[]): void {
     for (const document of documents) this.#apply(parseDocument(document, this.#adapter, false));
   }
 
   /**
-   * Reads the lines outside of events if they are documents: one, or one on each line.
+   * Reads the lines outside of events if they are one document, or a document per line.
    * @returns whether they are
    */
   #readDocuments(): boolean {
@@ -232,7 +233,7 @@ export class ReplyDecoder {
     return true;
   }
 
-  /** Reads the lines outside of events, of which no more come. */
+  /** Reads the lines outside of events once no more of them follow. */
   #readBareLines(): void {
     if (this.#body.bareLines.length === 0 || this.#readDocuments()) return;
     for (const line of this.#body.takeBareLines()) this.#readBareLine(line);
@@ -245,7 +246,7 @@ export class ReplyDecoder {
     else this.#readPlainText(line);
   }
 
-  /** @param isMarker whether the closing frame may stand for the finish marker */
+  /** @param isMarker whether the closing frame may replace the finish marker */
   #close(isMarker = false): void {
     if (isMarker) this.#ending.closeWithoutMarker();
     if (!this.#ending.marker && !this.#failure) this.#fail("broke off");
@@ -294,7 +295,9 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The documents that lines consist of: one of them all, or one in each; undefined if they don't. */
+/**
+ * Parses lines as one document, or as a document per line. Returns undefined if they are neither.
+ */
 function documentsIn(lines: readonly string[]): unknown[] | undefined {
   const whole = parseJson(lines.join("\n"));
   if (whole !== undefined) return [whole];
@@ -304,8 +307,8 @@ function documentsIn(lines: readonly string[]): unknown[] | undefined {
 }
 
 /**
- * The failure that a document reports. Errors look alike in all dialects and may come instead of
- * any document, with HTTP status 200 too.
+ * The failure that a document reports. Errors look alike in all dialects and may replace any
+ * document, also with HTTP status 200.
  */
 function errorIn(document: object, isError: boolean): ProviderErrorKind | undefined {
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
@@ -313,7 +316,7 @@ function errorIn(document: object, isError: boolean): ProviderErrorKind | undefi
   return hasError ? classifyError(error || document) : undefined;
 }
 
-/** The failure that lines outside of events report, of which the last may be cut. */
+/** The failure that lines outside of events report. The last line may be incomplete. */
 function failureIn(lines: readonly string[]): ProviderErrorKind | undefined {
   const document = parseJson(lines.join(""));
   if (isObject(document)) return errorIn(document, false);

@@ -1,24 +1,24 @@
-/** The path of an API, in the parts that base URLs may contain. */
+/** Path of an API, split into the parts that base URLs may contain. */
 export type ApiPath = {
   /** The version of the API, such as `v1`. */
   version: string;
   /**
-   * Whether a base URL with a path contains the version if there is one, as for OpenAI's clients.
-   * Their base URLs of other servers end with `/v4`, `/inference` or `/v1beta/openai`.
+   * Whether a base URL with a path is taken to contain the version, as by OpenAI's clients. Base
+   * URLs of compatible servers end with `/v4`, `/inference` or `/v1beta/openai`.
    */
   isVersionInBase: boolean;
-  /** What follows the version, with the query. */
+  /** Path after the version, including the query. */
   resource: string;
 };
 
-/** A segment of a path that names a version. */
+/** A path segment that names a version. */
 const VERSION = /^v\d+[a-z\d]*$/;
 
 /**
- * Joins the path of a base URL and that of an API. People write base URLs with and without the
- * version, with slashes at the end, and with the path of a request. What the base ends with is not
- * repeated, and its version stands.
- * @param base the path of the base URL
+ * Joins the path of a base URL and the path of an API. Base URLs are written with and without the
+ * version, with trailing slashes, and with the path of a request. Segments that the base ends with
+ * are not repeated, and a version in the base takes precedence.
+ * @param base path of the base URL
  */
 export function endpointPath(base: string, api: ApiPath): string {
   const given = base.split("/").filter((segment) => segment !== "");
@@ -30,8 +30,8 @@ export function endpointPath(base: string, api: ApiPath): string {
 }
 
 /**
- * How many segments of a resource the base ends with: all of them, or as many as follow a version.
- * undefined if the base ends with neither.
+ * Counts the segments of a resource that the base ends with: all of them, or those after a version.
+ * @returns undefined if the base ends with neither
  */
 function repeatedIn(given: string[], resource: string[]): number | undefined {
   for (let count = resource.length; count >= 0; count--) {

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 
-/** How a provider failed. Clients see these words. */
+/** How a provider failed. These words are part of messages to clients. */
 export type ProviderErrorKind =
   | "rate limited"
   | "quota exhausted"
@@ -18,13 +18,13 @@ export type ProviderErrorKind =
 type ProviderErrorFacts = {
   /** A later attempt may succeed. */
   retryable?: boolean | undefined;
-  /** The wait that the provider requires. */
+  /** Wait that the provider asks for. */
   retryAfterMs?: number | undefined;
-  /** For the log: an HTTP status or the code of a network error. */
+  /** For the log: an HTTP status or the code of a network error. Never text of the provider. */
   detail?: string | undefined;
 };
 
-/** A provider's failure: its kind, and nothing of what the provider sent. */
+/** Failure of a provider. Contains nothing that the provider has sent. */
 export class ProviderError extends Error {
   override readonly name = "ProviderError";
   readonly kind: ProviderErrorKind;
@@ -36,7 +36,7 @@ export class ProviderError extends Error {
   }
 }
 
-/** The ProviderError that was thrown. Any other error becomes one of the given kind. */
+/** Returns a thrown ProviderError, or wraps any other error in one of the given kind. */
 export function toProviderError(
   thrown: unknown,
   otherwise: "unreachable" | "broke off",
@@ -47,8 +47,8 @@ export function toProviderError(
 }
 
 /**
- * What names of errors (type, code or status) and HTTP statuses mean. The first match counts. Texts
- * are ignored but for a few: see `EXHAUSTED_BALANCE`.
+ * Meanings of error names (type, code or status) and HTTP statuses. The first match counts.
+ * Messages are ignored, with one exception: `EXHAUSTED_BALANCE`.
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
@@ -66,21 +66,21 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [/http (408|504|522|524)/, "timed out"],
   [/http 429/, "rate limited"],
   [/http (503|529)/, "overloaded"],
-  // Some providers give these two names to every error.
+  // Some providers use these two names for every error.
   [/invalid_request/, "rejected the request"],
   [/server_error|api_error|internal/, "internal error"],
-  [/http [123]/, "unreadable reply"], // a redirect: following it would hand the key to another host
+  [/http [123]/, "unreadable reply"], // a redirect: following it would send the key to another host
   [/http 4/, "rejected the request"],
   [/http 5/, "internal error"],
 ];
 
 /**
- * Texts of an exhausted balance, which some providers give no name of its own. "Quota" is not among
- * them: Google says it of limits per minute.
+ * Messages about an exhausted balance, for which some providers have no error name. "Quota" is not
+ * included, since Google uses the word for limits per minute.
  */
 const EXHAUSTED_BALANCE =
   /\b(insufficient|not enough|no|out of) (account )?(balance|credits?|funds)\b|\b(balance|credits?)( balance)? (is|are) (too low|insufficient|exhausted|not enough|negative)\b|\ball (available )?credits\b|余额不足|欠费/i;
-/** The kinds that an error has by its status alone, which its text may tell better. */
+/** Kinds that may follow from the status alone, so that the message can be more precise. */
 const BY_STATUS: ReadonlySet<ProviderErrorKind> = new Set([
   "rejected the request",
   "refused the key",
@@ -92,21 +92,21 @@ const BY_STATUS: ReadonlySet<ProviderErrorKind> = new Set([
 type ErrorBody = Partial<
   Record<"type" | "code" | "status" | "status_code" | "http_code" | "message", unknown>
 > & {
-  /** OpenRouter's, about a prompt that a filter has flagged. */
+  /** Set by OpenRouter for a prompt that a filter has flagged. */
   metadata?: { flagged_input?: unknown } | null;
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
 };
 
 /**
- * Names the failure that an error object describes, wherever it came: a body, or a frame after HTTP
- * said 200.
+ * Classifies an error object, whether it was the body of an error response or part of a reply with
+ * status 200.
  * @param error the innermost error object, as received
  * @param status the HTTP status, unless that was 200
  */
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
   const body: ErrorBody = typeof error === "object" && error ? error : {};
   const { type, code, status: named, status_code, http_code, metadata, details } = body;
-  // Some say the status as text; other numbers are words of their own.
+  // Some providers send the status as text. Other numbers are codes of their own.
   const httpStatus =
     status ??
     [code, status_code, http_code].map(Number).find((number) => number >= 400 && number < 600);
@@ -132,22 +132,22 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
   return isExhausted ? "quota exhausted" : kind;
 }
 
-/** The statuses of HTTP errors by their reason phrases, in lower case. */
+/** HTTP error statuses by their reason phrases in lower case. */
 const STATUS_OF_PHRASE = new Map(
   Object.entries(STATUS_CODES)
     .filter(([status]) => Number(status) >= 400)
     .map(([status, phrase = ""]) => [phrase.toLowerCase(), Number(status)]),
 );
 
-/** Longest line that may be a status line, with room for tags. */
+/** Maximum length of a line that is read as a status line, with room for tags. */
 const STATUS_LINE_CHARACTERS = 200;
-/** "HTTP/1.1 503 Service Unavailable", and parts of it. */
+/** "HTTP/1.1 503 Service Unavailable", or parts of it. */
 const STATUS_LINE = /^(?:HTTP\/[\d.]+ |error:? )?(?:([45]\d\d)\b[ :.-]*)?(.*?)[ .!]*$/i;
 
 /**
- * Names the failure of a line that a proxy or framework writes in place of a reply: an HTTP status,
- * its reason phrase, or both, in HTML or not.
- * @returns undefined if the line is none
+ * Classifies a line that a proxy or framework sends instead of a reply: an HTTP status, its reason
+ * phrase, or both, with or without HTML tags.
+ * @returns undefined for any other line
  */
 export function classifyText(line: string): ProviderErrorKind | undefined {
   if (line.length > STATUS_LINE_CHARACTERS) return undefined;
@@ -157,7 +157,7 @@ export function classifyText(line: string): ProviderErrorKind | undefined {
   return status === undefined ? undefined : classifyError(undefined, status);
 }
 
-/** Google names the delay inside the error ("17s"). Milliseconds. */
+/** The delay that Google puts into the error ("17s"), in milliseconds. */
 export function retryDelayOf(error: unknown): number | undefined {
   const details = listOf((error as ErrorBody | null)?.details);
   const delay = details

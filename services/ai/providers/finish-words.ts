@@ -1,10 +1,10 @@
 import { classifyError, type ProviderErrorKind } from "./errors.ts";
 import type { FinishReason } from "./provider.ts";
 
-/** What a finish marker says: how the reply has ended, or how it has failed. */
+/** Meaning of a finish marker: why the reply has ended, or how it has failed. */
 export type Finish = { reason: FinishReason } | { failure: ProviderErrorKind };
 
-/** The words of a dialect that end a reply. Every other word is a failure. */
+/** Finish reasons of a dialect. Any other word is a failure. */
 type FinishWords = {
   /** The reply is complete. */
   good: readonly string[];
@@ -14,13 +14,13 @@ type FinishWords = {
   filters: readonly string[];
 };
 
-/** Protobuf's name of an absent enum value, and DashScope's of a missing reason. */
+/** How protobuf names an absent enum value, and DashScope a missing reason. */
 const ABSENT = /^$|^null$|unspecified$/;
 
 /**
- * Makes a function that reads the finish reasons of a dialect. Letter case, `-`, `_` and spaces do
- * not matter, since proxies spell the words of one provider in the manner of another.
- * @returns a function from the reason, of any type, to what it says; undefined if there is none
+ * Creates a function that reads the finish reasons of a dialect. Letter case, `-`, `_` and spaces
+ * are ignored, since proxies spell the words of one provider in the style of another.
+ * @returns a function from the received reason, of any type, to its meaning; undefined if absent
  */
 export function createFinishReader({ good, limits, filters }: FinishWords) {
   const known = new Map<string, Finish>();

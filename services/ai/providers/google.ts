@@ -2,11 +2,12 @@ import type { Content, GenerateContentResponse, Part } from "@google/genai";
 import { type Adapter, textOfPart, userTurnsOf } from "./adapter.ts";
 import { createFinishReader, type Finish } from "./finish-words.ts";
 
-/** Gemini refuses zero. */
+/** Gemini rejects zero. */
 const LOWEST_TEMPERATURE = 0.001;
 
 /**
- * Gemini. Every event of a stream is a complete response object. The end of the body is the end.
+ * Gemini. Every event of a stream is a complete response object. There is no closing frame: the end
+ * of the body ends the reply.
  */
 export const googleAdapter: Adapter = {
   path: ({ model, isStream }) => ({
@@ -37,18 +38,20 @@ export const googleAdapter: Adapter = {
       text,
       usage: usageMetadata && {
         inputTokens: usageMetadata.promptTokenCount,
-        // Frames leave out counts that are zero.
+        // Counts that are zero are omitted.
         outputTokens: usageMetadata.candidatesTokenCount ?? 0,
         reasoningTokens: usageMetadata.thoughtsTokenCount,
       },
       active: isThinking,
       finish: blockOf(promptFeedback?.blockReason) ?? finishOf(candidate?.finishReason),
-      skipped: hasOther, // a call of a tool comes with the reason STOP
+      skipped: hasOther, // a tool call has the reason STOP
     };
   },
 };
 
-/** The resource of a model. Names with a slash say their collection, as `tunedModels/my-model`. */
+/**
+ * Resource of a model. Names with a slash contain the collection, such as `tunedModels/my-model`.
+ */
 function resourceOf(name: string): string {
   const path = name.split("/").map(encodeURIComponent).join("/");
   return name.includes("/") ? path : `models/${path}`;
@@ -64,13 +67,13 @@ const finishOf = createFinishReader({
   ],
 });
 
-/** A prompt is blocked whatever the reason, unless there is none. */
+/** Any reason means that the prompt was blocked. */
 const blockOf = (reason: unknown): Finish | undefined =>
   finishOf(reason) && { failure: "blocked the content" };
 
 /**
- * Reads the parts of a candidate's content: text, thoughts, and what is neither.
- * @throws TypeError if it is no content
+ * Reads the parts of a candidate's content: text, thoughts and others.
+ * @throws TypeError for a value that is not content
  */
 function readParts(content: Content | undefined) {
   let text = "";

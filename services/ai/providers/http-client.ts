@@ -12,17 +12,19 @@ import { version } from "../../platform/process/version.ts";
 import { ProviderError } from "./errors.ts";
 import { exemptions, type ProxyEnv } from "./outbound-proxy.ts";
 
-/** Base URL and API key of a provider, and the client to reach it. */
+/** Base URL and API key of a provider, and the HTTP client for it. */
 export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };
 
 /**
- * Idle connections are closed sooner than most servers do, which could reset a request just
- * written. Milliseconds.
+ * Time after which idle connections are closed, in milliseconds. It is shorter than that of most
+ * servers, since a server that closes first may reset a request that was just written.
  */
 const IDLE_CONNECTION_MS = 4_000;
-/** Some proxies send long policies and cookies; Node would take 16 KiB. Bytes. */
+/** Maximum size of response headers, in bytes. Some proxies exceed Node's default of 16 KiB. */
 const HEAD_BYTES = 64 * 1024;
-/** Some proxies refuse requests without these. A reply may come in either form, whatever is asked. */
+/**
+ * Some proxies reject requests without these. A reply may have either type, whatever is requested.
+ */
 const OWN_HEADERS = {
   "user-agent": `gatehouse/${version}`,
   accept: "application/json, text/event-stream",
@@ -30,19 +32,18 @@ const OWN_HEADERS = {
   "accept-encoding": "identity",
 };
 
-/** Pools of connections by the protocol of their requests. */
+/** Connection pools by protocol. */
 const openPools = (options: https.AgentOptions) => ({
   "http:": new http.Agent(options),
   "https:": new https.Agent(options),
 });
 
 /**
- * Creates an HTTP client that posts JSON over a pool of connections. It uses `node:http` instead of
- * the built-in fetch or an SDK. That costs a third of the CPU time or less
- * (`bench/rows/provider-clients.ts`), never follows a redirect, and closes the socket at the moment
- * of an abort.
- * @param connectMs limit of connecting, TLS handshake included
- * @param proxyEnv the proxies, which Node's agents use (RFC 9110 section 9.3.6 for https)
+ * Creates an HTTP client that posts JSON over pooled connections. `node:http` takes at most a third
+ * of the CPU time of the built-in fetch or an SDK (`bench/sdk-cost.ts`), never follows redirects,
+ * and closes the socket at once when a request is aborted.
+ * @param connectMs time limit for connecting, including the TLS handshake
+ * @param proxyEnv proxies for Node's agents, which use CONNECT for https (RFC 9110 section 9.3.6)
  */
 export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const kept = { keepAlive: true, timeout: IDLE_CONNECTION_MS };
@@ -51,11 +52,11 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const isDirect = exemptions(proxyEnv.NO_PROXY);
   return {
     /**
-     * Posts a JSON document. Resolves when the head of the response has arrived, whatever the
-     * status. A connection that was idle and ends without a byte of a response had been closed
-     * before: the request is sent once more, on a new one.
-     * @throws ProviderError "unreadable reply" if the response is no HTTP; otherwise the error of
-     * the connection, or the reason of the signal
+     * Posts a JSON document. Resolves when the head of the response has arrived, whatever its
+     * status. If a reused connection ends before the first byte of a response, the server had
+     * closed it: the request is sent again on a new connection.
+     * @throws ProviderError "unreadable reply" if the response is not HTTP; otherwise the error of
+     * the connection or the reason of the signal
      */
     async post(
       target: RequestOptions,
@@ -82,10 +83,10 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
-/** A connection that was used before ended without a byte of a response. */
+/** A reused connection ended before the first byte of a response. */
 class StaleConnection extends Error {}
 
-/** Sends a request over a connection of its agent, and waits for the head of the response. */
+/** Sends a request with its agent and waits for the head of the response. */
 function exchange(
   options: RequestOptions,
   document: object,
@@ -97,19 +98,19 @@ function exchange(
     ...options,
     method: "POST",
     maxHeaderSize: HEAD_BYTES,
-    timeout: 0, // the agent's is for idle connections, and would restart with every piece
+    timeout: 0, // the agent's timeout is for idle connections and would restart with every chunk
   });
   const answer = new Promise<IncomingMessage>((resolve, reject) => {
     let isAnswered = false;
     let response: IncomingMessage | undefined;
-    // Rejects too: until a proxy has opened its tunnel there is no socket, and `destroy` emits
+    // Also rejects: until a proxy has opened its tunnel there is no socket, and `destroy` emits
     // nothing.
     const end = (reason: unknown) => {
       stop();
       sending.destroy();
       reject(reason);
     };
-    // Not "timed out", which counts as read: nothing has been sent.
+    // Not "timed out", which means that the provider may have read the input.
     const onLate = () =>
       end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
     const connectTimer = setTimeout(onLate, connectMs);
@@ -127,7 +128,7 @@ function exchange(
       reject(sending.reusedSocket && !isAnswered ? new StaleConnection() : error);
     });
     sending.on("close", stop);
-    sending.on("upgrade", () => end(new ProviderError("unreadable reply"))); // a switch of protocols (101)
+    sending.on("upgrade", () => end(new ProviderError("unreadable reply"))); // a protocol switch (101)
     sending.on("socket", (socket) => {
       socket.prependOnceListener("data", () => {
         isAnswered = true;
@@ -135,19 +136,22 @@ function exchange(
       if (!socket.connecting) return stop();
       socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
     });
-    // Not the option `signal`: with that Node destroys the socket with an error. Once the body
-    // has arrived but has not been read, that error has no listener and ends the process.
+    // Not the option `signal`, with which Node destroys the socket with an error. If the body has
+    // arrived and is not being read, that error has no listener and ends the process.
     if (signal.aborted) end(signal.reason);
     else signal.addEventListener("abort", () => end(signal.reason), { once: true });
   });
-  sending.end(JSON.stringify(document)); // outside of the closures, which would keep the text until the response
+  sending.end(JSON.stringify(document)); // outside of the closures, which would keep the text in memory
   return answer;
 }
 
-/** An error of Node's parser: what has arrived is no response. */
+/** Whether an error is one of Node's HTTP parser: what has arrived is not a response. */
 const isParseError = ({ code }: NodeJS.ErrnoException) => code?.startsWith("HPE_") ?? false;
 
-/** Some servers leave out the trailer of a compressed body. What it holds tells whether it is complete. */
+/**
+ * Some servers omit the trailer of a compressed body. The finish marker shows whether it is
+ * complete.
+ */
 const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
 const gunzip = () => createGunzip(WITHOUT_TRAILER);
 const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
@@ -158,11 +162,11 @@ const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
   zstd: createZstdDecompress,
 };
 
-/** The request asks for an uncompressed body, but some proxies compress all the same. */
+/** Decompresses a body. Requests ask for an uncompressed one, but some proxies compress anyway. */
 export function decompressed(message: IncomingMessage): Readable {
   const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
   if (!create) return message;
-  return pipeline(message, create(), () => {}) as unknown as Readable; // an error of either stream reaches its reader
+  return pipeline(message, create(), () => {}) as unknown as Readable; // errors of both streams reach the reader
 }
 
 /**

@@ -12,13 +12,13 @@ import { createFinishReader } from "./finish-words.ts";
 import type { UsageCounts } from "./token-counts.ts";
 
 type Delta = OpenAI.ChatCompletionChunk.Choice.Delta;
-/** Other servers add to the messages of OpenAI. */
+/** A message of OpenAI with additions of other servers. */
 type Message = Omit<Delta, "content"> & {
   content?: unknown;
   reasoning_content?: string;
   reasoning?: string;
 };
-/** OpenAI's counts. Other servers count cached input elsewhere. */
+/** Counts of OpenAI. Other servers count cached input in other fields. */
 type Counts = OpenAI.CompletionUsage & {
   cached_tokens?: number;
   cache_read_input_tokens?: number;
@@ -38,7 +38,7 @@ type Body = {
   x_groq?: { usage?: Counts | null } | null;
 };
 
-/** Compatible servers use words of the providers they stand for. */
+/** Compatible servers also use the words of the providers behind them. */
 const finishOf = createFinishReader({
   good: [
     ...["stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"],
@@ -60,15 +60,15 @@ export const openaiAdapter: Adapter = {
   path: () => ({ version: "v1", isVersionInBase: true, resource: "chat/completions" }),
   headers: (key) => ({ authorization: `Bearer ${key}` }),
   body: (prompt) => bodyOf(prompt, true),
-  /** Some servers leave out the finish reason, some the final `[DONE]`. */
+  /** Some servers omit the finish reason, others the final `[DONE]`. */
   parse(document) {
     const { choices, usage, x_groq } = document as Body;
-    // Some servers send several choices though one was requested, each in chunks of its own.
+    // Some servers send several choices although one was requested, each in chunks of its own.
     const choice = choices?.find((each) => (each?.index ?? 0) === 0);
     const { content, refusal, reasoning_content, reasoning, tool_calls } =
       choice?.delta ?? choice?.message ?? {};
     const { text, hasOther } = readContent(content);
-    const counts = usage ?? choice?.usage ?? x_groq?.usage; // Moonshot's and Groq's places
+    const counts = usage ?? choice?.usage ?? x_groq?.usage; // where Moonshot and Groq put it
     return {
       text: text + requireText(refusal),
       usage: counts && countsOf(counts),
@@ -92,7 +92,7 @@ export const compatibleAdapter: Adapter = {
 function bodyOf(prompt: FittedPrompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
   const { model, isStream, system, outputTokens, temperature } = prompt;
   const turns = isOpenai ? prompt.turns : userTurnsOf(prompt);
-  /** Requests usage, and declines OpenAI's random padding of every chunk. */
+  /** Requests usage and turns off OpenAI's random padding of every chunk. */
   const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
   return {
     model: model.upstream,
@@ -109,35 +109,36 @@ function bodyOf(prompt: FittedPrompt, isOpenai: boolean): OpenAI.ChatCompletionC
   };
 }
 
-/** The reason that comes with a call of a tool. Some servers say "stop". */
+/** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */
 const isToolCall = (reason: unknown) => reason === "tool_calls" || reason === "function_call";
 
 /**
- * Reads content: a string, a text in an object, or a list of parts, some of which may be reasoning.
- * @returns its text, and what else it has
- * @throws TypeError if it is anything else
+ * Reads content: a string, an object with a text, or a list of parts, some of which may be
+ * reasoning.
+ * @returns its text, and which other content it has
+ * @throws TypeError for a value that is not content
  */
 function readContent(content: unknown): { text: string; hasOther?: "reasoning" | "unknown" } {
   if (typeof content === "string") return { text: content };
   if (content === undefined || content === null) return NO_CONTENT;
   if (!Array.isArray(content)) return { text: requireText(textOfPart(content) ?? content) };
   const parts = content.map((part) => (isReasoning(part) ? null : textOfPart(part)));
-  const text = parts.join(""); // neither null nor undefined adds to it
+  const text = parts.join(""); // skips null and undefined
   if (parts.includes(undefined)) return { text, hasOther: "unknown" };
   return parts.includes(null) ? { text, hasOther: "reasoning" } : { text };
 }
 
 const NO_CONTENT = { text: "" };
 
-/** Mistral's reasoning models send their reasoning as a part. */
+/** Whether a part is reasoning, as Mistral's reasoning models send it. */
 function isReasoning(part: unknown): boolean {
   const type = (part as { type?: unknown } | null)?.type;
   return type === "thinking" || type === "reasoning";
 }
 
 /**
- * Reads counts. The total tells what the two others leave out: hidden reasoning (xAI, Gemini), or
- * input that a cache held, which some proxies count apart.
+ * Reads token counts. The total shows what the two others omit: hidden reasoning (xAI, Gemini), or
+ * cached input, which some proxies count separately.
  */
 function countsOf(counts: Counts): UsageCounts | undefined {
   const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = counts;
@@ -151,7 +152,7 @@ function countsOf(counts: Counts): UsageCounts | undefined {
   return { inputTokens: input + cached, outputTokens: output + hidden };
 }
 
-/** Input that a cache held or took, under any of its names: some servers use two for the same. */
+/** Cached input under any of its names. Some servers report the same count under two. */
 function cachedIn(counts: Counts): number {
   const { prompt_tokens_details: details } = counts;
   const read = Math.max(

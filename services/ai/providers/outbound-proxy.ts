@@ -1,6 +1,6 @@
 import { BlockList, isIP } from "node:net";
 
-/** The proxies for each protocol, and the hosts that are reached without them. */
+/** Proxies by protocol, and the hosts that are reached directly. */
 export type ProxyEnv = {
   HTTPS_PROXY?: string | undefined;
   HTTP_PROXY?: string | undefined;
@@ -8,10 +8,10 @@ export type ProxyEnv = {
 };
 
 /**
- * Reads a list of hosts that are reached without a proxy, as curl does: names stand for their
- * subdomains too, addresses may be networks, and `*` alone stands for everything. Node's agents
- * match names exactly. What they understand beside that holds as well: they read the list after us.
- * @returns whether a host is in it
+ * Reads a list of hosts that are reached without a proxy, with the rules of curl: a name includes
+ * its subdomains, an address may be a network, and `*` alone matches every host. Node's agents,
+ * which match names exactly, apply their own rules to the same list afterwards.
+ * @returns a function that tells whether a host is in the list
  */
 export function exemptions(noProxy = ""): (hostname: string) => boolean {
   if (noProxy.trim() === "*") return () => true;
@@ -27,7 +27,7 @@ export function exemptions(noProxy = ""): (hostname: string) => boolean {
   };
 }
 
-/** Adds an entry if it is an address or a network. */
+/** Adds an entry that is an address or a network. Ignores others. */
 function addNetwork(networks: BlockList, entry: string): void {
   const [address = "", bits] = entry.replace(/[[\]]/g, "").split("/");
   const version = isIP(address);

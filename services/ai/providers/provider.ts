@@ -1,32 +1,30 @@
 import type { ChatRequest } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
-/**
- * One turn of the conversation, in the public vocabulary; each dialect finds its own place for
- * system text.
- */
+/** One message of a conversation. Each dialect has its own place for system text. */
 export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
 
-/** What is sent to a model. Only the catalogue decides where it goes. */
+/** What is sent to a model. The catalogue alone decides where it is sent. */
 export type Prompt = Pick<ChatRequest, "systemPrompt" | "maxTokens" | "temperature"> & {
   model: CatalogueModel;
-  /** Requests the reply as a stream. */
+  /** Whether to request a stream. */
   isStream: boolean;
   messages: readonly PromptMessage[];
 };
 
 /**
- * Tokens as the provider counts them: input (cached or not) and output (hidden reasoning included).
+ * Tokens as counted by the provider: input includes cached input, output includes hidden reasoning.
  */
 export type Usage = { inputTokens: number; outputTokens: number };
 
-/** Why a reply ended: by itself, or at the maximum number of tokens. */
+/** Why a reply ended: it is complete, or has reached the maximum number of tokens. */
 export type FinishReason = "stop" | "length";
 
 /**
- * What happens in one call of a provider: `answered`, then any number of `text`, then `usage` if the
- * provider has reported all of it, then `finished`. A call that fails throws in place of the events
- * that are missing; usage may come before the failure. Readers ignore kinds that they do not know.
+ * What happens in one call of a provider: `answered`, then any number of `text`, then `usage` if
+ * the provider has reported all of it, then `finished`. A call that fails throws in place of the
+ * events that are missing; usage may come before the failure. Readers ignore kinds that they do not
+ * know.
  */
 export type ReplyEvent =
   /**
@@ -44,7 +42,8 @@ export type ReplyEvent =
   | { kind: "finished"; reason: FinishReason; decodingMs: number };
 
 /**
- * Reserves memory for a reply, as far as it has come. Called again as the reply grows.
+ * Reserves memory for what is held of a reply. Called again as the reply grows.
+ * @param bytes the total to reserve, not an increment
  * @throws ProviderError if there is not enough
  */
 export type ReserveMemory = (bytes: number) => void;
@@ -63,35 +62,35 @@ export type Provider = (
   reserve?: ReserveMemory,
 ) => AsyncGenerator<ReplyEvent, void>;
 
-/** Bounds of one call: durations in milliseconds. */
+/** Bounds of one call. Durations are in milliseconds. */
 export const DEFAULT_BOUNDS = {
-  /** Connecting, TLS handshake included. */
+  /** Connecting, including the TLS handshake. */
   connectMs: 10_000,
   /**
-   * From sending an attempt of a stream to its first byte. Also the longest wait of `Retry-After`
-   * of a stream.
+   * From sending an attempt of a stream to its first byte. Also the longest `Retry-After` that a
+   * stream waits for.
    */
   firstByteMs: 60_000,
   /**
-   * Silence between two pieces of content of a stream (pings, comments and empty deltas are
-   * silence), or one document. Also the silence that confirms a finish marker without the proof that
-   * `ReplyPhase` describes.
+   * Silence between two chunks of content of a stream, or within a document. Pings, comments and
+   * empty deltas count as silence. Also the silence that confirms a finish marker which is not
+   * `proven` (see `ReplyPhase`).
    */
   idleMs: 60_000,
-  /** The whole call, attempts and waits included. */
+  /** The whole call, including all attempts and waits. */
   totalMs: 600_000,
   /**
-   * What may still come after the finish marker and its proof (the closing frame), or after the
-   * status of an error.
+   * Wait for the closing frame once the end of the reply is `proven`, and for the body of an error
+   * response.
    */
   afterOutcomeMs: 2_000,
-  /** Further attempts, before the first byte only. */
+  /** Maximum number of retries. Only before the first byte of a reply. */
   retries: 2,
-  /** Wait before the first further attempt; doubles, with jitter. */
+  /** Wait before the first retry. Doubles with each retry, with jitter. */
   backoffMs: 250,
-  /** Everything received in one reply. Bytes. */
+  /** Maximum size of a received reply, in bytes. */
   streamBytes: 256 * 1024 * 1024,
-  /** What is held of one reply: a document, and all text of a reply that is not streamed. */
+  /** Maximum size of what is held of a reply: a document, and all text if it is not streamed. */
   wholeReplyBytes: 16 * 1024 * 1024,
 };
 export type ProviderBounds = typeof DEFAULT_BOUNDS;

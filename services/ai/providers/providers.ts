@@ -17,11 +17,11 @@ const ADAPTERS = {
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
  * the first call.
- * @param variables the values of the variables that the catalogue names (keys and base URLs); empty
- * is absent
- * @returns the providers by public id, and a function that closes idle connections; calls end by
- * their own signals
- * @throws Error one message that lists every variable with an unusable value, and never the value
+ * @param variables values of the variables that the catalogue names (keys and base URLs). An empty
+ * value counts as absent.
+ * @returns the providers by public id, and a function that closes idle connections. Calls are ended
+ * by their own signals.
+ * @throws Error whose message lists every variable with an invalid value, without the value
  */
 export function openProviders(
   catalogue: Catalogue,

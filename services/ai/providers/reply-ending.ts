@@ -1,48 +1,52 @@
 import type { FinishReason } from "./provider.ts";
 
 /**
- * How sure it is that a reply has ended, before a closing frame or the end of the body says so.
- * - `open`: it goes on. If the body breaks off or goes silent, the reply is incomplete.
- * - `doubtful`: the server has put a finish marker on every piece of text, or before more text. It may
- *   go on so: only a long silence confirms the marker, and a break is a failure.
- * - `likely`: the marker stands behind the text, or on a piece behind others without it. A long
+ * How certain it is that a reply has ended, before a closing frame or the end of the body shows it.
+ * - `open`: the reply continues. If the body breaks off or goes silent, the reply is incomplete.
+ * - `doubtful`: the server has sent a finish marker with every chunk of text, or before more text,
+ *   and may continue to do so. Only a long silence confirms the marker. A break is a failure.
+ * - `likely`: the marker follows the text, or comes with a chunk after others without one. A long
  *   silence or a break is the end.
- * - `proven`: usage has come for the first time, with the marker or after it, in an event without
- *   text. A short silence or a break is the end. Usage that comes along with text, or came before the
- *   marker, proves nothing: it may come with every piece, as the marker may.
+ * - `proven`: usage has been reported for the first time, with the marker or after it, in an event
+ *   without text. A short silence or a break is the end. Usage together with text or before the
+ *   marker proves nothing: it may come with every chunk, as the marker may.
  */
 export type ReplyPhase = "open" | "doubtful" | "likely" | "proven";
 
-/** What an event says of the end of its reply. */
+/** Signs of the end of a reply in one event. */
 export type EndingSigns = {
   hasText: boolean;
   marker: FinishReason | undefined;
-  /** The provider has reported all usage, in this event or before. */
+  /** All usage has been reported, in this event or before. */
   hasUsage: boolean;
-  /** The event is the only document of a reply: no piece can follow it. */
+  /** The event is the only document of a reply: nothing can follow it. */
   isWhole: boolean;
 };
 
 /**
- * What has been seen of a reply as far as it decides whether the reply has ended. A closing frame
- * (`[DONE]`, `message_stop`) and the end of the body are ends if there was a finish marker. Without
- * them a marker counts only where it stands behind the text.
+ * Collects the signs that decide whether a reply has ended. A closing frame (`[DONE]`,
+ * `message_stop`) and the end of the body end the reply if there was a finish marker. Without them
+ * a marker counts only if it follows the text.
  */
 export class ReplyEnding {
-  /** The finish marker, as far as it holds for the text that has come. */
+  /** The finish marker, if it is valid for the text that has arrived. */
   marker: FinishReason | undefined;
   hasText = false;
-  /** Something came that may have been an error: a closing frame cannot stand for the marker. */
+  /** Something may have been an error: a closing frame cannot replace the marker. */
   isSuspect = false;
-  /** Text has followed a marker that had text before it: the next marker may be no end either. */
+  /**
+   * Text has followed a marker that had text before it: the next marker may not be final either.
+   */
   hasGoneOn = false;
-  /** A marker came before all text. */
+  /** A marker preceded all text. */
   #opensWithMarker = false;
-  /** Text came without a marker. */
+  /** An event had text without a marker. */
   #hasUnmarkedText = false;
-  /** A marker came along with text, as with all text before. */
+  /** Every event with text so far also had a marker. */
   #marksEveryPiece = false;
-  /** The marker is older than the latest text. Only a closing frame or the body's end confirms it. */
+  /**
+   * The marker precedes the latest text. Only a closing frame or the end of the body confirms it.
+   */
   #isOutdated = false;
   #hasUsage = false;
   #isProven = false;
@@ -60,7 +64,7 @@ export class ReplyEnding {
   #addText(): void {
     this.#isProven = false;
     if (!this.hasText)
-      this.marker = undefined; // it belonged to the opening of the reply
+      this.marker = undefined; // it was part of the opening of the reply
     else if (this.marker) {
       this.hasGoneOn = true;
       this.#isOutdated = true;
@@ -89,7 +93,7 @@ export class ReplyEnding {
     return this.#opensWithMarker || this.hasGoneOn;
   }
 
-  /** Adds a closing frame that may stand for the marker, which some servers leave out. */
+  /** Adds a closing frame that may replace the marker, which some servers omit. */
   closeWithoutMarker(): void {
     if (this.hasText && !this.isSuspect) this.marker ??= "stop";
   }

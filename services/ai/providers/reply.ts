@@ -10,15 +10,15 @@ import type { Provider, ProviderBounds, ReplyEvent, ReserveMemory } from "./prov
 import { UpstreamRequest } from "./send.ts";
 
 /**
- * Makes a provider that speaks a dialect at an endpoint. Attempts, timeouts, sizes, finish marker
- * and clean-up are the same for all dialects, and for replies that are streamed or not.
+ * Creates a provider for a dialect at an endpoint. Retries, time-outs, size limits, finish markers
+ * and clean-up are the same for all dialects, streamed or not.
  */
 export function createProvider(
   adapter: Adapter,
   { baseUrl, key, http }: Endpoint,
   bounds: ProviderBounds,
 ): Provider {
-  const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // once, not for every request
+  const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // parsed once, not for every request
   return async function* reply(prompt, client, reserve = () => {}) {
     const { isStream } = prompt;
     const fitted = fitPrompt(prompt);
@@ -33,7 +33,7 @@ export function createProvider(
       body = decompressed(yield* request.send(post, isStream));
       const reader = new ReplyReader({ body, decoder, request, bounds, isStream, reserve });
       for (let event = await reader.next(); event; event = await reader.next()) yield event;
-      client.throwIfAborted(); // even if the reply is complete: its text may not have been read
+      client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
       yield* reader.end();
     } catch (thrown) {
       throw reasonOf(thrown, client, decoder, request);
@@ -46,8 +46,8 @@ export function createProvider(
 }
 
 /**
- * Why a reply has failed: the client's own reason if it has disconnected, otherwise the failure that
- * the provider has named, the timeout, or what else went wrong.
+ * Why a reply has failed: the reason of the client's signal if that has fired, otherwise the
+ * failure that the provider has reported, the time-out, or whatever was thrown.
  */
 function reasonOf(
   thrown: unknown,
@@ -68,13 +68,13 @@ type ReaderDeps = {
   reserve: ReserveMemory;
 };
 
-/** Reads the body of one reply within the limits of time and size, until the reply has ended. */
+/** Reads the body of a reply within the limits of time and size until the reply has ended. */
 class ReplyReader {
   readonly #deps: ReaderDeps;
   readonly #read: () => Promise<Buffer | undefined>;
   #decodingMs = 0;
   #received = 0;
-  /** What the caller collects: all text of a reply that is not streamed. Characters. */
+  /** Characters that the caller collects: all text of a reply that is not streamed. */
   #collected = 0;
 
   constructor(deps: ReaderDeps) {
@@ -115,7 +115,9 @@ class ReplyReader {
     yield { kind: "finished", reason: finishReason, decodingMs: this.#decodingMs };
   }
 
-  /** What has arrived; undefined at the end of the body, or where the reply has ended without it. */
+  /**
+   * The bytes that have arrived; undefined at the end of the body, or if the reply ends without it.
+   */
   async #receive(): Promise<Buffer | undefined> {
     const { decoder, request } = this.#deps;
     try {
@@ -146,7 +148,7 @@ class ReplyReader {
     return text;
   }
 
-  /** Bounds what is held of the reply, whatever its framing, and reserves memory for it. */
+  /** Limits what is held of the reply, whatever its framing, and reserves memory for it. */
   #reserve(characters: number): void {
     const { isStream, bounds, decoder, reserve } = this.#deps;
     if (!isStream) this.#collected += characters;

@@ -6,16 +6,16 @@ import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./e
 import { decompressed, readAll } from "./http-client.ts";
 import type { ProviderBounds, ReplyEvent } from "./provider.ts";
 
-/** Largest body of an error response that is parsed. Bytes. */
+/** Maximum size of the body of an error response, in bytes. Larger ones are not parsed. */
 const ERROR_BYTES = 64 * 1024;
 
 /**
- * One prompt and its reply, from the first attempt to the last byte: the abort signal of its HTTP
- * requests, a timeout for the whole and an idle timeout.
+ * A prompt and its reply, from the first attempt to the last byte: the abort signal of the HTTP
+ * requests, a total time-out and an idle time-out.
  */
 export class UpstreamRequest {
   readonly #controller = new AbortController();
-  /** Fires when the client has gone, when a timeout has passed, and on an early end. */
+  /** Fires when the client disconnects, at a time-out, and on an early end. */
   readonly signal = this.#controller.signal;
   readonly #client: AbortSignal;
   readonly #bounds: ProviderBounds;
@@ -25,12 +25,12 @@ export class UpstreamRequest {
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
   #isIdlePaused = false;
-  /** The request was ended by its idle timer. */
+  /** The idle timer has ended the request. */
   isSilent = false;
 
   /**
    * @param client fires when the reply is no longer wanted
-   * @param path for the log, if the provider does not have it
+   * @param path for the log, if the provider answers that it does not exist
    */
   constructor(client: AbortSignal, bounds: ProviderBounds, path: string) {
     this.#client = client;
@@ -42,9 +42,9 @@ export class UpstreamRequest {
   }
 
   /**
-   * Sends until a successful response begins to arrive. Retries what may pass until the first byte.
-   * Waits as long as the provider asks for, if there is time for it, and otherwise with exponential
-   * backoff and jitter.
+   * Sends the request until a successful response begins to arrive. Retries temporary failures
+   * before the first byte. Waits with exponential backoff and jitter, or longer if the provider
+   * asks for it, as far as the time limits allow.
    * @param post sends the request once and resolves when the status line has arrived
    * @returns the response, of which at least one byte has arrived
    * @throws ProviderError
@@ -54,7 +54,7 @@ export class UpstreamRequest {
     isStream: boolean,
   ): AsyncGenerator<ReplyEvent, IncomingMessage> {
     const { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs } = this.#bounds;
-    // A model may write for minutes before a reply that is not streamed begins.
+    // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
     for (let attempt = 0; ; attempt++) {
@@ -82,7 +82,7 @@ export class UpstreamRequest {
     }
   }
 
-  /** Starts the idle timer anew. */
+  /** Restarts the idle timer. */
   resetIdleTimer(ms: number): void {
     this.#isIdlePaused = false;
     if (this.#idle && this.#idleMs === ms) return void this.#idle.refresh(); // cheaper than a new timer
@@ -91,14 +91,14 @@ export class UpstreamRequest {
     this.#idle = setTimeout(this.#onSilence, ms);
   }
 
-  /** Stops the idle timer until the next reset: nothing is expected of the provider. */
+  /** Pauses the idle timer until the next reset, while the reader is busy. */
   pauseIdleTimer(): void {
     this.#isIdlePaused = true;
   }
 
   /**
-   * Stops both timers and the listener on the client's signal. Closes what is still open upstream,
-   * unless all is done.
+   * Stops both timers and the listener on the client's signal. Closes the upstream connection
+   * unless the reply is complete.
    */
   end(isDone: boolean): void {
     clearTimeout(this.#total);
@@ -117,13 +117,14 @@ export class UpstreamRequest {
 }
 
 /**
- * Waits for the first byte of a success. Any other status is an error.
+ * Waits for the first byte of a successful response.
+ * @throws ProviderError for any other status
  */
 async function checkStatus(message: IncomingMessage, path: string, errorMs: number): Promise<void> {
   const status = message.statusCode ?? 0;
   if (isSuccess(status)) {
-    if (message.errored) throw message.errored; // by what came along with the head
-    if (message.readableLength === 0 && !message.complete) await once(message, "readable"); // or at its end
+    if (message.errored) throw message.errored; // by bytes that arrived with the head
+    if (message.readableLength === 0 && !message.complete) await once(message, "readable"); // also emitted at the end
     return;
   }
   const error = await errorIn(message, errorMs);
@@ -135,10 +136,10 @@ async function checkStatus(message: IncomingMessage, path: string, errorMs: numb
   });
 }
 
-/** Some proxies answer 201. Without content there is no reply. */
+/** Some proxies send 201. A response without content (204) is not a reply. */
 const isSuccess = (status: number) => status >= 200 && status < 300 && status !== 204;
 
-/** Whether the same request may succeed later: `x-should-retry` says so, or else the status. */
+/** Whether the same request may succeed later, by `x-should-retry` or else by the status. */
 function mayPass({ statusCode = 0, headers }: IncomingMessage): boolean {
   const advice = headers["x-should-retry"];
   if (advice === "true" || advice === "false") return advice === "true";
@@ -146,8 +147,8 @@ function mayPass({ statusCode = 0, headers }: IncomingMessage): boolean {
 }
 
 /**
- * The error object in the body of an error response. undefined if there is none in time, or an
- * error page of a proxy.
+ * Reads the error object in the body of an error response.
+ * @returns undefined if none arrives in time, or if the body is not JSON, as an error page is
  */
 async function errorIn(message: IncomingMessage, limitMs: number): Promise<unknown> {
   const content = addAbortSignal(AbortSignal.timeout(limitMs), decompressed(message));
@@ -161,8 +162,8 @@ async function errorIn(message: IncomingMessage, limitMs: number): Promise<unkno
 }
 
 /**
- * OpenAI's `retry-after-ms` or the `Retry-After` of RFC 9110 (seconds or a date). Milliseconds from
- * now.
+ * Reads OpenAI's `retry-after-ms` or the `Retry-After` of RFC 9110 (seconds or a date).
+ * @returns milliseconds from now
  */
 function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
   const after = headers["retry-after"] ?? "";
@@ -171,7 +172,7 @@ function retryAfterOf(headers: IncomingMessage["headers"]): number | undefined {
   return waits.find((wait) => wait >= 0 && Number.isFinite(wait));
 }
 
-/** How an HTTP date begins. `Date.parse` alone finds a date in almost anything. */
+/** Beginning of an HTTP date. `Date.parse` alone accepts almost any text. */
 const WEEKDAY = /^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)/;
 
 const decimalIn = (value: string | string[] | undefined) =>

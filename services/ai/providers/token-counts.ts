@@ -9,14 +9,14 @@ const NAMES = [
 ] as const;
 
 /**
- * Token counts as an event reports them. No count contains another: input that was written to or
- * read from a cache, and reasoning, are apart where the provider counts them apart.
+ * Token counts of one event. No count includes another: cache writes, cache reads and reasoning are
+ * separate if the provider counts them separately.
  */
 export type UsageCounts = { [name in (typeof NAMES)[number]]?: number | null | undefined };
 
 /**
- * The token counts of a reply. Events repeat them, leave some out or set them to zero, while the
- * true ones only grow: the maximum of each counts.
+ * The token counts of a reply. Events repeat counts, omit them or set them to zero, while the real
+ * counts only grow. The maximum of each is used.
  */
 export class TokenCounts {
   readonly #counts: { [name in (typeof NAMES)[number]]?: number } = {};
@@ -31,8 +31,8 @@ export class TokenCounts {
   }
 
   /**
-   * The usage of the reply; undefined unless the provider has reported all of it, and it can be
-   * right: a prompt has input, and text is output.
+   * The usage of the reply. Undefined unless the provider has reported all of it and it is
+   * plausible: a prompt has input tokens, and text has output tokens.
    */
   usage(hasText: boolean): Usage | undefined {
     const {
@@ -50,13 +50,15 @@ export class TokenCounts {
   }
 }
 
-/** Counts come from a document: one that is no number makes the total unknown. */
+/**
+ * The larger count. Counts are unchecked JSON: NaN, for a value of another type, voids the total.
+ */
 const larger = (before: number | undefined, count: unknown) => {
   if (typeof count !== "number") return Number.NaN;
   return before === undefined ? count : Math.max(before, count);
 };
 
-/** The sum; undefined unless all of it are counts. */
+/** The sum; undefined unless every addend and the sum are valid counts. */
 function sumOf(counts: readonly (number | undefined)[]): number | undefined {
   if (!counts.every(isCount)) return undefined;
   const sum = counts.reduce((total, count) => total + count, 0);
