@@ -40,7 +40,7 @@ const openPools = (options: https.AgentOptions) => ({
 
 /**
  * Creates an HTTP client that posts JSON over pooled connections. `node:http` takes at most a third
- * of the CPU time of the built-in fetch or an SDK (`bench/sdk-cost.ts`), never follows redirects,
+ * of the CPU time of the built-in fetch or an SDK (`bench/rows/provider-clients.ts`), never follows redirects,
  * and closes the socket at once when a request is aborted.
  * @param connectMs time limit for connecting, including the TLS handshake
  * @param proxyEnv proxies for Node's agents, which use CONNECT for https (RFC 9110 section 9.3.6)
