@@ -1,0 +1,61 @@
+import { describe, expect, test } from "vitest";
+import { REPLY } from "../../../scripts/simulators/script.ts";
+import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
+import type { ReplyEvent } from "../../../services/ai/providers/provider.ts";
+import { startSuiteBench } from "./support.ts";
+
+/** Adjacent events of the same kind are one: text arrives in any number of pieces. */
+const sequenceOf = (events: readonly ReplyEvent[]) =>
+  events.map(({ kind }) => kind).filter((kind, index, kinds) => kind !== kinds[index - 1]);
+
+describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
+  const bench = await startSuiteBench(dialect);
+
+  /** Reads the events of a case up to its end or failure. */
+  async function eventsOf(name: string, isStream: boolean) {
+    const events: ReplyEvent[] = [];
+    const prompt = { ...bench.promptOf(name), isStream };
+    let failure: unknown;
+    try {
+      for await (const event of bench.provider(prompt, new AbortController().signal))
+        events.push(event);
+    } catch (error) {
+      failure = error;
+    }
+    return { events, failure };
+  }
+
+  test.each([true, false])(
+    "come in the order answered, text, usage, finished; streamed: %s",
+    async (isStream) => {
+      const { events } = await eventsOf("plain", isStream);
+      expect(sequenceOf(events)).toEqual(["answered", "text", "usage", "finished"]);
+      const text = events.map((event) => (event.kind === "text" ? event.text : "")).join("");
+      expect(text).toBe(REPLY);
+      expect(events.at(-1)).toMatchObject({ kind: "finished", reason: "stop" });
+    },
+  );
+
+  test("contain the first answer of several attempts only", async () => {
+    const { events } = await eventsOf("overloaded-once (events)", true);
+    expect(sequenceOf(events)).toEqual(["answered", "text", "usage", "finished"]);
+    expect(events.filter(({ kind }) => kind === "answered")).toHaveLength(1);
+  });
+
+  test.each([
+    { name: "bad-key", kinds: ["answered"] },
+    { name: "reset", kinds: [] },
+    { name: "reset-midway", kinds: ["answered", "text"] },
+  ])("never contain finished if the reply fails: $name", async ({ name, kinds }) => {
+    const { events, failure } = await eventsOf(name, true);
+    expect(sequenceOf(events)).toEqual(kinds);
+    expect(failure).toMatchObject({ name: "ProviderError" });
+  });
+
+  test("have the time spent on decoding so far", async () => {
+    const { events } = await eventsOf("plain", true);
+    const times = events.flatMap((event) => ("decodingMs" in event ? [event.decodingMs] : []));
+    expect(times.every((time) => time > 0)).toBe(true);
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+  });
+});
