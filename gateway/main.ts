@@ -4,7 +4,7 @@ import type { Config } from "../services/platform/config/config.ts";
 import { systemClock } from "../services/platform/process/clock.ts";
 import { loadEnvFile } from "../services/platform/process/env-file.ts";
 import { listenOrExplain } from "../services/platform/process/listen.ts";
-import { settleMemory, prepareNode } from "../services/platform/process/node.ts";
+import { prepareNode, settleMemory } from "../services/platform/process/node.ts";
 import { shutdownOnSignal } from "../services/platform/process/shutdown.ts";
 import { readConfigOrExit, refuseStart } from "../services/platform/process/start.ts";
 import { createInProcessTransport } from "../services/platform/rpc/in-process.ts";

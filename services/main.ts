@@ -1,7 +1,7 @@
 import { systemClock } from "./platform/process/clock.ts";
 import { loadEnvFile } from "./platform/process/env-file.ts";
 import { listenOrExplain } from "./platform/process/listen.ts";
-import { settleMemory, prepareNode } from "./platform/process/node.ts";
+import { prepareNode, settleMemory } from "./platform/process/node.ts";
 import { shutdownOnSignal } from "./platform/process/shutdown.ts";
 import { readConfigOrExit, refuseStart } from "./platform/process/start.ts";
 import { createLog } from "./platform/telemetry/log.ts";

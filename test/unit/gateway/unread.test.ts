@@ -2,8 +2,13 @@ import type { Interceptor } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { type Unread, unreadOf } from "../../../services/platform/rpc/unread.ts";
-import { forTest } from "../../support/closing.ts";
-import { type Routes, start, type TransportKind, transportKinds } from "../../support/gateway.ts";
+import {
+  type Routes,
+  start,
+  type TransportKind,
+  transportKinds,
+} from "../../support/http/gateway.ts";
+import { forTest } from "../../support/suites.ts";
 
 const routes: Routes = (router) => router.service(AuthService, { login: () => ({}) });
 
