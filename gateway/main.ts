@@ -4,7 +4,7 @@ import type { Config } from "../services/platform/config/config.ts";
 import { systemClock } from "../services/platform/process/clock.ts";
 import { loadEnvFile } from "../services/platform/process/env-file.ts";
 import { listenOrExplain } from "../services/platform/process/listen.ts";
-import { prepareNode, settleMemory } from "../services/platform/process/node.ts";
+import { collectGarbage, prepareNode } from "../services/platform/process/node.ts";
 import { shutdownOnSignal } from "../services/platform/process/shutdown.ts";
 import { readConfigOrExit, refuseStart } from "../services/platform/process/start.ts";
 import { createInProcessTransport } from "../services/platform/rpc/in-process.ts";
@@ -52,7 +52,7 @@ async function start(config: Config): Promise<void> {
     log,
     startSpan: tracing?.start,
   });
-  await settleMemory();
+  await collectGarbage();
   const grpcServer = await services.listen();
   const metrics = await startMetrics(config, [gateway.metrics, ...services.registries]);
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));

@@ -1,7 +1,7 @@
 import { systemClock } from "./platform/process/clock.ts";
 import { loadEnvFile } from "./platform/process/env-file.ts";
 import { listenOrExplain } from "./platform/process/listen.ts";
-import { prepareNode, settleMemory } from "./platform/process/node.ts";
+import { collectGarbage, prepareNode } from "./platform/process/node.ts";
 import { shutdownOnSignal } from "./platform/process/shutdown.ts";
 import { readConfigOrExit, refuseStart } from "./platform/process/start.ts";
 import { createLog } from "./platform/telemetry/log.ts";
@@ -21,7 +21,7 @@ try {
   const { listenGrpc } = await import("./servers/grpc-server.ts");
   const { listenInternal } = await import("./servers/internal-server.ts");
   const app = await openApp(config, { log, clock: systemClock, internalSecret, tracing });
-  await settleMemory();
+  await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const options = { url: internalUrl ?? "", secret: internalSecret, tls: config.tls };
   const internal = internalUrl

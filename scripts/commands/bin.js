@@ -1,4 +1,4 @@
-#!/usr/bin/env -S node --disable-warning=ExperimentalWarning
+#!/usr/bin/env -S node --max-semi-space-size=16 --disable-warning=ExperimentalWarning
 /**
  * The command of the npm package. It is JavaScript because Node does not strip types of files below
  * node_modules, where an installed package is.

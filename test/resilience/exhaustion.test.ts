@@ -58,7 +58,8 @@ describe.each(SIZES)(
     const internalUrl = `tcp://127.0.0.1:${internalPort}`;
     const env = {
       ...(await freshStorage()),
-      NODE_OPTIONS: `--max-old-space-size=${heap} --import=data:text/javascript,process.constrainedMemory=()=>${container * MIB}`,
+      // As `npm start` and the image do: see "Admission and memory" in docs/operations.md.
+      NODE_OPTIONS: `--max-old-space-size=${heap} --max-semi-space-size=16 --import=data:text/javascript,process.constrainedMemory=()=>${container * MIB}`,
       RATE_LIMITS: "off",
       ACCESS_TOKEN_TTL: "2h",
       TRUST_PROXY: "127.0.0.1",

@@ -3,10 +3,6 @@ import { Session } from "node:inspector/promises";
 import { enableCompileCache } from "node:module";
 import { availableParallelism, constants, setPriority } from "node:os";
 import { join } from "node:path";
-import { getHeapStatistics, setFlagsFromString } from "node:v8";
-
-/** Heap limits up to this size are those of small processes: `--max-old-space-size=256`. */
-const SMALL_HEAP_BYTES = 512 * 1024 * 1024;
 
 /** Threads for DNS and files, in addition to one per core for hashing passwords. */
 const OTHER_THREADS = 4;
@@ -37,15 +33,11 @@ export function lowerPoolPriority(): void {
 
 /**
  * Frees the memory that startup used and nothing needs any more: 70 MB, which Node would keep.
- * Takes 50 ms. From then on the young generation of a small heap does not grow. Without a
- * container V8 sizes it by the memory of the machine, up to 192 MB, even if the heap limit is
- * 256 MB; in a container of 512 MB it has 2 MB.
+ * Takes 50 ms.
  */
-export async function settleMemory(): Promise<void> {
+export async function collectGarbage(): Promise<void> {
   const session = new Session();
   session.connect();
   await session.post("HeapProfiler.collectGarbage");
   session.disconnect();
-  if (getHeapStatistics().heap_size_limit <= SMALL_HEAP_BYTES)
-    setFlagsFromString("--semi-space-growth-factor=1");
 }
