@@ -41,6 +41,6 @@ test("Connection pooler: a warning names the settings that it must ignore", asyn
   await forTest(refusing);
   const opened = open(`postgres://gatehouse@127.0.0.1:${await listen(refusing)}/gatehouse`);
   await expect(opened).rejects.toThrow(
-    /refuses our settings: .* ignore the startup parameters statement_timeout and/,
+    /rejects our settings: .* ignore the startup parameters statement_timeout and/,
   );
 });

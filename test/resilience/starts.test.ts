@@ -124,7 +124,7 @@ describe("Start with wrong settings", () => {
     { env: { ...root, ADMIN_PASSWORD: "hidden" }, says: /ADMIN_PASSWORD must [^\n]+$/ },
     {
       env: { ...root, ADMIN_PASSWORD: "P@ssw0rd", PASSWORD_BLOCKLIST: "on" },
-      says: /ADMIN_PASSWORD is among the commonest/,
+      says: /ADMIN_PASSWORD is one of the most common passwords/,
     },
     {
       env: { ...root, ADMIN_PASSWORD: "root-1@Example.com" },

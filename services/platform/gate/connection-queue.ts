@@ -9,12 +9,17 @@ const SLOW_MS = 100;
  * requests. Hundreds of such connections in one turn would delay every other caller by seconds, and
  * one in each turn by a multiple of those 20 ms: an address that exceeds its share waits longer.
  * @param serve begins to read a connection
+ * @param isListening whether connections are still served. Once they are not, waiting ones are closed
  */
-export function createConnectionQueue(serve: (socket: Socket) => void) {
+export function createConnectionQueue(serve: (socket: Socket) => void, isListening: () => boolean) {
   /** Connections that wait, by address. An address without any was served in this turn. */
   const waiting = new Map<string, Socket[]>();
   const slowed = new Map<string, number>();
-  const ignoreError = () => {}; // of a connection that nothing reads yet
+  // Nothing reads a connection while it waits: neither its error nor its end would be noticed later.
+  const ignoreError = () => {};
+  const destroyEnded = function (this: Socket) {
+    this.destroy();
+  };
 
   function scheduleNext(address: string): void {
     if (slowed.has(address)) setTimeout(serveNext, SLOW_MS, address).unref();
@@ -23,10 +28,11 @@ export function createConnectionQueue(serve: (socket: Socket) => void) {
 
   function serveNext(address: string): void {
     const sockets = waiting.get(address) ?? [];
+    if (!isListening()) for (const socket of sockets) socket.destroy();
     let socket = sockets.shift();
     while (socket?.destroyed) socket = sockets.shift();
     if (!socket) return void waiting.delete(address);
-    serve(socket.off("error", ignoreError));
+    serve(socket.off("error", ignoreError).off("end", destroyEnded));
     scheduleNext(address);
   }
 
@@ -34,7 +40,8 @@ export function createConnectionQueue(serve: (socket: Socket) => void) {
     /** Adds a connection. It is served at once if no other of its address waits. */
     add(socket: Socket, address: string): void {
       const sockets = waiting.get(address);
-      if (sockets) return void sockets.push(socket.on("error", ignoreError));
+      if (sockets)
+        return void sockets.push(socket.on("error", ignoreError).on("end", destroyEnded));
       waiting.set(address, []);
       serve(socket);
       scheduleNext(address);

@@ -154,14 +154,14 @@ export function createPortGuard(options: GuardOptions) {
      * Counts a server's connections, in total and per address, before the server reads them. Those
      * of proxies only count in total, and never wait for others.
      */
-    watch(server: EventEmitter & { maxConnections: number }): void {
+    watch(server: EventEmitter & { maxConnections: number; listening: boolean }): void {
       server.maxConnections = admission.maxConnections;
       const listeners = server.listeners("connection");
       server.removeAllListeners("connection");
       const serve = (socket: Socket) => {
         for (const listener of listeners) listener.call(server, socket);
       };
-      const queue = createConnectionQueue(serve);
+      const queue = createConnectionQueue(serve, () => server.listening);
       server.on("connection", (socket: Socket) => {
         const address = plainAddress(socket.remoteAddress ?? "");
         const isCounted = !proxies.isTrusted(address);

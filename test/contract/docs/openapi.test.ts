@@ -78,7 +78,9 @@ test("GET /openapi.json: explains every failure code", () => {
   expect(code.enum).toEqual(
     expect.arrayContaining(["INTERNAL", "NOT_FOUND", "UNAVAILABLE", "EMAIL_TAKEN"]),
   );
-  expect(code.description).toContain("`NOT_FOUND`: The route or the object does not exist.");
+  expect(code.description).toContain(
+    "`NOT_FOUND`: The route or the requested object does not exist.",
+  );
   expect(violations.items).toEqual({ $ref: "#/components/schemas/Violation" });
   expect(violation.required).toEqual(["field", "message"]);
 });
@@ -98,7 +100,7 @@ test("GET /openapi.json: describes the possible values of responses", () => {
 test("GET /openapi.json: groups operations by subject, and lists no failure that cannot happen", () => {
   expect(tags).toContainEqual({
     name: "User",
-    description: "Operations of signed-in users on their own account.",
+    description: "Operations of signed-in users on their own accounts.",
   });
   expect(operations.filter(({ description }) => !description)).toEqual([]);
   const ids = operations.map(({ operationId }) => operationId);

@@ -11,7 +11,7 @@ import { times } from "../../support/tally.ts";
  * @returns a function that connects from an address, and says whether it may
  */
 function openPort() {
-  const server = Object.assign(new EventEmitter(), { maxConnections: 0 });
+  const server = Object.assign(new EventEmitter(), { maxConnections: 0, listening: true });
   const admission = createAdmission();
   const proxies = createTrustedProxies([]);
   createPortGuard({ admission, proxies, isProbe: () => false }).watch(server);

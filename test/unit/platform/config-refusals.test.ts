@@ -89,7 +89,11 @@ test.each<Refusal>([
   ...unusable.map(
     (url): Refusal => ["services", { ...secret, INTERNAL_URL: url }, [/^INTERNAL_URL must /]],
   ),
-  ["all", { INTERNAL_URL: "tcp://services:50052" }, [/^INTERNAL_URL must be set for the /]],
+  [
+    "all",
+    { INTERNAL_URL: "tcp://services:50052" },
+    [/^INTERNAL_URL may only be set for standalone services/],
+  ],
   ["all", { NODE_ENV: "production" }, [/SECRET_KEY/, /SMTP_URL/]],
   ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],
   ["all", { REFRESH_TOKEN_TTL: "31d" }, [/SESSION_MAX_AGE/]],

@@ -122,7 +122,9 @@ onServers("Migrations: do not wait for a table while others wait behind them", a
   const { url, store, query, lines } = await openFirstSchema();
   const long = await begin(url, "select from attempts", []);
   const migrated = store.migrate();
-  await until("the migration to give up", () => lines.join().includes("a long transaction uses"));
+  await until("the migration to give up", () =>
+    lines.join().includes("used by a long transaction"),
+  );
   await query("set lock_timeout = '5s'; select from attempts");
   await long.commit();
   await migrated;
