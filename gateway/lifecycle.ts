@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
+import { loggedCaller } from "../services/platform/gate/authenticate.ts";
 import { openCallOf } from "../services/platform/gate/open-calls.ts";
 import { closeWithin } from "../services/platform/process/shutdown.ts";
 import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/rpc/errors.ts";
@@ -104,9 +105,9 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       );
       if (!request.permit && !mayLogRefusal()) return;
       const { address } = openCallOf(request.raw);
-      const userId = request.admitted?.claims?.userId;
+      const caller = loggedCaller(request.admitted?.credential);
       const duration = { ms: Math.round(ms * 10) / 10, clientGone };
-      log.info({ requestId, method, route, status, code, address, userId, ...duration });
+      log.info({ requestId, method, route, status, code, address, ...caller, ...duration });
     },
     /** The latest response of a connection. */
     responseOf: (connection: Duplex) => responses.get(connection),

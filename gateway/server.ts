@@ -1,5 +1,5 @@
 import { createServer as createHttpServer, type IncomingMessage } from "node:http";
-import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { type Client, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import {
   type FastifyReply,
   type FastifyRequest,
@@ -13,14 +13,15 @@ import type { Config } from "../services/platform/config/config.ts";
 import { createRemoteKeys, type VerificationKeys } from "../services/platform/gate/access-token.ts";
 import { createAdmission } from "../services/platform/gate/admission.ts";
 import { countRequests } from "../services/platform/gate/http1-guard.ts";
+import type { FindKey } from "../services/platform/gate/key-cache.ts";
 import { createPortGuard } from "../services/platform/gate/open-calls.ts";
 import { createOrigins } from "../services/platform/gate/origins.ts";
 import { createTrustedProxies, type TrustedProxies } from "../services/platform/gate/proxies.ts";
 import { openGate, schemaController } from "../services/platform/gate/server-hooks.ts";
 import { type Clock, systemClock } from "../services/platform/process/clock.ts";
 import { ServiceError } from "../services/platform/rpc/errors.ts";
-import { requestIdOf } from "../services/platform/rpc/metadata.ts";
-import { DEFAULT_BODY_BYTES, services } from "../services/platform/rpc/policy.ts";
+import { requestIdOf, SECRET } from "../services/platform/rpc/metadata.ts";
+import { clientMethods, DEFAULT_BODY_BYTES } from "../services/platform/rpc/policy.ts";
 import { readBody } from "../services/platform/rpc/read-body.ts";
 import { addHealth, isHealthPath } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
@@ -85,7 +86,7 @@ export function createGateway(options: GatewayOptions) {
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs)
       reply.removeHeader("connection");
-    if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onSessionEnded();
+    if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onCredentialEnded();
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
     sendError(failed, reply, request.routeOptions.config?.binding);
@@ -108,8 +109,7 @@ export function createGateway(options: GatewayOptions) {
   const { internalSecret } = config;
   const { keys } = checks;
   const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report, keys };
-  for (const method of services.flatMap((service) => service.methods))
-    addRoute(app, readBinding(method), transcoder);
+  for (const method of clientMethods()) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) addDocs(app, config.publicUrl);
   if (config.web && isWebBuilt) addWeb(app);
@@ -137,8 +137,26 @@ export async function openStandaloneGate(
     );
   const services = createClient(AuthService, transport);
   const keys = createRemoteKeys(async () => (await services.listKeys({})).keys);
-  return { ...(await openGate(config, keys, options)), keys };
+  const findKey = createRemoteFindKey(services, config.internalSecret);
+  return { ...(await openGate(config, keys, { ...options, findKey })), keys };
 }
+
+/** How long a gateway waits for the services to find an API key, in ms. */
+const FIND_KEY_TIMEOUT_MS = 5_000;
+
+/** Finds API keys by asking the services. */
+const createRemoteFindKey =
+  (services: Client<typeof AuthService>, secret = ""): FindKey =>
+  async (digest) => {
+    const request = { digest: Buffer.from(digest, "hex") };
+    const { apiKey } = await services.findApiKey(request, {
+      headers: { [SECRET]: secret },
+      signal: AbortSignal.timeout(FIND_KEY_TIMEOUT_MS),
+    });
+    if (!apiKey) return undefined;
+    const { id: keyId, userId, serviceAccount: isService, requestsPerMinute } = apiKey;
+    return { keyId, userId, isService, requestsPerMinute };
+  };
 
 type ErrorHandlers = Pick<FastifyServerOptions, "clientErrorHandler" | "frameworkErrors"> & {
   refuse: ReturnType<typeof createRefusal>;

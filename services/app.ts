@@ -23,6 +23,7 @@ import { policyOf, services } from "./platform/rpc/policy.ts";
 import type { Tracing } from "./platform/telemetry/tracing.ts";
 import { interceptors, serve } from "./router.ts";
 import { healthChecks, healthHandler } from "./servers/health.ts";
+import { createFindKey, createLastUsed, referenceOf } from "./sessions/check-key.ts";
 import { createFindSession, createLastSeen } from "./sessions/check-session.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
@@ -71,7 +72,13 @@ export async function openApp(config: Config, options: AppOptions) {
     await checkSchema(store.fork(), log);
     const sender = own(createMailTransport(config, log));
     const context = await openContext(config, store, sender, options, own);
-    const { redis, rateLimiter, ...port } = await openGate(config, context.keys, options);
+    const { redis, rateLimiter, ...port } = await openGate(config, context.keys, {
+      ...options,
+      findKey: async (digest) => {
+        const found = await context.findKey(digest);
+        return found && referenceOf(found);
+      },
+    });
     own(redis);
     own(startAuditWorker(context));
     if (config.admin) await bootstrapFirstAdmin(systemCall(context, store, "start"), config.admin);
@@ -144,10 +151,25 @@ async function openContext(
   );
   const lastSeen = createLastSeen(store, log);
   own({ close: lastSeen.flush });
+  const lastUsed = createLastUsed(store, log);
+  own({ close: lastUsed.flush });
   return {
-    ...{ config, log, clock, agreedTime, tracing, store, cipher, keys, mailWorker, lastSeen },
+    ...{
+      config,
+      log,
+      clock,
+      agreedTime,
+      tracing,
+      store,
+      cipher,
+      keys,
+      mailWorker,
+      lastSeen,
+      lastUsed,
+    },
     query: store.query,
     findSession: createFindSession(store, clock),
+    findKey: createFindKey(store, clock),
     ai: own(createAiContext(config, store, clock, log)),
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost),

@@ -12,6 +12,7 @@ import type { Clock } from "./platform/process/clock.ts";
 import { type Client, requestIdOf } from "./platform/rpc/metadata.ts";
 import type { Tracing } from "./platform/telemetry/tracing.ts";
 import type { Principal, SessionPrincipal, UserPrincipal } from "./principal.ts";
+import type { FindUsableKey, LastUsed } from "./sessions/check-key.ts";
 import type { FindSession, LastSeen } from "./sessions/check-session.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
 import type { Store } from "./store/store.ts";
@@ -28,12 +29,15 @@ export type AppContext = {
   query: Store["query"];
   /** Finds the session of an access token. */
   findSession: FindSession;
+  /** Finds an API key that may be used. */
+  findKey: FindUsableKey;
   cipher: Cipher;
   keys: KeyRing;
   passwords: Passwords;
   /** Passwords that `PASSWORD_BLOCKLIST` rejects. */
   commonPasswords: ReadonlySet<string>;
   lastSeen: LastSeen;
+  lastUsed: LastUsed;
   /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
   locate: (address: string) => string | null;
   mailWorker: MailWorker;
@@ -124,7 +128,7 @@ export function systemCall<Context extends Pick<AppContext, "config" | "clock" |
 /** A call of a method that requires a user. */
 export type UserCall = Call & { principal: UserPrincipal };
 
-/** A call of an operation that manages sessions and therefore requires one. */
+/** A call of an operation that manages sessions or depends on the time of the sign-in. */
 export type SessionCall = Call & { principal: SessionPrincipal };
 
 export const callKey = createContextKey<Call | undefined>(undefined, { description: "call" });
@@ -136,10 +140,18 @@ export function callOf(ctx: Pick<HandlerContext, "values">): Call {
   return call;
 }
 
+/** The call of a handler whose method requires a user, by session or by API key. */
+export function userCallOf(ctx: Pick<HandlerContext, "values">): UserCall {
+  const call = callOf(ctx);
+  if (call.principal === undefined || call.principal.kind === "system")
+    throw new Error("the method is public by its policy, but its handler needs a user");
+  return call as UserCall;
+}
+
 /** The call of a handler whose method requires the access token of a session. */
 export function sessionCallOf(ctx: Pick<HandlerContext, "values">): SessionCall {
   const call = callOf(ctx);
   if (call.principal?.kind !== "session")
-    throw new Error("the handler needs a session, but the method's policy is public");
+    throw new Error("the handler needs a session, but the method's policy does not require one");
   return call as SessionCall;
 }

@@ -1,17 +1,26 @@
+import type { CallerKey } from "./store/api-keys.ts";
 import type { CallerUser, FoundSession } from "./store/sessions.ts";
 
 /** Who makes a call, and how they proved it. */
-export type Principal = SessionPrincipal | SystemPrincipal;
+export type Principal = SessionPrincipal | KeyPrincipal | SystemPrincipal;
 
 /** A user who has presented the access token of a session. */
 export type SessionPrincipal = { kind: "session"; authenticatedAt: Date } & FoundSession;
+
+/** A user or a service account, authenticated by an API key. Impersonation by key does not exist. */
+export type KeyPrincipal = {
+  kind: "api-key";
+  user: CallerUser;
+  key: CallerKey;
+  actorId: undefined;
+};
 
 /** The service itself: at startup, in a job, or for an operator at the command line. */
 export type SystemPrincipal = { kind: "system"; reason: string };
 
 /**
- * A principal that acts for a user. Only operations that manage sessions require a `SessionPrincipal`;
- * all others only see the user, the actor, and when the user signed in.
+ * A principal that acts for a user. Only operations that manage sessions or depend on the time of the
+ * sign-in require a `SessionPrincipal`.
  */
 export type UserPrincipal = Extract<Principal, { user: CallerUser }>;
 

@@ -39,8 +39,8 @@ export const deletedUsers = (now: Date): FilterQuery<User> => ({ deletionAt: { $
 
 /**
  * Users who never verified an address and do not use their account, once it is old enough. A session may
- * have been used for its full maximum lifetime after the sign-in. Excludes users who are protected as
- * administrators.
+ * have been used for its full maximum lifetime after the sign-in. Excludes service accounts and users
+ * who are protected as administrators.
  */
 export function unverifiedUsers(
   now: Date,
@@ -54,6 +54,7 @@ export function unverifiedUsers(
   return {
     emailVerifiedAt: null,
     wasVerified: false,
+    isService: false,
     role: "user",
     createdAt: { $lte: before },
     $and: [isUnused, isUnprotected],

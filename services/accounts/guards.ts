@@ -1,5 +1,5 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { Call, SystemCall, UserCall } from "../call.ts";
+import type { Call, SessionCall, SystemCall } from "../call.ts";
 import { recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { userOf } from "../principal.ts";
@@ -10,7 +10,7 @@ import { lockAdminsAnd, lockUser, User } from "../store/users.ts";
  * Locks the caller's row and checks the session like `lockOwnSession`.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function lockCaller(call: UserCall): Promise<void> {
+export async function lockCaller(call: SessionCall): Promise<void> {
   await lockUser(call, call.principal.user.id);
   await lockOwnSession(call);
 }
@@ -19,7 +19,7 @@ export async function lockCaller(call: UserCall): Promise<void> {
  * Checks that the caller's session has not ended since the call was authenticated, and keeps it from being deleted.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function lockOwnSession(call: UserCall): Promise<void> {
+export async function lockOwnSession(call: SessionCall): Promise<void> {
   const { user, session } = call.principal;
   if (await lockOpenSession(call, session.id, user.id)) return;
   throw new ServiceError(Reason.UNAUTHENTICATED, "This session has ended. Please sign in.");
@@ -31,7 +31,7 @@ export async function lockOwnSession(call: UserCall): Promise<void> {
  * @returns the caller's row as of the verification
  * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
-export async function confirmPassword(call: UserCall, password: string): Promise<User> {
+export async function confirmPassword(call: SessionCall, password: string): Promise<User> {
   const user = await call.em.findOne(User, { id: call.principal.user.id });
   if (!user) throw accountGone();
   return withAttempt(call, { kind: "confirmation", subject: user.id }, async (attempt) => {
@@ -53,7 +53,7 @@ export type Confirmation = { password?: string | undefined };
  * Verifies the proof that the caller is the user.
  * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and the errors of `confirmPassword`
  */
-export async function confirmCaller(call: UserCall, { password }: Confirmation): Promise<void> {
+export async function confirmCaller(call: SessionCall, { password }: Confirmation): Promise<void> {
   if (password === undefined) {
     const message = "Please confirm this change with your password.";
     throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
@@ -87,9 +87,22 @@ const RECENT_SIGN_IN_MS = 15 * 60_000;
  * of its sign-in.
  */
 export const isRecentSignIn = (
-  { principal, clock }: Pick<UserCall, "principal" | "clock">,
+  { principal, clock }: Pick<SessionCall, "principal" | "clock">,
   withinMs = RECENT_SIGN_IN_MS,
 ): boolean => clock.now().getTime() - principal.authenticatedAt.getTime() <= withinMs;
+
+/**
+ * Checks that the caller has signed in recently or provides the password. A stolen access token must
+ * not suffice to create another credential.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, and as `confirmPassword`
+ */
+export async function confirmRecently(
+  call: SessionCall,
+  password: string | undefined,
+): Promise<void> {
+  if (password !== undefined) await confirmPassword(call, password);
+  else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please enter your password.");
+}
 
 /**
  * The error for a sign-in that is not recent enough for an operation.

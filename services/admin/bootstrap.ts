@@ -1,4 +1,5 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
+import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
@@ -39,6 +40,7 @@ export async function bootstrapAdmin(
     const isTakenOver = account.hasPassword && !account.isCreated;
     if (isTakenOver) {
       await revokeSessions(call, account.id);
+      await revokeAllKeysOf(call, account.id);
       await invalidateOneTimeTokens(call, account.id);
       await disableMfa(call, account.id);
       await clearLocks(call, { id: account.id, canonicalEmail }, "operator");

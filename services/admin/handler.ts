@@ -3,6 +3,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, sessionCallOf } from "../call.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
+import { listAllKeys } from "../store/api-keys.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
@@ -11,6 +12,8 @@ import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
 import { retryEmail } from "./retry-email.ts";
+import { createServiceAccount, createServiceKey } from "./service-accounts.ts";
+import { updateKey } from "./update-key.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
@@ -67,6 +70,29 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
       user: profileOf(user, call.config),
       expiresAt: timestampFromDate(expiresAt),
     };
+  },
+  async listAllApiKeys(req, ctx) {
+    const page = await listAllKeys(callOf(ctx), req, req);
+    return { ...page, items: page.items.map(toMessage) };
+  },
+  async updateApiKey(req, ctx) {
+    const key = await updateKey(sessionCallOf(ctx), req.id, {
+      models: req.models,
+      requestsPerMinute: req.requestsPerMinute,
+      expiresAt: req.expiresAt,
+      revoked: req.revoked,
+    });
+    return { message: "The API key has been updated.", apiKey: toMessage(key) };
+  },
+  async createServiceAccount(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const user = await createServiceAccount(call, req.name);
+    return { user: adminUser(user, call.clock.now()) };
+  },
+  async createServiceAccountKey(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const { apiKey, key } = await createServiceKey(call, req.id, req, req.password);
+    return { apiKey: toMessage(apiKey), key };
   },
 };
 

@@ -34,6 +34,8 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
     const user = await call.em.findOne(User, { id: userId });
     if (!user || user.isDeletionDue(createdAt)) throw userNotFound();
     await lockOwnSession(call);
+    if (user.isService)
+      throw new ServiceError(Reason.CONFLICT, "Service accounts can't be impersonated.");
     if (user.isProtectedAsAdmin(createdAt)) {
       const message = "Administrators can't be impersonated, nor can users who recently were one.";
       throw new ServiceError(Reason.CONFLICT, message);

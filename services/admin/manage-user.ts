@@ -15,7 +15,7 @@ import {
   confirmCaller,
 } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SystemCall, UserCall } from "../call.ts";
+import type { SessionCall, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { userOf } from "../principal.ts";
@@ -59,7 +59,7 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
  * errors of `updateUser`
  */
 export async function updateUserAsAdmin(
-  call: UserCall,
+  call: SessionCall,
   userId: string,
   changes: UserChanges,
   confirmation: Confirmation,
@@ -89,8 +89,11 @@ export async function updateUser(
     await assertStillAdmin(call);
     const user = await call.em.findOne(User, { id });
     if (!user) throw userNotFound();
-    assertEditableAccess(call, user, changes, address);
     const fields = FIELDS.filter((field) => changes[field] !== undefined);
+    if (user.isService && fields.some((field) => field !== "name")) {
+      throw new ServiceError(Reason.CONFLICT, "Only the name of a service account can be changed.");
+    }
+    assertEditableAccess(call, user, changes, address);
     if (fields.length === 0) return readAdminUser(call, id);
     await applyChanges(call, user, changes, address);
     const details = { fields, ...(changes.role && { role: changes.role }) };

@@ -1,12 +1,12 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { ChatRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SessionCall } from "../call.ts";
+import type { UserCall } from "../call.ts";
 import type { Permit } from "../platform/gate/admission.ts";
-import { ServiceError, type Violation } from "../platform/rpc/errors.ts";
+import { invalid, ServiceError, type Violation } from "../platform/rpc/errors.ts";
+import type { UserPrincipal } from "../principal.ts";
 import { isBlank } from "./blank-text.ts";
-import type { Catalogue } from "./catalogue.ts";
-import type { AiContext } from "./context.ts";
+import type { Catalogue, CatalogueModel, CatalogueProvider } from "./catalogue.ts";
 import { instrumentCall } from "./instrument.ts";
 import { ProviderError } from "./providers/errors.ts";
 import type {
@@ -21,7 +21,7 @@ import type { UsageOutcome } from "./usage.ts";
 /** A conversation and how to continue it (spec 4.5). Each field has been validated on its own. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
 
-export type ChatDeps = Pick<SessionCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
+export type ChatDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
 
 /** Accounts for the memory of a reply. */
@@ -32,7 +32,7 @@ type Memory = Pick<Permit, "reserveBody">;
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
 export async function chat(call: ChatDeps, conversation: Conversation, memory?: Memory) {
-  const route = resolveRoute(call.ai, conversation, false);
+  const route = resolveRoute(call, conversation, false);
   let content = "";
   let usage: Usage | undefined;
   let finishReason: FinishReason = "stop";
@@ -56,7 +56,7 @@ export function streamChat(
   conversation: Conversation,
   memory?: Memory,
 ): AsyncIterable<{ chunk: string }> {
-  return readReply(call, resolveRoute(call.ai, conversation, true), memory, chunkOf);
+  return readReply(call, resolveRoute(call, conversation, true), memory, chunkOf);
 }
 
 /** The response message for an event. Streams contain text only. */
@@ -74,13 +74,12 @@ async function* readReply<Output>(
   outputOf: (event: ReplyEvent) => Output | undefined,
 ): AsyncGenerator<Output, void> {
   const { ai, principal, log, requestId } = call;
-  // A reply that is not streamed may outlive the session.
-  const session = prompt.isStream
-    ? ai.sessions.watch(principal.session.id, call.signal)
-    : undefined;
-  const signal = session?.signal ?? call.signal;
+  // A reply that is not streamed may outlive the session or the key.
+  const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
+  const signal = watched?.signal ?? call.signal;
   const usage = ai.usage.start({
     userId: principal.actorId ?? principal.user.id, // under impersonation the administrator pays
+    apiKeyId: principal.kind === "api-key" ? principal.key.id : undefined,
     provider: entry.id,
     model: prompt.model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),
@@ -104,7 +103,7 @@ async function* readReply<Output>(
     log.warn({ requestId, detail: thrown.facts.detail }, message);
     throw new ServiceError(Reason.PROVIDER_ERROR, message);
   } finally {
-    session?.end();
+    watched?.end();
     measurement.end(usage.finish(outcome));
   }
 }
@@ -119,32 +118,50 @@ function reserveReply(memory: Memory | undefined, bytes: number): void {
   }
 }
 
-/** Finds a provider by its public id and a model by its public name, by default the first one. */
+/**
+ * Finds a provider by its public id and a model by its public name. The default is the first model
+ * that the caller may use.
+ */
 export function findTarget(
   catalogue: Catalogue,
   { provider, model }: Pick<Conversation, "provider" | "model">,
+  principal?: UserPrincipal,
 ) {
   const entry = catalogue.providers.find(({ id }) => id === provider);
+  const models = entry ? usableModels(entry, principal) : [];
   return {
     entry,
-    model:
-      model === undefined ? entry?.models[0] : entry?.models.find(({ name }) => name === model),
+    models,
+    model: model === undefined ? models[0] : models.find(({ name }) => name === model),
   };
+}
+
+/** The models of a provider that a caller may use: all, unless an API key names some. */
+export function usableModels(
+  { id, models }: CatalogueProvider,
+  principal: UserPrincipal | undefined,
+): readonly CatalogueModel[] {
+  const named = principal?.kind === "api-key" ? principal.key.models : null;
+  if (!named) return models;
+  return models.filter(({ name }) => named.includes(name) || named.includes(`${id}/${name}`));
 }
 
 type Route = ReturnType<typeof resolveRoute>;
 
 /**
  * Finds the provider and the model of a conversation that `checkConversation` has accepted.
- * @throws ServiceError PROVIDER_NOT_CONFIGURED
+ * @throws ServiceError VALIDATION_FAILED for a model that the API key may not use,
+ * PROVIDER_NOT_CONFIGURED
  */
 function resolveRoute(
-  { catalogue, providers }: AiContext,
+  { ai: { catalogue, providers }, principal }: Pick<UserCall, "ai" | "principal">,
   conversation: Conversation,
   isStream: boolean,
 ) {
-  const { entry, model } = findTarget(catalogue, conversation);
-  if (!entry || !model) throw new Error("the conversation has not been checked");
+  const { entry, models, model } = findTarget(catalogue, conversation, principal);
+  if (!entry) throw new Error("the conversation has not been checked");
+  if (models.length === 0) throw invalid("provider", "has no model that this API key may use");
+  if (!model) throw invalid("model", oneOf(models.map(({ name }) => name)));
   const provider = providers.byId.get(entry.id);
   if (!provider) {
     const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;

@@ -3,8 +3,8 @@ import type { Config } from "../platform/config/config.ts";
 import type { Clock } from "../platform/process/clock.ts";
 import type { Store } from "../store/store.ts";
 import { readCatalogue } from "./catalogue.ts";
+import { createCredentialWatcher } from "./credential-watcher.ts";
 import { openProviders } from "./providers/providers.ts";
-import { createSessionWatcher } from "./session-watcher.ts";
 import { openUsageLedger } from "./usage.ts";
 
 /** Dependencies that all AI calls of a process share. */
@@ -30,11 +30,11 @@ export function createAiContext(
     proxyEnv: config.proxies,
   });
   const usage = openUsageLedger(store, clock, log);
-  const sessions = createSessionWatcher(store, clock, log);
+  const credentials = createCredentialWatcher(store, clock, log);
   const close = async () => {
     providers.close();
-    await sessions.close();
+    await credentials.close();
     await usage.flush();
   };
-  return { catalogue, providers, usage, sessions, longestMs: config.aiTotalTimeoutMs, close };
+  return { catalogue, providers, usage, credentials, longestMs: config.aiTotalTimeoutMs, close };
 }

@@ -1,42 +1,45 @@
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type Call, sessionCallOf } from "../call.ts";
+import { type UserCall, userCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
-import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
+import { type Conversation, chat, findTarget, streamChat, usableModels } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const aiHandler: ServiceImpl<typeof AIService> = {
   listProviders(_req, ctx) {
-    const { catalogue, providers } = sessionCallOf(ctx).ai;
-    const listed = catalogue.providers.map(({ id, models }) => ({
-      provider: id,
-      defaultModel: models[0].name,
-      configured: providers.byId.has(id),
-      models: models.map(({ name, temperature }) => ({
-        model: name,
-        ignored: temperature === "refused" ? ["temperature"] : [],
-      })),
-    }));
-    return { providers: listed };
+    const { ai, principal } = userCallOf(ctx);
+    const listed = ai.catalogue.providers.map((entry) => {
+      const models = usableModels(entry, principal);
+      return {
+        provider: entry.id,
+        defaultModel: models[0]?.name ?? "",
+        configured: ai.providers.byId.has(entry.id),
+        models: models.map(({ name, temperature }) => ({
+          model: name,
+          ignored: temperature === "refused" ? ["temperature"] : [],
+        })),
+      };
+    });
+    return { providers: listed.filter(({ models }) => models.length > 0) };
   },
   async chat(req, ctx) {
-    const call = sessionCallOf(ctx);
+    const call = userCallOf(ctx);
     reportIgnored(call, ctx, req);
     return chat(call, req, permitOf(ctx));
   },
   streamChat(req, ctx) {
-    const call = sessionCallOf(ctx);
+    const call = userCallOf(ctx);
     reportIgnored(call, ctx, req);
     return streamChat(call, req, permitOf(ctx));
   },
   async listUsage(req, ctx) {
-    const call = sessionCallOf(ctx);
+    const call = userCallOf(ctx);
     return { usage: await listUsage(call, { ...req, userId: call.principal.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    return { usage: await listUsage(sessionCallOf(ctx), req) };
+    return { usage: await listUsage(userCallOf(ctx), req) };
   },
 };
 
@@ -47,11 +50,12 @@ const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit
  * other place for it.
  */
 function reportIgnored(
-  { ai }: Pick<Call, "ai">,
+  { ai, principal }: Pick<UserCall, "ai" | "principal">,
   { responseHeader }: HandlerContext,
   req: Conversation,
 ): void {
   const isIgnored =
-    findTarget(ai.catalogue, req).model?.temperature === "refused" && req.temperature !== undefined;
+    findTarget(ai.catalogue, req, principal).model?.temperature === "refused" &&
+    req.temperature !== undefined;
   if (isIgnored) responseHeader.set(AI_IGNORED, "temperature");
 }

@@ -29,7 +29,7 @@ export async function listUsage(
     config,
     ai,
   }: Pick<UserCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
-  { userId, page = 1, ...span }: UsageFilter,
+  { userId, page = 1, groupBy, ...span }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const now = clock.now();
   const from = span.from && timestampDate(span.from);
@@ -45,6 +45,7 @@ export async function listUsage(
     userId: userId ?? null,
     from: bound(from ?? daysBefore(DEFAULT_DAYS)),
     to: bound(end),
+    byKey: groupBy === "key",
   };
   return sumUsageByDay({ em }, filter, { limit: PAGE_ROWS, offset: (page - 1) * PAGE_ROWS });
 }

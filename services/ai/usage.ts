@@ -11,7 +11,14 @@ import type { ReplyEvent, Usage } from "./providers/provider.ts";
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
 /** What is known of a call when it starts. */
-type UsageStart = { userId: string; provider: string; model: string; inputCharacters: number };
+type UsageStart = {
+  userId: string;
+  /** Undefined unless the call was made with an API key. */
+  apiKeyId?: string | undefined;
+  provider: string;
+  model: string;
+  inputCharacters: number;
+};
 
 /** Interval between updates of the row of a long reply, in ms. A crash loses no more than that. */
 const PROGRESS_INTERVAL_MS = 5_000;
@@ -48,13 +55,14 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
     /** Resolves when everything recorded so far has been written, or the attempt has failed. */
     flush: batch.flush,
     /** Opens the row of a call. */
-    start({ userId, provider, model, inputCharacters }: UsageStart) {
+    start({ userId, apiKeyId, provider, model, inputCharacters }: UsageStart) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
       const row: UsageRow = {
         id: newId(now),
         user_id: userId,
+        api_key_id: apiKeyId ?? null,
         provider,
         model,
         outcome: "running",

@@ -28,8 +28,10 @@ export type AuditedEvent =
       | "user.email_changed"
       | "user.session_revoked"
     )
+  | ("user.api_key_created" | "user.api_key_revoked")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
+  | ("admin.api_key_updated" | "admin.service_account_created")
   | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 
 /** Data of an event, in addition to what the call provides. */

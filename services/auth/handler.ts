@@ -2,6 +2,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { callOf, sessionCallOf } from "../call.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
+import { referenceOf } from "../sessions/check-key.ts";
 import { logout } from "./end-session.ts";
 import { login, verifyMfa } from "./login.ts";
 import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
@@ -66,5 +67,11 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
         use: "sig",
       })),
     };
+  },
+  async findApiKey({ digest }, ctx) {
+    const found = await callOf(ctx).findKey(Buffer.from(digest).toString("hex"));
+    if (!found) return {};
+    const { keyId: id, isService: serviceAccount, ...rest } = referenceOf(found);
+    return { apiKey: { id, serviceAccount, ...rest } };
   },
 };

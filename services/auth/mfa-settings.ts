@@ -1,13 +1,8 @@
 import { generateSecret } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import {
-  confirmPassword,
-  isRecentSignIn,
-  lockCaller,
-  reauthenticationRequired,
-} from "../accounts/guards.ts";
+import { confirmPassword, confirmRecently, lockCaller } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { UserCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import {
   createBackupCodeSet,
@@ -29,10 +24,9 @@ import { User } from "../store/users.ts";
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
  * MFA_ALREADY_ENABLED
  */
-export async function setupTotp(call: UserCall, password: string | undefined) {
+export async function setupTotp(call: SessionCall, password: string | undefined) {
   const { user } = call.principal;
-  if (password !== undefined) await confirmPassword(call, password);
-  else if (!isRecentSignIn(call)) throw reauthenticationRequired("Please enter your password.");
+  await confirmRecently(call, password);
   const secret = generateSecret();
   const { toDataURL } = await import("qrcode"); // large, hence loaded on first use
   const qrCode = await toDataURL(otpauthUri(call.config, user.email, secret));
@@ -60,7 +54,7 @@ export async function setupTotp(call: UserCall, password: string | undefined) {
  * ACCOUNT_LOCKED
  */
 export async function disableTotp(
-  call: UserCall,
+  call: SessionCall,
   password: string,
   factor: SecondFactor,
 ): Promise<void> {
@@ -84,7 +78,7 @@ export async function disableTotp(
  * @throws ServiceError MFA_NOT_ENABLED, INVALID_CURRENT_PASSWORD, INVALID_CODE, ACCOUNT_LOCKED
  */
 export async function createBackupCodes(
-  call: UserCall,
+  call: SessionCall,
   password: string,
   code: string,
 ): Promise<string[]> {

@@ -1,5 +1,6 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
+import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, readOneTimeToken } from "../mail/one-time-token.ts";
@@ -8,6 +9,7 @@ import { formatDuration } from "../mail/templates.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
+import type { NamedKey } from "../store/api-keys.ts";
 import { clearLocks } from "../store/attempts.ts";
 import {
   invalidateOneTimeTokens,
@@ -74,8 +76,8 @@ export async function queueReset(
 }
 
 /**
- * Sets a new password with a mailed token. Ends all sessions, clears the locks of login and second
- * factor, and marks the address as verified. A confirmed second factor is kept, since access to the mail
+ * Sets a new password with a mailed token. Ends all sessions, revokes all API keys, clears the locks of
+ * login and second factor, and marks the address as verified. A confirmed second factor is kept, since access to the mail
  * does not prove it. A factor without an accepted code is disabled, and so is any factor of an account
  * that was never verified: someone else may have set it up.
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
@@ -99,11 +101,19 @@ export async function resetPassword(call: Call, token: string, password: string)
     await invalidateOneTimeTokens(call, userId);
     await clearLocks(call, user, "reset");
     await recordAudit(call, "auth.password_reset", { userId });
-    await queueEmail(call, user, "password-reset");
+    const keys = await revokeAllKeysOf(call, userId); // someone else may have made them
+    await queueEmail(call, user, "password-reset", { keys: revokedKeysText(keys) });
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
     if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
       await disableMfa(call, userId, "auth.mfa_disabled");
   });
+}
+
+/** The paragraph about revoked keys in the e-mail; empty if there are none. */
+function revokedKeysText(keys: readonly NamedKey[]): string {
+  if (keys.length === 0) return "";
+  const names = keys.map(({ name, hint }) => `“${name}” (${hint})`).join(", ");
+  return `All your API keys were revoked, since someone else may have made them: ${names}. Please create new ones where you need them.`;
 }
 
 /** Rejects an expired password as the new one. */

@@ -18,7 +18,7 @@ export async function withAccount(
   const { canonical } = readEmailAddress(email);
   const find = async () => {
     const user = await call.em.findOne(User, { canonicalEmail: canonical });
-    if (user && !user.isDeletionDue(call.clock.now())) await work(user);
+    if (user && !user.isService && !user.isDeletionDue(call.clock.now())) await work(user);
   };
   const [outcome] = await Promise.allSettled([find(), wait(MIN_DURATION_MS)]);
   if (outcome.status === "rejected") throw outcome.reason;

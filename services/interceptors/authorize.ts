@@ -1,14 +1,20 @@
 import type { Interceptor, StreamRequest, UnaryRequest } from "@connectrpc/connect";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Access, AuditTarget, type Policy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import {
+  Access,
+  ApiKeys,
+  AuditTarget,
+  type Policy,
+} from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { recordAudit } from "../audit/record.ts";
-import { callOf } from "../call.ts";
+import { type Call, callOf } from "../call.ts";
 import type { Config } from "../platform/config/config.ts";
-import { admittedKey } from "../platform/gate/server-hooks.ts";
+import { type Admitted, admittedKey, assertGateway } from "../platform/gate/server-hooks.ts";
 import { reasonName, ServiceError, statusOf } from "../platform/rpc/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/rpc/policy.ts";
-import type { SessionPrincipal } from "../principal.ts";
-import { identify } from "../sessions/check-session.ts";
+import type { SessionPrincipal, UserPrincipal } from "../principal.ts";
+import { identifyKey } from "../sessions/check-key.ts";
+import { identifySession } from "../sessions/check-session.ts";
 import { textOf } from "./text-field.ts";
 
 /**
@@ -23,8 +29,8 @@ const ADMIN_DENIALS = [403, 404, 409];
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
 /**
- * On every method that is not public, loads the session of the access token that the port has verified
- * and enforces the required role. Runs before the request is validated, so that an error reveals
+ * On every method that is not public, loads the session or API key that the port has verified and
+ * enforces the method's policy. Runs before the request is validated, so that an error reveals
  * nothing about the request. Denials are recorded in their own transaction, since the operation's is
  * rolled back.
  */
@@ -32,8 +38,12 @@ export const authorize: Interceptor = (next) => async (req) => {
   const policy = policyOf(req.method);
   if (!policy || policy.access === Access.PUBLIC) return next(req);
   const call = callOf({ values: req.contextValues });
-  const { claims, onSessionEnded } = req.contextValues.get(admittedKey) ?? {};
-  const principal = await identify(call, claims, onSessionEnded);
+  const admitted = req.contextValues.get(admittedKey);
+  if (policy.access === Access.GATEWAY) {
+    assertGateway({ isForwarded: admitted?.open.isForwarded === true });
+    return next(req);
+  }
+  const principal = await identify(call, admitted);
   call.principal = principal;
   try {
     assertAllowed(policy, principal, call.config);
@@ -49,8 +59,26 @@ export const authorize: Interceptor = (next) => async (req) => {
   }
 };
 
-/** @throws ServiceError FORBIDDEN, IMPERSONATING, MFA_REQUIRED */
-function assertAllowed(
+/** @throws ServiceError UNAUTHENTICATED */
+async function identify(
+  call: Call,
+  { credential, onCredentialEnded }: Partial<Admitted> = {},
+): Promise<UserPrincipal> {
+  return credential?.kind === "api-key"
+    ? identifyKey(call, credential, onCredentialEnded)
+    : identifySession(call, credential, onCredentialEnded);
+}
+
+/** @throws ServiceError KEY_NOT_ALLOWED, FORBIDDEN, IMPERSONATING, MFA_REQUIRED */
+function assertAllowed(policy: Policy, principal: UserPrincipal, config: Config): void {
+  if (principal.kind === "session") assertSessionAllowed(policy, principal, config);
+  else if (policy.apiKeys !== ApiKeys.AI) {
+    const message = "API keys can't do this. It requires signing in.";
+    throw new ServiceError(Reason.KEY_NOT_ALLOWED, message);
+  }
+}
+
+function assertSessionAllowed(
   { access, forbidImpersonation }: Policy,
   { user, actorId, usedSecondFactor }: SessionPrincipal,
   { requireAdminMfa }: Pick<Config, "requireAdminMfa">,

@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { type AppContext, Call, callKey } from "../call.ts";
 import type { Metrics } from "../metrics.ts";
+import { type LoggedCaller, loggedCaller } from "../platform/gate/authenticate.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import {
   AWAY_MESSAGE,
@@ -36,7 +37,7 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
     const attributes = { "rpc.system.name": "grpc", "rpc.method": rpc };
     const span = tracing?.start(rpc, "SERVER", req.header.get("traceparent"), attributes);
     if (span) req.header.set("traceparent", span.traceparent);
-    const { open, claims } = req.contextValues.get(admittedKey) ?? {};
+    const { open, credential } = req.contextValues.get(admittedKey) ?? {};
     const { address = "127.0.0.1" } = open ?? {};
     const client = readClient(req.header, address, internalSecret);
     const call = new Call(context, client, req);
@@ -53,7 +54,7 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
         startedAt: call.startedAt,
         direct: isGatewaySecret(req.header.get(SECRET), internalSecret)
           ? undefined
-          : { address: client.address, userId: claims?.userId },
+          : { address: client.address, ...loggedCaller(credential) },
       });
       span?.end({ "rpc.response.status_code": status }, error && status);
       return error;
@@ -102,7 +103,7 @@ const isExpected = (error: unknown): error is ConnectError =>
 type Reporting = Pick<AppContext, "log"> & { metrics: Pick<Metrics, "rpcSeconds"> };
 
 /** The client of a call that was not forwarded by a gateway, which would log it itself. */
-type DirectClient = { address: string; userId?: string | undefined };
+type DirectClient = { address: string } & LoggedCaller;
 /** A call that has ended. */
 type Ended = {
   method: DescMethod;

@@ -63,7 +63,7 @@ export function renderEmail(
     paragraph.replace(/\{(\w+)\}/g, (_, name: string) => variables[name] ?? "");
   const greeting = variables.name === undefined ? "Hello," : `Hello ${variables.name},`;
   const signature = `This e-mail was sent by ${appName}.`;
-  const text = [greeting, ...paragraphs.map(fill)];
+  const text = [greeting, ...paragraphs.map(fill).filter(Boolean)];
   const html = text.map((line) => `<p>${escapeHtml(line)}</p>`);
   if (link && token) {
     const { path, label } = link;

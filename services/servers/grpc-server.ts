@@ -245,7 +245,7 @@ function limitTime(
   if (method.methodKind === "bidi_streaming") {
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
-  } else if (request.admitted?.claims) {
+  } else if (request.admitted?.credential) {
     // Only for calls with a token, since Node does not clear this timer when the connection closes. It
     // also fires while the client waits for a provider; hence `on`, since a callback passed to
     // `setTimeout` would only run once.

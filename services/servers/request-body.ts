@@ -55,7 +55,7 @@ export function maxBytesOf(method: DescMethod): number {
  */
 const bytesToRead = ({ admitted }: FastifyRequest, method: DescMethod) =>
   FRAME_HEAD_BYTES +
-  (admitted?.claims || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
+  (admitted?.credential || admitted?.open.isForwarded ? maxBytesOf(method) : DEFAULT_BODY_BYTES);
 
 /** The body of a call for Connect, and what could not be read of it. */
 type Received = { body: AsyncIterable<Uint8Array>; unread?: Unread };
@@ -118,7 +118,7 @@ function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
   );
   for (const name of [...ENCODING_HEADERS, "content-length"]) delete headers[name];
   if (encoding === undefined) return false;
-  if (!admitted?.claims) {
+  if (!admitted?.credential) {
     throw new ServiceError(
       Reason.NOT_IMPLEMENTED,
       "Requests without an access token must not be compressed.",

@@ -1,9 +1,9 @@
-import { setImmediate } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { SessionClaims } from "../platform/gate/access-token.ts";
-import { unauthenticated } from "../platform/gate/server-hooks.ts";
+import { unauthenticated } from "../platform/gate/authenticate.ts";
 import { createBatch } from "../platform/process/batch.ts";
 import type { Clock } from "../platform/process/clock.ts";
+import { createSharedRead } from "../platform/process/shared-read.ts";
 import type { SessionPrincipal } from "../principal.ts";
 import {
   type FoundSession,
@@ -20,13 +20,13 @@ import type { Store } from "../store/store.ts";
  * grace period of its predecessor.
  * @throws ServiceError UNAUTHENTICATED
  */
-export async function identify(
+export async function identifySession(
   call: Db & { findSession: FindSession; clock: Clock; lastSeen: LastSeen },
   claims: SessionClaims | undefined,
-  onSessionEnded: () => void = () => {},
+  onEnded: () => void = () => {},
 ): Promise<SessionPrincipal> {
   const found = claims && (await call.findSession(claims.sessionId));
-  if (!found) onSessionEnded();
+  if (!found) onEnded();
   if (!claims || !found || found.user.id !== claims.userId) throw unauthenticated();
   const { id, generation, successorUsed, lastActiveAt } = found.session;
   if (!successorUsed && generation === claims.generation) {
@@ -44,26 +44,9 @@ export async function identify(
  */
 export type FindSession = (id: string) => Promise<FoundSession | undefined>;
 
-/**
- * Reads the session for every request, without a cache. Requests that arrive in the same tick of the
- * event loop share one statement.
- */
-export function createFindSession(db: HotDb, clock: Clock): FindSession {
-  const ids = new Set<string>();
-  let pending: Promise<Map<string, FoundSession>> | undefined;
-  const load = async () => {
-    await setImmediate();
-    const batch = [...ids];
-    ids.clear();
-    pending = undefined; // later callers share the next statement
-    return findOpenSessions(db, batch, clock.now());
-  };
-  return async (id) => {
-    ids.add(id);
-    pending ??= load();
-    return (await pending).get(id);
-  };
-}
+/** Reads the session for every request, without a cache. */
+export const createFindSession = (db: HotDb, clock: Clock): FindSession =>
+  createSharedRead((ids) => findOpenSessions(db, ids, clock.now()));
 
 /**
  * Resolution of `last_active_at`, in ms. Together with the write interval, it is less than a minute.

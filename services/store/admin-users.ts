@@ -5,14 +5,18 @@ import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow } from "./statement.ts";
-import { PROFILE_COLUMNS, type Profile, type User } from "./users.ts";
+import { PROFILE_COLUMNS, type Profile, SERVICE_DOMAIN, type User } from "./users.ts";
 
 /** A user as shown to administrators. */
 export type AdminUser = Profile &
-  Pick<User, "lastLoginAt"> & { deletionDate: Date | null; lockedUntil: Date | null };
+  Pick<User, "lastLoginAt"> & {
+    deletionDate: Date | null;
+    lockedUntil: Date | null;
+    serviceAccount: true | null;
+  };
 
 const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
-  greatest(a.locked_until, f.locked_until) as "lockedUntil"`;
+  greatest(a.locked_until, f.locked_until) as "lockedUntil", nullif(t.is_service, false) as "serviceAccount"`;
 
 /** Password locks are stored by address, second-factor locks by user id. */
 const JOIN_LOCKS = `left join attempts a on a.kind = 'password' and a.subject = t.canonical_email
@@ -23,7 +27,10 @@ export const findAdminUser = (db: Db, id: string) =>
   firstRow<AdminUser>(db, `select ${COLUMNS} from users t ${JOIN_LOCKS} where t.id = :id`, { id });
 
 /** Filter for users. `search` is part of the address or name, case-insensitive. */
-export type UserFilter = Pick<ListUsersRequest, "search" | "role" | "emailVerified" | "locked">;
+export type UserFilter = Pick<
+  ListUsersRequest,
+  "search" | "role" | "emailVerified" | "locked" | "serviceAccount"
+>;
 
 /** The indexed expression of `users_search`. */
 const SEARCHED = searchedText("t.");
@@ -46,6 +53,9 @@ const IS_LOCKED = `t.canonical_email in
   (select l.subject from ${LOCKED_PASSWORDS} union all select u.canonical_email from ${LOCKED_FACTORS})`;
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
+
+/** Service accounts are few, and the index of searches finds them by their domain. */
+const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE_DOMAIN}%'`)}`;
 
 /** A term as it is, with ASCII digits, and with its domain in Unicode and Punycode. */
 const spellingsOf = (search: string): string[] => [
@@ -74,18 +84,20 @@ export function listUsers(
   filter: UserFilter,
   request: PageRequest,
 ): Promise<Page<AdminUser>> {
-  const { search, role, emailVerified, locked } = filter;
+  const { search, role, emailVerified, locked, serviceAccount } = filter;
   const terms = search === undefined ? [] : spellingsOf(search);
   const conditions = {
     role: "t.role = :role",
     emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,
     locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
+    serviceAccount: serviceAccount ? IS_SERVICE : "not t.is_service",
     search: terms.map(containsTerm).join(" or "),
   };
   const values = {
     role,
     emailVerified,
     locked,
+    serviceAccount,
     search,
     ...Object.assign({}, ...terms.map(valuesOf)),
   };
@@ -93,7 +105,7 @@ export function listUsers(
   const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
   if (terms.some((term) => [...term].length < MIN_INDEXED_CHARACTERS))
     return readPartialPage(db, query, request);
-  return search !== undefined || locked
+  return search !== undefined || locked || serviceAccount
     ? readFilteredPage(db, query, request)
     : readPage(db, query, request);
 }

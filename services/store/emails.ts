@@ -32,7 +32,10 @@ export interface Email extends InferEntity<typeof Email> {}
 /** The recipient of an e-mail: a user and the address it is sent to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
-/** Queues an e-mail to each recipient, due immediately. Skips users who are being erased. */
+/**
+ * Queues an e-mail to each recipient, due immediately. Skips users who are being erased, and service
+ * accounts, which have no mailbox.
+ */
 export async function insertEmails(
   { em }: Db,
   recipients: readonly Recipient[],
@@ -46,7 +49,7 @@ export async function insertEmails(
     `insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
      select v.id, u.id, v."to", :template, v.facts, :tokenId, 'queued', :now, :now
      from jsonb_to_recordset(:emails::jsonb) as v (id uuid, user_id uuid, "to" text, facts jsonb)
-     join users u on u.id = v.user_id for key share of u`,
+     join users u on u.id = v.user_id and not u.is_service for key share of u`,
     { emails: JSON.stringify(emails), template, tokenId, now },
   );
 }

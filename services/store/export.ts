@@ -38,7 +38,10 @@ const LISTS = {
   // listing them would reveal that
   emails: `select id, "to", template, status, attempts, last_error, created_at, sent_at, next_attempt_at from emails
     where user_id = :userId and template <> 'change-email' order by id desc`,
-  usage: `select id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
+  // without the digest
+  apiKeys: `select id, name, hint, models, requests_per_minute, created_at, expires_at, last_used_at, last_used_ip, revoked_at
+    from api_keys where user_id = :userId order by id desc`,
+  usage: `select id, api_key_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
       created_at from ai_usage where user_id = :userId order by created_at desc, id desc`,
   usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,
       estimated_calls::float8 from ai_usage_days where user_id = :userId order by day desc, provider collate "C", model collate "C"`,

@@ -2,6 +2,7 @@ import { DefaultLogger, type LogContext, type LoggerOptions } from "@mikro-orm/c
 import { Migrator } from "@mikro-orm/migrations";
 import type { Logger } from "pino";
 import type { OnStatement } from "../platform/telemetry/tracing.ts";
+import { ApiKey } from "./api-keys.ts";
 import { Email } from "./emails.ts";
 import { OneTimeToken } from "./one-time-tokens.ts";
 import { MIGRATIONS } from "./schema.ts";
@@ -10,7 +11,7 @@ import { SigningKey } from "./signing-keys.ts";
 import { User } from "./users.ts";
 
 /** All entities. A test compares them with the migrated tables. */
-export const entities = [User, Session, OneTimeToken, Email, SigningKey];
+export const entities = [User, Session, OneTimeToken, Email, SigningKey, ApiKey];
 
 /** ORM options for both engines. */
 export function ormOptions(log: Logger, onStatement?: OnStatement) {

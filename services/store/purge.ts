@@ -19,12 +19,13 @@ const EXPIRED = {
   attempts: `reserved_at <= :before and (consecutive = 0 or not case kind
     when 'password' then exists (select from users u where u.canonical_email = subject)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
+  api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
   emails: "status in ('sent', 'failed') and created_at <= :before",
 };
 
 /**
- * Deletes data that is no longer needed: ended sessions, expired one-time tokens, attempt counters and
- * e-mails. Aggregates old AI calls by day.
+ * Deletes data that is no longer needed: ended sessions and API keys, expired one-time tokens,
+ * attempt counters and e-mails. Aggregates old AI calls by day.
  * @param signal stops the run between two statements
  */
 export async function purgeExpired(
@@ -45,6 +46,7 @@ export async function purgeExpired(
     sessions: ago(config.sessionRetentionMs),
     one_time_tokens: now,
     attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
+    api_keys: ago(config.usageRetentionMs),
     emails: ago(config.emailRetentionMs),
   };
   for (const [table, condition] of Object.entries(EXPIRED) as [keyof typeof EXPIRED, string][]) {

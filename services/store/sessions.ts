@@ -30,7 +30,7 @@ export interface Session extends InferEntity<typeof Session> {}
  * Whether session `s` is open and, under impersonation, the administrator's session too, which expires
  * no sooner.
  */
-const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
+export const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
        and (s.actor_session_id is null or exists (
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 

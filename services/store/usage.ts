@@ -6,6 +6,8 @@ import { type Db, type HotDb, prepared } from "./statement.ts";
 export type UsageRow = {
   id: string;
   user_id: string;
+  /** The API key that made the call. */
+  api_key_id: string | null;
   provider: string;
   model: string;
   /** `running`, `completed`, `cancelled`, `failed`, or how the provider failed. */
@@ -26,9 +28,9 @@ const upsert = prepared<{ rows: string }>(
   "upsert_usage",
   `with given as (select * from jsonb_populate_recordset(null::ai_usage, :rows::jsonb)),
   owners as (select id from users where id in (select user_id from given) for key share)
-  insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
+  insert into ai_usage (id, user_id, api_key_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
                         first_chunk_ms, created_at)
-  select given.id, owners.id, given.provider, given.model, given.outcome, given.input_tokens, given.output_tokens,
+  select given.id, owners.id, case when owners.id is not null then given.api_key_id end, given.provider, given.model, given.outcome, given.input_tokens, given.output_tokens,
          given.estimated, given.latency_ms, given.first_chunk_ms, given.created_at
   from given left join owners on owners.id = given.user_id
   on conflict (id) do update set
@@ -62,6 +64,12 @@ const CALLS = `
     output_tokens, estimated::int as estimated_calls
   from ai_usage`;
 
+/** The same with the API key, if sums are to be made by key. */
+const CALLS_BY_KEY = CALLS.replace(
+  "from ai_usage",
+  ", case when :byKey then api_key_id end as api_key_id from ai_usage",
+);
+
 /**
  * Sums up the usage of one user, or of all users, newest day first. `from` is inclusive, `to` exclusive.
  * Daily totals count if their day begins in between. Days are read one at a time until the page is full:
@@ -69,27 +77,28 @@ const CALLS = `
  */
 export function sumUsageByDay(
   { em }: Db,
-  usage: { userId: string | null; from: Date; to: Date },
+  usage: { userId: string | null; from: Date; to: Date; byKey: boolean },
   page: { limit: number; offset: number },
 ): Promise<DailyUsage[]> {
   const ofUser = "(:userId::uuid is null or user_id = :userId::uuid)";
   return em.execute(
     `select to_char(days.day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model, calls::int as calls,
-            input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls"
+            input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls",
+            api_key_id as "apiKeyId"
      from (select utc, utc::date as day
            from generate_series(:firstDay::date, :to::timestamptz at time zone 'UTC', '1 day') as utc order by day desc) as days
      cross join lateral (
        select user_id, provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
-              sum(estimated_calls) as estimated
-       from (${CALLS}
-         where ${ofUser} and created_at >= greatest(:from::timestamptz, utc at time zone 'UTC')
-           and created_at < least(:to::timestamptz, (utc + '1 day') at time zone 'UTC')
-         union all
-         select * from ai_usage_days
+              sum(estimated_calls) as estimated, api_key_id
+       from (select *, null::uuid as api_key_id from ai_usage_days
          where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
-           and day < :to::timestamptz at time zone 'UTC') as usage
-       group by 1, 2, 3) as sums
-     order by days.day desc, 2, provider collate "C", model collate "C"
+           and day < :to::timestamptz at time zone 'UTC'
+         union all
+         ${CALLS_BY_KEY}
+         where ${ofUser} and created_at >= greatest(:from::timestamptz, utc at time zone 'UTC')
+           and created_at < least(:to::timestamptz, (utc + '1 day') at time zone 'UTC')) as usage
+       group by user_id, provider, model, api_key_id) as sums
+     order by days.day desc, 2, provider collate "C", model collate "C", api_key_id
      limit :limit offset :offset`,
     { ...usage, ...page, firstDay: startOfDay(usage.from) },
   );
@@ -125,11 +134,11 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
 }
 
 /**
- * Removes the user from at most `limit` usage rows, which are kept for statistics.
+ * Removes the user and the API key from at most `limit` usage rows, which are kept for statistics.
  * @returns the number of rows
  */
 export async function anonymizeUsage({ em }: Db, userId: string, limit: number): Promise<number> {
   const sql =
-    "update ai_usage set user_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)";
+    "update ai_usage set user_id = null, api_key_id = null where id in (select id from ai_usage where user_id = :userId limit :limit)";
   return (await em.execute<{ affectedRows: number }>(sql, { userId, limit }, "run")).affectedRows;
 }

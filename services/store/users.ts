@@ -10,6 +10,7 @@ const table = defineEntity({
     email: p.string(), // as entered; mail is sent here
     canonicalEmail: p.string().unique(),
     name: p.string(),
+    isService: p.boolean().default(false), // a service account: no password, no sign-in, no e-mail
     bio: p.string().nullable(),
     role: p.string().$type<Role>(),
     demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
@@ -30,6 +31,9 @@ const table = defineEntity({
 
 /** Roles, by JSON name. */
 export type Role = "user" | "admin";
+
+/** The domain of the addresses of service accounts. No mail goes there (RFC 2606 section 2). */
+export const SERVICE_DOMAIN = "service.invalid";
 
 /** How long the protection of an administrator continues after a demotion, in ms. */
 export const ADMIN_PROTECTION_MS = 7 * 86_400_000;
@@ -83,7 +87,7 @@ export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
      email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret"
-   from users where canonical_email = :email and (deletion_at is null or deletion_at > :now)`,
+   from users where canonical_email = :email and not is_service and (deletion_at is null or deletion_at > :now)`,
 );
 
 /** The public part of an account, shown to its owner and to administrators. */

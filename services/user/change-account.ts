@@ -11,11 +11,12 @@ import {
 } from "../accounts/guards.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { recordAudit } from "../audit/record.ts";
-import type { SessionCall, UserCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
+import { countActiveKeys } from "../store/api-keys.ts";
 import { recentEmails } from "../store/emails.ts";
 import { invalidateOneTimeTokens, issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
@@ -23,7 +24,7 @@ import { User } from "../store/users.ts";
 
 /** Changes the caller's name and bio. Undefined fields keep their values. */
 export async function updateProfile(
-  call: UserCall,
+  call: SessionCall,
   changes: Pick<UpdateProfileRequest, "name" | "bio">,
 ) {
   const { id, name, bio } = call.principal.user;
@@ -41,20 +42,21 @@ export async function updateProfile(
 }
 
 /**
- * Sets a new password and ends all other sessions. Only one of several concurrent changes succeeds.
+ * Sets a new password and ends all other sessions. API keys remain valid. Only one of several concurrent changes succeeds.
+ * @returns the number of API keys
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(
   call: SessionCall,
   currentPassword: string,
   newPassword: string,
-): Promise<void> {
+): Promise<number> {
   const user = await confirmPassword(call, currentPassword);
   if (newPassword === passwordForm(currentPassword))
     throw invalid("newPassword", "must differ from the current password");
   assertNotGuessable(call, newPassword, user, "newPassword");
   const passwordHash = await call.passwords.hash(newPassword, call.client.address);
-  await call.em.transactional(async () => {
+  return call.em.transactional(async () => {
     await lockCaller(call);
     const now = call.clock.now();
     const { id, passwordChangedAt } = user;
@@ -65,6 +67,7 @@ export async function changePassword(
     await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
     await recordAudit(call, "user.password_changed", { userId: user.id });
     await queueEmail(call, user, "password-changed");
+    return countActiveKeys(call, user.id, now);
   });
 }
 
@@ -80,7 +83,7 @@ const HOUR_MS = 3_600_000;
  * UNAVAILABLE
  */
 export async function changeEmail(
-  call: UserCall,
+  call: SessionCall,
   newEmail: string,
   password: string,
 ): Promise<void> {
@@ -104,7 +107,7 @@ export async function changeEmail(
   });
 }
 
-async function limitRequests(call: UserCall): Promise<void> {
+async function limitRequests(call: SessionCall): Promise<void> {
   if (!call.config.rateLimits) return;
   const recent = await recentEmails(
     call,
@@ -126,7 +129,10 @@ async function limitRequests(call: UserCall): Promise<void> {
  * @returns the time at which the account will be erased
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */
-export async function deleteAccount(call: UserCall, password: string | undefined): Promise<Date> {
+export async function deleteAccount(
+  call: SessionCall,
+  password: string | undefined,
+): Promise<Date> {
   const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
   else if (!isRecentSignIn(call)) {

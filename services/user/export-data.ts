@@ -1,6 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { recordAudit } from "../audit/record.ts";
-import type { UserCall } from "../call.ts";
+import type { SessionCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList } from "../store/export.ts";
 
 /** Maximum number of rows per list and page, so that a page stays well below the maximum message size. */
@@ -10,6 +10,7 @@ const PAGE_SIZES = {
   emails: 1_000,
   usage: 4_000,
   usageDays: 1_000,
+  apiKeys: 1_000,
 };
 
 /** More rows than an unpaged list can have. */
@@ -20,7 +21,7 @@ const SHORT_LIST = 100;
  * who acted on the account are named, but not from where or why they acted.
  * @param page 1-based; if there are more rows, the result has the next page number as `nextPage`
  */
-export async function exportData(call: UserCall, page: number): Promise<JsonObject> {
+export async function exportData(call: SessionCall, page: number): Promise<JsonObject> {
   const { id } = call.principal.user;
   await call.ai.usage.flush();
   const now = call.clock.now();

@@ -3,10 +3,12 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
 import { sessionCallOf } from "../call.ts";
+import { listActiveKeys } from "../store/api-keys.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { changeEmail, changePassword, deleteAccount, updateProfile } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
-import { profileOf, sessionMessage } from "./to-message.ts";
+import { createOwnKey, revokeOwnKey } from "./own-keys.ts";
+import { profileOf, sessionMessage, toMessage } from "./to-message.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {
@@ -19,8 +21,12 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     return { message: "Your profile is updated.", user };
   },
   async changePassword(req, ctx) {
-    await changePassword(sessionCallOf(ctx), req.currentPassword, req.newPassword);
-    return { message: "Your password is changed. All your other sessions have ended." };
+    const call = sessionCallOf(ctx);
+    const keys = await changePassword(call, req.currentPassword, req.newPassword);
+    return {
+      message: "Your password is changed. All your other sessions have ended.",
+      ...(keys > 0 && { activeApiKeys: keys }),
+    };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);
@@ -40,6 +46,19 @@ export const userHandler: ServiceImpl<typeof UserService> = {
     return {
       message: ended === 1 ? "1 other session has ended." : `${ended} other sessions have ended.`,
     };
+  },
+  async createApiKey(req, ctx) {
+    const { apiKey, key } = await createOwnKey(sessionCallOf(ctx), req, req.password);
+    return { apiKey: toMessage(apiKey), key };
+  },
+  async listApiKeys(_req, ctx) {
+    const call = sessionCallOf(ctx);
+    const keys = await listActiveKeys(call, call.principal.user.id, call.clock.now());
+    return { apiKeys: keys.map(toMessage) };
+  },
+  async revokeApiKey(req, ctx) {
+    await revokeOwnKey(sessionCallOf(ctx), req.id);
+    return { message: "The API key is revoked." };
   },
   async deleteAccount(req, ctx) {
     const deletionAt = await deleteAccount(sessionCallOf(ctx), req.password);

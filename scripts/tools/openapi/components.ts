@@ -94,16 +94,33 @@ export function fieldSchema(field: DescField, used: Set<DescMessage>): Schema {
   return itemSchema(field, rules, used);
 }
 
-/** The schema of a message with these fields, by their JSON names. */
-export function objectSchema(fields: readonly DescField[], used: Set<DescMessage>): Schema {
+/**
+ * The schema of a message with these fields, by their JSON names.
+ * @param isOptional which of them may be absent
+ */
+export function objectSchema(
+  fields: readonly DescField[],
+  used: Set<DescMessage>,
+  isOptional = isNeverImplied,
+): Schema {
   const properties = Object.fromEntries(
     fields.map((field) => [
       field.jsonName,
       { ...fieldSchema(field, used), description: commentOn(field) },
     ]),
   );
-  const required = fields.filter((f) => !f.proto.proto3Optional).map((f) => f.jsonName);
+  const required = fields.filter((field) => !isOptional(field)).map((field) => field.jsonName);
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
+}
+
+/** Whether a field has no implied value, so that responses may leave it out. */
+const isNeverImplied = ({ proto }: DescField) => proto.proto3Optional;
+
+/** Whether a request may leave a field out: also a list that may be empty. */
+export function isOptionalInRequest(field: DescField): boolean {
+  if (field.fieldKind !== "list") return isNeverImplied(field);
+  const { type } = getOption(field, validation);
+  return type.case !== "repeated" || type.value.minItems === 0n;
 }
 
 /**
@@ -114,7 +131,7 @@ const USUAL = new Set(["code", "name", "password", "reason"]);
 
 /** An example of a request body with these fields. */
 export const bodyExample = (fields: readonly DescField[]) =>
-  exampleOf(fields.filter((field) => !field.proto.proto3Optional || USUAL.has(field.jsonName)));
+  exampleOf(fields.filter((field) => !isOptionalInRequest(field) || USUAL.has(field.jsonName)));
 
 function exampleOf(fields: readonly DescField[]): Record<string, unknown> {
   return Object.fromEntries(

@@ -1,11 +1,18 @@
 import type { DescField, DescMessage, DescService } from "@bufbuild/protobuf";
 import { type HttpBinding, readBinding } from "../../../gateway/transcode/binding.ts";
-import type { Limit } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { Access, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import type { Limit, Policy } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, ApiKeys, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "../../../services/platform/process/version.ts";
-import { services } from "../../../services/platform/rpc/policy.ts";
+import { clientMethods } from "../../../services/platform/rpc/policy.ts";
 import type { Schema } from "./components.ts";
-import { bodyExample, commentOn, fieldSchema, json, objectSchema } from "./components.ts";
+import {
+  bodyExample,
+  commentOn,
+  fieldSchema,
+  isOptionalInRequest,
+  json,
+  objectSchema,
+} from "./components.ts";
 import { healthPaths } from "./health-schema.ts";
 import { anyOther, errorSchema, failures, headers, headersOf } from "./responses.ts";
 
@@ -13,6 +20,9 @@ const ABOUT = `Accounts, sessions, administration and AI chat.
 
 **Sign in** by \`POST /auth/login\` and send the access token as \`Authorization: Bearer …\`. When a response is 401
 \`UNAUTHENTICATED\`, get a new one by \`POST /auth/refresh\` and repeat the request once.
+
+Programs call the AI routes with an **API key** instead: \`Authorization: Bearer sk-gate-…\`. Users create theirs by
+\`POST /user/api-keys\`, administrators those of service accounts.
 
 **Errors** have a \`code\` for programs and a \`message\` for people. \`violations\` names every invalid field at once.
 
@@ -32,6 +42,12 @@ const SCHEMES = {
     description:
       "Access token from login or refresh. After a 401 `UNAUTHENTICATED` refresh it and repeat the request once.",
   },
+  apiKey: {
+    type: "http",
+    scheme: "bearer",
+    description:
+      "API key (`sk-gate-…`) from `POST /user/api-keys`, for AI routes. It needs no refresh: a 401 means that it is invalid, expired or revoked.",
+  },
   refreshCookie: {
     type: "apiKey",
     in: "cookie",
@@ -46,7 +62,7 @@ const PUBLIC_URL = "https://gatehouse.dev";
 
 /** The OpenAPI document of all routes. */
 export function openApiDocument() {
-  const bindings = services.flatMap((service) => service.methods.map(readBinding));
+  const bindings = clientMethods().map(readBinding);
   const used = new Set<DescMessage>();
   const paths: Record<string, Record<string, unknown>> = {};
   for (const binding of bindings) {
@@ -115,9 +131,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
     summary: titleOf(method.name),
-    description: [commentOn(method), access(policy.access), ...policy.limits.map(limitText)].join(
-      " ",
-    ),
+    description: [commentOn(method), access(policy), ...policy.limits.map(limitText)].join(" "),
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
@@ -131,7 +145,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
       ? requestCookies.length > 0
         ? [{ refreshCookie: [] }]
         : []
-      : [{ accessToken: [] }],
+      : [{ accessToken: [] }, ...(takesKeys(policy) ? [{ apiKey: [] }] : [])],
     responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited) },
   };
 }
@@ -165,19 +179,22 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
 
 /** A request body. It is optional if none of its fields is required. */
 function requestBody(description: string, fields: readonly DescField[], used: Set<DescMessage>) {
-  const schema = objectSchema(fields, used);
+  const schema = objectSchema(fields, used, isOptionalInRequest);
   return {
     ...json(description, schema, bodyExample(fields)),
     required: schema.required ? true : undefined,
   };
 }
 
-const access = (of: Access) =>
-  of === Access.PUBLIC
-    ? "Requires no token."
-    : of === Access.ADMIN
-      ? "Requires the access token of an administrator."
-      : "Requires an access token.";
+const takesKeys = ({ apiKeys }: Policy) => apiKeys !== ApiKeys.UNSPECIFIED;
+
+function access(policy: Policy): string {
+  if (policy.access === Access.PUBLIC) return "Requires no token.";
+  if (policy.access === Access.ADMIN) return "Requires the access token of an administrator.";
+  return takesKeys(policy)
+    ? "Requires an access token or an API key."
+    : "Requires an access token.";
+}
 
 function limitText({ requests, windowSeconds, by }: Limit): string {
   const whose =

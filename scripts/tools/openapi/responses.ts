@@ -6,7 +6,7 @@ import {
   Reason,
   ReasonSchema,
 } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { Access, CookieClearing } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { Access, ApiKeys, CookieClearing } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { reasonName, statuses, statusOf } from "../../../services/platform/rpc/errors.ts";
 import type { Schema } from "./components.ts";
 import { commentOn, fieldSchema, json, property } from "./components.ts";
@@ -57,6 +57,9 @@ export function failures(binding: HttpBinding, isLimited: boolean) {
     ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read even if the method needs none
     ...(policy.access === Access.PUBLIC ? [] : [Reason.UNAUTHENTICATED]),
     ...(policy.access === Access.ADMIN ? [Reason.FORBIDDEN, Reason.MFA_REQUIRED] : []),
+    ...(policy.access !== Access.PUBLIC && policy.apiKeys === ApiKeys.UNSPECIFIED
+      ? [Reason.KEY_NOT_ALLOWED]
+      : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
     ...(csrfProtected ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),

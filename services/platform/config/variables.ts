@@ -23,6 +23,9 @@ export const commonVariables = {
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
     "Maximum number of concurrent AI streams per user. Additional streams get 429.",
   ),
+  aiStreamsPerServiceAccount: setting(kind.number(1, 99_999), "200").describe(
+    "The same per service account.",
+  ),
   trustProxy: setting(kind.networks, "").describe(
     "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, separated by commas.",
   ),
@@ -148,6 +151,12 @@ export const servicesVariables = {
   ),
   passwordBlocklist: optional(kind.toggle, "`on` in production").describe(
     "`on` rejects the 100,000 most common passwords and their variants, and passwords made of the user's name or address, or of `APP_NAME`.",
+  ),
+  apiKeysPerUser: setting(kind.number(1, 9_999), "20").describe(
+    "Maximum number of valid API keys per user or service account.",
+  ),
+  apiKeyMaxAgeMs: setting(kind.wholeDays, "365d").describe(
+    "Maximum lifetime of an API key, and its default; at least `1d`. `0` allows keys that do not expire.",
   ),
   deletionGraceMs: setting(kind.duration(), "30d").describe(
     "Time between the request to delete an account and its erasure.",

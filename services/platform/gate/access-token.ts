@@ -58,26 +58,24 @@ const RELOAD_INTERVAL_MS = 1_000;
 export const audienceOf = (kind: TokenKind): string =>
   kind === "access" ? "gatehouse" : `gatehouse:${kind}`;
 
-/**
- * Claims of the access token in an Authorization header (RFC 6750 section 2.1); undefined if it is
- * missing or invalid.
- */
-export async function readBearerToken(
+/** Claims of an access token; undefined if it is missing or invalid. */
+export async function readAccessToken(
   deps: TokenDeps,
-  authorization: string | undefined,
+  token: string | undefined,
 ): Promise<SessionClaims | undefined> {
-  const token = bearerToken(authorization);
   return token === undefined ? undefined : sessionClaims(await verifyToken(deps, "access", token));
 }
 
-const bearerToken = (authorization = "") => /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
+/** The token of an Authorization header (RFC 6750 section 2.1): an access token or an API key. */
+export const bearerTokenOf = (authorization = ""): string | undefined =>
+  /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
 
 /**
- * Rejects the token of an Authorization header from now on, even if its signature is valid, because
- * its session has ended.
+ * Rejects the access token of an Authorization header from now on, even if its signature is valid,
+ * because its session has ended.
  */
-export function refuseBearerToken({ keys }: TokenDeps, authorization: string | undefined): void {
-  const token = bearerToken(authorization);
+export function refuseAccessToken({ keys }: TokenDeps, authorization: string | undefined): void {
+  const token = bearerTokenOf(authorization);
   if (token === undefined) return;
   rememberToken(keys.verifiedTokens, token, {});
   keys.recheck?.();

@@ -91,7 +91,12 @@ export type CallKind = "probe" | "watch" | "key-wait" | "user-stream" | "long-ru
  * Who a call is counted towards: its user if it has a valid access token, otherwise its address.
  * Calls from gateways have neither: the gateway has already counted its clients.
  */
-export type Caller = { userId?: string | undefined; address?: string | undefined };
+export type Caller = {
+  userId?: string | undefined;
+  address?: string | undefined;
+  /** Whether the user is a service account, which may have more streams. */
+  isService?: boolean | undefined;
+};
 
 /** Permission to run one call. */
 export type Permit = {
@@ -159,6 +164,7 @@ function createCounts() {
  */
 export function createAdmission({
   streamsPerUser = 20,
+  streamsPerServiceAccount = 200,
   budgetBytes = spareBytes(),
   memoryBytes = spareMemory(),
 } = {}) {
@@ -199,8 +205,10 @@ export function createAdmission({
     if (kind === "key-wait") return sharesOf("keyWaits", caller);
     const fraction = kind === "default" ? 1 : LONG_RUNNING_FRACTION;
     const shares = sharesOf(kind === "watch" ? "watches" : "requests", caller);
-    if (kind === "user-stream" && caller.userId !== undefined)
-      shares.push({ key: `streams:${caller.userId}`, max: streamsPerUser });
+    if (kind === "user-stream" && caller.userId !== undefined) {
+      const max = caller.isService ? streamsPerServiceAccount : streamsPerUser;
+      shares.push({ key: `streams:${caller.userId}`, max });
+    }
     return [...shares, { key: "requests", max: maxRequests * fraction, error: full }];
   };
 

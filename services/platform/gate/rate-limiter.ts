@@ -3,6 +3,7 @@ import { type Limit, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_
 import type { Clock } from "../process/clock.ts";
 import { ServiceError } from "../rpc/errors.ts";
 import { networksOf, siteOf } from "./address.ts";
+import type { KeyReference } from "./key-cache.ts";
 import type { RedisClient } from "./redis.ts";
 
 /**
@@ -84,17 +85,38 @@ export function addressKeys(
 /** How much higher the limit of an address over all accounts is, for many users behind one address. */
 const ACCOUNTS_PER_ADDRESS = 20;
 
+/** Who is counted: a user, or an API key of one. */
+export type Counted = { userId: string; apiKey?: CountedKey | undefined };
+export type CountedKey = Pick<KeyReference, "keyId" | "isService" | "requestsPerMinute">;
+
+/** Requests per minute of a key of a service account that has no limit of its own. */
+const SERVICE_KEY_REQUESTS = 600;
+const MINUTE_MS = 60_000;
+
+/**
+ * The keys of a user. An API key of a person counts towards the person, as sessions do, and towards
+ * its own limit if it has one; a key of a service account towards its own alone.
+ */
+function userKeys(limit: Limit, { userId, apiKey }: Counted): RateLimitKey[] {
+  const user = `{user:${userId}}`;
+  const own = apiKey?.requestsPerMinute ?? (apiKey?.isService ? SERVICE_KEY_REQUESTS : undefined);
+  if (!apiKey || own === undefined) return [rateLimitKey(limit, user)];
+  const ofKey = { key: `api-key:${user}${apiKey.keyId}`, max: own, windowMs: MINUTE_MS };
+  return apiKey.isService ? [ofKey] : [rateLimitKey(limit, user), ofKey];
+}
+
 /**
  * The keys that can be derived from a request's headers. Accounts are named in bodies; an
  * interceptor counts them.
+ * @param counted undefined on public methods
  */
 export function requestKeys(
   limits: readonly Limit[],
-  userId: string | undefined,
+  counted: Counted | undefined,
   address: string,
 ): RateLimitKey[] {
   return limits.flatMap((limit) => {
-    if (limit.by === LimitKey.USER) return [rateLimitKey(limit, `user:${userId}`)];
+    if (limit.by === LimitKey.USER) return counted ? userKeys(limit, counted) : [];
     if (limit.by === LimitKey.ADDRESS) return addressKeys(limit, address);
     return addressKeys(limit, address, "", limit.requests * ACCOUNTS_PER_ADDRESS);
   });

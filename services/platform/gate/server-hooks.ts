@@ -8,13 +8,7 @@ import type { Config } from "../config/config.ts";
 import type { Clock } from "../process/clock.ts";
 import { ServiceError } from "../rpc/errors.ts";
 import { DEFAULT_BODY_BYTES, type MethodPolicy, policyOf } from "../rpc/policy.ts";
-import {
-  readBearerToken,
-  refuseBearerToken,
-  type SessionClaims,
-  type TokenDeps,
-  type VerificationKeys,
-} from "./access-token.ts";
+import type { TokenDeps, VerificationKeys } from "./access-token.ts";
 import {
   type Admission,
   type Caller,
@@ -22,9 +16,12 @@ import {
   createAdmission,
   type Permit,
 } from "./admission.ts";
+import { type Credential, createAuthenticator } from "./authenticate.ts";
+import type { FindKey } from "./key-cache.ts";
 import { type OpenCall, openCallOf } from "./open-calls.ts";
 import { createTrustedProxies } from "./proxies.ts";
 import {
+  type Counted,
   createRateLimiter,
   type RateLimitResult,
   rateLimitHeaders,
@@ -49,13 +46,13 @@ export type CallHead = {
 
 /** A call that was admitted, so that its body may be read. */
 export type Admitted = CallHead & {
-  /** Claims of the verified access token; undefined on public methods. Its session may have ended. */
-  claims: SessionClaims | undefined;
+  /** Undefined on public methods. Its session or key may have ended. */
+  credential: Credential | undefined;
   /**
-   * Tells the port that the session has ended, so that further calls with this token do not use up
-   * the user's rate limit.
+   * Tells the port that the session or key has ended, so that further calls with it do not use up the
+   * user's rate limit.
    */
-  onSessionEnded(): void;
+  onCredentialEnded(): void;
   /** Undefined if the call was not counted. */
   rateLimit: RateLimitResult | undefined;
   /** Sets the rate-limit headers of the response. Undefined if a gateway sends the response. */
@@ -75,37 +72,24 @@ export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
 export async function openGate(
   config: Config,
   keys: VerificationKeys,
-  options: { log: Logger; clock: Clock; admission?: Admission | undefined },
+  options: { log: Logger; clock: Clock; findKey: FindKey; admission?: Admission | undefined },
 ) {
   const {
     log,
     clock,
-    admission = createAdmission({ streamsPerUser: config.aiStreamsPerUser }),
+    findKey,
+    admission = createAdmission({
+      streamsPerUser: config.aiStreamsPerUser,
+      streamsPerServiceAccount: config.aiStreamsPerServiceAccount,
+    }),
   } = options;
   const tokens: TokenDeps = { config, keys, clock };
   const { openRedis } = config.redisUrl ? await import("./redis.ts") : {};
   const redis = await openRedis?.(config.redisUrl ?? [], log);
   const rateLimiter = config.rateLimits ? createRateLimiter(redis, clock) : undefined;
   const proxies = createTrustedProxies(config.trustProxy, log);
-
-  /**
-   * Verifies the access token of a call. Loading an unknown key takes time, so only a few calls per
-   * address may wait for it.
-   * @throws ServiceError UNAUTHENTICATED, TOO_MANY_CONCURRENT
-   */
-  async function authenticate({ authorization, open }: CallHead): Promise<SessionClaims> {
-    const caller = open.isForwarded ? {} : { address: open.address };
-    const admitWait = () => admission.acquire("key-wait", caller).release;
-    try {
-      const claims = await readBearerToken({ ...tokens, admitWait }, authorization);
-      if (!claims) throw unauthenticated();
-      if (!open.isForwarded) open.identify(claims.userId);
-      return claims;
-    } catch (error) {
-      if (authorization !== undefined) open.refuse(); // without a token nothing was verified
-      throw error;
-    }
-  }
+  const deps = { tokens, clock, admission, rateLimiter, findKey };
+  const { authenticate, refuse } = createAuthenticator(deps);
 
   /**
    * Authenticates, rate-limits and admits a call using only its headers.
@@ -115,14 +99,14 @@ export async function openGate(
     const { method, authorization, open } = call;
     const { address, isForwarded } = open;
     const policy = policyOf(method);
-    const claims = isProtected(policy) ? await authenticate(call) : undefined;
-    const caller = isForwarded ? {} : { userId: claims?.userId, address };
-    const rateLimit = await consume(policy, caller);
+    const credential = await readCredential(call, policy);
+    const caller = isForwarded ? {} : { ...ownerOf(credential), address };
+    const rateLimit = isForwarded ? undefined : await consume(policy, credential, address);
     try {
       if (rateLimit && policy) refuseExceeded(rateLimit, policy.limits);
       const permit = admission.acquire(callKind(method, policy), caller);
-      const onSessionEnded = () => claims && refuseBearerToken(tokens, authorization); // public methods ignore tokens
-      return { ...call, claims, onSessionEnded, rateLimit, permit };
+      const onCredentialEnded = () => refuse(credential, authorization);
+      return { ...call, credential, onCredentialEnded, rateLimit, permit };
     } catch (error) {
       if (rateLimit && error instanceof ServiceError)
         error.headers.push(...rateLimitHeaders(rateLimit));
@@ -131,15 +115,26 @@ export async function openGate(
   }
 
   /**
-   * Counts a call towards the limits of its method. Undefined if there are none, or if a gateway has
-   * already counted it.
+   * Reads what a method requires of its callers.
+   * @returns undefined for methods that require neither token nor key
+   * @throws ServiceError
    */
+  async function readCredential(
+    { authorization, open }: CallHead,
+    policy: MethodPolicy | undefined,
+  ): Promise<Credential | undefined> {
+    if (policy?.access === Access.GATEWAY) assertGateway(open);
+    return isProtected(policy) ? authenticate(authorization, open) : undefined;
+  }
+
+  /** Counts a call towards the limits of its method. Undefined if it has none. */
   async function consume(
     policy: MethodPolicy | undefined,
-    { userId, address }: Caller,
+    credential: Credential | undefined,
+    address: string,
   ): Promise<RateLimitResult | undefined> {
-    if (!policy || address === undefined) return undefined;
-    const limited = requestKeys(policy.limits, userId, address);
+    if (!policy) return undefined;
+    const limited = requestKeys(policy.limits, credential && countedAs(credential), address);
     return limited.length > 0 ? rateLimiter?.consume(limited) : undefined;
   }
 
@@ -156,15 +151,30 @@ export async function openGate(
 /** The checks shared by all ports of a process. */
 type Checks = Awaited<ReturnType<typeof openGate>>;
 
-export const unauthenticated = () =>
-  new ServiceError(
-    Reason.UNAUTHENTICATED,
-    "The access token is missing, invalid or expired. Please sign in.",
-  );
-
-/** Whether a method requires an access token. */
+/** Whether a method requires an access token or an API key. */
 const isProtected = (policy: MethodPolicy | undefined) =>
-  policy !== undefined && policy.access !== Access.PUBLIC;
+  policy?.access === Access.USER || policy?.access === Access.ADMIN;
+
+/** Whose share of the process a call uses. */
+const ownerOf = (credential: Credential | undefined): Caller =>
+  credential?.kind === "api-key"
+    ? { userId: credential.userId, isService: credential.isService }
+    : { userId: credential?.userId };
+
+/** Whose rate limits a call counts towards. */
+const countedAs = (credential: Credential): Counted =>
+  credential.kind === "api-key"
+    ? { userId: credential.userId, apiKey: credential }
+    : { userId: credential.userId };
+
+/**
+ * Checks that a call has the secret of the gateways.
+ * @throws ServiceError FORBIDDEN
+ */
+export function assertGateway({ isForwarded }: Pick<OpenCall, "isForwarded">): void {
+  if (isForwarded) return;
+  throw new ServiceError(Reason.FORBIDDEN, "Only the gateways of this deployment may call this.");
+}
 
 /** Only health and reflection methods have no policy. */
 function callKind({ methodKind }: DescMethod, policy: MethodPolicy | undefined): CallKind {

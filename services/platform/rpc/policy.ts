@@ -17,6 +17,12 @@ import {
 /** The gRPC services of the product. */
 export const services = [AuthService, UserService, AdminService, AIService] as const;
 
+/** The methods that clients call. All others are for gateways and have no route. */
+export const clientMethods = () =>
+  services
+    .flatMap((service): readonly DescMethod[] => service.methods)
+    .filter((method) => policyOf(method)?.access !== Access.GATEWAY);
+
 /** Maximum body size, in bytes, of methods whose policy sets none (interface section 1). */
 export const DEFAULT_BODY_BYTES = 16 * 1024;
 

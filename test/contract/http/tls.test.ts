@@ -46,7 +46,7 @@ test("gRPC: a caller with a client certificate passes on its client's address, a
   const gate = async (call: CallHead) => {
     addresses.push(call.open.address);
     const permit = { reserveBody() {}, release() {} };
-    return { ...call, claims: undefined, onSessionEnded() {}, rateLimit: undefined, permit };
+    return { ...call, credential: undefined, onCredentialEnded() {}, rateLimit: undefined, permit };
   };
   const headers = { "x-forwarded-for": "203.0.113.9" };
   for (const ca of [ours.cert, undefined]) {

@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gatehouse/platform/v1/policy.proto.
  */
 export const file_gatehouse_platform_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEioAMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCSJ/CgVMaW1pdBIOCgZidWNrZXQYASABKAkSEAoIcmVxdWVzdHMYAiABKA0SFgoOd2luZG93X3NlY29uZHMYAyABKA0SKwoCYnkYBCABKA4yHy5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRLZXkSDwoHbWVzc2FnZRgFIAEoCSK8AQoLRmllbGRQb2xpY3kSDgoGY29va2llGAEgASgJEjIKB2FjY291bnQYAiABKA4yIS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjb3VudEtleRI4CgxhdWRpdF90YXJnZXQYAyABKA4yIi5nYXRlaG91c2UucGxhdGZvcm0udjEuQXVkaXRUYXJnZXQSLwoFdHlwZWQYBCABKA4yIC5nYXRlaG91c2UucGxhdGZvcm0udjEuVHlwZWRUZXh0KowBCgZBY2Nlc3MSFgoSQUNDRVNTX1VOU1BFQ0lGSUVEEAASEQoNQUNDRVNTX1BVQkxJQxABEioKC0FDQ0VTU19VU0VSEAIaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAISKwoMQUNDRVNTX0FETUlOEAMaGYq1GBUKDWF1dGhlbnRpY2F0ZWQQZBg8IAIqcwoITGltaXRLZXkSGQoVTElNSVRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRTElNSVRfS0VZX0FERFJFU1MQARISCg5MSU1JVF9LRVlfVVNFUhACEiEKHUxJTUlUX0tFWV9BRERSRVNTX0FORF9BQ0NPVU5UEAMqUwoHTG9ja291dBIXChNMT0NLT1VUX1VOU1BFQ0lGSUVEEAASFAoQTE9DS09VVF9QQVNTV09SRBABEhkKFUxPQ0tPVVRfU0VDT05EX0ZBQ1RPUhACKnkKDkNvb2tpZUNsZWFyaW5nEh8KG0NPT0tJRV9DTEVBUklOR19VTlNQRUNJRklFRBAAEh4KGkNPT0tJRV9DTEVBUklOR19PTl9TVUNDRVNTEAESJgoiQ09PS0lFX0NMRUFSSU5HX09OX1VOQVVUSEVOVElDQVRFRBACKswBCglUeXBlZFRleHQSGgoWVFlQRURfVEVYVF9VTlNQRUNJRklFRBAAEhQKEFRZUEVEX1RFWFRfVE9LRU4QARITCg9UWVBFRF9URVhUX0NPREUQAhIWChJUWVBFRF9URVhUX0FERFJFU1MQAxITCg9UWVBFRF9URVhUX05BTUUQBBIVChFUWVBFRF9URVhUX1NFQVJDSBAFEhsKF1RZUEVEX1RFWFRfTkVXX1BBU1NXT1JEEAYSFwoTVFlQRURfVEVYVF9QQVNTV09SRBAHKloKC0F1ZGl0VGFyZ2V0EhwKGEFVRElUX1RBUkdFVF9VTlNQRUNJRklFRBAAEhUKEUFVRElUX1RBUkdFVF9VU0VSEAESFgoSQVVESVRfVEFSR0VUX0VNQUlMEAIqWAoKQWNjb3VudEtleRIbChdBQ0NPVU5UX0tFWV9VTlNQRUNJRklFRBAAEhUKEUFDQ09VTlRfS0VZX0VNQUlMEAESFgoSQUNDT1VOVF9LRVlfVElDS0VUEAI6VwoGcG9saWN5Eh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoCzIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Qb2xpY3lSBnBvbGljeTpZCgVmaWVsZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIiLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5GaWVsZFBvbGljeVIFZmllbGQ6ZgoNZGVmYXVsdF9saW1pdBIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNGGAyABKAsyHC5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRSDGRlZmF1bHRMaW1pdGIGcHJvdG8z", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
+  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEi0gMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCRIwCghhcGlfa2V5cxgMIAEoDjIeLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BcGlLZXlzIn8KBUxpbWl0Eg4KBmJ1Y2tldBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoDRIWCg53aW5kb3dfc2Vjb25kcxgDIAEoDRIrCgJieRgEIAEoDjIfLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdEtleRIPCgdtZXNzYWdlGAUgASgJIrwBCgtGaWVsZFBvbGljeRIOCgZjb29raWUYASABKAkSMgoHYWNjb3VudBgCIAEoDjIhLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BY2NvdW50S2V5EjgKDGF1ZGl0X3RhcmdldBgDIAEoDjIiLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BdWRpdFRhcmdldBIvCgV0eXBlZBgEIAEoDjIgLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5UeXBlZFRleHQqNAoHQXBpS2V5cxIYChRBUElfS0VZU19VTlNQRUNJRklFRBAAEg8KC0FQSV9LRVlTX0FJEAEqoAEKBkFjY2VzcxIWChJBQ0NFU1NfVU5TUEVDSUZJRUQQABIRCg1BQ0NFU1NfUFVCTElDEAESKgoLQUNDRVNTX1VTRVIQAhoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhIrCgxBQ0NFU1NfQURNSU4QAxoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhISCg5BQ0NFU1NfR0FURVdBWRAEKnMKCExpbWl0S2V5EhkKFUxJTUlUX0tFWV9VTlNQRUNJRklFRBAAEhUKEUxJTUlUX0tFWV9BRERSRVNTEAESEgoOTElNSVRfS0VZX1VTRVIQAhIhCh1MSU1JVF9LRVlfQUREUkVTU19BTkRfQUNDT1VOVBADKlMKB0xvY2tvdXQSFwoTTE9DS09VVF9VTlNQRUNJRklFRBAAEhQKEExPQ0tPVVRfUEFTU1dPUkQQARIZChVMT0NLT1VUX1NFQ09ORF9GQUNUT1IQAip5Cg5Db29raWVDbGVhcmluZxIfChtDT09LSUVfQ0xFQVJJTkdfVU5TUEVDSUZJRUQQABIeChpDT09LSUVfQ0xFQVJJTkdfT05fU1VDQ0VTUxABEiYKIkNPT0tJRV9DTEVBUklOR19PTl9VTkFVVEhFTlRJQ0FURUQQAirMAQoJVHlwZWRUZXh0EhoKFlRZUEVEX1RFWFRfVU5TUEVDSUZJRUQQABIUChBUWVBFRF9URVhUX1RPS0VOEAESEwoPVFlQRURfVEVYVF9DT0RFEAISFgoSVFlQRURfVEVYVF9BRERSRVNTEAMSEwoPVFlQRURfVEVYVF9OQU1FEAQSFQoRVFlQRURfVEVYVF9TRUFSQ0gQBRIbChdUWVBFRF9URVhUX05FV19QQVNTV09SRBAGEhcKE1RZUEVEX1RFWFRfUEFTU1dPUkQQBypaCgtBdWRpdFRhcmdldBIcChhBVURJVF9UQVJHRVRfVU5TUEVDSUZJRUQQABIVChFBVURJVF9UQVJHRVRfVVNFUhABEhYKEkFVRElUX1RBUkdFVF9FTUFJTBACKlgKCkFjY291bnRLZXkSGwoXQUNDT1VOVF9LRVlfVU5TUEVDSUZJRUQQABIVChFBQ0NPVU5UX0tFWV9FTUFJTBABEhYKEkFDQ09VTlRfS0VZX1RJQ0tFVBACOlcKBnBvbGljeRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKAsyHS5nYXRlaG91c2UucGxhdGZvcm0udjEuUG9saWN5UgZwb2xpY3k6WQoFZmllbGQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNGGAyABKAsyIi5nYXRlaG91c2UucGxhdGZvcm0udjEuRmllbGRQb2xpY3lSBWZpZWxkOmYKDWRlZmF1bHRfbGltaXQSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhwuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxpbWl0UgxkZWZhdWx0TGltaXRiBnByb3RvMw", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
 
 /**
  * Policy of one method.
@@ -101,6 +101,13 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
    * @generated from field: repeated string response_headers = 11;
    */
   responseHeaders: string[];
+
+  /**
+   * Which API keys may call the method, beside sessions. Without it none may.
+   *
+   * @generated from field: gatehouse.platform.v1.ApiKeys api_keys = 12;
+   */
+  apiKeys: ApiKeys;
 };
 
 /**
@@ -202,6 +209,40 @@ export const FieldPolicySchema: GenMessage<FieldPolicy> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 2);
 
 /**
+ * The API keys that may call a method.
+ *
+ * @generated from enum gatehouse.platform.v1.ApiKeys
+ */
+export const ApiKeys = {
+  /**
+   * None: the method requires the access token of a session.
+   *
+   * @generated from enum value: API_KEYS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * All keys. The method calls AI models, lists them or shows their usage.
+   *
+   * @generated from enum value: API_KEYS_AI = 1;
+   */
+  AI: 1,
+} as const;
+
+/**
+ * The API keys that may call a method.
+ *
+ * @generated from enum gatehouse.platform.v1.ApiKeys
+ */
+export type ApiKeys = (typeof ApiKeys)[keyof typeof ApiKeys] | UnknownEnum;
+
+/**
+ * Describes the enum gatehouse.platform.v1.ApiKeys.
+ */
+export const ApiKeysSchema: GenEnum<ApiKeys> = /*@__PURE__*/
+  enumDesc(file_gatehouse_platform_v1_policy, 0);
+
+/**
  * Who may call a method.
  *
  * @generated from enum gatehouse.platform.v1.Access
@@ -234,6 +275,13 @@ export const Access = {
    * @generated from enum value: ACCESS_ADMIN = 3;
    */
   ADMIN: 3,
+
+  /**
+   * Gateways of the deployment, which have `INTERNAL_SECRET`. The method has no HTTP route.
+   *
+   * @generated from enum value: ACCESS_GATEWAY = 4;
+   */
+  GATEWAY: 4,
 } as const;
 
 /**
@@ -247,7 +295,7 @@ export type Access = (typeof Access)[keyof typeof Access] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.Access.
  */
 export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 0);
+  enumDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
  * What requests are counted by.
@@ -270,7 +318,8 @@ export const LimitKey = {
   ADDRESS: 1,
 
   /**
-   * The authenticated user.
+   * The authenticated user, whether by access token or by API key. Each key of a service account counts for itself, with a
+   * limit of its own instead.
    *
    * @generated from enum value: LIMIT_KEY_USER = 2;
    */
@@ -296,7 +345,7 @@ export type LimitKey = (typeof LimitKey)[keyof typeof LimitKey] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.LimitKey.
  */
 export const LimitKeySchema: GenEnum<LimitKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 1);
+  enumDesc(file_gatehouse_platform_v1_policy, 2);
 
 /**
  * Counters of failed attempts.
@@ -337,7 +386,7 @@ export type Lockout = (typeof Lockout)[keyof typeof Lockout] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.Lockout.
  */
 export const LockoutSchema: GenEnum<Lockout> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 2);
+  enumDesc(file_gatehouse_platform_v1_policy, 3);
 
 /**
  * When a cookie is cleared.
@@ -378,7 +427,7 @@ export type CookieClearing = (typeof CookieClearing)[keyof typeof CookieClearing
  * Describes the enum gatehouse.platform.v1.CookieClearing.
  */
 export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 3);
+  enumDesc(file_gatehouse_platform_v1_policy, 4);
 
 /**
  * What people type or paste into a field, and how it is normalized before it is validated.
@@ -457,7 +506,7 @@ export type TypedText = (typeof TypedText)[keyof typeof TypedText] | UnknownEnum
  * Describes the enum gatehouse.platform.v1.TypedText.
  */
 export const TypedTextSchema: GenEnum<TypedText> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 4);
+  enumDesc(file_gatehouse_platform_v1_policy, 5);
 
 /**
  * What the audit log records as the target of a method.
@@ -498,7 +547,7 @@ export type AuditTarget = (typeof AuditTarget)[keyof typeof AuditTarget] | Unkno
  * Describes the enum gatehouse.platform.v1.AuditTarget.
  */
 export const AuditTargetSchema: GenEnum<AuditTarget> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 5);
+  enumDesc(file_gatehouse_platform_v1_policy, 6);
 
 /**
  * How a field identifies an account.
@@ -539,7 +588,7 @@ export type AccountKey = (typeof AccountKey)[keyof typeof AccountKey] | UnknownE
  * Describes the enum gatehouse.platform.v1.AccountKey.
  */
 export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 6);
+  enumDesc(file_gatehouse_platform_v1_policy, 7);
 
 /**
  * Policy of one method. The process refuses to start if a method declares no access.

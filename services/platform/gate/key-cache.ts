@@ -1,0 +1,58 @@
+import { AWAY_MESSAGE, ServiceError, unavailable } from "../rpc/errors.ts";
+
+/** An API key as a port knows it. */
+export type KeyReference = {
+  userId: string;
+  keyId: string;
+  /** Whether the owner is a service account, each of whose keys has limits of its own. */
+  isService: boolean;
+  /** Of this key alone; undefined if it has no such limit. */
+  requestsPerMinute: number | undefined;
+};
+
+/** Finds a usable key by its digest, in hexadecimal. */
+export type FindKey = (digest: string) => Promise<KeyReference | undefined>;
+
+/** How long a port remembers a key, in ms. The services read it anew for every call. */
+const FRESH_MS = 750;
+/** Maximum number of remembered keys; the oldest is removed first. */
+const MAX_KEYS = 10_000;
+
+/**
+ * Remembers the keys that a port has found, so that a busy key costs about one look-up a second.
+ * Unknown keys are not remembered.
+ */
+export function createKeyCache(find: FindKey) {
+  const known = new Map<string, { key: KeyReference; readAt: number }>();
+  const pending = new Map<string, Promise<KeyReference | undefined>>();
+
+  async function look(digest: string): Promise<KeyReference | undefined> {
+    const readAt = performance.now();
+    const key = await find(digest).catch((error) => {
+      throw error instanceof ServiceError ? error : unavailable(AWAY_MESSAGE);
+    });
+    known.delete(digest);
+    if (!key) return undefined;
+    known.set(digest, { key, readAt });
+    if (known.size > MAX_KEYS) known.delete(known.keys().next().value as string);
+    return key;
+  }
+
+  return {
+    /**
+     * Finds a key. Concurrent callers share a look-up.
+     * @throws ServiceError UNAVAILABLE if keys can't be looked up
+     */
+    async find(digest: string): Promise<KeyReference | undefined> {
+      const entry = known.get(digest);
+      if (entry && performance.now() - entry.readAt < FRESH_MS) return entry.key;
+      const shared = pending.get(digest) ?? look(digest).finally(() => pending.delete(digest));
+      pending.set(digest, shared);
+      return shared;
+    },
+    /** Whether the key was valid when it was last looked up. */
+    wasValid: (digest: string): boolean => known.has(digest),
+    /** Forgets a key that was refused elsewhere. */
+    forget: (digest: string): void => void known.delete(digest),
+  };
+}
