@@ -20,6 +20,7 @@ import {
   openKeyRing,
   withdrawSigningKeys,
 } from "../../services/sessions/key-ring.ts";
+import { revokeAllKeys } from "../../services/store/api-keys.ts";
 import { deletePendingSignIns } from "../../services/store/one-time-tokens.ts";
 import { openStore } from "../../services/store/open-store.ts";
 import { checkSchema, grantServiceRole } from "../../services/store/schema.ts";
@@ -34,7 +35,8 @@ const USAGE = `npm run admin -- <command>
   disable-mfa <e-mail>     removes the second factor of an account whose owner has lost it
   end-sessions <e-mail>    ends all sessions of an account
   verify-audit [--head <position>:<hash>]   finds changes to the audit log
-  after-restore            ends all sessions, mailed links and signing keys of a restored backup, before the start
+  after-restore [--keep-api-keys]   ends all sessions, mailed links, signing keys and API keys of a restored backup,
+                           before the start. Keep API keys only if none was revoked after the backup
   rotate-keys [--now]      adds a signing key that is used from one hour later; sessions stay open. --now is for a leak:
                            withdraws all signing keys immediately and ends all sessions
   grant-role <role>        grants a PostgreSQL role the rights of the service, which cannot change recorded audit events
@@ -122,21 +124,25 @@ async function openCipher(store: Store, config: Config): Promise<Cipher> {
 }
 
 /**
- * Ends all sessions and mailed links of a restored backup, since some were revoked or used after the
- * backup. Accounts stay as they were in it.
+ * Ends all sessions and mailed links of a restored backup and revokes its API keys, since some were
+ * revoked or used after the backup. Accounts stay as they were in it.
  */
-async function afterRestore(store: Store, _subject: string, config: Config): Promise<void> {
+async function afterRestore(store: Store, option: string, config: Config): Promise<void> {
   await openCipher(store, config);
   const call = operatorCall(store, config);
-  const sessions = await call.em.transactional(async () => {
-    const ended = await endAllTokens(call, call.clock.now()); // and deletes all signing keys: the next start creates one
+  const { sessions, apiKeys } = await call.em.transactional(async () => {
+    const now = call.clock.now();
+    const sessions = await endAllTokens(call, now); // and deletes all signing keys: the next start creates one
+    const apiKeys = option === "" ? await revokeAllKeys(call, now) : 0;
     await recordAudit(call, "admin.sessions_revoked", {
       userId: undefined,
-      details: { sessions: ended, restored: true },
+      details: { sessions, apiKeys, restored: true },
     });
-    return ended;
+    return { sessions, apiKeys };
   });
-  print(`${sessions} sessions have ended. The service can start.`);
+  print(
+    `${sessions} sessions have ended, and ${apiKeys} API keys are revoked. The service can start.`,
+  );
 }
 
 async function rotateKeys(store: Store, option: string, config: Config): Promise<void> {
@@ -188,13 +194,12 @@ type Command = {
   takes: RegExp;
 };
 const SUBJECT = /./;
-const NOTHING = /^$/;
 const commands: Record<string, Command> = {
   promote: { run: promote, takes: SUBJECT },
   unlock: { run: unlock, takes: SUBJECT },
   "disable-mfa": { run: disableMfa, takes: SUBJECT },
   "end-sessions": { run: endSessions, takes: SUBJECT },
-  "after-restore": { run: afterRestore, takes: NOTHING },
+  "after-restore": { run: afterRestore, takes: /^(?:--keep-api-keys)?$/ },
   "rotate-keys": { run: rotateKeys, takes: /^(?:--now)?$/ },
   "grant-role": { run: grantRole, takes: SUBJECT },
 };

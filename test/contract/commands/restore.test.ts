@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createKey, keyStatus } from "../../support/api-keys.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/database/databases.ts";
 import {
@@ -97,6 +98,20 @@ test.skipIf(!commands)(
     });
   },
 );
+
+test.skipIf(!commands).each([
+  { option: [], out: "and 1 API keys are revoked", status: 401 },
+  { option: ["--keep-api-keys"], out: "and 0 API keys are revoked", status: 200 },
+])("after-restore $option: a key is $status afterwards", async ({ option, out, status }) => {
+  const env = { DATABASE_URL: await createDatabase(), DATA_DIR: temporaryFolder() };
+  const before = await startApp({ mode: "servers", env });
+  const { key } = await createKey(await before.signIn());
+  await before.close();
+  const restored = await runScript("admin", ["after-restore", ...option], env);
+  expect(restored).toEqual({ code: 0, out: expect.stringContaining(out) });
+  const after = await forTest(startApp({ mode: "servers", env }));
+  expect(await keyStatus(after, key)).toBe(status);
+});
 
 test("after-restore: works on a copy of the embedded database's folder", async () => {
   const env = { DATA_DIR: temporaryFolder() };
