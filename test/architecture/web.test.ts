@@ -10,7 +10,16 @@ import { messages, violationKey } from "../../web/src/messages/index.ts";
 
 const CLIENT_CODES = ["NETWORK_ERROR", "STREAM_ERROR", "UNEXPECTED_RESPONSE"];
 /** Fields that the app fills in, or that are chosen from a list. */
-const NOT_TYPED = ["cursor", "id", "refreshToken", "role", "status", "tempToken"];
+const NOT_TYPED = [
+  "cursor",
+  "id",
+  "models",
+  "refreshToken",
+  "role",
+  "state",
+  "status",
+  "tempToken",
+];
 const BAD = ["", " ", "x", "\0", "\u0001", "\u200b", "x".repeat(5_000)];
 const TERMS = "must be true: the terms have to be accepted";
 /** What the group of a pattern matches in a file. */

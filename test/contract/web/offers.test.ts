@@ -17,6 +17,7 @@ const OWN_PAGES = [
   { path: "/profile", heading: "Profile", reasons: 1 },
   { path: "/security", heading: "Security", reasons: 3 },
   { path: "/sessions", heading: "Sessions", reasons: 1 },
+  { path: "/api-keys", heading: "API keys", reasons: 1 },
   { path: "/data", heading: "Your data", reasons: 2 },
 ];
 const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit", "/admin/emails", "/admin/usage"];

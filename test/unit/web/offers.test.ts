@@ -20,6 +20,7 @@ const TARGETS = {
   "a user": { id: "bea", role: "user" },
   "another administrator": { id: "chief", role: "admin" },
   themselves: { id: "root", role: "admin" },
+  "a service account": { id: "report", role: "user", serviceAccount: true },
 } as const;
 
 const SESSION_OWNER: Action[] = [
@@ -31,6 +32,8 @@ const SESSION_OWNER: Action[] = [
   "createBackupCodes",
   "revokeSession",
   "revokeOtherSessions",
+  "createApiKey",
+  "revokeApiKey",
   "exportData",
   "deleteAccount",
 ];
@@ -70,6 +73,10 @@ const ON_USERS: OnUser[] = [
     refusal: "refused.administratorAccess",
   },
   { action: "updateUser.access", target: "themselves", refusal: "refused.ownAccess" },
+  { action: "updateUser.role", target: "a service account", refusal: "refused.serviceAccount" },
+  { action: "updateUser.access", target: "a service account", refusal: "refused.serviceAccount" },
+  { action: "impersonate", target: "a service account", refusal: "refused.serviceAccount" },
+  { action: "deleteUser", target: "a service account", refusal: undefined },
   { action: "deleteUser", target: "a user", refusal: undefined },
   { action: "deleteUser", target: "another administrator", refusal: undefined },
   { action: "deleteUser", target: "themselves", refusal: "errors.SELF_TARGETED" },

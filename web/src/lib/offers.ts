@@ -4,7 +4,7 @@ import type { MessageKey } from "../messages/index.ts";
 /** The acting user: whose data is shown, and whether it is someone else's (impersonation). */
 export type Actor = { viewer: User | undefined; isImpersonating: boolean };
 /** The user that an administrator manages. */
-export type Target = Pick<AdminUser, "id" | "role">;
+export type Target = Pick<AdminUser, "id" | "role" | "serviceAccount">;
 /** The reason why something is refused, as a message key; undefined if it is allowed. */
 type Rule = (actor: Actor, target?: Target) => MessageKey | undefined;
 
@@ -13,6 +13,12 @@ const byOwner: Rule = ({ isImpersonating }) =>
 
 const byAdmin: Rule = (actor) =>
   byOwner(actor) ?? (actor.viewer?.role === "admin" ? undefined : "errors.FORBIDDEN");
+
+/** Of a service account only the name can be changed. */
+const toPeople =
+  (rule: Rule): Rule =>
+  (actor, target) =>
+    byAdmin(actor) ?? (target?.serviceAccount ? "refused.serviceAccount" : rule(actor, target));
 
 const toOthers: Rule = (actor, target) =>
   byAdmin(actor) ?? (target?.id === actor.viewer?.id ? "errors.SELF_TARGETED" : undefined);
@@ -40,14 +46,16 @@ const RULES = {
   createBackupCodes: byOwner,
   revokeSession: byOwner,
   revokeOtherSessions: byOwner,
+  createApiKey: byOwner,
+  revokeApiKey: byOwner,
   exportData: byOwner,
   deleteAccount: byOwner,
   /** All pages and actions for administrators that have no rule of their own below. */
   administration: byAdmin,
-  "updateUser.role": toOthers,
-  "updateUser.access": toAccess,
+  "updateUser.role": toPeople(toOthers),
+  "updateUser.access": toPeople(toAccess),
   deleteUser: toOthers,
-  impersonate: toOrdinary,
+  impersonate: toPeople(toOrdinary),
 } satisfies Record<string, Rule>;
 
 /** An action that a page offers. */

@@ -27,11 +27,14 @@ const own: Record<string, Load> = {
   "/profile": page(() => import("../pages/Profile.svelte")),
   "/security": page(() => import("../pages/Security.svelte")),
   "/sessions": page(() => import("../pages/Sessions.svelte")),
+  "/api-keys": page(() => import("../pages/ApiKeys.svelte")),
   "/data": page(() => import("../pages/Data.svelte")),
 };
 const admin: Record<string, Load> = {
   "/admin": page(() => import("../pages/admin/Dashboard.svelte")),
   "/admin/users": page(() => import("../pages/admin/Users.svelte")),
+  "/admin/service-accounts": page(() => import("../pages/admin/ServiceAccounts.svelte")),
+  "/admin/api-keys": page(() => import("../pages/admin/AllApiKeys.svelte")),
   "/admin/audit": page(() => import("../pages/admin/Audit.svelte")),
   "/admin/emails": page(() => import("../pages/admin/Emails.svelte")),
   "/admin/usage": page(() => import("../pages/admin/AllUsage.svelte")),

@@ -10,6 +10,9 @@ type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
 /** URL of the API: the app's own directory, unless the app is built for another origin. */
 const baseUrl: string = import.meta.env.VITE_API_URL ?? location.pathname.replace(/\/[^/]*$/, "");
+
+/** The complete URL of a path of the API, for programs. */
+export const apiUrl = (path: string): string => new URL(baseUrl + path, location.href).href;
 /** Set while this browser has a session, so that a first visit sends no request for it. */
 const MARK = "gatehouse-signed-in";
 const tabs = new BroadcastChannel("gatehouse");

@@ -98,6 +98,42 @@ export const account = {
   "sessions.revoke": ["Sign out", "Abmelden"],
   "sessions.revokeOthers": ["Sign out all others", "Alle anderen abmelden"],
 
+  "keys.title": ["API keys", "API-Schlüssel"],
+  "keys.about": [
+    "Programs use these keys to call AI models in your name. They can do nothing else.",
+    "Mit diesen Schlüsseln rufen Programme in Ihrem Namen KI-Modelle auf. Sie können nichts anderes.",
+  ],
+  "keys.new": ["New API key", "Neuer API-Schlüssel"],
+  "keys.create": ["Create the key", "Schlüssel anlegen"],
+  "keys.nameHint": ["What it is for, such as CI.", "Wofür er ist, zum Beispiel CI."],
+  "keys.expiresAt": ["Expires on", "Läuft ab am"],
+  "keys.expiresAtHint": ["Empty: as late as possible.", "Leer: so spät wie möglich."],
+  "keys.models": ["Models", "Modelle"],
+  "keys.modelsHint": [
+    "Names separated by commas. Empty: all models.",
+    "Namen, durch Kommas getrennt. Leer: alle Modelle.",
+  ],
+  "keys.passwordHint": [
+    "Needed if you signed in more than 15 minutes ago.",
+    "Nötig, wenn Sie sich vor mehr als 15 Minuten angemeldet haben.",
+  ],
+  "keys.once": [
+    "This is the key. It is shown only now: keep it where your program finds it.",
+    "Das ist der Schlüssel. Er wird nur jetzt angezeigt: Bewahren Sie ihn auf, wo Ihr Programm ihn findet.",
+  ],
+  "keys.try": ["To try it:", "Zum Ausprobieren:"],
+  "keys.done": ["I have kept it", "Ich habe ihn aufbewahrt"],
+  "keys.created": ["created {date}", "angelegt {date}"],
+  "keys.expires": ["expires {date}", "läuft ab {date}"],
+  "keys.neverExpires": ["does not expire", "läuft nicht ab"],
+  "keys.used": ["last used {time} from {address}", "zuletzt benutzt {time} von {address}"],
+  "keys.unused": ["never used", "nie benutzt"],
+  "keys.active": ["active", "gültig"],
+  "keys.expired": ["expired", "abgelaufen"],
+  "keys.revoked": ["revoked", "widerrufen"],
+  "keys.revoke": ["Revoke", "Widerrufen"],
+  "keys.isRevoked": ["The key is revoked.", "Der Schlüssel ist widerrufen."],
+
   "data.title": ["Your data", "Ihre Daten"],
   "data.export": ["Export", "Export"],
   "data.exportAbout": [

@@ -117,6 +117,10 @@ export const errors = {
     "Administrators must use two-step sign-in here.",
     "Administratoren müssen sich hier in zwei Schritten anmelden.",
   ],
+  "errors.KEY_NOT_ALLOWED": [
+    "API keys can't do this. Please sign in.",
+    "Das geht nicht mit einem API-Schlüssel. Bitte melden Sie sich an.",
+  ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
   "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
   "errors.UNEXPECTED_RESPONSE": [
@@ -136,6 +140,10 @@ export const errors = {
     "Address and second factor of another administrator can't be changed. Take the role away first.",
     "Adresse und zweiter Faktor anderer Administratoren lassen sich nicht ändern. Entziehen Sie zuerst die Rolle.",
   ],
+  "refused.serviceAccount": [
+    "Of a service account only the name can be changed.",
+    "Bei einem Dienstkonto lässt sich nur der Name ändern.",
+  ],
   "refused.impersonateAdmin": [
     "Nobody can sign in as an administrator.",
     "Als Administrator kann sich niemand anderes anmelden.",
@@ -145,6 +153,7 @@ export const errors = {
     "must have {0} to {1} characters",
     "muss {0} bis {1} Zeichen haben",
   ],
+  "violations.must be in the future": ["must be in the future", "muss in der Zukunft liegen"],
   "violations.must be six digits": ["must have six digits", "muss sechs Ziffern haben"],
   "violations.must be eight letters and digits, such as ABCD-{0}": [
     "must have eight letters and digits, such as ABCD-{0}",

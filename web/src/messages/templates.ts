@@ -8,6 +8,7 @@ export const templates = {
   "template.reset-password": ["Reset your password", "Passwort zurücksetzen"],
   "template.password-changed": ["Your password was changed", "Passwort geändert"],
   "template.password-reset": ["Your password was reset", "Passwort zurückgesetzt"],
+  "template.api-key-created": ["An API key was created", "API-Schlüssel angelegt"],
   "template.email-change-requested": [
     "A new e-mail address was requested",
     "Neue Adresse verlangt",

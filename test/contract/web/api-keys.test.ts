@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { createKey, keyStatus } from "../../support/api-keys.ts";
+import { fillIn, goTo, press, see, submit } from "../../support/web-actions.ts";
+import { CHROMIUM, describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
+
+describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
+  test("a user creates a key, sees it once and revokes it", async () => {
+    const tab = await web.signInUser();
+    const { page } = tab;
+    await goTo(page, "/api-keys");
+    await press(page, "New API key");
+    const dialog = page.getByRole("dialog");
+    await submit(dialog, { Name: "CI", Models: "gpt-none" }, "Create the key");
+    await see(dialog, "models[0]");
+    await submit(dialog, { Models: "model-a-1" }, "Create the key");
+    const shown = dialog.getByText(/^sk-gate-[0-9A-Za-z]{38}$/);
+    await shown.waitFor();
+    const key = await shown.innerText();
+    await expectAccessible(tab);
+    await screenshot(tab, "new-api-key");
+    expect(await keyStatus(web.app, key)).toBe(200);
+    await press(dialog, "I have kept it");
+    await see(page, `${key.slice(8, 12)}...${key.slice(36, 40)}`);
+    expect(await page.getByText(key).count()).toBe(0);
+    await press(page, "Revoke");
+    await see(page, "Nothing to show.");
+    expect(await keyStatus(web.app, key)).toBe(401);
+  });
+
+  test("an administrator creates a service account with a key, and revokes the key of a user", async () => {
+    const { key, apiKey } = await createKey(await web.app.signIn(), { name: "Leaked" });
+    const { page } = await web.signInAdmin();
+    await goTo(page, "/admin/service-accounts");
+    await submit(page, { Name: "Nightly report" }, "Create a service account");
+    await see(page, "The service account is created.");
+    await press(page, "New API key");
+    await submit(page.getByRole("dialog"), { Name: "CI" }, "Create the key");
+    const shown = page.getByRole("dialog").getByText(/^sk-gate-[0-9A-Za-z]{38}$/);
+    await shown.waitFor();
+    expect(await keyStatus(web.app, await shown.innerText())).toBe(200);
+    await press(page, "I have kept it");
+    await goTo(page, "/admin/api-keys");
+    await fillIn(page, { "Search by name or hint": apiKey.hint });
+    const row = page.getByRole("listitem").filter({ hasText: "Leaked" });
+    await press(row.first(), "Revoke");
+    await see(page, "The key is revoked.");
+    expect(await keyStatus(web.app, key)).toBe(401);
+  });
+});
