@@ -3,6 +3,7 @@ import {
   clone,
   create,
   type DescMethod,
+  hasOption,
   type MessageInitShape,
   setExtension,
 } from "@bufbuild/protobuf";
@@ -12,10 +13,12 @@ import { readBinding } from "../../gateway/transcode/binding.ts";
 import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import {
   Access,
+  ApiKeys,
   LimitKey,
   PolicySchema,
   policy,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { http } from "../../gen/google/api/annotations_pb.ts";
 import { policyOf, services } from "../../services/platform/rpc/policy.ts";
 import { violationsOf } from "../../services/platform/rpc/validation.ts";
 
@@ -39,7 +42,7 @@ test.each([
 
 test("Method policy: every method states its access, and is limited unless it serves keys", () => {
   const unlimited = methods.filter((method) => policyOf(method)?.limits.length === 0);
-  expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys"]);
+  expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys", "FindApiKey"]);
 });
 
 test("Method policy: every limit is complete, and a limit per account names the account field", () => {
@@ -66,9 +69,22 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
     const rules = policyOf(method);
     return rules?.access === Access.USER && !rules.forbidImpersonation;
   });
-  const reads = ["GetProfile", "ListProviders", "ListSessions", "ListUsage"];
+  const reads = ["GetProfile", "ListApiKeys", "ListProviders", "ListSessions", "ListUsage"];
   const names = ["Chat", "Logout", "StreamChat", ...reads];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
+});
+
+test("Method policy: API keys call models, list them and show usage, and open nothing else", () => {
+  const open = methods.filter((method) => policyOf(method)?.apiKeys !== ApiKeys.UNSPECIFIED);
+  const names = ["Chat", "ListProviders", "ListUsage", "StreamChat"];
+  expect(open.map(({ name }) => name).sort()).toEqual(names);
+  for (const method of open) expect(policyOf(method)?.access, method.name).toBe(Access.USER);
+});
+
+test("Method policy: one method is for gateways, and has no route", () => {
+  const gateways = methods.filter((method) => policyOf(method)?.access === Access.GATEWAY);
+  expect(gateways.map(({ name }) => name)).toEqual(["FindApiKey"]);
+  expect(gateways.filter((method) => hasOption(method, http))).toEqual([]);
 });
 
 test("Validation: the rules of every request message compile", () => {

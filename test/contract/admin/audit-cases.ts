@@ -10,6 +10,7 @@ import {
   WRONG_CODE,
   WRONG_PASSWORD,
 } from "../../support/accounts.ts";
+import { createKey, createService } from "../../support/api-keys.ts";
 import type { TestApp } from "../../support/app.ts";
 import { TEXT } from "../../support/http/responses.ts";
 
@@ -30,6 +31,8 @@ export type AuditCase = {
 type Events = AuditCase["events"];
 /** The part of a case that depends on an account. */
 type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
+
+const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
 
 /** Cases by the name of the method, with the circumstances where they matter. */
 export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase>> {
@@ -176,6 +179,10 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       await app.signIn(user);
       return {};
     }),
+    CreateApiKey: own({ "user.api_key_created": KEY_DETAILS }, () => ({ body: { name: "CI" } })),
+    RevokeApiKey: own({ "user.api_key_revoked": KEY_DETAILS }, async (account) => ({
+      id: (await createKey(account)).apiKey.id,
+    })),
     DeleteAccount: own({ "user.deletion_requested": {} }, () => ({ body: {} })),
     UpdateUser: admin(
       { "admin.user_updated": { fields: ["name", "role"], role: "admin" } },
@@ -188,6 +195,26 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       { "admin.impersonated": { sessionId: TEXT, reason: "Ticket 7" } },
       { reason: "Ticket 7" },
     ),
+    UpdateApiKey: async () => {
+      const account = await app.signIn();
+      const { apiKey } = await createKey(account);
+      const { user: actor, accessToken: token } = await app.signInAdmin();
+      const details = { ...KEY_DETAILS, fields: ["revoked"] };
+      const events = { "admin.api_key_updated": details };
+      const body = { revoked: true };
+      return { id: apiKey.id, body, events, token, user: account.user.id, actor: actor.id };
+    },
+    CreateServiceAccount: async () => {
+      const { user: actor, accessToken: token } = await app.signInAdmin();
+      const events = { "admin.service_account_created": { name: "Report" } };
+      return { body: { name: "Report" }, events, token, actor: actor.id };
+    },
+    CreateServiceAccountKey: async () => {
+      const { admin, id } = await createService(app);
+      const events = { "user.api_key_created": KEY_DETAILS };
+      const [token, actor] = [admin.accessToken, admin.user.id];
+      return { id, body: { name: "CI" }, events, token, user: id, actor };
+    },
     "Impersonate, an administrator": admin(
       { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },
       {},

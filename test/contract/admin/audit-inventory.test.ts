@@ -19,6 +19,7 @@ const unaudited = [
     "ListUserSessions",
     "ListAuditLogs",
   ],
+  ...["ListApiKeys", "ListAllApiKeys"],
   ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
 ];
 

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { newId } from "../../../services/store/ids.ts";
+import { createKey, createService, keyStatus } from "../../support/api-keys.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { until } from "../../support/until.ts";
 
@@ -113,4 +114,20 @@ test("GET /user/usage, GET /admin/usage: return the same after USAGE_RETENTION h
   const [own, all, ofErased] = await read();
   const sum = (rows: { calls: number }[]) => rows.reduce((total, row) => total + row.calls, 0);
   expect([sum(own), sum(all), ofErased]).toEqual([8_000, 24_000, []]);
+});
+
+test("USAGE_RETENTION: ended API keys are deleted, and valid ones and service accounts stay", async () => {
+  const account = await app.signIn(await app.addVerifiedUser());
+  const [valid, revoked] = [await createKey(account), await createKey(account)];
+  const service = await createService(app);
+  await account.delete(`/user/api-keys/${revoked.apiKey.id}`);
+  const ids = [valid, revoked, service].map(({ apiKey }) => apiKey.id);
+  const left = async () =>
+    (await app.sql<{ id: string }>("select id from api_keys where id in (?)", [ids])).map(
+      ({ id }) => id,
+    );
+  app.clock.advance("40d");
+  await passes("the revoked key to be deleted", async () => (await left()).length === 2);
+  expect((await left()).sort()).toEqual([valid.apiKey.id, service.apiKey.id].sort());
+  expect(await keyStatus(app, service.key)).toBe(200);
 });

@@ -55,7 +55,7 @@ const LISTED: Listed[] = [
     path: "/admin/users",
     method: "get",
     status: 403,
-    codes: ["FORBIDDEN", "MFA_REQUIRED", "IMPERSONATING"],
+    codes: ["FORBIDDEN", "MFA_REQUIRED", "KEY_NOT_ALLOWED", "IMPERSONATING"],
   },
   { path: "/ai/chat", status: 422, codes: ["PROVIDER_NOT_CONFIGURED"] },
   { path: "/ai/chat", status: 500, codes: ["PROVIDER_ERROR"] },

@@ -25,6 +25,7 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   expect((await app.httpClient().get("/user/export")).status).toBe(401);
   const { status, body } = await get("/user/export");
   const parts = [
+    "apiKeys",
     "auditEvents",
     "emails",
     "exportedAt",

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { createKey, keyStatus } from "../../support/api-keys.ts";
-import { fillIn, goTo, press, see, submit } from "../../support/web-actions.ts";
-import { CHROMIUM, describeWeb, expectAccessible, screenshot } from "../../support/web-fixture.ts";
+import { CHROMIUM, describeWeb, expectAccessible, fillIn, goTo, press, screenshot, see, submit } from "../../support/browser.ts";
 
 describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
   test("a user creates a key, sees it once and revokes it", async () => {

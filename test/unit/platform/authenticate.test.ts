@@ -1,0 +1,90 @@
+import { expect, test } from "vitest";
+import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { createAdmission } from "../../../services/platform/gate/admission.ts";
+import { createApiKey } from "../../../services/platform/gate/api-key.ts";
+import { createAuthenticator } from "../../../services/platform/gate/authenticate.ts";
+import type { KeyReference } from "../../../services/platform/gate/key-cache.ts";
+import type { OpenCall } from "../../../services/platform/gate/open-calls.ts";
+import { createRateLimiter } from "../../../services/platform/gate/rate-limiter.ts";
+import { ServiceError } from "../../../services/platform/rpc/errors.ts";
+import { createClock } from "../../support/clock.ts";
+import { times } from "../../support/tally.ts";
+
+/** Authenticates by API keys, of which one is known, and counts their look-ups. */
+function openAuthenticator() {
+  const clock = createClock();
+  const known = createApiKey();
+  const looked: string[] = [];
+  const key: KeyReference = {
+    userId: "owner",
+    keyId: "id",
+    isService: false,
+    requestsPerMinute: undefined,
+  };
+  const keys = { verificationKey: async () => undefined, verifiedTokens: new Map() };
+  const { authenticate } = createAuthenticator({
+    tokens: { config: { publicUrl: "http://gatehouse.test" }, keys, clock },
+    clock,
+    admission: createAdmission(),
+    rateLimiter: createRateLimiter(undefined, clock),
+    async findKey(digest) {
+      looked.push(digest);
+      return digest === known.digest ? key : undefined;
+    },
+  });
+  /**
+   * Sends a key from an address.
+   * @returns the id of the key, or the reason of the refusal
+   */
+  const send = (text: string, address = "10.0.0.1", isForwarded = false) => {
+    const open: OpenCall = {
+      address,
+      isForwarded,
+      isProbe: false,
+      identify() {},
+      refuse() {},
+      close() {},
+    };
+    return authenticate(`Bearer ${text}`, open).then(
+      (credential) => (credential.kind === "api-key" ? credential.keyId : undefined),
+      (error) => (error instanceof ServiceError ? error.reason : error),
+    );
+  };
+  return { clock, known, looked, send };
+}
+
+const { UNAUTHENTICATED, RATE_LIMITED } = Reason;
+
+test("API keys at a port: one with a wrong checksum is refused without a look-up", async () => {
+  const { known, looked, send } = openAuthenticator();
+  expect(await send(known.key)).toBe("id");
+  const mistyped = known.key.replace(/.$/, (last) => (last === "A" ? "B" : "A"));
+  for (let i = 0; i < 40; i++) expect(await send(mistyped)).toBe(UNAUTHENTICATED);
+  expect(looked).toEqual([known.digest]);
+});
+
+test("API keys at a port: after 30 unknown ones in a minute an address gets 429 without a look-up", async () => {
+  const { clock, looked, send } = openAuthenticator();
+  const unknown = times(40, () => createApiKey().key);
+  const answers = [];
+  for (const key of unknown) answers.push(await send(key));
+  expect(answers).toEqual([...Array(30).fill(UNAUTHENTICATED), ...Array(10).fill(RATE_LIMITED)]);
+  expect(looked).toHaveLength(30);
+  expect(await send(unknown[0] as string, "10.0.0.2")).toBe(UNAUTHENTICATED);
+  clock.advance("1m");
+  expect(await send(unknown[0] as string)).toBe(UNAUTHENTICATED);
+});
+
+test("API keys at a port: a key that was valid before is looked up, whatever others at its address send", async () => {
+  const { known, send } = openAuthenticator();
+  expect(await send(known.key)).toBe("id");
+  for (let i = 0; i < 35; i++) await send(createApiKey().key);
+  expect(await send(createApiKey().key)).toBe(RATE_LIMITED);
+  expect(await send(known.key)).toBe("id");
+});
+
+test("API keys at a port: unknown ones that a gateway forwards are not counted", async () => {
+  const { send } = openAuthenticator();
+  for (let i = 0; i < 40; i++)
+    expect(await send(createApiKey().key, "10.0.0.1", true)).toBe(UNAUTHENTICATED);
+});
