@@ -1,3 +1,5 @@
+// API keys of users and service accounts.
+
 import { PASSWORD, type SignedIn } from "./accounts.ts";
 import type { TestApp } from "./app.ts";
 

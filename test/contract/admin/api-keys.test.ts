@@ -7,7 +7,7 @@ import { conversationOf } from "../../support/ai/calls.ts";
 import { createKey, createService, keyStatus } from "../../support/api-keys.ts";
 import { testApp } from "../../support/app.ts";
 import { SECRET } from "../../support/http/gateway.ts";
-import { TEXT, TIME, invalid, refusal } from "../../support/http/responses.ts";
+import { invalid, refusal, TEXT, TIME } from "../../support/http/responses.ts";
 import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();

@@ -6,7 +6,11 @@ import { expect, test } from "vitest";
 import { createKey, keyStatus } from "../../support/api-keys.ts";
 import { startApp } from "../../support/app.ts";
 import { createDatabase } from "../../support/database/databases.ts";
-import { POSTGRES_BIN, postgresFolder, startPostgresServer } from "../../support/database/postgres-server.ts";
+import {
+  POSTGRES_BIN,
+  postgresFolder,
+  startPostgresServer,
+} from "../../support/database/postgres-server.ts";
 import { runScript } from "../../support/processes/processes.ts";
 import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";

@@ -8,7 +8,7 @@ import { createKey, keyStatus } from "../../support/api-keys.ts";
 import { startSuiteApp, testApp } from "../../support/app.ts";
 import { commitMeanwhile } from "../../support/database/transaction.ts";
 import { bearer } from "../../support/http/client.ts";
-import { TEXT, TIME, invalid, refusal } from "../../support/http/responses.ts";
+import { invalid, refusal, TEXT, TIME } from "../../support/http/responses.ts";
 import { errorOf } from "../../support/http/stub-services.ts";
 import { statusesOf } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";

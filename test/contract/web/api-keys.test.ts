@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
 import { createKey, keyStatus } from "../../support/api-keys.ts";
-import { CHROMIUM, describeWeb, expectAccessible, fillIn, goTo, press, screenshot, see, submit } from "../../support/browser.ts";
+import {
+  CHROMIUM,
+  describeWeb,
+  expectAccessible,
+  fillIn,
+  goTo,
+  press,
+  screenshot,
+  see,
+  submit,
+} from "../../support/browser.ts";
 
 describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
   test("a user creates a key, sees it once and revokes it", async () => {
