@@ -106,7 +106,9 @@ export async function startApp({
       await Promise.all([grpc.close(1_000), internal?.close(1_000)]);
       await app.close();
     };
-    return { url, grpcUrl: `http://127.0.0.1:${grpc.port}`, store: app.store, close };
+    const registries = [gateway.metrics, app.metrics.registry];
+    const grpcUrl = `http://127.0.0.1:${grpc.port}`;
+    return { url, grpcUrl, registries, store: app.store, close };
   };
   const replicas = await Promise.all((infrastructure?.ports ?? [{}]).map(startReplica));
   const [{ store }] = replicas as [(typeof replicas)[0]];
@@ -124,6 +126,11 @@ export async function startApp({
     providers,
     settings,
     httpClient,
+    /** The metrics of every process, as Prometheus reads them. */
+    async metrics() {
+      const registries = replicas.flatMap((replica) => replica.registries);
+      return (await Promise.all(registries.map((each) => each.metrics()))).join("\n");
+    },
     /** A client of the gRPC port. */
     grpc: <T extends DescService>(service: T) => createClient(service, clients),
     /** Reads or changes rows directly. */

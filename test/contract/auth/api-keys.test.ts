@@ -96,7 +96,7 @@ onServers(
   },
 );
 
-test("API keys: their text is in no log line, error, e-mail, audit event, row or export", async () => {
+test("API keys: their text is in no log line, error, metric, e-mail, audit event, row or export", async () => {
   const logged = app.logs.length;
   const account = await app.signIn();
   const [own, service] = [await createKey(account), await createService(app)];
@@ -128,6 +128,7 @@ test("API keys: their text is in no log line, error, e-mail, audit event, row or
   const everything = [
     ...app.logs.slice(logged),
     exported.text,
+    await app.metrics(),
     ...answers.map(({ text }) => text),
     ...answers.map(({ headers }) => JSON.stringify([...headers])),
     JSON.stringify(rows),

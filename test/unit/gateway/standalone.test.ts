@@ -1,5 +1,9 @@
 import { expect, test } from "vitest";
-import { startProcess } from "../../support/processes/processes.ts";
+import { accountsAt } from "../../support/accounts.ts";
+import { createKey } from "../../support/api-keys.ts";
+import { freshStorage } from "../../support/database/databases.ts";
+import { createHttpClient } from "../../support/http/client.ts";
+import { startApart, startProcess } from "../../support/processes/processes.ts";
 import { forTest } from "../../support/suites.ts";
 
 const WARNING = "REDIS_URL is not set: each gateway counts rate limits separately";
@@ -25,3 +29,16 @@ test.each(cases)(
     expect(gateway.output().includes(WARNING)).toBe(warns);
   },
 );
+
+test("Standalone gateway: finds API keys over gRPC, refuses a revoked one at its next call, and is 503 without its services", async () => {
+  const { gateway, services } = await forTest(startApart(await freshStorage()));
+  const account = await accountsAt(gateway.url).signIn();
+  const { key, apiKey } = await createKey(account);
+  const ask = async () =>
+    (await createHttpClient(gateway.url).get("/ai/providers", key)).status;
+  expect([await ask(), await ask()]).toEqual([200, 200]);
+  await account.delete(`/user/api-keys/${apiKey.id}`);
+  expect(await ask()).toBe(401);
+  await services.end("SIGKILL");
+  expect(await ask()).toBe(503);
+});
