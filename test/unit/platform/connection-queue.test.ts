@@ -52,6 +52,7 @@ test("Connection queue: closes a waiting connection whose client has left", asyn
   const { queue, served, accepted, open } = await openQueue();
   queue.slowDown(ADDRESS, 60_000);
   const clients = times(3, open);
+  await until("all to be accepted", () => accepted.length === 3);
   for (const client of clients) client.end();
   await until("the waiting ones to be closed", () =>
     accepted.slice(1).every(({ destroyed }) => destroyed),
