@@ -101,6 +101,28 @@ export type Session = {
   impersonated?: boolean | undefined;
 };
 
+/** An API key. The key itself is never shown again after its creation. */
+export type ApiKey = {
+  /** UUIDv7. */
+  id: string;
+  /** Name of the key, 1 to 100 characters. */
+  name: string;
+  /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
+  hint: string;
+  /** Models that the key may use: public names, or `provider/model`. Empty when it may use all. */
+  models: string[];
+  /** Maximum number of requests per minute of this key. Absent when only the general limits apply. */
+  requestsPerMinute?: number | undefined;
+  /** Time of the creation. */
+  createdAt: string;
+  /** Time from which the key is refused. Absent when it does not expire. */
+  expiresAt?: string | undefined;
+  /** Time of the last request with the key, accurate to one minute. Absent before the first one. */
+  lastUsedAt?: string | undefined;
+  /** Address of the client at that time. Absent before the first request. */
+  lastUsedIp?: string | undefined;
+};
+
 /** A user as shown to administrators. */
 export type AdminUser = {
   /** UUIDv7. */
@@ -127,6 +149,8 @@ export type AdminUser = {
   lastLoginAt?: string | undefined;
   /** Time at which the account will be erased. Absent unless its owner requested deletion. */
   deletionDate?: string | undefined;
+  /** True for a service account, which has no password and gets no e-mail. Absent otherwise. */
+  serviceAccount?: boolean | undefined;
 };
 
 /** A recorded event that concerns an account. */
@@ -187,6 +211,34 @@ export type EmailLog = {
   nextAttemptAt?: string | undefined;
 };
 
+/** An API key as shown to administrators. */
+export type AdminApiKey = {
+  /** UUIDv7. */
+  id: string;
+  /** Name of the key, 1 to 100 characters. */
+  name: string;
+  /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
+  hint: string;
+  /** Models that the key may use: public names, or `provider/model`. Empty when it may use all. */
+  models: string[];
+  /** Maximum number of requests per minute of this key. Absent when only the general limits apply. */
+  requestsPerMinute?: number | undefined;
+  /** Time of the creation. */
+  createdAt: string;
+  /** Time from which the key is refused. Absent when it does not expire. */
+  expiresAt?: string | undefined;
+  /** Time of the last request with the key, accurate to one minute. Absent before the first one. */
+  lastUsedAt?: string | undefined;
+  /** Address of the client at that time. Absent before the first request. */
+  lastUsedIp?: string | undefined;
+  /** Owner of the key. */
+  userId: string;
+  /** User who created the key: the owner or, for a service account, an administrator. */
+  createdBy: string;
+  /** Time of the revocation. Absent when the key is not revoked. */
+  revokedAt?: string | undefined;
+};
+
 /** A provider in the catalogue. */
 export type Provider = {
   /** Public id, such as `provider-a`. */
@@ -233,6 +285,8 @@ export type UsageDay = {
   outputTokens: number;
   /** Number of calls with estimated token counts: the reply was incomplete or the provider reported none. */
   estimatedCalls: number;
+  /** Id of the API key, with `groupBy=key`. Absent for calls without a key. */
+  apiKeyId?: string | undefined;
 };
 
 /** One invalid field of a request. */
@@ -259,14 +313,14 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. */
-  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. */
-export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED";
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
@@ -457,6 +511,8 @@ export type ChangePasswordRequest = {
 export type ChangePasswordResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
+  /** Number of API keys of the user, which stay valid. Absent when there are none. */
+  activeApiKeys?: number | undefined;
 };
 
 export type ChangeEmailRequest = {
@@ -479,6 +535,31 @@ export type RevokeOtherSessionsResponse = {
 };
 
 export type RevokeSessionResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type CreateApiKeyRequest = {
+  /** Name of the key, 1 to 100 characters after trimming. */
+  name: string;
+  /** Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default. */
+  expiresAt?: string | undefined;
+  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all. */
+  models?: string[] | undefined;
+  /** Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  password?: string | undefined;
+};
+
+export type CreateApiKeyResponse = {
+  /** The new key, without its secret. */
+  apiKey: ApiKey;
+  /** The key itself, such as `sk-gate-…`. It is not stored and never shown again. */
+  key: string;
+};
+
+export type ListApiKeysResponse = ApiKey[];
+
+export type RevokeApiKeyResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
 };
@@ -517,6 +598,8 @@ export type ListUsersRequest = {
   emailVerified?: boolean | undefined;
   /** Filter by locked (true) or unlocked (false) accounts. */
   locked?: boolean | undefined;
+  /** Filter by service accounts (true) or people (false). */
+  serviceAccount?: boolean | undefined;
 };
 
 export type ListUsersResponse = {
@@ -647,6 +730,78 @@ export type ImpersonateResponse = {
   expiresAt: string;
 };
 
+export type ListAllApiKeysRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Filter by owner. */
+  userId?: string | undefined;
+  /** Part of the name or the hint, 1 to 100 characters, in any letter case. */
+  search?: string | undefined;
+  /** Filter by state: `active`, `expired` or `revoked`. A key of an account whose deletion is requested counts as active. */
+  state?: "active" | "expired" | "revoked" | undefined;
+};
+
+export type ListAllApiKeysResponse = {
+  /** Keys, newest first. */
+  items: AdminApiKey[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type UpdateApiKeyRequest = {
+  /** Models that the key may use: up to 100 public names, or `provider/model`. An empty list changes nothing. */
+  models?: string[] | undefined;
+  /** Maximum number of requests per minute: 1 to 100,000. For the key of a person the general limits apply too. */
+  requestsPerMinute?: number | undefined;
+  /** Time from which the key is refused. It can only be made earlier. */
+  expiresAt?: string | undefined;
+  /** Only true is allowed. It revokes the key for good. */
+  revoked?: boolean | undefined;
+};
+
+export type UpdateApiKeyResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** The key after the change. */
+  apiKey: AdminApiKey;
+};
+
+export type CreateServiceAccountRequest = {
+  /** Display name, 1 to 100 characters after trimming. */
+  name: string;
+};
+
+export type CreateServiceAccountResponse = {
+  /** The service account. Its address is a placeholder that no e-mail goes to. */
+  user: AdminUser;
+};
+
+export type CreateServiceAccountKeyRequest = {
+  /** Name of the key, 1 to 100 characters after trimming. */
+  name: string;
+  /** Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default. */
+  expiresAt?: string | undefined;
+  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all. */
+  models?: string[] | undefined;
+  /** Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  password?: string | undefined;
+};
+
+export type CreateServiceAccountKeyResponse = {
+  /** The new key, without its secret. */
+  apiKey: ApiKey;
+  /** The key itself, such as `sk-gate-…`. It is not stored and never shown again. */
+  key: string;
+};
+
 export type ListProvidersResponse = Provider[];
 
 export type ChatRequest = {
@@ -699,6 +854,8 @@ export type ListUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
+  /** `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more. */
+  groupBy?: "key" | undefined;
 };
 
 export type ListUsageResponse = UsageDay[];
@@ -712,6 +869,8 @@ export type ListAllUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
+  /** `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more. */
+  groupBy?: "key" | undefined;
 };
 
 export type ListAllUsageResponse = UsageDay[];
@@ -885,6 +1044,15 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session. Requires an access token. At most 100 requests in 60 seconds per user. */
     revokeSession: (id: string, options?: CallOptions) =>
       call<RevokeSessionResponse>("DELETE", `/user/sessions/${encodeURIComponent(id)}`, {}, options),
+    /** Creates an API key for AI routes. The response is the only one that contains the key. Requires a sign-in within the last 15 minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail. Requires an access token. At most 60 requests in 3600 seconds per user. */
+    createApiKey: (body: CreateApiKeyRequest, options?: CallOptions) =>
+      call<CreateApiKeyResponse>("POST", "/user/api-keys", { body }, options),
+    /** Lists the valid API keys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listApiKeys: (options?: CallOptions) =>
+      call<ListApiKeysResponse>("GET", "/user/api-keys", {}, options),
+    /** Revokes an API key of the caller. Its next request is refused, and its open streams end within a second. Returns NOT_FOUND for a key of another user. Requires an access token. At most 100 requests in 60 seconds per user. */
+    revokeApiKey: (id: string, options?: CallOptions) =>
+      call<RevokeApiKeyResponse>("DELETE", `/user/api-keys/${encodeURIComponent(id)}`, {}, options),
     /** Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
     deleteAccount: (body?: DeleteAccountRequest, options?: CallOptions) =>
       call<DeleteAccountResponse>("POST", "/user/delete-account", { body }, options),
@@ -900,7 +1068,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Changing the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Only the name of a service account can be changed. Changing the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
     /** Erases a user immediately and irreversibly. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -924,19 +1092,31 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were administrators within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
+    /** Lists the API keys of all users, newest first, the expired and revoked ones too. With `search` or `state`, and without `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listAllApiKeys: (query?: ListAllApiKeysRequest, options?: CallOptions) =>
+      call<ListAllApiKeysResponse>("GET", "/admin/api-keys", { query }, options),
+    /** Restricts or revokes an API key. An absent field keeps its value. A change holds from the next request of the key on. Returns CONFLICT for a key that is revoked already. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    updateApiKey: (id: string, body?: UpdateApiKeyRequest, options?: CallOptions) =>
+      call<UpdateApiKeyResponse>("PUT", `/admin/api-keys/${encodeURIComponent(id)}`, { body }, options),
+    /** Creates a service account: a user who never signs in, whose API keys administrators create. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    createServiceAccount: (body: CreateServiceAccountRequest, options?: CallOptions) =>
+      call<CreateServiceAccountResponse>("POST", "/admin/service-accounts", { body }, options),
+    /** Creates an API key of a service account. The response is the only one that contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is no service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    createServiceAccountKey: (id: string, body: CreateServiceAccountKeyRequest, options?: CallOptions) =>
+      call<CreateServiceAccountKeyResponse>("POST", `/admin/users/${encodeURIComponent(id)}/api-keys`, { body }, options),
   },
   /** One chat API for all AI providers. */
   ai: {
-    /** Lists every provider in the catalogue, including those without an API key. Requires an access token. At most 200 requests in 60 seconds per user. */
+    /** Lists every provider in the catalogue, including those that are not configured. A caller with an API key gets the models that the key may use. Requires an access token or an API key. At most 200 requests in 60 seconds per user. */
     listProviders: (options?: CallOptions) =>
       call<ListProvidersResponse>("GET", "/ai/providers", {}, options),
-    /** Sends a conversation and returns the complete reply. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sends a conversation and returns the complete reply. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     chat: (body: ChatRequest, options?: CallOptions) =>
       call<ChatResponse>("POST", "/ai/chat", { body }, options),
-    /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     stream: (body: StreamChatRequest, options?: CallOptions) =>
       stream("/ai/stream", body, options),
-    /** Lists the caller's usage by day, provider and model, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),
     /** Lists the usage of all users by day, user, provider and model, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

@@ -78,8 +78,7 @@ async function* readReply<Output>(
   const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
   const signal = watched?.signal ?? call.signal;
   const usage = ai.usage.start({
-    userId: principal.actorId ?? principal.user.id, // under impersonation the administrator pays
-    apiKeyId: principal.kind === "api-key" ? principal.key.id : undefined,
+    ...payerOf(principal),
     provider: entry.id,
     model: prompt.model.name,
     inputCharacters: charactersIn(prompt.messages) + (prompt.systemPrompt?.length ?? 0),
@@ -107,6 +106,12 @@ async function* readReply<Output>(
     measurement.end(usage.finish(outcome));
   }
 }
+
+/** Who pays for a call. Under impersonation it is the administrator. */
+const payerOf = (principal: UserPrincipal) => ({
+  userId: principal.actorId ?? principal.user.id,
+  apiKeyId: principal.kind === "api-key" ? principal.key.id : undefined,
+});
 
 /** @throws ProviderError if there is not enough memory left for the reply */
 function reserveReply(memory: Memory | undefined, bytes: number): void {

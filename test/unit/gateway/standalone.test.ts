@@ -34,8 +34,7 @@ test("Standalone gateway: finds API keys over gRPC, refuses a revoked one at its
   const { gateway, services } = await forTest(startApart(await freshStorage()));
   const account = await accountsAt(gateway.url).signIn();
   const { key, apiKey } = await createKey(account);
-  const ask = async () =>
-    (await createHttpClient(gateway.url).get("/ai/providers", key)).status;
+  const ask = async () => (await createHttpClient(gateway.url).get("/ai/providers", key)).status;
   expect([await ask(), await ask()]).toEqual([200, 200]);
   await account.delete(`/user/api-keys/${apiKey.id}`);
   expect(await ask()).toBe(401);

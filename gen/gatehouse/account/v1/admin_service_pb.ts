@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { ApiKey } from "./api_key_pb.ts";
+import { file_gatehouse_account_v1_api_key } from "./api_key_pb.ts";
 import type { Session } from "./session_pb.ts";
 import { file_gatehouse_account_v1_session } from "./session_pb.ts";
 import type { User } from "./user_pb.ts";
@@ -20,7 +22,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/admin_service.proto.
  */
 export const file_gatehouse_account_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CihnYXRlaG91c2UvYWNjb3VudC92MS9hZG1pbl9zZXJ2aWNlLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSKrAwoJQWRtaW5Vc2VyEhQKAmlkGAEgASgJQgi6SAVyA7ABARINCgVlbWFpbBgCIAEoCRIMCgRuYW1lGAMgASgJEhAKA2JpbxgEIAEoCUgAiAEBEiAKBHJvbGUYBSABKAlCErpID3INUgR1c2VyUgVhZG1pbhIWCg5lbWFpbF92ZXJpZmllZBgGIAEoCBITCgttZmFfZW5hYmxlZBgHIAEoCBIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZsb2NrZWQYCiABKAgSNgoNbGFzdF9sb2dpbl9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARI2Cg1kZWxldGlvbl9kYXRlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgCiAEBQgYKBF9iaW9CEAoOX2xhc3RfbG9naW5fYXRCEAoOX2RlbGV0aW9uX2RhdGUi8gQKEExpc3RVc2Vyc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh4KBmN1cnNvchgCIAEoCUIJukgGcgS4iCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUYkE4oAUgCiAEBEm8KBnNlYXJjaBgEIAEoCUJaukhRugFHCgZzZWFyY2gSI211c3Qgbm90IGNvbnRhaW4gY29udHJvbCBjaGFyYWN0ZXJzGhghdGhpcy5tYXRjaGVzKHInXHB7Q2N9JylyBRABGP4BirUYAiAFSAOIAQESJQoEcm9sZRgFIAEoCUISukgPcg1SBHVzZXJSBWFkbWluSASIAQESGwoOZW1haWxfdmVyaWZpZWQYBiABKAhIBYgBARITCgZsb2NrZWQYByABKAhIBogBATrlAbpI4QEa3gEKBHBhZ2Ua1QEhaGFzKHRoaXMucGFnZSkgPyAnJyA6IGhhcyh0aGlzLmN1cnNvcikgPyAnY2FuXCd0IGJlIGNvbWJpbmVkIHdpdGggY3Vyc29yJyA6IHVpbnQodGhpcy5wYWdlKSAqIChoYXModGhpcy5saW1pdCkgPyB1aW50KHRoaXMubGltaXQpIDogdWludCgyMCkpIDw9IHVpbnQoMTAwMDApID8gJycgOiAncmVhY2hlcyBwYXN0IHRoZSBmaXJzdCAxMCwwMDAgcm93czogdXNlIGN1cnNvcidCCAoGX2xpbWl0QgkKB19jdXJzb3JCBwoFX3BhZ2VCCQoHX3NlYXJjaEIHCgVfcm9sZUIRCg9fZW1haWxfdmVyaWZpZWRCCQoHX2xvY2tlZCKuAQoRTGlzdFVzZXJzUmVzcG9uc2USLgoFaXRlbXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pblVzZXISGAoLbmV4dF9jdXJzb3IYAiABKAlIAIgBARINCgV0b3RhbBgDIAEoDRIcCg90b3RhbF9lc3RpbWF0ZWQYBCABKAhIAYgBAUIOCgxfbmV4dF9jdXJzb3JCEgoQX3RvdGFsX2VzdGltYXRlZCIsCg5HZXRVc2VyUmVxdWVzdBIaCgJpZBgBIAEoCUIOukgFcgOwAQGKtRgCGAEiQAoPR2V0VXNlclJlc3BvbnNlEi0KBHVzZXIYASABKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pblVzZXIizgMKEVVwZGF0ZVVzZXJSZXF1ZXN0EhoKAmlkGAEgASgJQg66SAVyA7ABAYq1GAIYARIiCgRuYW1lGAIgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIjCgVlbWFpbBgDIAEoCUIPukgGcgSIiCcBirUYAiADSAGIAQESJQoEcm9sZRgEIAEoCUISukgPcg1SBHVzZXJSBWFkbWluSAKIAQESGwoOZW1haWxfdmVyaWZpZWQYBSABKAhIA4gBARJECgZsb2NrZWQYBiABKAhCL7pILLoBKQoGbG9ja2VkEhhjYW4gb25seSBiZSBzZXQgdG8gZmFsc2UaBSF0aGlzSASIAQESTgoLbWZhX2VuYWJsZWQYByABKAhCNLpIMboBLgoLbWZhX2VuYWJsZWQSGGNhbiBvbmx5IGJlIHNldCB0byBmYWxzZRoFIXRoaXNIBYgBARIjCghwYXNzd29yZBgIIAEoCUIMgAEBukgGcgSoiCcBSAaIAQFCBwoFX25hbWVCCAoGX2VtYWlsQgcKBV9yb2xlQhEKD19lbWFpbF92ZXJpZmllZEIJCgdfbG9ja2VkQg4KDF9tZmFfZW5hYmxlZEILCglfcGFzc3dvcmQiVAoSVXBkYXRlVXNlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSLQoEdXNlchgCIAEoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLkFkbWluVXNlciIvChFEZWxldGVVc2VyUmVxdWVzdBIaCgJpZBgBIAEoCUIOukgFcgOwAQGKtRgCGAEiJQoSRGVsZXRlVXNlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiNQoXTGlzdFVzZXJTZXNzaW9uc1JlcXVlc3QSGgoCaWQYASABKAlCDrpIBXIDsAEBirUYAhgBIksKGExpc3RVc2VyU2Vzc2lvbnNSZXNwb25zZRIvCghzZXNzaW9ucxgBIAMoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlNlc3Npb24iNwoZUmV2b2tlVXNlclNlc3Npb25zUmVxdWVzdBIaCgJpZBgBIAEoCUIOukgFcgOwAQGKtRgCGAEiLQoaUmV2b2tlVXNlclNlc3Npb25zUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSKHBQoUTGlzdEF1ZGl0TG9nc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh4KBmN1cnNvchgCIAEoCUIJukgGcgS4iCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUYkE4oAUgCiAEBEiQKB3VzZXJfaWQYBCABKAlCDrpIBXIDsAEBirUYAhgBSAOIAQESHwoIYWN0b3JfaWQYBSABKAlCCLpIBXIDsAEBSASIAQESHQoFZXZlbnQYBiABKAlCCbpIBnIEEAEYQEgFiAEBEjkKBGZyb20YByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAaIAQESNwoCdG8YCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAeIAQE65QG6SOEBGt4BCgRwYWdlGtUBIWhhcyh0aGlzLnBhZ2UpID8gJycgOiBoYXModGhpcy5jdXJzb3IpID8gJ2NhblwndCBiZSBjb21iaW5lZCB3aXRoIGN1cnNvcicgOiB1aW50KHRoaXMucGFnZSkgKiAoaGFzKHRoaXMubGltaXQpID8gdWludCh0aGlzLmxpbWl0KSA6IHVpbnQoMjApKSA8PSB1aW50KDEwMDAwKSA/ICcnIDogJ3JlYWNoZXMgcGFzdCB0aGUgZmlyc3QgMTAsMDAwIHJvd3M6IHVzZSBjdXJzb3InQggKBl9saW1pdEIJCgdfY3Vyc29yQgcKBV9wYWdlQgoKCF91c2VyX2lkQgsKCV9hY3Rvcl9pZEIICgZfZXZlbnRCBwoFX2Zyb21CBQoDX3RvIuQBChVMaXN0QXVkaXRMb2dzUmVzcG9uc2USLwoFaXRlbXMYASADKAsyIC5nYXRlaG91c2UuYWNjb3VudC52MS5BdWRpdEV2ZW50EhgKC25leHRfY3Vyc29yGAIgASgJSACIAQESDQoFdG90YWwYAyABKA0SHAoPdG90YWxfZXN0aW1hdGVkGAQgASgISAGIAQESLwoFY2hhaW4YBSABKAsyIC5nYXRlaG91c2UuYWNjb3VudC52MS5BdWRpdENoYWluQg4KDF9uZXh0X2N1cnNvckISChBfdG90YWxfZXN0aW1hdGVkInwKCkF1ZGl0Q2hhaW4SEQoEaGVhZBgBIAEoCUgAiAEBEjIKCXNlYWxlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIQCgh1bnNlYWxlZBgDIAEoDUIHCgVfaGVhZEIMCgpfc2VhbGVkX2F0Iq8CCgpBdWRpdEV2ZW50EhQKAmlkGAEgASgJQgi6SAVyA7ABARINCgVldmVudBgCIAEoCRIoCgdvdXRjb21lGAMgASgJQhe6SBRyElIHc3VjY2Vzc1IHZmFpbHVyZRIUCgd1c2VyX2lkGAQgASgJSACIAQESFQoIYWN0b3JfaWQYBSABKAlIAYgBARIKCgJpcBgGIAEoCRISCgp1c2VyX2FnZW50GAcgASgJEhIKCnJlcXVlc3RfaWQYCCABKAkSKAoHZGV0YWlscxgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCgoIX3VzZXJfaWRCCwoJX2FjdG9yX2lkIssEChRMaXN0RW1haWxMb2dzUmVxdWVzdBIdCgVsaW1pdBgBIAEoDUIJukgGKgQYZCgBSACIAQESHgoGY3Vyc29yGAIgASgJQgm6SAZyBLiIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRiQTigBSAKIAQESJAoHdXNlcl9pZBgEIAEoCUIOukgFcgOwAQGKtRgCGAFIA4gBARIhCgJ0bxgFIAEoCUIQukgHcgUQARj+AYq1GAIgA0gEiAEBEiAKCHRlbXBsYXRlGAYgASgJQgm6SAZyBBABGEBIBYgBARI5CgZzdGF0dXMYByABKAlCJLpIIXIfUgZxdWV1ZWRSB3NlbmRpbmdSBHNlbnRSBmZhaWxlZEgGiAEBOuUBukjhARreAQoEcGFnZRrVASFoYXModGhpcy5wYWdlKSA/ICcnIDogaGFzKHRoaXMuY3Vyc29yKSA/ICdjYW5cJ3QgYmUgY29tYmluZWQgd2l0aCBjdXJzb3InIDogdWludCh0aGlzLnBhZ2UpICogKGhhcyh0aGlzLmxpbWl0KSA/IHVpbnQodGhpcy5saW1pdCkgOiB1aW50KDIwKSkgPD0gdWludCgxMDAwMCkgPyAnJyA6ICdyZWFjaGVzIHBhc3QgdGhlIGZpcnN0IDEwLDAwMCByb3dzOiB1c2UgY3Vyc29yJ0IICgZfbGltaXRCCQoHX2N1cnNvckIHCgVfcGFnZUIKCghfdXNlcl9pZEIFCgNfdG9CCwoJX3RlbXBsYXRlQgkKB19zdGF0dXMisQEKFUxpc3RFbWFpbExvZ3NSZXNwb25zZRItCgVpdGVtcxgBIAMoCzIeLmdhdGVob3VzZS5hY2NvdW50LnYxLkVtYWlsTG9nEhgKC25leHRfY3Vyc29yGAIgASgJSACIAQESDQoFdG90YWwYAyABKA0SHAoPdG90YWxfZXN0aW1hdGVkGAQgASgISAGIAQFCDgoMX25leHRfY3Vyc29yQhIKEF90b3RhbF9lc3RpbWF0ZWQijAMKCEVtYWlsTG9nEhQKAmlkGAEgASgJQgi6SAVyA7ABARIUCgd1c2VyX2lkGAIgASgJSACIAQESCgoCdG8YAyABKAkSEAoIdGVtcGxhdGUYBCABKAkSNAoGc3RhdHVzGAUgASgJQiS6SCFyH1IGcXVldWVkUgdzZW5kaW5nUgRzZW50UgZmYWlsZWQSEAoIYXR0ZW1wdHMYBiABKA0SFwoKbGFzdF9lcnJvchgHIAEoCUgBiAEBEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKB3NlbnRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAKIAQESOAoPbmV4dF9hdHRlbXB0X2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBQgoKCF91c2VyX2lkQg0KC19sYXN0X2Vycm9yQgoKCF9zZW50X2F0QhIKEF9uZXh0X2F0dGVtcHRfYXQiLwoRUmV0cnlFbWFpbFJlcXVlc3QSGgoCaWQYASABKAlCDrpIBXIDsAEBirUYAhgCIiUKElJldHJ5RW1haWxSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIl8KEkltcGVyc29uYXRlUmVxdWVzdBIfCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYARIdCgZyZWFzb24YAiABKAlCCLpIBXIDGPQDSACIAQFCCQoHX3JlYXNvbiKKAQoTSW1wZXJzb25hdGVSZXNwb25zZRIZCgxhY2Nlc3NfdG9rZW4YASABKAlCA4ABARIoCgR1c2VyGAIgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlchIuCgpleHBpcmVzX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDLNCwoMQWRtaW5TZXJ2aWNlEnoKCUxpc3RVc2VycxImLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2Vyc1JlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0VXNlcnNSZXNwb25zZSIcirUYBAgDKAGC0+STAg4SDC9hZG1pbi91c2VycxKCAQoHR2V0VXNlchIkLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFVzZXJSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0VXNlclJlc3BvbnNlIiqKtRgHCAMoAUIBD4LT5JMCGWIEdXNlchIRL2FkbWluL3VzZXJzL3tpZH0SjwEKClVwZGF0ZVVzZXISJy5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVVc2VyUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVVzZXJSZXNwb25zZSIuirUYDggDKAFCCCIEGw8SFRcWgtPkkwIWOgEqGhEvYWRtaW4vdXNlcnMve2lkfRKHAQoKRGVsZXRlVXNlchInLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZVVzZXJSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlVXNlclJlc3BvbnNlIiaKtRgJCAMoAUIDDxUWgtPkkwITKhEvYWRtaW4vdXNlcnMve2lkfRKqAQoQTGlzdFVzZXJTZXNzaW9ucxItLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2VyU2Vzc2lvbnNSZXF1ZXN0Gi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFVzZXJTZXNzaW9uc1Jlc3BvbnNlIjeKtRgHCAMoAUIBD4LT5JMCJmIIc2Vzc2lvbnMSGi9hZG1pbi91c2Vycy97aWR9L3Nlc3Npb25zEqYBChJSZXZva2VVc2VyU2Vzc2lvbnMSLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VVc2VyU2Vzc2lvbnNSZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlVXNlclNlc3Npb25zUmVzcG9uc2UiLYq1GAcIAygBQgEPgtPkkwIcKhovYWRtaW4vdXNlcnMve2lkfS9zZXNzaW9ucxKLAQoNTGlzdEF1ZGl0TG9ncxIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RBdWRpdExvZ3NSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEF1ZGl0TG9nc1Jlc3BvbnNlIiGKtRgECAMoAYLT5JMCExIRL2FkbWluL2F1ZGl0LWxvZ3MSiwEKDUxpc3RFbWFpbExvZ3MSKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0RW1haWxMb2dzUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RFbWFpbExvZ3NSZXNwb25zZSIhirUYBAgDKAGC0+STAhMSES9hZG1pbi9lbWFpbC1sb2dzEpEBCgpSZXRyeUVtYWlsEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV0cnlFbWFpbFJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXRyeUVtYWlsUmVzcG9uc2UiMIq1GAgIAygBQgIPF4LT5JMCHiIcL2FkbWluL2VtYWlsLWxvZ3Mve2lkfS9yZXRyeRKZAQoLSW1wZXJzb25hdGUSKC5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlc3BvbnNlIjWKtRgKCAMoAUIEIg8VF4LT5JMCIToBKiIcL2FkbWluL2ltcGVyc29uYXRlL3t1c2VyX2lkfWIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CihnYXRlaG91c2UvYWNjb3VudC92MS9hZG1pbl9zZXJ2aWNlLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLdAwoJQWRtaW5Vc2VyEhQKAmlkGAEgASgJQgi6SAVyA7ABARINCgVlbWFpbBgCIAEoCRIMCgRuYW1lGAMgASgJEhAKA2JpbxgEIAEoCUgAiAEBEiAKBHJvbGUYBSABKAlCErpID3INUgR1c2VyUgVhZG1pbhIWCg5lbWFpbF92ZXJpZmllZBgGIAEoCBITCgttZmFfZW5hYmxlZBgHIAEoCBIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZsb2NrZWQYCiABKAgSNgoNbGFzdF9sb2dpbl9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARI2Cg1kZWxldGlvbl9kYXRlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgCiAEBEhwKD3NlcnZpY2VfYWNjb3VudBgNIAEoCEgDiAEBQgYKBF9iaW9CEAoOX2xhc3RfbG9naW5fYXRCEAoOX2RlbGV0aW9uX2RhdGVCEgoQX3NlcnZpY2VfYWNjb3VudCKkBQoQTGlzdFVzZXJzUmVxdWVzdBIdCgVsaW1pdBgBIAEoDUIJukgGKgQYZCgBSACIAQESHgoGY3Vyc29yGAIgASgJQgm6SAZyBLiIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRiQTigBSAKIAQESbwoGc2VhcmNoGAQgASgJQlq6SFG6AUcKBnNlYXJjaBIjbXVzdCBub3QgY29udGFpbiBjb250cm9sIGNoYXJhY3RlcnMaGCF0aGlzLm1hdGNoZXMocidccHtDY30nKXIFEAEY/gGKtRgCIAVIA4gBARIlCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW5IBIgBARIbCg5lbWFpbF92ZXJpZmllZBgGIAEoCEgFiAEBEhMKBmxvY2tlZBgHIAEoCEgGiAEBEhwKD3NlcnZpY2VfYWNjb3VudBgIIAEoCEgHiAEBOuUBukjhARreAQoEcGFnZRrVASFoYXModGhpcy5wYWdlKSA/ICcnIDogaGFzKHRoaXMuY3Vyc29yKSA/ICdjYW5cJ3QgYmUgY29tYmluZWQgd2l0aCBjdXJzb3InIDogdWludCh0aGlzLnBhZ2UpICogKGhhcyh0aGlzLmxpbWl0KSA/IHVpbnQodGhpcy5saW1pdCkgOiB1aW50KDIwKSkgPD0gdWludCgxMDAwMCkgPyAnJyA6ICdyZWFjaGVzIHBhc3QgdGhlIGZpcnN0IDEwLDAwMCByb3dzOiB1c2UgY3Vyc29yJ0IICgZfbGltaXRCCQoHX2N1cnNvckIHCgVfcGFnZUIJCgdfc2VhcmNoQgcKBV9yb2xlQhEKD19lbWFpbF92ZXJpZmllZEIJCgdfbG9ja2VkQhIKEF9zZXJ2aWNlX2FjY291bnQirgEKEUxpc3RVc2Vyc1Jlc3BvbnNlEi4KBWl0ZW1zGAEgAygLMh8uZ2F0ZWhvdXNlLmFjY291bnQudjEuQWRtaW5Vc2VyEhgKC25leHRfY3Vyc29yGAIgASgJSACIAQESDQoFdG90YWwYAyABKA0SHAoPdG90YWxfZXN0aW1hdGVkGAQgASgISAGIAQFCDgoMX25leHRfY3Vyc29yQhIKEF90b3RhbF9lc3RpbWF0ZWQiLAoOR2V0VXNlclJlcXVlc3QSGgoCaWQYASABKAlCDrpIBXIDsAEBirUYAhgBIkAKD0dldFVzZXJSZXNwb25zZRItCgR1c2VyGAEgASgLMh8uZ2F0ZWhvdXNlLmFjY291bnQudjEuQWRtaW5Vc2VyIs4DChFVcGRhdGVVc2VyUmVxdWVzdBIaCgJpZBgBIAEoCUIOukgFcgOwAQGKtRgCGAESIgoEbmFtZRgCIAEoCUIPukgGcgSQiCcBirUYAiAESACIAQESIwoFZW1haWwYAyABKAlCD7pIBnIEiIgnAYq1GAIgA0gBiAEBEiUKBHJvbGUYBCABKAlCErpID3INUgR1c2VyUgVhZG1pbkgCiAEBEhsKDmVtYWlsX3ZlcmlmaWVkGAUgASgISAOIAQESRAoGbG9ja2VkGAYgASgIQi+6SCy6ASkKBmxvY2tlZBIYY2FuIG9ubHkgYmUgc2V0IHRvIGZhbHNlGgUhdGhpc0gEiAEBEk4KC21mYV9lbmFibGVkGAcgASgIQjS6SDG6AS4KC21mYV9lbmFibGVkEhhjYW4gb25seSBiZSBzZXQgdG8gZmFsc2UaBSF0aGlzSAWIAQESIwoIcGFzc3dvcmQYCCABKAlCDIABAbpIBnIEqIgnAUgGiAEBQgcKBV9uYW1lQggKBl9lbWFpbEIHCgVfcm9sZUIRCg9fZW1haWxfdmVyaWZpZWRCCQoHX2xvY2tlZEIOCgxfbWZhX2VuYWJsZWRCCwoJX3Bhc3N3b3JkIlQKElVwZGF0ZVVzZXJSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEi0KBHVzZXIYAiABKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pblVzZXIiLwoRRGVsZXRlVXNlclJlcXVlc3QSGgoCaWQYASABKAlCDrpIBXIDsAEBirUYAhgBIiUKEkRlbGV0ZVVzZXJSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIjUKF0xpc3RVc2VyU2Vzc2lvbnNSZXF1ZXN0EhoKAmlkGAEgASgJQg66SAVyA7ABAYq1GAIYASJLChhMaXN0VXNlclNlc3Npb25zUmVzcG9uc2USLwoIc2Vzc2lvbnMYASADKAsyHS5nYXRlaG91c2UuYWNjb3VudC52MS5TZXNzaW9uIjcKGVJldm9rZVVzZXJTZXNzaW9uc1JlcXVlc3QSGgoCaWQYASABKAlCDrpIBXIDsAEBirUYAhgBIi0KGlJldm9rZVVzZXJTZXNzaW9uc1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkihwUKFExpc3RBdWRpdExvZ3NSZXF1ZXN0Eh0KBWxpbWl0GAEgASgNQgm6SAYqBBhkKAFIAIgBARIeCgZjdXJzb3IYAiABKAlCCbpIBnIEuIgnAUgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGJBOKAFIAogBARIkCgd1c2VyX2lkGAQgASgJQg66SAVyA7ABAYq1GAIYAUgDiAEBEh8KCGFjdG9yX2lkGAUgASgJQgi6SAVyA7ABAUgEiAEBEh0KBWV2ZW50GAYgASgJQgm6SAZyBBABGEBIBYgBARI5CgRmcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgGiAEBEjcKAnRvGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgHiAEBOuUBukjhARreAQoEcGFnZRrVASFoYXModGhpcy5wYWdlKSA/ICcnIDogaGFzKHRoaXMuY3Vyc29yKSA/ICdjYW5cJ3QgYmUgY29tYmluZWQgd2l0aCBjdXJzb3InIDogdWludCh0aGlzLnBhZ2UpICogKGhhcyh0aGlzLmxpbWl0KSA/IHVpbnQodGhpcy5saW1pdCkgOiB1aW50KDIwKSkgPD0gdWludCgxMDAwMCkgPyAnJyA6ICdyZWFjaGVzIHBhc3QgdGhlIGZpcnN0IDEwLDAwMCByb3dzOiB1c2UgY3Vyc29yJ0IICgZfbGltaXRCCQoHX2N1cnNvckIHCgVfcGFnZUIKCghfdXNlcl9pZEILCglfYWN0b3JfaWRCCAoGX2V2ZW50QgcKBV9mcm9tQgUKA190byLkAQoVTGlzdEF1ZGl0TG9nc1Jlc3BvbnNlEi8KBWl0ZW1zGAEgAygLMiAuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXVkaXRFdmVudBIYCgtuZXh0X2N1cnNvchgCIAEoCUgAiAEBEg0KBXRvdGFsGAMgASgNEhwKD3RvdGFsX2VzdGltYXRlZBgEIAEoCEgBiAEBEi8KBWNoYWluGAUgASgLMiAuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXVkaXRDaGFpbkIOCgxfbmV4dF9jdXJzb3JCEgoQX3RvdGFsX2VzdGltYXRlZCJ8CgpBdWRpdENoYWluEhEKBGhlYWQYASABKAlIAIgBARIyCglzZWFsZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAGIAQESEAoIdW5zZWFsZWQYAyABKA1CBwoFX2hlYWRCDAoKX3NlYWxlZF9hdCKvAgoKQXVkaXRFdmVudBIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZXZlbnQYAiABKAkSKAoHb3V0Y29tZRgDIAEoCUIXukgUchJSB3N1Y2Nlc3NSB2ZhaWx1cmUSFAoHdXNlcl9pZBgEIAEoCUgAiAEBEhUKCGFjdG9yX2lkGAUgASgJSAGIAQESCgoCaXAYBiABKAkSEgoKdXNlcl9hZ2VudBgHIAEoCRISCgpyZXF1ZXN0X2lkGAggASgJEigKB2RldGFpbHMYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Ei4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgoKCF91c2VyX2lkQgsKCV9hY3Rvcl9pZCLLBAoUTGlzdEVtYWlsTG9nc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh4KBmN1cnNvchgCIAEoCUIJukgGcgS4iCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUYkE4oAUgCiAEBEiQKB3VzZXJfaWQYBCABKAlCDrpIBXIDsAEBirUYAhgBSAOIAQESIQoCdG8YBSABKAlCELpIB3IFEAEY/gGKtRgCIANIBIgBARIgCgh0ZW1wbGF0ZRgGIAEoCUIJukgGcgQQARhASAWIAQESOQoGc3RhdHVzGAcgASgJQiS6SCFyH1IGcXVldWVkUgdzZW5kaW5nUgRzZW50UgZmYWlsZWRIBogBATrlAbpI4QEa3gEKBHBhZ2Ua1QEhaGFzKHRoaXMucGFnZSkgPyAnJyA6IGhhcyh0aGlzLmN1cnNvcikgPyAnY2FuXCd0IGJlIGNvbWJpbmVkIHdpdGggY3Vyc29yJyA6IHVpbnQodGhpcy5wYWdlKSAqIChoYXModGhpcy5saW1pdCkgPyB1aW50KHRoaXMubGltaXQpIDogdWludCgyMCkpIDw9IHVpbnQoMTAwMDApID8gJycgOiAncmVhY2hlcyBwYXN0IHRoZSBmaXJzdCAxMCwwMDAgcm93czogdXNlIGN1cnNvcidCCAoGX2xpbWl0QgkKB19jdXJzb3JCBwoFX3BhZ2VCCgoIX3VzZXJfaWRCBQoDX3RvQgsKCV90ZW1wbGF0ZUIJCgdfc3RhdHVzIrEBChVMaXN0RW1haWxMb2dzUmVzcG9uc2USLQoFaXRlbXMYASADKAsyHi5nYXRlaG91c2UuYWNjb3VudC52MS5FbWFpbExvZxIYCgtuZXh0X2N1cnNvchgCIAEoCUgAiAEBEg0KBXRvdGFsGAMgASgNEhwKD3RvdGFsX2VzdGltYXRlZBgEIAEoCEgBiAEBQg4KDF9uZXh0X2N1cnNvckISChBfdG90YWxfZXN0aW1hdGVkIowDCghFbWFpbExvZxIUCgJpZBgBIAEoCUIIukgFcgOwAQESFAoHdXNlcl9pZBgCIAEoCUgAiAEBEgoKAnRvGAMgASgJEhAKCHRlbXBsYXRlGAQgASgJEjQKBnN0YXR1cxgFIAEoCUIkukghch9SBnF1ZXVlZFIHc2VuZGluZ1IEc2VudFIGZmFpbGVkEhAKCGF0dGVtcHRzGAYgASgNEhcKCmxhc3RfZXJyb3IYByABKAlIAYgBARIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgdzZW50X2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgCiAEBEjgKD25leHRfYXR0ZW1wdF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIA4gBAUIKCghfdXNlcl9pZEINCgtfbGFzdF9lcnJvckIKCghfc2VudF9hdEISChBfbmV4dF9hdHRlbXB0X2F0Ii8KEVJldHJ5RW1haWxSZXF1ZXN0EhoKAmlkGAEgASgJQg66SAVyA7ABAYq1GAIYAiIlChJSZXRyeUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChJJbXBlcnNvbmF0ZVJlcXVlc3QSHwoHdXNlcl9pZBgBIAEoCUIOukgFcgOwAQGKtRgCGAESHQoGcmVhc29uGAIgASgJQgi6SAVyAxj0A0gAiAEBQgkKB19yZWFzb24iigEKE0ltcGVyc29uYXRlUmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESKAoEdXNlchgCIAEoCzIaLmdhdGVob3VzZS5hY2NvdW50LnYxLlVzZXISLgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi7gMKC0FkbWluQXBpS2V5EhQKAmlkGAEgASgJQgi6SAVyA7ABARIMCgRuYW1lGAIgASgJEgwKBGhpbnQYAyABKAkSDgoGbW9kZWxzGAQgAygJEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBSABKA1IAIgBARIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIzCgpleHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgBiAEBEjUKDGxhc3RfdXNlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAogBARIZCgxsYXN0X3VzZWRfaXAYCSABKAlIA4gBARIZCgd1c2VyX2lkGAogASgJQgi6SAVyA7ABARIcCgpjcmVhdGVkX2J5GAsgASgJQgi6SAVyA7ABARIzCgpyZXZva2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgEiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQg0KC19leHBpcmVzX2F0Qg8KDV9sYXN0X3VzZWRfYXRCDwoNX2xhc3RfdXNlZF9pcEINCgtfcmV2b2tlZF9hdCKdBAoVTGlzdEFsbEFwaUtleXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgNQgm6SAYqBBhkKAFIAIgBARIeCgZjdXJzb3IYAiABKAlCCbpIBnIEuIgnAUgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGJBOKAFIAogBARIkCgd1c2VyX2lkGAQgASgJQg66SAVyA7ABAYq1GAIYAUgDiAEBEiQKBnNlYXJjaBgFIAEoCUIPukgGcgQQARhkirUYAiAFSASIAQESMwoFc3RhdGUYBiABKAlCH7pIHHIaUgZhY3RpdmVSB2V4cGlyZWRSB3Jldm9rZWRIBYgBATrlAbpI4QEa3gEKBHBhZ2Ua1QEhaGFzKHRoaXMucGFnZSkgPyAnJyA6IGhhcyh0aGlzLmN1cnNvcikgPyAnY2FuXCd0IGJlIGNvbWJpbmVkIHdpdGggY3Vyc29yJyA6IHVpbnQodGhpcy5wYWdlKSAqIChoYXModGhpcy5saW1pdCkgPyB1aW50KHRoaXMubGltaXQpIDogdWludCgyMCkpIDw9IHVpbnQoMTAwMDApID8gJycgOiAncmVhY2hlcyBwYXN0IHRoZSBmaXJzdCAxMCwwMDAgcm93czogdXNlIGN1cnNvcidCCAoGX2xpbWl0QgkKB19jdXJzb3JCBwoFX3BhZ2VCCgoIX3VzZXJfaWRCCQoHX3NlYXJjaEIICgZfc3RhdGUitQEKFkxpc3RBbGxBcGlLZXlzUmVzcG9uc2USMAoFaXRlbXMYASADKAsyIS5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pbkFwaUtleRIYCgtuZXh0X2N1cnNvchgCIAEoCUgAiAEBEg0KBXRvdGFsGAMgASgNEhwKD3RvdGFsX2VzdGltYXRlZBgEIAEoCEgBiAEBQg4KDF9uZXh0X2N1cnNvckISChBfdG90YWxfZXN0aW1hdGVkIrcCChNVcGRhdGVBcGlLZXlSZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABARIhCgZtb2RlbHMYAiADKAlCEbpIDpIBCxBkIgdyBRABGMEBEi0KE3JlcXVlc3RzX3Blcl9taW51dGUYAyABKA1CC7pICCoGGKCNBigBSACIAQESPwoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARJECgdyZXZva2VkGAUgASgIQi66SCu6ASgKB3Jldm9rZWQSF2NhbiBvbmx5IGJlIHNldCB0byB0cnVlGgR0aGlzSAKIAQFCFgoUX3JlcXVlc3RzX3Blcl9taW51dGVCDQoLX2V4cGlyZXNfYXRCCgoIX3Jldm9rZWQiWwoUVXBkYXRlQXBpS2V5UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIyCgdhcGlfa2V5GAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuQWRtaW5BcGlLZXkiPAobQ3JlYXRlU2VydmljZUFjY291bnRSZXF1ZXN0Eh0KBG5hbWUYASABKAlCD7pIBnIEkIgnAYq1GAIgBCJNChxDcmVhdGVTZXJ2aWNlQWNjb3VudFJlc3BvbnNlEi0KBHVzZXIYASABKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5BZG1pblVzZXIihgIKHkNyZWF0ZVNlcnZpY2VBY2NvdW50S2V5UmVxdWVzdBIaCgJpZBgBIAEoCUIOukgFcgOwAQGKtRgCGAESHQoEbmFtZRgCIAEoCUIPukgGcgSQiCcBirUYAiAEEj8KCmV4cGlyZXNfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESIQoGbW9kZWxzGAQgAygJQhG6SA6SAQsQZCIHcgUQARjBARIpCghwYXNzd29yZBgFIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSAGIAQFCDQoLX2V4cGlyZXNfYXRCCwoJX3Bhc3N3b3JkImIKH0NyZWF0ZVNlcnZpY2VBY2NvdW50S2V5UmVzcG9uc2USLQoHYXBpX2tleRgBIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleRIQCgNrZXkYAiABKAlCA4ABATLcEAoMQWRtaW5TZXJ2aWNlEnoKCUxpc3RVc2VycxImLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2Vyc1JlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0VXNlcnNSZXNwb25zZSIcirUYBAgDKAGC0+STAg4SDC9hZG1pbi91c2VycxKCAQoHR2V0VXNlchIkLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFVzZXJSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0VXNlclJlc3BvbnNlIiqKtRgHCAMoAUIBD4LT5JMCGWIEdXNlchIRL2FkbWluL3VzZXJzL3tpZH0SjwEKClVwZGF0ZVVzZXISJy5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVVc2VyUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVVzZXJSZXNwb25zZSIuirUYDggDKAFCCCIEGw8SFRcWgtPkkwIWOgEqGhEvYWRtaW4vdXNlcnMve2lkfRKHAQoKRGVsZXRlVXNlchInLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZVVzZXJSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlVXNlclJlc3BvbnNlIiaKtRgJCAMoAUIDDxUWgtPkkwITKhEvYWRtaW4vdXNlcnMve2lkfRKqAQoQTGlzdFVzZXJTZXNzaW9ucxItLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RVc2VyU2Vzc2lvbnNSZXF1ZXN0Gi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFVzZXJTZXNzaW9uc1Jlc3BvbnNlIjeKtRgHCAMoAUIBD4LT5JMCJmIIc2Vzc2lvbnMSGi9hZG1pbi91c2Vycy97aWR9L3Nlc3Npb25zEqYBChJSZXZva2VVc2VyU2Vzc2lvbnMSLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VVc2VyU2Vzc2lvbnNSZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlVXNlclNlc3Npb25zUmVzcG9uc2UiLYq1GAcIAygBQgEPgtPkkwIcKhovYWRtaW4vdXNlcnMve2lkfS9zZXNzaW9ucxKLAQoNTGlzdEF1ZGl0TG9ncxIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RBdWRpdExvZ3NSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEF1ZGl0TG9nc1Jlc3BvbnNlIiGKtRgECAMoAYLT5JMCExIRL2FkbWluL2F1ZGl0LWxvZ3MSiwEKDUxpc3RFbWFpbExvZ3MSKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0RW1haWxMb2dzUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RFbWFpbExvZ3NSZXNwb25zZSIhirUYBAgDKAGC0+STAhMSES9hZG1pbi9lbWFpbC1sb2dzEpEBCgpSZXRyeUVtYWlsEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV0cnlFbWFpbFJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXRyeUVtYWlsUmVzcG9uc2UiMIq1GAgIAygBQgIPF4LT5JMCHiIcL2FkbWluL2VtYWlsLWxvZ3Mve2lkfS9yZXRyeRKZAQoLSW1wZXJzb25hdGUSKC5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5JbXBlcnNvbmF0ZVJlc3BvbnNlIjWKtRgKCAMoAUIEIg8VF4LT5JMCIToBKiIcL2FkbWluL2ltcGVyc29uYXRlL3t1c2VyX2lkfRKMAQoOTGlzdEFsbEFwaUtleXMSKy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QWxsQXBpS2V5c1JlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QWxsQXBpS2V5c1Jlc3BvbnNlIh+KtRgECAMoAYLT5JMCERIPL2FkbWluL2FwaS1rZXlzEpIBCgxVcGRhdGVBcGlLZXkSKS5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVBcGlLZXlSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXBkYXRlQXBpS2V5UmVzcG9uc2UiK4q1GAgIAygBQgIPF4LT5JMCGToBKhoUL2FkbWluL2FwaS1rZXlzL3tpZH0SqQEKFENyZWF0ZVNlcnZpY2VBY2NvdW50EjEuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlU2VydmljZUFjY291bnRSZXF1ZXN0GjIuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlU2VydmljZUFjY291bnRSZXNwb25zZSIqirUYBAgDKAGC0+STAhw6ASoiFy9hZG1pbi9zZXJ2aWNlLWFjY291bnRzErwBChdDcmVhdGVTZXJ2aWNlQWNjb3VudEtleRI0LmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZVNlcnZpY2VBY2NvdW50S2V5UmVxdWVzdBo1LmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZVNlcnZpY2VBY2NvdW50S2V5UmVzcG9uc2UiNIq1GAsIAygBQgUiBBsPF4LT5JMCHzoBKiIaL2FkbWluL3VzZXJzL3tpZH0vYXBpLWtleXNiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * A user as shown to administrators.
@@ -111,6 +113,13 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
    * @generated from field: optional google.protobuf.Timestamp deletion_date = 12;
    */
   deletionDate?: Timestamp | undefined;
+
+  /**
+   * True for a service account, which has no password and gets no e-mail. Absent otherwise.
+   *
+   * @generated from field: optional bool service_account = 13;
+   */
+  serviceAccount?: boolean | undefined;
 };
 
 /**
@@ -175,6 +184,13 @@ export type ListUsersRequest = Message<"gatehouse.account.v1.ListUsersRequest"> 
    * @generated from field: optional bool locked = 7;
    */
   locked?: boolean | undefined;
+
+  /**
+   * Filter by service accounts (true) or people (false).
+   *
+   * @generated from field: optional bool service_account = 8;
+   */
+  serviceAccount?: boolean | undefined;
 };
 
 /**
@@ -1030,6 +1046,399 @@ export const ImpersonateResponseSchema: GenMessage<ImpersonateResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_admin_service, 23);
 
 /**
+ * An API key as shown to administrators.
+ *
+ * @generated from message gatehouse.account.v1.AdminApiKey
+ */
+export type AdminApiKey = Message<"gatehouse.account.v1.AdminApiKey"> & {
+  /**
+   * UUIDv7.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Name of the key, 1 to 100 characters.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The first four and the last four of its random characters, such as `x7Kq...b2Zt`.
+   *
+   * @generated from field: string hint = 3;
+   */
+  hint: string;
+
+  /**
+   * Models that the key may use: public names, or `provider/model`. Empty when it may use all.
+   *
+   * @generated from field: repeated string models = 4;
+   */
+  models: string[];
+
+  /**
+   * Maximum number of requests per minute of this key. Absent when only the general limits apply.
+   *
+   * @generated from field: optional uint32 requests_per_minute = 5;
+   */
+  requestsPerMinute?: number | undefined;
+
+  /**
+   * Time of the creation.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 6;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Time from which the key is refused. Absent when it does not expire.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires_at = 7;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Time of the last request with the key, accurate to one minute. Absent before the first one.
+   *
+   * @generated from field: optional google.protobuf.Timestamp last_used_at = 8;
+   */
+  lastUsedAt?: Timestamp | undefined;
+
+  /**
+   * Address of the client at that time. Absent before the first request.
+   *
+   * @generated from field: optional string last_used_ip = 9;
+   */
+  lastUsedIp?: string | undefined;
+
+  /**
+   * Owner of the key.
+   *
+   * @generated from field: string user_id = 10;
+   */
+  userId: string;
+
+  /**
+   * User who created the key: the owner or, for a service account, an administrator.
+   *
+   * @generated from field: string created_by = 11;
+   */
+  createdBy: string;
+
+  /**
+   * Time of the revocation. Absent when the key is not revoked.
+   *
+   * @generated from field: optional google.protobuf.Timestamp revoked_at = 12;
+   */
+  revokedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.AdminApiKey.
+ * Use `create(AdminApiKeySchema)` to create a new message.
+ */
+export const AdminApiKeySchema: GenMessage<AdminApiKey> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 24);
+
+/**
+ * Request of ListAllApiKeys. All filters are combined with AND.
+ *
+ * @generated from message gatehouse.account.v1.ListAllApiKeysRequest
+ */
+export type ListAllApiKeysRequest = Message<"gatehouse.account.v1.ListAllApiKeysRequest"> & {
+  /**
+   * Number of rows per page: 1 to 100. The default is 20.
+   *
+   * @generated from field: optional uint32 limit = 1;
+   */
+  limit?: number | undefined;
+
+  /**
+   * Position returned as `next_cursor` by the previous page. It cannot be combined with `page`.
+   *
+   * @generated from field: optional string cursor = 2;
+   */
+  cursor?: string | undefined;
+
+  /**
+   * Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them.
+   *
+   * @generated from field: optional uint32 page = 3;
+   */
+  page?: number | undefined;
+
+  /**
+   * Filter by owner.
+   *
+   * @generated from field: optional string user_id = 4;
+   */
+  userId?: string | undefined;
+
+  /**
+   * Part of the name or the hint, 1 to 100 characters, in any letter case.
+   *
+   * @generated from field: optional string search = 5;
+   */
+  search?: string | undefined;
+
+  /**
+   * Filter by state: `active`, `expired` or `revoked`. A key of an account whose deletion is requested counts as active.
+   *
+   * @generated from field: optional string state = 6;
+   */
+  state?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListAllApiKeysRequest.
+ * Use `create(ListAllApiKeysRequestSchema)` to create a new message.
+ */
+export const ListAllApiKeysRequestSchema: GenMessage<ListAllApiKeysRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 25);
+
+/**
+ * Response of ListAllApiKeys: one page.
+ *
+ * @generated from message gatehouse.account.v1.ListAllApiKeysResponse
+ */
+export type ListAllApiKeysResponse = Message<"gatehouse.account.v1.ListAllApiKeysResponse"> & {
+  /**
+   * Keys, newest first.
+   *
+   * @generated from field: repeated gatehouse.account.v1.AdminApiKey items = 1;
+   */
+  items: AdminApiKey[];
+
+  /**
+   * Position of the next page, for `cursor`. Absent on the last page.
+   *
+   * @generated from field: optional string next_cursor = 2;
+   */
+  nextCursor?: string | undefined;
+
+  /**
+   * Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total
+   * of the first page.
+   *
+   * @generated from field: uint32 total = 3;
+   */
+  total: number;
+
+  /**
+   * True when `total` is an estimate. Absent otherwise.
+   *
+   * @generated from field: optional bool total_estimated = 4;
+   */
+  totalEstimated?: boolean | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListAllApiKeysResponse.
+ * Use `create(ListAllApiKeysResponseSchema)` to create a new message.
+ */
+export const ListAllApiKeysResponseSchema: GenMessage<ListAllApiKeysResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 26);
+
+/**
+ * Request of UpdateApiKey. Only the fields that are present change.
+ *
+ * @generated from message gatehouse.account.v1.UpdateApiKeyRequest
+ */
+export type UpdateApiKeyRequest = Message<"gatehouse.account.v1.UpdateApiKeyRequest"> & {
+  /**
+   * UUID of the key.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Models that the key may use: up to 100 public names, or `provider/model`. An empty list changes nothing.
+   *
+   * @generated from field: repeated string models = 2;
+   */
+  models: string[];
+
+  /**
+   * Maximum number of requests per minute: 1 to 100,000. For the key of a person the general limits apply too.
+   *
+   * @generated from field: optional uint32 requests_per_minute = 3;
+   */
+  requestsPerMinute?: number | undefined;
+
+  /**
+   * Time from which the key is refused. It can only be made earlier.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires_at = 4;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Only true is allowed. It revokes the key for good.
+   *
+   * @generated from field: optional bool revoked = 5;
+   */
+  revoked?: boolean | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.UpdateApiKeyRequest.
+ * Use `create(UpdateApiKeyRequestSchema)` to create a new message.
+ */
+export const UpdateApiKeyRequestSchema: GenMessage<UpdateApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 27);
+
+/**
+ * Response of UpdateApiKey.
+ *
+ * @generated from message gatehouse.account.v1.UpdateApiKeyResponse
+ */
+export type UpdateApiKeyResponse = Message<"gatehouse.account.v1.UpdateApiKeyResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+
+  /**
+   * The key after the change.
+   *
+   * @generated from field: gatehouse.account.v1.AdminApiKey api_key = 2;
+   */
+  apiKey?: AdminApiKey | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.UpdateApiKeyResponse.
+ * Use `create(UpdateApiKeyResponseSchema)` to create a new message.
+ */
+export const UpdateApiKeyResponseSchema: GenMessage<UpdateApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 28);
+
+/**
+ * Request of CreateServiceAccount.
+ *
+ * @generated from message gatehouse.account.v1.CreateServiceAccountRequest
+ */
+export type CreateServiceAccountRequest = Message<"gatehouse.account.v1.CreateServiceAccountRequest"> & {
+  /**
+   * Display name, 1 to 100 characters after trimming.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateServiceAccountRequest.
+ * Use `create(CreateServiceAccountRequestSchema)` to create a new message.
+ */
+export const CreateServiceAccountRequestSchema: GenMessage<CreateServiceAccountRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 29);
+
+/**
+ * Response of CreateServiceAccount.
+ *
+ * @generated from message gatehouse.account.v1.CreateServiceAccountResponse
+ */
+export type CreateServiceAccountResponse = Message<"gatehouse.account.v1.CreateServiceAccountResponse"> & {
+  /**
+   * The service account. Its address is a placeholder that no e-mail goes to.
+   *
+   * @generated from field: gatehouse.account.v1.AdminUser user = 1;
+   */
+  user?: AdminUser | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateServiceAccountResponse.
+ * Use `create(CreateServiceAccountResponseSchema)` to create a new message.
+ */
+export const CreateServiceAccountResponseSchema: GenMessage<CreateServiceAccountResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 30);
+
+/**
+ * Request of CreateServiceAccountKey.
+ *
+ * @generated from message gatehouse.account.v1.CreateServiceAccountKeyRequest
+ */
+export type CreateServiceAccountKeyRequest = Message<"gatehouse.account.v1.CreateServiceAccountKeyRequest"> & {
+  /**
+   * UUID of the service account.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Name of the key, 1 to 100 characters after trimming.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires_at = 3;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all.
+   *
+   * @generated from field: repeated string models = 4;
+   */
+  models: string[];
+
+  /**
+   * Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   *
+   * @generated from field: optional string password = 5;
+   */
+  password?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateServiceAccountKeyRequest.
+ * Use `create(CreateServiceAccountKeyRequestSchema)` to create a new message.
+ */
+export const CreateServiceAccountKeyRequestSchema: GenMessage<CreateServiceAccountKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 31);
+
+/**
+ * Response of CreateServiceAccountKey.
+ *
+ * @generated from message gatehouse.account.v1.CreateServiceAccountKeyResponse
+ */
+export type CreateServiceAccountKeyResponse = Message<"gatehouse.account.v1.CreateServiceAccountKeyResponse"> & {
+  /**
+   * The new key, without its secret.
+   *
+   * @generated from field: gatehouse.account.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+
+  /**
+   * The key itself, such as `sk-gate-…`. It is not stored and never shown again.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateServiceAccountKeyResponse.
+ * Use `create(CreateServiceAccountKeyResponseSchema)` to create a new message.
+ */
+export const CreateServiceAccountKeyResponseSchema: GenMessage<CreateServiceAccountKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_admin_service, 32);
+
+/**
  * Administration of users, sessions, the audit log and the e-mail log.
  *
  * @generated from service gatehouse.account.v1.AdminService
@@ -1057,8 +1466,8 @@ export const AdminService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * Updates a user. An absent field keeps its value. Changing the role, e-mail address, verification or MFA requires a recent
-   * sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all
+   * Updates a user. An absent field keeps its value. Only the name of a service account can be changed. Changing
+   * the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all
    * administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those
    * of a user who was an administrator within the last 7 days.
    *
@@ -1140,6 +1549,50 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ImpersonateRequestSchema;
     output: typeof ImpersonateResponseSchema;
+  },
+  /**
+   * Lists the API keys of all users, newest first, the expired and revoked ones too. With `search` or `state`, and without
+   * `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate.
+   *
+   * @generated from rpc gatehouse.account.v1.AdminService.ListAllApiKeys
+   */
+  listAllApiKeys: {
+    methodKind: "unary";
+    input: typeof ListAllApiKeysRequestSchema;
+    output: typeof ListAllApiKeysResponseSchema;
+  },
+  /**
+   * Restricts or revokes an API key. An absent field keeps its value. A change holds from the next request of the key on.
+   * Returns CONFLICT for a key that is revoked already.
+   *
+   * @generated from rpc gatehouse.account.v1.AdminService.UpdateApiKey
+   */
+  updateApiKey: {
+    methodKind: "unary";
+    input: typeof UpdateApiKeyRequestSchema;
+    output: typeof UpdateApiKeyResponseSchema;
+  },
+  /**
+   * Creates a service account: a user who never signs in, whose API keys administrators create.
+   *
+   * @generated from rpc gatehouse.account.v1.AdminService.CreateServiceAccount
+   */
+  createServiceAccount: {
+    methodKind: "unary";
+    input: typeof CreateServiceAccountRequestSchema;
+    output: typeof CreateServiceAccountResponseSchema;
+  },
+  /**
+   * Creates an API key of a service account. The response is the only one that contains the key. Requires a sign-in within
+   * the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is no service account, and when it has
+   * the maximum number of keys.
+   *
+   * @generated from rpc gatehouse.account.v1.AdminService.CreateServiceAccountKey
+   */
+  createServiceAccountKey: {
+    methodKind: "unary";
+    input: typeof CreateServiceAccountKeyRequestSchema;
+    output: typeof CreateServiceAccountKeyResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gatehouse_account_v1_admin_service, 0);

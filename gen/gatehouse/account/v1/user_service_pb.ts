@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { ApiKey } from "./api_key_pb.ts";
+import { file_gatehouse_account_v1_api_key } from "./api_key_pb.ts";
 import type { Session } from "./session_pb.ts";
 import { file_gatehouse_account_v1_session } from "./session_pb.ts";
 import type { User } from "./user_pb.ts";
@@ -20,7 +22,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user_service.proto.
  */
 export const file_gatehouse_account_v1_user_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJIm8KFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIsChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAcSKAoMbmV3X3Bhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKQoWQ2hhbmdlUGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIl4KEkNoYW5nZUVtYWlsUmVxdWVzdBIiCgluZXdfZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSoiCcBirUYAiAHIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIVChNMaXN0U2Vzc2lvbnNSZXF1ZXN0IkcKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEi8KCHNlc3Npb25zGAEgAygLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuU2Vzc2lvbiIsChRSZXZva2VTZXNzaW9uUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiKAoVUmV2b2tlU2Vzc2lvblJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiHAoaUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QiLgobUmV2b2tlT3RoZXJTZXNzaW9uc1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiTgoURGVsZXRlQWNjb3VudFJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBQgsKCV9wYXNzd29yZCJbChVEZWxldGVBY2NvdW50UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIxCg1kZWxldGlvbl9kYXRlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI7ChFFeHBvcnREYXRhUmVxdWVzdBIdCgRwYWdlGAEgASgNQgq6SAcqBRiQTigBSACIAQFCBwoFX3BhZ2UiOwoSRXhwb3J0RGF0YVJlc3BvbnNlEiUKBGRhdGEYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0MqoKCgtVc2VyU2VydmljZRKCAQoKR2V0UHJvZmlsZRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0UHJvZmlsZVJlc3BvbnNlIiGKtRgCCAKC0+STAhViBHVzZXISDS91c2VyL3Byb2ZpbGUSigEKDVVwZGF0ZVByb2ZpbGUSKi5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVByb2ZpbGVSZXNwb25zZSIgirUYBAgCKAGC0+STAhI6ASoaDS91c2VyL3Byb2ZpbGUSmQEKDkNoYW5nZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXNwb25zZSIsirUYCAgCKAFCAgQbgtPkkwIaOgEqIhUvdXNlci9jaGFuZ2UtcGFzc3dvcmQSjQEKC0NoYW5nZUVtYWlsEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlRW1haWxSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlRW1haWxSZXNwb25zZSIpirUYCAgCKAFCAgQbgtPkkwIXOgEqIhIvdXNlci9jaGFuZ2UtZW1haWwSjQEKDExpc3RTZXNzaW9ucxIpLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RTZXNzaW9uc1JlcXVlc3QaKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXNwb25zZSImirUYAggCgtPkkwIaYghzZXNzaW9ucxIOL3VzZXIvc2Vzc2lvbnMSkAEKDVJldm9rZVNlc3Npb24SKi5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZVNlc3Npb25SZXNwb25zZSImirUYBwgCKAFCAQ+C0+STAhUqEy91c2VyL3Nlc3Npb25zL3tpZH0SmgEKE1Jldm9rZU90aGVyU2Vzc2lvbnMSMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdBoxLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZU90aGVyU2Vzc2lvbnNSZXNwb25zZSIeirUYBAgCKAGC0+STAhAqDi91c2VyL3Nlc3Npb25zEpYBCg1EZWxldGVBY2NvdW50EiouZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5EZWxldGVBY2NvdW50UmVzcG9uc2UiLIq1GAkIAigBQgMEFhuC0+STAhk6ASoiFC91c2VyL2RlbGV0ZS1hY2NvdW50EoMBCgpFeHBvcnREYXRhEicuZ2F0ZWhvdXNlLmFjY291bnQudjEuRXhwb3J0RGF0YVJlcXVlc3QaKC5nYXRlaG91c2UuYWNjb3VudC52MS5FeHBvcnREYXRhUmVzcG9uc2UiIoq1GAQIAigBgtPkkwIUYgRkYXRhEgwvdXNlci9leHBvcnRiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJIm8KFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIsChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAcSKAoMbmV3X3Bhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiWwoWQ2hhbmdlUGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEhwKD2FjdGl2ZV9hcGlfa2V5cxgCIAEoDUgAiAEBQhIKEF9hY3RpdmVfYXBpX2tleXMiXgoSQ2hhbmdlRW1haWxSZXF1ZXN0EiIKCW5ld19lbWFpbBgBIAEoCUIPukgGcgSIiCcBirUYAiADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAciJgoTQ2hhbmdlRW1haWxSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhUKE0xpc3RTZXNzaW9uc1JlcXVlc3QiRwoUTGlzdFNlc3Npb25zUmVzcG9uc2USLwoIc2Vzc2lvbnMYASADKAsyHS5nYXRlaG91c2UuYWNjb3VudC52MS5TZXNzaW9uIiwKFFJldm9rZVNlc3Npb25SZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASIoChVSZXZva2VTZXNzaW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIcChpSZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdCIuChtSZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSLfAQoTQ3JlYXRlQXBpS2V5UmVxdWVzdBIdCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIAQSPwoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARIhCgZtb2RlbHMYAyADKAlCEbpIDpIBCxBkIgdyBRABGMEBEikKCHBhc3N3b3JkGAQgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAYgBAUINCgtfZXhwaXJlc19hdEILCglfcGFzc3dvcmQiVwoUQ3JlYXRlQXBpS2V5UmVzcG9uc2USLQoHYXBpX2tleRgBIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleRIQCgNrZXkYAiABKAlCA4ABASIUChJMaXN0QXBpS2V5c1JlcXVlc3QiRQoTTGlzdEFwaUtleXNSZXNwb25zZRIuCghhcGlfa2V5cxgBIAMoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleSIrChNSZXZva2VBcGlLZXlSZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASInChRSZXZva2VBcGlLZXlSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIk4KFERlbGV0ZUFjY291bnRSZXF1ZXN0EikKCHBhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAIgBAUILCglfcGFzc3dvcmQiWwoVRGVsZXRlQWNjb3VudFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSMQoNZGVsZXRpb25fZGF0ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOwoRRXhwb3J0RGF0YVJlcXVlc3QSHQoEcGFnZRgBIAEoDUIKukgHKgUYkE4oAUgAiAEBQgcKBV9wYWdlIjsKEkV4cG9ydERhdGFSZXNwb25zZRIlCgRkYXRhGAEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdDLyDQoLVXNlclNlcnZpY2USggEKCkdldFByb2ZpbGUSJy5nYXRlaG91c2UuYWNjb3VudC52MS5HZXRQcm9maWxlUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXNwb25zZSIhirUYAggCgtPkkwIVYgR1c2VyEg0vdXNlci9wcm9maWxlEooBCg1VcGRhdGVQcm9maWxlEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXBkYXRlUHJvZmlsZVJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVzcG9uc2UiIIq1GAQIAigBgtPkkwISOgEqGg0vdXNlci9wcm9maWxlEpkBCg5DaGFuZ2VQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVzcG9uc2UiLIq1GAgIAigBQgIEG4LT5JMCGjoBKiIVL3VzZXIvY2hhbmdlLXBhc3N3b3JkEo0BCgtDaGFuZ2VFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVzcG9uc2UiKYq1GAgIAigBQgIEG4LT5JMCFzoBKiISL3VzZXIvY2hhbmdlLWVtYWlsEo0BCgxMaXN0U2Vzc2lvbnMSKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiJoq1GAIIAoLT5JMCGmIIc2Vzc2lvbnMSDi91c2VyL3Nlc3Npb25zEpABCg1SZXZva2VTZXNzaW9uEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiJoq1GAcIAigBQgEPgtPkkwIVKhMvdXNlci9zZXNzaW9ucy97aWR9EpoBChNSZXZva2VPdGhlclNlc3Npb25zEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2UiHoq1GAQIAigBgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKoAQoMQ3JlYXRlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIkGKtRgkCAISFwoOY3JlYXRlLWFwaS1rZXkQPBiQHCACKAFCBSIEGwwXgtPkkwITOgEqIg4vdXNlci9hcGkta2V5cxKKAQoLTGlzdEFwaUtleXMSKC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1JlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCGFwaV9rZXlzEg4vdXNlci9hcGkta2V5cxKNAQoMUmV2b2tlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIiaKtRgHCAIoAUIBD4LT5JMCFSoTL3VzZXIvYXBpLWtleXMve2lkfRKWAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIiyKtRgJCAIoAUIDBBYbgtPkkwIZOgEqIhQvdXNlci9kZWxldGUtYWNjb3VudBKDAQoKRXhwb3J0RGF0YRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRXhwb3J0RGF0YVJlc3BvbnNlIiKKtRgECAIoAYLT5JMCFGIEZGF0YRIML3VzZXIvZXhwb3J0YgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Request for GetProfile. The caller is identified by the access token.
@@ -190,6 +192,13 @@ export type ChangePasswordResponse = Message<"gatehouse.account.v1.ChangePasswor
    * @generated from field: string message = 1;
    */
   message: string;
+
+  /**
+   * Number of API keys of the user, which stay valid. Absent when there are none.
+   *
+   * @generated from field: optional uint32 active_api_keys = 2;
+   */
+  activeApiKeys?: number | undefined;
 };
 
 /**
@@ -363,6 +372,154 @@ export const RevokeOtherSessionsResponseSchema: GenMessage<RevokeOtherSessionsRe
   messageDesc(file_gatehouse_account_v1_user_service, 14);
 
 /**
+ * Request for CreateApiKey.
+ *
+ * @generated from message gatehouse.account.v1.CreateApiKeyRequest
+ */
+export type CreateApiKeyRequest = Message<"gatehouse.account.v1.CreateApiKeyRequest"> & {
+  /**
+   * Name of the key, 1 to 100 characters after trimming.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default.
+   *
+   * @generated from field: optional google.protobuf.Timestamp expires_at = 2;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all.
+   *
+   * @generated from field: repeated string models = 3;
+   */
+  models: string[];
+
+  /**
+   * Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   *
+   * @generated from field: optional string password = 4;
+   */
+  password?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateApiKeyRequest.
+ * Use `create(CreateApiKeyRequestSchema)` to create a new message.
+ */
+export const CreateApiKeyRequestSchema: GenMessage<CreateApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 15);
+
+/**
+ * Response of CreateApiKey.
+ *
+ * @generated from message gatehouse.account.v1.CreateApiKeyResponse
+ */
+export type CreateApiKeyResponse = Message<"gatehouse.account.v1.CreateApiKeyResponse"> & {
+  /**
+   * The new key, without its secret.
+   *
+   * @generated from field: gatehouse.account.v1.ApiKey api_key = 1;
+   */
+  apiKey?: ApiKey | undefined;
+
+  /**
+   * The key itself, such as `sk-gate-…`. It is not stored and never shown again.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreateApiKeyResponse.
+ * Use `create(CreateApiKeyResponseSchema)` to create a new message.
+ */
+export const CreateApiKeyResponseSchema: GenMessage<CreateApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 16);
+
+/**
+ * Request for ListApiKeys. The caller is identified by the access token.
+ *
+ * @generated from message gatehouse.account.v1.ListApiKeysRequest
+ */
+export type ListApiKeysRequest = Message<"gatehouse.account.v1.ListApiKeysRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListApiKeysRequest.
+ * Use `create(ListApiKeysRequestSchema)` to create a new message.
+ */
+export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 17);
+
+/**
+ * Response of ListApiKeys. Over REST the body is the array itself.
+ *
+ * @generated from message gatehouse.account.v1.ListApiKeysResponse
+ */
+export type ListApiKeysResponse = Message<"gatehouse.account.v1.ListApiKeysResponse"> & {
+  /**
+   * Valid keys, newest first. Expired and revoked ones are left out.
+   *
+   * @generated from field: repeated gatehouse.account.v1.ApiKey api_keys = 1;
+   */
+  apiKeys: ApiKey[];
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListApiKeysResponse.
+ * Use `create(ListApiKeysResponseSchema)` to create a new message.
+ */
+export const ListApiKeysResponseSchema: GenMessage<ListApiKeysResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 18);
+
+/**
+ * Request for RevokeApiKey.
+ *
+ * @generated from message gatehouse.account.v1.RevokeApiKeyRequest
+ */
+export type RevokeApiKeyRequest = Message<"gatehouse.account.v1.RevokeApiKeyRequest"> & {
+  /**
+   * UUID of the key.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RevokeApiKeyRequest.
+ * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
+ */
+export const RevokeApiKeyRequestSchema: GenMessage<RevokeApiKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 19);
+
+/**
+ * Response of RevokeApiKey.
+ *
+ * @generated from message gatehouse.account.v1.RevokeApiKeyResponse
+ */
+export type RevokeApiKeyResponse = Message<"gatehouse.account.v1.RevokeApiKeyResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RevokeApiKeyResponse.
+ * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
+ */
+export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 20);
+
+/**
  * Request for DeleteAccount.
  *
  * @generated from message gatehouse.account.v1.DeleteAccountRequest
@@ -381,7 +538,7 @@ export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRe
  * Use `create(DeleteAccountRequestSchema)` to create a new message.
  */
 export const DeleteAccountRequestSchema: GenMessage<DeleteAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 15);
+  messageDesc(file_gatehouse_account_v1_user_service, 21);
 
 /**
  * Response of DeleteAccount.
@@ -409,7 +566,7 @@ export type DeleteAccountResponse = Message<"gatehouse.account.v1.DeleteAccountR
  * Use `create(DeleteAccountResponseSchema)` to create a new message.
  */
 export const DeleteAccountResponseSchema: GenMessage<DeleteAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 16);
+  messageDesc(file_gatehouse_account_v1_user_service, 22);
 
 /**
  * Request for ExportData.
@@ -430,7 +587,7 @@ export type ExportDataRequest = Message<"gatehouse.account.v1.ExportDataRequest"
  * Use `create(ExportDataRequestSchema)` to create a new message.
  */
 export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 17);
+  messageDesc(file_gatehouse_account_v1_user_service, 23);
 
 /**
  * Response of ExportData. Over REST the body is the object itself.
@@ -439,9 +596,10 @@ export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE_
  */
 export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataResponse"> & {
   /**
-   * Contains the time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails`, `usage` and
-   * `usageDays`, newest first. `usageDays` holds the daily totals of old calls. `nextPage` is the number of the next page,
-   * absent on the last one. Rows added during an export may cause a row to appear on two pages, but never to be skipped.
+   * Contains the time `exportedAt`, the object `profile`, and the lists `sessions`, `auditEvents`, `emails`, `usage`,
+   * `usageDays` and `apiKeys`, newest first. `usageDays` holds the daily totals of old calls. `nextPage` is the number of the
+   * next page, absent on the last one. Rows added during an export may cause a row to appear on two pages, but never to be
+   * skipped.
    *
    * @generated from field: google.protobuf.Struct data = 1;
    */
@@ -453,7 +611,7 @@ export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataRespons
  * Use `create(ExportDataResponseSchema)` to create a new message.
  */
 export const ExportDataResponseSchema: GenMessage<ExportDataResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 18);
+  messageDesc(file_gatehouse_account_v1_user_service, 24);
 
 /**
  * Operations of signed-in users on their own accounts.
@@ -531,6 +689,38 @@ export const UserService: GenService<{
     methodKind: "unary";
     input: typeof RevokeOtherSessionsRequestSchema;
     output: typeof RevokeOtherSessionsResponseSchema;
+  },
+  /**
+   * Creates an API key for AI routes. The response is the only one that contains the key. Requires a sign-in within the last 15
+   * minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.CreateApiKey
+   */
+  createApiKey: {
+    methodKind: "unary";
+    input: typeof CreateApiKeyRequestSchema;
+    output: typeof CreateApiKeyResponseSchema;
+  },
+  /**
+   * Lists the valid API keys of the caller, newest first.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.ListApiKeys
+   */
+  listApiKeys: {
+    methodKind: "unary";
+    input: typeof ListApiKeysRequestSchema;
+    output: typeof ListApiKeysResponseSchema;
+  },
+  /**
+   * Revokes an API key of the caller. Its next request is refused, and its open streams end within a second. Returns
+   * NOT_FOUND for a key of another user.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.RevokeApiKey
+   */
+  revokeApiKey: {
+    methodKind: "unary";
+    input: typeof RevokeApiKeyRequestSchema;
+    output: typeof RevokeApiKeyResponseSchema;
   },
   /**
    * Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the
