@@ -4,7 +4,10 @@ import type { CallerUser, FoundSession } from "./store/sessions.ts";
 /** Who makes a call, and how they proved it. */
 export type Principal = SessionPrincipal | KeyPrincipal | SystemPrincipal;
 
-/** A user who has presented the access token of a session. */
+/**
+ * A user who has presented the access token of a session. `authenticatedAt`: when the user last signed in
+ * to it or confirmed it.
+ */
 export type SessionPrincipal = { kind: "session"; authenticatedAt: Date } & FoundSession;
 
 /** A user or a service account, authenticated by an API key. Impersonation by key does not exist. */

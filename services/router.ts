@@ -2,10 +2,12 @@ import type { DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import {
   AdminService,
+  InviteUserRequestSchema,
   UpdateUserRequestSchema,
 } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import {
   AuthService,
+  ConfirmRequestSchema,
   CreateBackupCodesRequestSchema,
   DisableTotpRequestSchema,
   LoginRequestSchema,
@@ -28,13 +30,14 @@ import { checkConversation } from "./ai/chat.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { checkSecondFactor } from "./auth/factor-form.ts";
 import { authHandler } from "./auth/handler.ts";
-import type { AppContext } from "./call.ts";
+import { type AppContext, callOf } from "./call.ts";
 import { authorize } from "./interceptors/authorize.ts";
 import { limitAccounts } from "./interceptors/limit-accounts.ts";
 import { observeCalls } from "./interceptors/observe.ts";
 import type { RateLimiter } from "./platform/gate/rate-limiter.ts";
 import type { Violation } from "./platform/rpc/errors.ts";
 import { validate } from "./platform/rpc/validation.ts";
+import { userOf } from "./principal.ts";
 import { userHandler } from "./user/handler.ts";
 
 /** Adds every service to a router. Methods without a handler return NOT_IMPLEMENTED. */
@@ -56,6 +59,7 @@ export function interceptors(
     [RegisterRequestSchema, checkRegistration(context)],
     [LoginRequestSchema, checkEmail],
     [VerifyMfaRequestSchema, checkSecondFactor],
+    [ConfirmRequestSchema, checkSecondFactor],
     [DisableTotpRequestSchema, checkSecondFactor],
     [CreateBackupCodesRequestSchema, checkSecondFactor],
     [
@@ -63,13 +67,14 @@ export function interceptors(
       ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail"),
     ],
     [UpdateUserRequestSchema, checkEmail],
+    [InviteUserRequestSchema, checkEmail],
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
   ]);
   return [
     observeCalls(context, internalSecret),
     authorize,
-    validate(checks),
+    validate(checks, (values) => userOf(callOf({ values }).principal)?.hasPassword !== false),
     limitAccounts(rateLimiter),
   ];
 }

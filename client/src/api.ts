@@ -29,6 +29,14 @@ export type VerifiedUser = {
   email: string;
 };
 
+/** A provider whose accounts can sign in. */
+export type SignInProvider = {
+  /** Id, such as `google`. */
+  id: string;
+  /** Name to show. */
+  name: string;
+};
+
 /** An Ed25519 public key (RFC 8037). */
 export type PublicKey = {
   /** Key id, as in the header of a token. */
@@ -69,6 +77,8 @@ export type User = {
   passwordExpiresAt?: string | undefined;
   /** True once a code from the authenticator has been accepted by VerifyMfa or CreateBackupCodes. Until then, SetupTotp can be repeated and a password reset removes the factor. Absent when `mfaEnabled` is false. */
   mfaConfirmed?: boolean | undefined;
+  /** True when the owner has decided that every sign-in needs a second factor. Absent otherwise. */
+  secondFactorRequired?: boolean | undefined;
 };
 
 /** The fields of a user that UpdateProfile returns. */
@@ -99,6 +109,8 @@ export type Session = {
   current: boolean;
   /** True when an administrator opened the session to act as the user. Absent otherwise. */
   impersonated?: boolean | undefined;
+  /** How the session began, such as `password`. Absent for impersonation and for sessions of earlier releases. */
+  method?: string | undefined;
 };
 
 /** An API key. The key itself is never shown again after its creation. */
@@ -313,14 +325,14 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. */
-  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED";
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. */
-export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED";
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
@@ -407,7 +419,7 @@ export type ForgotPasswordResponse = {
 };
 
 export type ResetPasswordRequest = {
-  /** Single-use token from the reset e-mail. */
+  /** Single-use token from the e-mail of a reset or an invitation. */
   token: string;
   /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. Never trimmed or truncated. */
   password: string;
@@ -455,8 +467,8 @@ export type VerifyMfaResponse = {
 };
 
 export type DisableTotpRequest = {
-  /** The current password, 1 to 128 characters. */
-  password: string;
+  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  password?: string | undefined;
   /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code?: string | undefined;
   /** An unused backup code. Letter case, whitespace and dashes are ignored. */
@@ -469,8 +481,8 @@ export type DisableTotpResponse = {
 };
 
 export type CreateBackupCodesRequest = {
-  /** The current password, 1 to 128 characters. */
-  password: string;
+  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  password?: string | undefined;
   /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code: string;
 };
@@ -478,6 +490,33 @@ export type CreateBackupCodesRequest = {
 export type CreateBackupCodesResponse = {
   /** Ten backup codes of the form `XXXX-XXXX`. Each can be used once. */
   backupCodes: string[];
+};
+
+export type ConfirmRequest = {
+  /** The current password, 1 to 128 characters. */
+  password?: string | undefined;
+  /** TOTP code of six digits from the authenticator app. It, or `backupCode`, is required if the account has a second factor. White space and dashes are ignored. */
+  code?: string | undefined;
+  /** An unused backup code. Letter case, white space and dashes are ignored. */
+  backupCode?: string | undefined;
+};
+
+export type ConfirmResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Time at which the confirmation ends. */
+  confirmedUntil: string;
+};
+
+export type ListSignInMethodsResponse = {
+  /** True when passkeys can sign in. */
+  passkey: boolean;
+  /** True when codes by e-mail can sign in. */
+  emailCode: boolean;
+  /** True when anybody may register. */
+  signUp: boolean;
+  /** Providers whose accounts can sign in. */
+  providers: SignInProvider[];
 };
 
 export type ListKeysResponse = {
@@ -502,8 +541,8 @@ export type UpdateProfileResponse = {
 };
 
 export type ChangePasswordRequest = {
-  /** The current password, 1 to 128 characters. */
-  currentPassword: string;
+  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  currentPassword?: string | undefined;
   /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. Never trimmed or truncated. Must differ from the current password. */
   newPassword: string;
 };
@@ -518,13 +557,53 @@ export type ChangePasswordResponse = {
 export type ChangeEmailRequest = {
   /** New e-mail address. A verification token is sent to it. */
   newEmail: string;
-  /** The current password, 1 to 128 characters. */
-  password: string;
+  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  password?: string | undefined;
 };
 
 export type ChangeEmailResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
+};
+
+export type GetSignInMethodsResponse = {
+  /** True when the account has a password. */
+  hasPassword: boolean;
+  /** Number of passkeys. */
+  passkeys: number;
+  /** Number of connected provider accounts. */
+  identities: number;
+  /** True when a code by e-mail can sign in. */
+  emailCode: boolean;
+  /** True when every sign-in needs a second factor. */
+  secondFactorRequired: boolean;
+};
+
+export type SetPasswordRequest = {
+  /** The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is never trimmed or truncated. */
+  newPassword: string;
+};
+
+export type SetPasswordResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type RemovePasswordResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type RequireSecondFactorRequest = {
+  /** Whether every sign-in needs a second factor. */
+  required: boolean;
+};
+
+export type RequireSecondFactorResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Ten new backup codes of the form `XXXX-XXXX`, if the account had none. They are never returned again. */
+  backupCodes?: string[] | undefined;
 };
 
 export type ListSessionsResponse = Session[];
@@ -613,6 +692,24 @@ export type ListUsersResponse = {
   totalEstimated?: boolean | undefined;
 };
 
+export type InviteUserRequest = {
+  /** E-mail address, at most 254 characters after trimming. The invitation is sent to it. */
+  email: string;
+  /** Display name, 1 to 100 characters after trimming. */
+  name: string;
+  /** `user` or `admin`. The default is `user`. */
+  role?: "user" | "admin" | undefined;
+  /** Password of the caller. Required with the role `admin`, unless the caller has confirmed within 15 minutes. */
+  password?: string | undefined;
+};
+
+export type InviteUserResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** The new user. */
+  user: AdminUser;
+};
+
 export type GetUserResponse = AdminUser;
 
 export type UpdateUserRequest = {
@@ -620,7 +717,7 @@ export type UpdateUserRequest = {
   name?: string | undefined;
   /** New e-mail address. It is unverified unless `emailVerified` is true. Changing it ends the user's sessions. A different spelling of the same address only changes the spelling. */
   email?: string | undefined;
-  /** New role: `user` or `admin`. Requires `password`. A demotion ends the user's sessions. */
+  /** New role: `user` or `admin`. Requires `password`, or a confirmation within 15 minutes. A demotion ends the user's sessions. */
   role?: "user" | "admin" | undefined;
   /** Marks the e-mail address as verified or unverified. */
   emailVerified?: boolean | undefined;
@@ -628,7 +725,7 @@ export type UpdateUserRequest = {
   locked?: boolean | undefined;
   /** Only false is allowed: it disables MFA and ends the user's sessions. */
   mfaEnabled?: boolean | undefined;
-  /** The caller's own password, not the user's. Required with `role`. */
+  /** The caller's own password, not the user's. Required with `role`, unless the caller has confirmed within 15 minutes. */
   password?: string | undefined;
 };
 
@@ -640,6 +737,11 @@ export type UpdateUserResponse = {
 };
 
 export type DeleteUserResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ResetAccessResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
 };
@@ -1002,7 +1104,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
     forgotPassword: (body: ForgotPasswordRequest, options?: CallOptions) =>
       call<ForgotPasswordResponse>("POST", "/auth/forgot-password", { body }, options),
-    /** Sets a new password with a reset token and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Sets a password with the token of a reset or of an invitation, and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
     resetPassword: (body: ResetPasswordRequest, options?: CallOptions) =>
       call<ResetPasswordResponse>("POST", "/auth/reset-password", { body }, options),
     /** Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -1012,11 +1114,17 @@ export const createApi = (call: Call, stream: Stream) => ({
     verifyMfa: (body: VerifyMfaRequest, options?: CallOptions) =>
       call<VerifyMfaResponse>("POST", "/auth/verify-mfa", { body }, options),
     /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user. */
-    disableTotp: (body: DisableTotpRequest, options?: CallOptions) =>
+    disableTotp: (body?: DisableTotpRequest, options?: CallOptions) =>
       call<DisableTotpResponse>("POST", "/auth/disable-totp", { body }, options),
     /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
     createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
       call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
+    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. An account with a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
+    confirm: (body?: ConfirmRequest, options?: CallOptions) =>
+      call<ConfirmResponse>("POST", "/auth/confirm", { body }, options),
+    /** Lists the ways to sign in that this service offers, for a sign-in page. Requires no token. At most 120 requests in 60 seconds per address. */
+    listSignInMethods: (options?: CallOptions) =>
+      call<ListSignInMethodsResponse>("GET", "/auth/sign-in-methods", {}, options),
     /** Lists the public keys that verify access tokens, as a JSON Web Key Set (RFC 7517). Requires no token. */
     listKeys: (options?: CallOptions) =>
       call<ListKeysResponse>("GET", "/.well-known/jwks.json", {}, options),
@@ -1035,6 +1143,18 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a verification token to the new e-mail address. The address changes once the token is passed to VerifyEmail. The response is the same if another account uses the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user. */
     changeEmail: (body: ChangeEmailRequest, options?: CallOptions) =>
       call<ChangeEmailResponse>("POST", "/user/change-email", { body }, options),
+    /** Returns the ways in which the caller can sign in. Requires an access token. At most 100 requests in 60 seconds per user. */
+    getSignInMethods: (options?: CallOptions) =>
+      call<GetSignInMethodsResponse>("GET", "/user/sign-in-methods", {}, options),
+    /** Sets the first password of an account that has none. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    setPassword: (body: SetPasswordRequest, options?: CallOptions) =>
+      call<SetPasswordResponse>("PUT", "/user/password", { body }, options),
+    /** Removes the password and revokes every other session. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    removePassword: (options?: CallOptions) =>
+      call<RemovePasswordResponse>("DELETE", "/user/password", {}, options),
+    /** Sets whether every sign-in needs a second factor. Requires a confirmed authenticator app, and a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    requireSecondFactor: (body: RequireSecondFactorRequest, options?: CallOptions) =>
+      call<RequireSecondFactorResponse>("PUT", "/user/second-factor", { body }, options),
     /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),
@@ -1065,15 +1185,21 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists users, newest first. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
+    /** Creates an account without a password, and sends an e-mail with a token that sets one. Requires a recent sign-in, by default within the last hour. The role `admin` also requires the password of the caller, or a confirmation within 15 minutes. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    inviteUser: (body: InviteUserRequest, options?: CallOptions) =>
+      call<InviteUserResponse>("POST", "/admin/users", { body }, options),
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Only the name of a service account can be changed. Changing the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Only the name of a service account can be changed. Changing the role, e-mail address, verification or MFA requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
     /** Erases a user immediately and irreversibly. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteUser: (id: string, options?: CallOptions) =>
       call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
+    /** Takes every way to sign in from a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    resetAccess: (id: string, options?: CallOptions) =>
+      call<ResetAccessResponse>("POST", `/admin/users/${encodeURIComponent(id)}/reset-access`, {}, options),
     /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUserSessions: (id: string, options?: CallOptions) =>
       call<ListUserSessionsResponse>("GET", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),

@@ -57,6 +57,8 @@ export function readBinding(method: DescMethod) {
     responseCookies,
     /** The field that makes up the whole response body; if undefined, all fields do. */
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
+    /** The lists that are left out of the response while they are empty. */
+    omittedLists: method.output.fields.filter((field) => getOption(field, fieldPolicy).omitEmpty),
     /** Whether cross-site requests are rejected: the method is public and uses a cookie. */
     csrfProtected: policy.access === Access.PUBLIC && requestCookies.length > 0,
   };

@@ -44,6 +44,8 @@ export function sendMessage(
   const { maxAgeSeconds } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
+  for (const { jsonName } of rule.omittedLists)
+    if ((json[jsonName] as unknown[]).length === 0) delete json[jsonName];
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
   reply
     .code(rule.policy.successStatus)

@@ -27,13 +27,19 @@ export async function lockOwnSession(call: SessionCall): Promise<void> {
 
 /**
  * Verifies the caller's current password. Wrong passwords are counted separately from logins, so that
- * guesses by others never block a user who is signed in.
+ * guesses by others never block a user who is signed in. A caller without a password needs a recent sign-in
+ * or confirmation instead.
  * @returns the caller's row as of the verification
- * @throws ServiceError INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, REAUTHENTICATION_REQUIRED, ACCOUNT_LOCKED,
+ * UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirmPassword(call: SessionCall, password: string): Promise<User> {
   const user = await call.em.findOne(User, { id: call.principal.user.id });
   if (!user) throw accountGone();
+  if (!user.hasPassword) {
+    assertRecentSignIn(call);
+    return user;
+  }
   return withAttempt(call, { kind: "confirmation", subject: user.id }, async (attempt) => {
     const check = await call.passwords.check(user.passwordHash, password, call.client.address);
     if (check === "wrong") {
@@ -50,15 +56,17 @@ export async function confirmPassword(call: SessionCall, password: string): Prom
 export type Confirmation = { password?: string | undefined };
 
 /**
- * Verifies the proof that the caller is the user.
+ * Verifies the proof that the caller is the user, or that the caller has confirmed the
+ * session within 15 minutes. A sign-in of that age is no proof: its session may be stolen.
  * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and the errors of `confirmPassword`
  */
 export async function confirmCaller(call: SessionCall, { password }: Confirmation): Promise<void> {
-  if (password === undefined) {
-    const message = "Please confirm this change with your password.";
-    throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
-  }
-  await confirmPassword(call, password);
+  const { session, user } = call.principal;
+  if (password !== undefined && user.hasPassword)
+    return void (await confirmPassword(call, password));
+  if (session.confirmedAt && isRecentSignIn(call)) return;
+  const message = "Please confirm this change with your password.";
+  throw new ServiceError(Reason.REAUTHENTICATION_REQUIRED, message);
 }
 
 /** Rehashes a verified password, unless it has been changed in the meantime. */
@@ -79,12 +87,12 @@ export const accountGone = () =>
 export const wrongPassword = () =>
   new ServiceError(Reason.INVALID_CURRENT_PASSWORD, "The current password is wrong.");
 
-/** Time after a sign-in during which the password is not required again, in ms. */
-const RECENT_SIGN_IN_MS = 15 * 60_000;
+/** Time after a sign-in or a confirmation during which no other proof is required, in ms. */
+export const RECENT_SIGN_IN_MS = 15 * 60_000;
 
 /**
- * Whether the caller signed in within the given time. Refreshes do not count: a session keeps the time
- * of its sign-in.
+ * Whether the caller signed in, or confirmed the session, within the given time. Refreshes do not
+ * count: a session keeps the time of its sign-in.
  */
 export const isRecentSignIn = (
   { principal, clock }: Pick<SessionCall, "principal" | "clock">,
@@ -110,6 +118,14 @@ export async function confirmRecently(
  */
 export const reauthenticationRequired = (remedy: string) =>
   new ServiceError(Reason.REAUTHENTICATION_REQUIRED, `This requires a recent sign-in. ${remedy}`);
+
+/**
+ * Checks that the caller signed in or confirmed the session within 15 minutes.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED
+ */
+export function assertRecentSignIn(call: SessionCall): void {
+  if (!isRecentSignIn(call)) throw reauthenticationRequired("Please confirm that it is you.");
+}
 
 /**
  * Checks that the administrator signed in recently: a stolen session must not suffice to take over

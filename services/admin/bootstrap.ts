@@ -1,13 +1,11 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
-import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
+import { endOtherAccess } from "../accounts/reset-access.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SystemCall } from "../call.ts";
-import { disableMfa } from "../mfa/second-factor.ts";
 import { upsertAdmin } from "../store/admin-users.ts";
 import { clearLocks } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
-import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
-import { endImpersonations, revokeSessions } from "../store/sessions.ts";
+import { endImpersonations } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 import { announceRole, notifyAdmins } from "./announce-role.ts";
 
@@ -39,10 +37,7 @@ export async function bootstrapAdmin(
     if (!account) return false;
     const isTakenOver = account.hasPassword && !account.isCreated;
     if (isTakenOver) {
-      await revokeSessions(call, account.id);
-      await revokeAllKeysOf(call, account.id);
-      await invalidateOneTimeTokens(call, account.id);
-      await disableMfa(call, account.id);
+      await endOtherAccess(call, account.id);
       await clearLocks(call, { id: account.id, canonicalEmail }, "operator");
     } else if (!account.isCreated) await endImpersonations(call, account.id);
     const announce = account.isCreated ? notifyAdmins : announceRole;

@@ -10,7 +10,9 @@ import { listEmails } from "../store/emails.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
+import { inviteUser } from "./invite-user.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
+import { resetUserAccess } from "./reset-user-access.ts";
 import { retryEmail } from "./retry-email.ts";
 import { createServiceAccount, createServiceKey } from "./service-accounts.ts";
 import { updateKey } from "./update-key.ts";
@@ -25,6 +27,15 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
   async getUser(req, ctx) {
     const call = callOf(ctx);
     return { user: adminUser(await readAdminUser(call, req.id), call.clock.now()) };
+  },
+  async inviteUser(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const user = await inviteUser(call, req);
+    return { message: "The invitation is on its way.", user: adminUser(user, call.clock.now()) };
+  },
+  async resetAccess(req, ctx) {
+    await resetUserAccess(sessionCallOf(ctx), req.id);
+    return { message: "The user can sign in again after setting a new password by e-mail." };
   },
   async updateUser(req, ctx) {
     const call = sessionCallOf(ctx);

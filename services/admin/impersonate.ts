@@ -27,7 +27,7 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
   if (admin.id === userId)
     throw new ServiceError(Reason.SELF_TARGETED, "Administrators can't impersonate themselves.");
   const durationMs = Math.min(MAX_DURATION_MS, call.config.accessTokenTtlMs);
-  const session = newSession(call, durationMs, durationMs);
+  const session = newSession(call, [], durationMs, durationMs);
   const { id: sessionId, createdAt } = session;
   const { user, expiresAt } = await call.em.transactional(async () => {
     await lockUser(call, userId); // waits for a promotion in progress
@@ -63,6 +63,8 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
     rotatedAt: createdAt,
     expiresAt,
     actorId: admin.id,
+    methods: [],
+    createdAt,
   };
   return { accessToken: createAccessToken(call, tokenSession, user), user, expiresAt };
 }

@@ -16,7 +16,7 @@ import {
 } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall, SystemCall } from "../call.ts";
-import { disableMfa } from "../mfa/second-factor.ts";
+import { disableMfa, needsSecondFactor } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { userOf } from "../principal.ts";
 import { type AdminUser, findAdminUser } from "../store/admin-users.ts";
@@ -150,7 +150,7 @@ function changesAccess(
 ): boolean {
   if (address !== undefined && address.stored !== user.email) return true;
   if (emailVerified !== undefined && emailVerified !== user.emailVerified) return true;
-  return mfaEnabled === false && user.mfaEnabled;
+  return mfaEnabled === false && needsSecondFactor(user);
 }
 
 async function applyChanges(
@@ -244,8 +244,15 @@ async function assertRemovableAdmin(
   await assertOtherAdmin(call, id);
 }
 
-/** @throws ServiceError SELF_TARGETED */
-function assertNotSelf({ principal }: SystemCall, id: string, action: "delete" | "demote"): void {
+/**
+ * Checks that an operation of administrators does not concern the caller.
+ * @throws ServiceError SELF_TARGETED
+ */
+export function assertNotSelf(
+  { principal }: SystemCall,
+  id: string,
+  action: "delete" | "demote" | "reset the access of",
+): void {
   if (userOf(principal)?.id !== id) return;
   const message = `Administrators can't ${action} themselves. Please ask another one.`;
   throw new ServiceError(Reason.SELF_TARGETED, message);

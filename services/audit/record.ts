@@ -13,6 +13,7 @@ export type AuditedEvent =
       | "auth.locked"
       | "auth.logout"
       | "auth.refresh_reused"
+      | "auth.confirmed"
     )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
   | (
@@ -28,9 +29,11 @@ export type AuditedEvent =
       | "user.email_changed"
       | "user.session_revoked"
     )
+  | ("user.password_set" | "user.password_removed" | "user.second_factor_changed")
   | ("user.api_key_created" | "user.api_key_revoked")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
+  | ("admin.user_invited" | "admin.access_reset")
   | ("admin.api_key_updated" | "admin.service_account_created")
   | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 

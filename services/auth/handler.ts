@@ -1,5 +1,7 @@
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { confirm } from "../accounts/confirm.ts";
 import { callOf, sessionCallOf } from "../call.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { referenceOf } from "../sessions/check-key.ts";
@@ -9,6 +11,7 @@ import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
 import { forgotPassword, resetPassword } from "./reset-password.ts";
+import { listSignInMethods } from "./sign-in-methods.ts";
 import { resendVerification, verifyEmail } from "./verify-email.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -55,6 +58,11 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   async createBackupCodes(req, ctx) {
     return { backupCodes: await createBackupCodes(sessionCallOf(ctx), req.password, req.code) };
   },
+  async confirm(req, ctx) {
+    const confirmedUntil = timestampFromDate(await confirm(sessionCallOf(ctx), req));
+    return { message: "You have confirmed that it is you.", confirmedUntil };
+  },
+  listSignInMethods: (_req, ctx) => listSignInMethods(callOf(ctx)),
   async listKeys(_req, ctx) {
     const keys = await callOf(ctx).keys.jwks();
     return {

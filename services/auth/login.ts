@@ -4,7 +4,7 @@ import { renewHash } from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
-import { type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
+import { needsSecondFactor, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { reasonName, ServiceError } from "../platform/rpc/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
@@ -37,9 +37,11 @@ export async function login(call: Call, email: string, password: string): Promis
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // the password or second factor has changed since the row was read
     };
-    if (user.mfaEnabled) return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
+    if (needsSecondFactor(user))
+      return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
     return attempt.end(
-      async (reservation) => (await openSession(call, user, reservation)) ?? refuseChanged(),
+      async (reservation) =>
+        (await openSession(call, user, ["password"], reservation)) ?? refuseChanged(),
     );
   });
 }
@@ -110,9 +112,9 @@ export async function verifyMfa(
   };
   return withSecondFactor(call, user, factor, before, async () => {
     await call.em.nativeDelete(OneTimeToken, { id: token.id });
-    const result = await openSession(call, user);
-    if (!result) throw invalidMfaToken(); // the password or second factor has changed since the row was read
     const method = factor.code === undefined ? "backup-code" : "totp";
+    const result = await openSession(call, user, ["password", method]);
+    if (!result) throw invalidMfaToken(); // the password or second factor has changed since the row was read
     await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
     return result;
   });

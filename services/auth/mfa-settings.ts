@@ -1,6 +1,11 @@
 import { generateSecret } from "otplib";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { confirmPassword, confirmRecently, lockCaller } from "../accounts/guards.ts";
+import {
+  assertRecentSignIn,
+  confirmPassword,
+  confirmRecently,
+  lockCaller,
+} from "../accounts/guards.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
@@ -13,7 +18,8 @@ import {
   withSecondFactor,
 } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
-import { User } from "../store/users.ts";
+import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
+import { countBackupCodes, User } from "../store/users.ts";
 
 /**
  * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every
@@ -62,6 +68,7 @@ export async function disableTotp(
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
   const work = async () => {
+    await assertNotRequired(call);
     if (!(await disableMfa(call, user.id, "auth.mfa_disabled"))) throw mfaNotEnabled();
   };
   if (factor.code ?? factor.backupCode) return withSecondFactor(call, user, factor, before, work);
@@ -92,6 +99,47 @@ export async function createBackupCodes(
     });
     await queueEmail(call, user, "backup-codes-created");
     return createBackupCodeSet(call, user.id);
+  });
+}
+
+/**
+ * Checks that the caller does not require a second factor of every sign-in.
+ * @throws ServiceError LAST_SIGN_IN_METHOD
+ */
+async function assertNotRequired(call: SessionCall): Promise<void> {
+  const { id } = call.principal.user;
+  if ((await call.em.count(User, { id, secondFactor: true })) === 0) return;
+  throw new ServiceError(
+    Reason.LAST_SIGN_IN_METHOD,
+    "Your account requires a second factor at every sign-in. Please turn that off first.",
+  );
+}
+
+/**
+ * Sets whether every sign-in of the caller needs a second factor. Makes backup codes where there are
+ * none.
+ * @returns the new backup codes, if any
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, MFA_NOT_ENABLED
+ */
+export async function requireSecondFactor(call: SessionCall, required: boolean): Promise<string[]> {
+  assertRecentSignIn(call);
+  const { user: caller } = call.principal;
+  return call.em.transactional(async () => {
+    await lockCaller(call);
+    const user = await call.em.findOneOrFail(User, { id: caller.id }, { refresh: true });
+    if (user.secondFactor === required) return [];
+    if (required && !user.mfaConfirmed) throw mfaNotEnabled();
+    const changes = { secondFactor: required, updatedAt: call.clock.now() };
+    await call.em.nativeUpdate(User, { id: user.id }, changes);
+    await invalidateOneTimeTokens(call, user.id, ["sign-in"]);
+    await recordAudit(call, "user.second_factor_changed", {
+      userId: user.id,
+      details: { required },
+    });
+    const state = required ? "required" : "no longer required";
+    await queueEmail(call, user, "second-factor-changed", { state });
+    const hasCodes = (await countBackupCodes(call, user.id)) > 0;
+    return required && !hasCodes ? createBackupCodeSet(call, user.id) : [];
   });
 }
 

@@ -1,4 +1,5 @@
 import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
+import { assertMaySignUp } from "../accounts/sign-up.ts";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { formatDuration } from "../mail/templates.ts";
@@ -8,7 +9,7 @@ import { insertRegistration } from "../store/users.ts";
 /**
  * Creates an account and queues the e-mail that verifies its address; both or neither.
  * @returns the new user's id
- * @throws ServiceError EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
+ * @throws ServiceError SIGN_UP_CLOSED, EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function register(
   call: Call,
@@ -17,6 +18,7 @@ export async function register(
   name: string,
 ): Promise<string> {
   const address = readEmailAddress(email);
+  assertMaySignUp(call.config, address);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   const { verifyTokenTtlMs } = call.config;
   const now = call.clock.now();

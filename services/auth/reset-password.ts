@@ -1,5 +1,6 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
+import { endOtherAccess } from "../accounts/reset-access.ts";
 import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
@@ -15,6 +16,7 @@ import {
   invalidateOneTimeTokens,
   issueOneTimeToken,
   OneTimeToken,
+  type OneTimeTokenKind,
 } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
@@ -75,6 +77,9 @@ export async function queueReset(
   });
 }
 
+/** The mailed tokens that set a password. */
+const TOKENS: OneTimeTokenKind[] = ["reset-password", "invitation"];
+
 /**
  * Sets a new password with a mailed token. Ends all sessions, revokes all API keys, clears the locks of
  * login and second factor, and marks the address as verified. A confirmed second factor is kept, since access to the mail
@@ -83,18 +88,23 @@ export async function queueReset(
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
-  const ownerId = await readOneTimeToken(call, token, "reset-password"); // checked first, since hashing is expensive
+  const ownerId = await readOneTimeToken(call, token, TOKENS); // checked first, since hashing is expensive
   if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.transactional(async () => {
-    const { userId, email } = await consumeOneTimeToken(call, token, ["reset-password"]);
+    const { userId, email } = await consumeOneTimeToken(call, token, TOKENS);
     const now = call.clock.now();
     const canonicalEmail = readEmailAddress(email).canonical;
     const user = await call.em.findOne(User, { id: userId, canonicalEmail }, { refresh: true });
     if (!user || user.isDeletionDue(now)) throw olderAddress();
     assertNotGuessable(call, password, user, "password");
     const { emailVerified, wasVerified, mfaConfirmedAt } = user;
-    Object.assign(user, { passwordHash, passwordChangedAt: now, updatedAt: now });
+    Object.assign(user, {
+      passwordHash,
+      hasPassword: true,
+      passwordChangedAt: now,
+      updatedAt: now,
+    });
     user.emailVerifiedAt ??= now;
     await call.em.flush();
     await revokeSessions(call, userId);
@@ -104,7 +114,8 @@ export async function resetPassword(call: Call, token: string, password: string)
     const keys = await revokeAllKeysOf(call, userId); // someone else may have made them
     await queueEmail(call, user, "password-reset", { keys: revokedKeysText(keys) });
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
-    if (!mfaConfirmedAt || (!emailVerified && !wasVerified))
+    if (!emailVerified && !wasVerified) await endOtherAccess(call, userId, "auth.mfa_disabled");
+    else if (user.mfaEnabled && !mfaConfirmedAt)
       await disableMfa(call, userId, "auth.mfa_disabled");
   });
 }

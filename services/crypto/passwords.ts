@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { siteOf } from "../platform/gate/address.ts";
@@ -18,6 +19,8 @@ const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
  * files: see `prepareNode`.
  */
 const MAX_RUNNING = availableParallelism();
+/** Bytes of the text that no account has as its password. */
+const RANDOM_BYTES = 32;
 /** Maximum number of callers waiting for a hash. Further callers get 503. */
 const MAX_WAITING = 256;
 
@@ -38,7 +41,7 @@ export async function createPasswords(cost = DEFAULT_COST) {
   const { run, assertCapacity, waiting } = createSemaphore();
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
-  const unknownHash = await hash("no account has this password", parameters);
+  const noPassword = await hash(randomBytes(RANDOM_BYTES).toString("base64"), parameters);
   lowerPoolPriority();
   const isOutdated = (passwordHash: string) => !passwordHash.startsWith(prefix);
   /**
@@ -48,7 +51,7 @@ export async function createPasswords(cost = DEFAULT_COST) {
    */
   const check = (passwordHash: string | undefined, password: string, address?: string) =>
     run(address, async (): Promise<PasswordCheck> => {
-      const stored = passwordHash ?? unknownHash;
+      const stored = passwordHash ?? noPassword;
       const composed = passwordForm(password);
       const isRight = await verify(stored, composed);
       const isRaw = !isRight && composed !== password && (await verify(stored, password));
@@ -56,6 +59,8 @@ export async function createPasswords(cost = DEFAULT_COST) {
       return isRaw || isOutdated(passwordHash) ? "outdated" : "right";
     });
   return {
+    /** The hash of an account without a password. No text matches it. */
+    noPassword,
     hash: (password: string, address?: string) =>
       run(address, () => hash(passwordForm(password), parameters)),
     check,

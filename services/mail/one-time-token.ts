@@ -30,12 +30,12 @@ const encode = (id: string, mac: Buffer) =>
 export async function readOneTimeToken(
   call: Deps,
   text: string,
-  kind: OneTimeTokenKind,
+  kinds: OneTimeTokenKind[],
 ): Promise<string> {
   const id = idOfText(call.cipher, text);
   const token = await call.em.findOne(OneTimeToken, {
     id,
-    kind,
+    kind: { $in: kinds },
     expiresAt: { $gt: call.clock.now() },
   });
   if (!token) throw invalidToken();

@@ -14,12 +14,16 @@ const templates: Record<TemplateName, Template> = texts;
  */
 type TemplateVariables = Record<string, string | undefined>;
 
+const MINUTES_PER_DAY = 24 * 60;
+
 /**
  * Formats a duration, such as "24 hours".
  * @param lifetimeMs in ms
  */
 export function formatDuration(lifetimeMs: number): string {
   const minutes = Math.max(1, Math.round(lifetimeMs / 60_000));
+  const days = minutes / MINUTES_PER_DAY;
+  if (days > 1 && Number.isInteger(days)) return `${days} days`;
   const [count, unit] = minutes % 60 === 0 ? [minutes / 60, "hour"] : [minutes, "minute"];
   return `${count} ${unit}${count === 1 ? "" : "s"}`;
 }

@@ -16,6 +16,12 @@ import { consumeTotpStep, replaceBackupCodes, takeBackupCode, User } from "../st
 /** A submitted factor: either a code from the authenticator app or a backup code. */
 export type SecondFactor = Pick<VerifyMfaRequest, "code" | "backupCode">;
 
+/** Whether a sign-in of a user needs a second factor after a password. */
+export const needsSecondFactor = ({
+  mfaEnabled,
+  secondFactor,
+}: Pick<User, "mfaEnabled" | "secondFactor">): boolean => mfaEnabled || secondFactor;
+
 /**
  * Verifies a second factor and runs the operation that it authorizes, in one transaction. Wrong factors
  * are counted separately from wrong passwords. The count is committed before the error is thrown.
@@ -68,10 +74,9 @@ async function consumeSecondFactor(
   user: User,
   { code = "", backupCode }: SecondFactor,
 ): Promise<boolean> {
-  if (!user.mfaSecret) return false;
-  return backupCode
-    ? useBackupCode(call, user, backupCode)
-    : useTotpCode(call, user, user.mfaSecret, code);
+  if (!needsSecondFactor(user)) return false;
+  if (backupCode) return useBackupCode(call, user, backupCode);
+  return user.mfaSecret ? useTotpCode(call, user, user.mfaSecret, code) : false;
 }
 
 /** Tolerated clock difference of a device, in seconds: one step (RFC 6238 section 5.2). */
@@ -102,8 +107,8 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 }
 
 /**
- * Disables a user's second factor: deletes its secret, backup codes, failed attempts and pending MFA
- * tokens. Joins the caller's transaction, which has locked the user.
+ * Disables a user's second factor: deletes its secret, the requirement, backup codes, failed attempts
+ * and pending MFA tokens. Joins the caller's transaction, which has locked the user.
  * @param event recorded unless undefined; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
@@ -114,7 +119,7 @@ export async function disableMfa(
 ): Promise<boolean> {
   const user = await call.em.findOne(
     User,
-    { id: userId, mfaSecret: { $ne: null } },
+    { id: userId, $or: [{ mfaSecret: { $ne: null } }, { secondFactor: true }] },
     { refresh: true },
   );
   if (!user) return false;
@@ -122,6 +127,7 @@ export async function disableMfa(
     mfaSecret: null,
     mfaConfirmedAt: null,
     mfaLastStep: null,
+    secondFactor: false,
     updatedAt: call.clock.now(),
   };
   await call.em.nativeUpdate(User, { id: userId }, disabled);

@@ -35,7 +35,8 @@ export async function identifySession(
   const now = call.clock.now();
   if (now.getTime() - lastActiveAt.getTime() >= LAST_SEEN_RESOLUTION_MS)
     call.lastSeen.set(id, { id, at: now });
-  return { kind: "session", authenticatedAt: found.session.createdAt, ...found };
+  const { createdAt, confirmedAt } = found.session;
+  return { kind: "session", authenticatedAt: confirmedAt ?? createdAt, ...found };
 }
 
 /**

@@ -2,6 +2,7 @@ import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import type { Reservation } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
+import type { SignInMethod } from "../store/sessions.ts";
 import { type NewSession, type SignedInUser, signIn } from "../store/sign-in.ts";
 import type { LoginUser, User } from "../store/users.ts";
 import { deviceOf } from "./device.ts";
@@ -17,6 +18,7 @@ export type LoginResult = TokenPair & {
 /**
  * Opens a session for a user whose password or second factor was verified against this row. Cancels
  * a pending deletion.
+ * @param methods what proved the sign-in, the first factor first
  * @param attempt the successful password attempt, which is completed by the same statement; undefined
  * if a second factor was verified, whose transaction the statement joins
  * @returns undefined if the password or second factor has changed since the row was read
@@ -24,29 +26,35 @@ export type LoginResult = TokenPair & {
 export async function openSession(
   call: Call,
   user: LoginUser,
+  methods: SignInMethod[],
   attempt?: Reservation,
 ): Promise<LoginResult | undefined> {
-  const session = newSession(call, call.config.refreshTokenTtlMs, call.config.sessionMaxAgeMs);
-  const events = (["user.restored", "auth.login"] as const).map((event) =>
-    auditRow(call, event, { userId: user.id }),
-  );
+  const { refreshTokenTtlMs, sessionMaxAgeMs } = call.config;
+  const session = newSession(call, methods, refreshTokenTtlMs, sessionMaxAgeMs);
+  const [method = "password"] = methods;
+  const events = [
+    auditRow(call, "user.restored", { userId: user.id }),
+    auditRow(call, "auth.login", { userId: user.id, details: { method } }),
+  ];
   const signedIn = await signIn(call, user, session, events, attempt);
   if (!signedIn) return undefined;
   const tokenSession = { ...session, generation: 0, rotatedAt: session.createdAt, actorId: null };
   return {
     ...createTokenPair(call, tokenSession, signedIn),
     user: signedIn,
-    ...(isPasswordExpired(call, user) && { passwordExpired: true }),
+    ...(method === "password" && isPasswordExpired(call, user) && { passwordExpired: true }),
     ...(signedIn.restored && { restored: true }),
   };
 }
 
 /**
  * The row of a session that starts now.
+ * @param methods what proved the sign-in
  * @param lifetimeMs without a refresh; with refreshes at most `maxAgeMs`
  */
 export function newSession(
   { client, clock, locate }: Call,
+  methods: SignInMethod[],
   lifetimeMs: number,
   maxAgeMs: number,
 ): NewSession {
@@ -54,7 +62,8 @@ export function newSession(
   const after = (ms: number) => new Date(createdAt.getTime() + ms);
   const { address: ip, agent } = client;
   const times = { createdAt, expiresAt: after(lifetimeMs), endsAt: after(maxAgeMs) };
-  return { id: newId(createdAt), device: deviceOf(agent), ip, location: locate(ip), ...times };
+  const device = deviceOf(agent);
+  return { id: newId(createdAt), methods, device, ip, location: locate(ip), ...times };
 }
 
 /** Whether the password has reached its maximum age. */

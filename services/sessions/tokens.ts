@@ -11,14 +11,14 @@ import {
   verifyToken,
 } from "../platform/gate/access-token.ts";
 import type { IssuedToken } from "../store/one-time-tokens.ts";
-import type { Session } from "../store/sessions.ts";
+import type { Session, SignInMethod } from "../store/sessions.ts";
 import type { User } from "../store/users.ts";
 
 export type TokenPair = { accessToken: string; refreshToken: string };
 
 export type TokenSession = Pick<
   Session,
-  "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId"
+  "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId" | "methods" | "createdAt"
 >;
 type TokenUser = Pick<User, "id" | "email" | "role">;
 
@@ -36,19 +36,42 @@ export function createTokenPair(call: Signing, session: TokenSession, user: Toke
   };
 }
 
+/** The values of `amr` for what proved a sign-in (RFC 8176). Others have none. */
+const REFERENCES: Partial<Record<SignInMethod, string[]>> = {
+  password: ["pwd"],
+  totp: ["otp"],
+  "backup-code": ["otp"],
+  passkey: ["pop"],
+};
+
+/** Whether proofs are two factors: several of them, or a passkey, which verifies its user. */
+const isMultiFactor = (methods: readonly SignInMethod[]) =>
+  methods.length > 1 || methods.includes("passkey");
+
+/**
+ * How and when the user signed in, in seconds (OpenID Connect Core section 2). A confirmation does not
+ * change it: the same row gives the same text. `amr` is absent where that is unknown.
+ */
+function authenticationOf({ methods, createdAt }: TokenSession) {
+  const references = methods.flatMap((method) => REFERENCES[method] ?? []);
+  const amr = [...new Set(references), ...(isMultiFactor(methods) ? ["mfa"] : [])];
+  const auth_time = Math.floor(createdAt.getTime() / 1000);
+  return { ...(amr.length > 0 && { amr }), auth_time };
+}
+
 /**
  * The access token of a session's current generation. Under impersonation it names the actor (RFC
- * 8693 section 4.1).
+ * 8693 section 4.1), and not how the user has signed in.
  */
 export function createAccessToken(call: Signing, session: TokenSession, user: TokenUser): string {
   const { rotatedAt, expiresAt, actorId } = session;
   const end = Math.min(rotatedAt.getTime() + call.config.accessTokenTtlMs, expiresAt.getTime());
-  const actor = actorId ? { act: { sub: actorId } } : {};
+  const proof = actorId ? { act: { sub: actorId } } : authenticationOf(session);
   const claims = {
     email: user.email,
     role: user.role,
     ...claimsOf("access", session, user),
-    ...actor,
+    ...proof,
   };
   return signJwt(call, claims, rotatedAt, new Date(end));
 }

@@ -127,6 +127,7 @@ export const upsertAdmin = (
      values (:id, :email, :canonicalEmail, 'Administrator', 'admin', :passwordHash, :now, :now, :now, :now, :now)
      on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at, deletion_at = null,
        password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
+       has_password = u.has_password or u.email_verified_at is null,
        password_changed_at =
          case when u.email_verified_at is null then excluded.password_changed_at else u.password_changed_at end,
        email_verified_at = coalesce(u.email_verified_at, excluded.email_verified_at)

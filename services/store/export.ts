@@ -4,7 +4,8 @@ export type ExportRow = Record<string, unknown>;
 
 const LISTS = {
   profile: `select id, email, name, bio, role, email_verified_at, password_changed_at, terms_accepted_at,
-      mfa_secret is not null as mfa_enabled, mfa_confirmed_at, last_login_at, demoted_at, deletion_at as deletion_date,
+      case when not has_password then false end as has_password, mfa_secret is not null as mfa_enabled, mfa_confirmed_at,
+      case when second_factor then true end as second_factor_required, last_login_at, demoted_at, deletion_at as deletion_date,
       created_at, updated_at, (select count(*)::int from backup_codes b where b.user_id = users.id) as backup_codes_left
     from users where id = :userId`,
   // read from the e-mail about the request, not from its token: there is no token if another account
@@ -19,12 +20,12 @@ const LISTS = {
     from users u join attempts a on a.subject = u.canonical_email and a.kind = 'password' or a.subject = u.id::text and a.kind <> 'password'
     where u.id = :userId and (a.failed > 0 or a.consecutive > 0 or a.locked_until is not null) order by a.kind`,
   openLinks: `select kind, created_at, expires_at from one_time_tokens
-    where user_id = :userId and kind in ('verify-email', 'reset-password') and expires_at > :now order by kind`,
+    where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation') and expires_at > :now order by kind`,
   // ended sessions are kept for a while; their end is the earliest of these times
   // the device and location of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,
       case when s.actor_id is null then s.ip end as ip, case when s.actor_id is null then s.location end as location,
-      s.actor_id is not null as impersonated, s.created_at,
+      s.actor_id is not null as impersonated, s.methods, s.created_at, s.confirmed_at,
       s.last_active_at as last_active, least(s.revoked_at, s.expires_at, a.revoked_at) as ends_at
     from sessions s left join sessions a on a.id = s.actor_session_id
     where s.user_id = :userId order by s.created_at desc, s.id desc`,

@@ -21,10 +21,15 @@ export const OneTimeToken = defineEntity({
 });
 
 /**
- * What a token can be used for, once. Three kinds are mailed; `sign-in` is the MFA token for a login's
+ * What a token can be used for, once. Four kinds are mailed; `sign-in` is the MFA token for a login's
  * second step.
  */
-export type OneTimeTokenKind = "verify-email" | "change-email" | "reset-password" | "sign-in";
+export type OneTimeTokenKind =
+  | "verify-email"
+  | "change-email"
+  | "reset-password"
+  | "invitation"
+  | "sign-in";
 
 export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 

@@ -12,6 +12,9 @@ export const Session = defineEntity({
     generation: p.integer(), // incremented by each refresh; tokens carry it
     rotatedAt: p.datetime(),
     successorUsed: p.boolean().name("acknowledged"), // the current token pair has been used, which ends the grace period
+    methods: p.array().$type<SignInMethod[]>(), // the proofs that opened it; none: unknown
+    confirmedAt: p.datetime().nullable(), // when the user last confirmed it
+    deviceId: p.uuid().nullable(), // the known device that it belongs to
     device: p.string(),
     ip: p.string(),
     location: p.string().nullable(),
@@ -24,6 +27,15 @@ export const Session = defineEntity({
     revokedAt: p.datetime().nullable(),
   },
 });
+/** What proved a sign-in: the first factor, or a second one. */
+export type SignInMethod =
+  | "password"
+  | "totp"
+  | "backup-code"
+  | "passkey"
+  | "external"
+  | "email-code";
+
 export interface Session extends InferEntity<typeof Session> {}
 
 /**
@@ -35,28 +47,34 @@ export const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
 /** The caller's account at the beginning of the call. */
-export type CallerUser = Profile & Pick<User, "passwordChangedAt" | "mfaConfirmed">;
+export type CallerUser = Profile & Pick<User, "hasPassword" | "passwordChangedAt" | "mfaConfirmed">;
 
 /** An open session and its user, read for every authenticated request. */
 export type FoundSession = {
   user: CallerUser;
-  session: Pick<Session, "id" | "generation" | "successorUsed" | "createdAt" | "lastActiveAt">;
-  /** Whether the session was opened with the user's current second factor, of which a code has been accepted. */
+  session: Pick<
+    Session,
+    "id" | "generation" | "successorUsed" | "createdAt" | "confirmedAt" | "lastActiveAt"
+  >;
+  /**
+   * Whether the session was opened with the user's current second factor, of which a code has been accepted, or
+   * with a passkey, which is two factors.
+   */
   usedSecondFactor: boolean;
   /** The administrator who is impersonating the user. */
   actorId: string | undefined;
 };
 
 type FoundRow = CallerUser &
-  Pick<Session, "generation" | "successorUsed" | "lastActiveAt" | "actorId"> &
+  Pick<Session, "generation" | "successorUsed" | "confirmedAt" | "lastActiveAt" | "actorId"> &
   Pick<FoundSession, "usedSecondFactor"> & { sessionId: string; sessionCreatedAt: Date };
 
 const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
   "find_open_sessions",
   `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
-       s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
-       coalesce(t.mfa_confirmed_at <= s.created_at, false) as "usedSecondFactor",
-       t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
+       s.confirmed_at as "confirmedAt", s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
+       coalesce(t.mfa_confirmed_at <= s.created_at, false) or 'passkey' = any(s.methods) as "usedSecondFactor",
+       t.has_password as "hasPassword", t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
      where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would replan
 );
@@ -73,8 +91,8 @@ export async function findOpenSessions(
   const rows = await findOpen(db, { ids, now });
   const found = rows.map(
     ({ sessionId: id, sessionCreatedAt: createdAt, actorId, usedSecondFactor, ...row }) => {
-      const { generation, successorUsed, lastActiveAt, ...user } = row;
-      const session = { id, generation, successorUsed, createdAt, lastActiveAt };
+      const { generation, successorUsed, confirmedAt, lastActiveAt, ...user } = row;
+      const session = { id, generation, successorUsed, createdAt, confirmedAt, lastActiveAt };
       return [id, { user, session, usedSecondFactor, actorId: actorId ?? undefined }] as const;
     },
   );
@@ -86,12 +104,14 @@ export type ListedSession = Pick<
   "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"
 > & {
   isImpersonation: boolean;
+  /** How it began; null if that is unknown. */
+  method: SignInMethod | null;
 };
 
 /** Lists a user's open sessions, newest first. */
 export const listOpenSessions = ({ em }: Db, userId: string, now: Date): Promise<ListedSession[]> =>
   em.execute(
-    `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.created_at as "createdAt",
+    `select s.id, s.device, s.ip, s.location, s.actor_id is not null as "isImpersonation", s.methods[1] as method, s.created_at as "createdAt",
        s.last_active_at as "lastActiveAt"
      from sessions s where s.user_id = :userId and ${IS_OPEN} order by s.created_at desc, s.id desc`,
     { userId, now },
@@ -110,6 +130,11 @@ export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boo
       userId,
     },
   );
+
+/** Notes that the user has confirmed a session. */
+export async function confirmSession({ em, clock }: ClockedDb, id: string): Promise<void> {
+  await em.nativeUpdate(Session, { id }, { confirmedAt: clock.now() });
+}
 
 /**
  * Revokes a user's session if it is open. Impersonations opened from it end with it.

@@ -19,7 +19,7 @@ const MAX_SESSIONS = 100;
 /** The row of a new session. */
 export type NewSession = Pick<
   Session,
-  "id" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt"
+  "id" | "methods" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt"
 >;
 
 /**
@@ -30,10 +30,13 @@ export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { rest
 
 /** Whether user `u` is unchanged since the password was verified. */
 const IS_UNCHANGED = `u.id = :userId and u.password_changed_at = :passwordChangedAt
-  and u.mfa_secret is not distinct from :mfaSecret and (u.deletion_at is null or u.deletion_at > :now)`;
+  and u.mfa_secret is not distinct from :mfaSecret and u.second_factor = :secondFactor and (u.deletion_at is null or u.deletion_at > :now)`;
 
-const unchangedValues = ({ id, passwordChangedAt, mfaSecret = null }: LoginUser, now: Date) => {
-  return { userId: id, passwordChangedAt, mfaSecret, now };
+const unchangedValues = (
+  { id, passwordChangedAt, mfaSecret = null, secondFactor }: LoginUser,
+  now: Date,
+) => {
+  return { userId: id, passwordChangedAt, mfaSecret, secondFactor, now };
 };
 
 /**
@@ -62,8 +65,8 @@ const SIGN_IN = `with signed as (
       select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
   opened as (
     insert into sessions
-      (id, user_id, rotated_at, device, ip, location, created_at, last_active_at, expires_at, ends_at)
-    select :id::uuid, id, :now::timestamptz, :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
+      (id, user_id, rotated_at, methods, device, ip, location, created_at, last_active_at, expires_at, ends_at)
+    select :id::uuid, id, :now::timestamptz, string_to_array(:methods, ','), :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
     from signed),
   recorded as (
     insert into audit_events
@@ -94,6 +97,7 @@ export async function signIn(
 ): Promise<SignedInUser | undefined> {
   const values = {
     ...session,
+    methods: session.methods.join(","), // as text, which both ways of running the statement take
     ...unchangedValues(user, session.createdAt),
     events: JSON.stringify(events.map(toColumns)),
     attemptId: attempt?.id ?? null,
@@ -133,11 +137,19 @@ export async function dropSurplusImpersonation(
 /** A session and its user, as needed by a refresh. */
 export type RefreshedSession = Pick<
   Session,
-  "id" | "generation" | "successorUsed" | "rotatedAt" | "expiresAt" | "device" | "actorId"
+  | "id"
+  | "generation"
+  | "successorUsed"
+  | "rotatedAt"
+  | "expiresAt"
+  | "methods"
+  | "createdAt"
+  | "device"
+  | "actorId"
 > & { isRevoked: boolean; user: Pick<User, "id" | "email" | "name" | "role"> };
 
 const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotated_at as "rotatedAt",
-  s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.device, s.actor_id as "actorId",
+  s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.methods, s.created_at as "createdAt", s.device, s.actor_id as "actorId",
   json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
 
 /**

@@ -1,6 +1,14 @@
 import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
-import { type Db, firstRow, type HotDb, prepared, returnsRow, toColumns } from "./statement.ts";
+import {
+  type Db,
+  firstRow,
+  type HotDb,
+  oneRow,
+  prepared,
+  returnsRow,
+  toColumns,
+} from "./statement.ts";
 
 const table = defineEntity({
   name: "User",
@@ -15,6 +23,7 @@ const table = defineEntity({
     role: p.string().$type<Role>(),
     demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
     passwordHash: p.string().hidden(),
+    hasPassword: p.boolean().default(true), // false: the hash is one of random bytes
     passwordChangedAt: p.datetime(),
     emailVerifiedAt: p.datetime().nullable(),
     wasVerified: p.boolean().default(false), // an address was verified before an administrator changed it or marked it unverified
@@ -22,6 +31,7 @@ const table = defineEntity({
     mfaSecret: p.string().nullable().hidden(), // encrypted; null without a second factor
     mfaConfirmedAt: p.datetime().nullable(), // when the first code was accepted
     mfaLastStep: p.integer().nullable(), // TOTP steps up to this one have been used
+    secondFactor: p.boolean().default(false), // the owner wants every sign-in to need a second factor
     lastLoginAt: p.datetime().nullable(),
     deletionAt: p.datetime().nullable(), // when the account will be erased
     createdAt: p.datetime(),
@@ -80,13 +90,15 @@ export type LoginUser = Pick<
   | "emailVerified"
   | "mfaEnabled"
   | "mfaSecret"
+  | "secondFactor"
 >;
 
 /** Finds the account for a canonical address. An account that is due for deletion is not found. */
 export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
-     email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret"
+     email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret",
+     second_factor as "secondFactor"
    from users where canonical_email = :email and not is_service and (deletion_at is null or deletion_at > :now)`,
 );
 
@@ -100,13 +112,14 @@ export type Profile = Pick<
   | "role"
   | "emailVerified"
   | "mfaEnabled"
+  | "secondFactor"
   | "createdAt"
   | "updatedAt"
 >;
 
 /** The columns of a profile, from `users t`. */
 export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
-  t.mfa_secret is not null as "mfaEnabled", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
+  t.mfa_secret is not null as "mfaEnabled", t.second_factor as "secondFactor", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
 
 /**
  * Locks a user row until the transaction ends. Transactions that change several rows of a user start
@@ -231,3 +244,33 @@ export async function takeBackupCode(
   );
   return row?.left;
 }
+
+/** The number of backup codes of a user that are left. */
+export const countBackupCodes = async (db: Db, userId: string): Promise<number> =>
+  (
+    await oneRow<{ left: number }>(
+      db,
+      `select count(*)::int as "left" from backup_codes where user_id = :userId`,
+      { userId },
+    )
+  ).left;
+
+/** A user whom an administrator invites. */
+type Invited = Pick<
+  User,
+  "id" | "email" | "canonicalEmail" | "name" | "role" | "passwordHash" | "createdAt"
+>;
+
+/**
+ * Inserts a user without a password.
+ * @returns false if the address is taken
+ */
+export const insertInvited = (db: Db, user: Invited): Promise<boolean> =>
+  returnsRow(
+    db,
+    `insert into users (id, email, canonical_email, name, role, password_hash, has_password,
+       password_changed_at, terms_accepted_at, created_at, updated_at)
+     values (:id, :email, :canonicalEmail, :name, :role, :passwordHash, false, :createdAt, :createdAt, :createdAt, :createdAt)
+     on conflict (canonical_email) do nothing returning id`,
+    user,
+  );

@@ -4,12 +4,15 @@ import { readEmailAddress } from "../accounts/email-address.ts";
 import {
   accountGone,
   assertOtherAdmin,
+  assertRecentSignIn,
   confirmPassword,
   isRecentSignIn,
   lockCaller,
   wrongPassword,
 } from "../accounts/guards.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
+import { voidPassword } from "../accounts/reset-access.ts";
+import { assertOtherWayIn } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
@@ -18,7 +21,11 @@ import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
 import { countActiveKeys } from "../store/api-keys.ts";
 import { recentEmails } from "../store/emails.ts";
-import { invalidateOneTimeTokens, issueOneTimeToken } from "../store/one-time-tokens.ts";
+import {
+  invalidateOneTimeTokens,
+  issueOneTimeToken,
+  type OneTimeTokenKind,
+} from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
@@ -41,10 +48,19 @@ export async function updateProfile(
   });
 }
 
+/** What a change of the password makes void. */
+const PASSWORD_TOKENS: OneTimeTokenKind[] = [
+  "reset-password",
+  "invitation",
+  "change-email",
+  "sign-in",
+];
+
 /**
  * Sets a new password and ends all other sessions. API keys remain valid. Only one of several concurrent changes succeeds.
  * @returns the number of API keys
- * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, UNAVAILABLE
+ * @throws ServiceError INVALID_CURRENT_PASSWORD, REAUTHENTICATION_REQUIRED, VALIDATION_FAILED,
+ * ACCOUNT_LOCKED, UNAVAILABLE
  */
 export async function changePassword(
   call: SessionCall,
@@ -60,14 +76,60 @@ export async function changePassword(
     await lockCaller(call);
     const now = call.clock.now();
     const { id, passwordChangedAt } = user;
-    const changes = { passwordHash, passwordChangedAt: now, updatedAt: now };
+    const changes = { passwordHash, hasPassword: true, passwordChangedAt: now, updatedAt: now };
     const changed = await call.em.nativeUpdate(User, { id, passwordChangedAt }, changes);
     if (changed === 0) throw wrongPassword(); // changed by a concurrent request
     await revokeSessions(call, user.id, call.principal.session.id);
-    await invalidateOneTimeTokens(call, user.id, ["reset-password", "change-email", "sign-in"]);
+    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
     await recordAudit(call, "user.password_changed", { userId: user.id });
     await queueEmail(call, user, "password-changed");
     return countActiveKeys(call, user.id, now);
+  });
+}
+
+/**
+ * Sets the first password of an account that has none.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, CONFLICT if there is one, VALIDATION_FAILED,
+ * UNAVAILABLE
+ */
+export async function setPassword(call: SessionCall, newPassword: string): Promise<void> {
+  assertRecentSignIn(call);
+  const { user } = call.principal;
+  if (user.hasPassword) throw hasPassword();
+  assertNotGuessable(call, newPassword, user, "newPassword");
+  const passwordHash = await call.passwords.hash(newPassword, call.client.address);
+  await call.em.transactional(async () => {
+    await lockCaller(call);
+    const now = call.clock.now();
+    const changes = { passwordHash, hasPassword: true, passwordChangedAt: now, updatedAt: now };
+    const isWithout = { id: user.id, hasPassword: false };
+    if ((await call.em.nativeUpdate(User, isWithout, changes)) === 0) throw hasPassword();
+    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
+    await recordAudit(call, "user.password_set", { userId: user.id });
+    await queueEmail(call, user, "password-set");
+  });
+}
+
+const hasPassword = () =>
+  new ServiceError(Reason.CONFLICT, "This account has a password. Please change it instead.");
+
+/**
+ * Removes the password of an account that has another way in, and ends every other session.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, CONFLICT if there is none, LAST_SIGN_IN_METHOD
+ */
+export async function removePassword(call: SessionCall): Promise<void> {
+  assertRecentSignIn(call);
+  const { user, session } = call.principal;
+  await call.em.transactional(async () => {
+    await lockCaller(call);
+    if ((await call.em.count(User, { id: user.id, hasPassword: true })) === 0)
+      throw new ServiceError(Reason.CONFLICT, "This account has no password.");
+    await assertOtherWayIn(call, user.id, "password");
+    await voidPassword(call, user.id);
+    await revokeSessions(call, user.id, session.id);
+    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
+    await recordAudit(call, "user.password_removed", { userId: user.id });
+    await queueEmail(call, user, "password-removed");
   });
 }
 
@@ -135,6 +197,7 @@ export async function deleteAccount(
 ): Promise<Date> {
   const { user } = call.principal;
   if (password !== undefined) await confirmPassword(call, password);
+  else if (!user.hasPassword) assertRecentSignIn(call);
   else if (!isRecentSignIn(call)) {
     throw invalid("password", "is required if you signed in more than 15 minutes ago");
   }

@@ -1,11 +1,20 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
+import { countWaysIn } from "../accounts/ways-in.ts";
 import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
+import { requireSecondFactor } from "../auth/mfa-settings.ts";
 import { sessionCallOf } from "../call.ts";
 import { listActiveKeys } from "../store/api-keys.ts";
 import { listOpenSessions } from "../store/sessions.ts";
-import { changeEmail, changePassword, deleteAccount, updateProfile } from "./change-account.ts";
+import {
+  changeEmail,
+  changePassword,
+  deleteAccount,
+  removePassword,
+  setPassword,
+  updateProfile,
+} from "./change-account.ts";
 import { exportData } from "./export-data.ts";
 import { createOwnKey, revokeOwnKey } from "./own-keys.ts";
 import { profileOf, sessionMessage, toMessage } from "./to-message.ts";
@@ -27,6 +36,27 @@ export const userHandler: ServiceImpl<typeof UserService> = {
       message: "Your password is changed. All your other sessions have ended.",
       ...(keys > 0 && { activeApiKeys: keys }),
     };
+  },
+  async getSignInMethods(_req, ctx) {
+    const call = sessionCallOf(ctx);
+    const { id, secondFactor } = call.principal.user;
+    const { password } = await countWaysIn(call, id);
+    return { hasPassword: password > 0, secondFactorRequired: secondFactor };
+  },
+  async setPassword(req, ctx) {
+    await setPassword(sessionCallOf(ctx), req.newPassword);
+    return { message: "Your account has a password now." };
+  },
+  async removePassword(_req, ctx) {
+    await removePassword(sessionCallOf(ctx));
+    return { message: "Your password is removed. All your other sessions have ended." };
+  },
+  async requireSecondFactor(req, ctx) {
+    const backupCodes = await requireSecondFactor(sessionCallOf(ctx), req.required);
+    const message = req.required
+      ? "Every sign-in needs a second factor from now on."
+      : "A sign-in needs no second factor beyond those that you have set up.";
+    return { message, backupCodes };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);

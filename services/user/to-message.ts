@@ -31,12 +31,16 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
     emailVerified,
     mfaEnabled,
     mfaConfirmed,
+    secondFactor,
+    hasPassword,
     passwordChangedAt,
     createdAt,
     updatedAt,
   } = user;
   const passwordExpiresAt =
-    passwordMaxAgeMs > 0 ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs) : null;
+    hasPassword && passwordMaxAgeMs > 0
+      ? new Date(passwordChangedAt.getTime() + passwordMaxAgeMs)
+      : null;
   return toMessage({
     id,
     email,
@@ -46,6 +50,7 @@ export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]
     emailVerified,
     mfaEnabled,
     mfaConfirmed: mfaEnabled ? mfaConfirmed : null,
+    secondFactorRequired: secondFactor ? true : null,
     createdAt,
     updatedAt,
     passwordExpiresAt,

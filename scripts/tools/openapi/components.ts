@@ -12,6 +12,7 @@ import type {
 } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as validation } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { comments } from "../../../gen/comments.ts";
+import { field as fieldPolicy } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import {
   email_address,
   list_cursor,
@@ -113,8 +114,11 @@ export function objectSchema(
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
-/** Whether a field has no implied value, so that responses may leave it out. */
-const isNeverImplied = ({ proto }: DescField) => proto.proto3Optional;
+/** Whether a field has no implied value, so that it may be left out. Callers without a password leave out their own. */
+const isNeverImplied = (field: DescField): boolean => {
+  const { ownPassword, omitEmpty } = getOption(field, fieldPolicy);
+  return field.proto.proto3Optional || ownPassword || omitEmpty;
+};
 
 /** Whether a request may leave a field out: also a list that may be empty. */
 export function isOptionalInRequest(field: DescField): boolean {

@@ -42,9 +42,12 @@ const BY_NAME: Record<string, unknown> = {
   lastError: "550 mailbox unavailable",
   lastUsedIp: "203.0.113.7",
   latencyMs: 1.4,
+  id: "google",
+  identities: 0,
   limit: 20,
   location: "Berlin, DE",
   maxTokens: 1_024,
+  method: "password",
   message: "The change is saved.",
   models: "model-a-1",
   model: "model-a-1",
@@ -54,6 +57,7 @@ const BY_NAME: Record<string, unknown> = {
   nextCursor: "AZOlwnsefDqfTStuihxdcAAAAAAq",
   outputTokens: 340,
   page: 1,
+  passkeys: 1,
   provider: "provider-a",
   qrCode: "data:image/png;base64,iVBORw0KGgo=",
   reason: "The user reported a wrong invoice.",
@@ -78,7 +82,7 @@ const BY_NAME: Record<string, unknown> = {
   version: "0.1.0",
   x: "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
 };
-const BY_FORMAT: Record<string, unknown> = { uuid: UUID, password: "Correct-horse-1" };
+const BY_FORMAT: Record<string, unknown> = { password: "Correct-horse-1" };
 
 /** An example of a scalar field. Undefined if the tables know none, which a test reports. */
 export function scalarExample(
@@ -87,5 +91,6 @@ export function scalarExample(
 ): unknown {
   if (format === "date-time") return "2026-11-23T09:30:00.000Z";
   if (Array.isArray(values)) return values[0];
+  if (format === "uuid") return UUID;
   return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);
 }

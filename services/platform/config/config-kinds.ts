@@ -165,6 +165,12 @@ export const origins = list(
   "must be origins such as https://app.example.com or capacitor://localhost, separated by commas",
 );
 
+/** Domains, in lower case and punycode. */
+export const domains = list(
+  (item) => /^(?!\.)[^\s@/]+\.[^\s@/]+$/.test(item) && domainToASCII(item) !== "",
+  "must be domains such as example.com, separated by commas",
+).transform((items) => items.map((item) => domainToASCII(item).toLowerCase()));
+
 /** Redis URLs. Several URLs mean a cluster. */
 export const redisUrls = list(
   (item) => isUrl(item, ["redis:", "rediss:"]),

@@ -136,6 +136,15 @@ export const servicesVariables = {
   ),
   verifyTokenTtlMs: setting(kind.lifetime, "24h").describe("Lifetime of verification tokens."),
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
+  invitationTtlMs: setting(kind.lifetime, "7d").describe(
+    "Lifetime of the tokens of invitations, which set a first password.",
+  ),
+  registration: setting(kind.choice("open", "invited"), "open").describe(
+    "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",
+  ),
+  signUpDomains: setting(kind.domains, "").describe(
+    "Domains of the e-mail addresses that may register, separated by commas. Without any, all may. Invitations are not restricted.",
+  ),
   lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
     "Number of failed attempts after which an account is locked.",
   ),

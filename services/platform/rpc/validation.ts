@@ -9,7 +9,8 @@ import {
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator } from "@bufbuild/protovalidate";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import type { Interceptor } from "@connectrpc/connect";
+import type { ContextValues, Interceptor } from "@connectrpc/connect";
+import { field as fieldPolicy } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../../gen/gatehouse/platform/v1/rules_pb.ts";
 import { invalidFields, type Violation } from "./errors.ts";
 import { remembered } from "./policy.ts";
@@ -134,13 +135,29 @@ const jsonPath = (path: Path) =>
  */
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
+/** Whether the caller has a password. */
+type HasPassword = (values: ContextValues) => boolean;
+
+/** The field with the current password of the caller, if a request has one. */
+const ownPasswordField = remembered(
+  ({ fields }: DescMessage): DescField | null =>
+    fields.find((field) => getOption(field, fieldPolicy).ownPassword) ?? null,
+);
+
+/** The field with the caller's password where the caller has none and sends none. */
+function omittedPassword(schema: DescMessage, message: Message, hasPassword: () => boolean) {
+  const field = ownPasswordField(schema);
+  const texts = message as Message & Record<string, unknown>;
+  return field && texts[field.localName] === "" && !hasPassword() ? field.jsonName : undefined;
+}
+
 /**
  * Validates every request against its proto and its own check, if it has one. A single error lists
  * all violations, including those found by the gateway. A request that the gateway could not read is
  * rejected here, after its caller has been authorized.
  */
 export const validate =
-  (checks: MessageChecks = new Map()): Interceptor =>
+  (checks: MessageChecks = new Map(), hasPassword: HasPassword = () => true): Interceptor =>
   (next) =>
   (req) => {
     const { input } = req.method;
@@ -148,9 +165,10 @@ export const validate =
     if (fault) throw fault;
     if (input.fields.length === 0) return next(req);
     const assertValid = (message: Message) => {
+      const omitted = omittedPassword(input, message, () => hasPassword(req.contextValues));
       const found = [
         typeErrors,
-        violationsOf(input, message),
+        violationsOf(input, message).filter(({ field }) => field !== omitted),
         checks.get(input)?.(message as never) ?? [],
       ];
       const violations = found.reduce(withOthers);

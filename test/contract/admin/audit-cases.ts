@@ -86,7 +86,9 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       body: newAccount(),
       actor: TEXT,
     }),
-    "Login, a right password": open({ "auth.login": {} }, (user) => ({ body: user.credentials })),
+    "Login, a right password": open({ "auth.login": { method: "password" } }, (user) => ({
+      body: user.credentials,
+    })),
     "Login, a wrong password": open({ "auth.login_failed": {} }, guessOf),
     "Login, the fifth wrong password": open(
       { "auth.locked": {}, "auth.login_failed": {} },
@@ -96,14 +98,14 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       },
     ),
     "Login, an account about to be deleted": open(
-      { "auth.login": {}, "user.restored": {} },
+      { "auth.login": { method: "password" }, "user.restored": {} },
       async (user) => {
         await (await app.signIn(user)).post("/user/delete-account", {});
         return { body: user.credentials };
       },
     ),
     "VerifyMfa, a code": verifyMfa(
-      { "auth.login": {}, "auth.mfa_verified": { method: "totp" } },
+      { "auth.login": { method: "password" }, "auth.mfa_verified": { method: "totp" } },
       async (factor) => ({
         code: await factor.code(),
       }),
@@ -111,7 +113,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     "VerifyMfa, a backup code": verifyMfa(
       {
         "auth.backup_code_used": { left: 9 },
-        "auth.login": {},
+        "auth.login": { method: "password" },
         "auth.mfa_verified": { method: "backup-code" },
       },
       ({ backupCodes }) => ({ backupCode: backupCodes[0] }),
@@ -162,6 +164,22 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       const { accessToken: token, authenticator } = await app.setUpFactor(user);
       return { token, body: { password: PASSWORD, code: await authenticator.code() } };
     }),
+    Confirm: own({ "auth.confirmed": { method: "password" } }, () => ({
+      body: { password: PASSWORD },
+    })),
+    SetPassword: own({ "user.password_set": {} }, async ({ user }) => {
+      await app.sql("update users set has_password = false where id = ?", [user.id]);
+      return { body: { newPassword: NEW_PASSWORD } };
+    }),
+    "RemovePassword, the last way in": own({}),
+    RequireSecondFactor: own(
+      { "user.second_factor_changed": { required: true } },
+      async ({ user }) => {
+        const { authenticator } = await app.setUpConfirmedFactor(user);
+        const { body } = await app.signInBy(user, { code: await authenticator.code() });
+        return { token: body.accessToken, body: { required: true } };
+      },
+    ),
     UpdateProfile: own({ "user.profile_updated": {} }, () => ({ body: { name: "Bea" } })),
     ChangePassword: own({ "user.password_changed": {} }, () => ({
       body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
@@ -184,6 +202,13 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       id: (await createKey(account)).apiKey.id,
     })),
     DeleteAccount: own({ "user.deletion_requested": {} }, () => ({ body: {} })),
+    InviteUser: async () => ({
+      events: { "admin.user_invited": { role: "user" } },
+      body: { email: freshEmail(), name: "Bea" },
+      token: (await app.signInAdmin()).accessToken,
+      actor: TEXT,
+    }),
+    ResetAccess: admin({ "admin.access_reset": {}, "auth.password_reset_requested": {} }),
     UpdateUser: admin(
       { "admin.user_updated": { fields: ["name", "role"], role: "admin" } },
       { name: "Bea", role: "admin", password: PASSWORD },

@@ -12,6 +12,8 @@ const inventory = auditCases(app);
 const unaudited = [
   ...[
     "ListKeys",
+    "ListSignInMethods",
+    "GetSignInMethods",
     "GetProfile",
     "ListSessions",
     "ListUsers",

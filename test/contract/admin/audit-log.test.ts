@@ -12,7 +12,8 @@ test("GET /admin/audit-logs: returns the documented fields, newest first", async
   expect([status, body.total]).toEqual([200, 2]);
   const from = { ip: browser.address, userAgent: TEXT, requestId: TEXT };
   const subject = { event: "auth.login", outcome: "success", userId: user.id, actorId: user.id };
-  expect(body.items[0]).toEqual({ id: TEXT, ...subject, ...from, details: {}, createdAt: TIME });
+  const details = { method: "password" };
+  expect(body.items[0]).toEqual({ id: TEXT, ...subject, ...from, details, createdAt: TIME });
   expect(body.items[1].event).toBe("auth.register");
 });
 

@@ -28,6 +28,7 @@ export const userShape = ({ id, email, name }: { id: string; email: string; name
 /** An open session in the lists of a user and of administrators. */
 export const sessionShape = (changes: { current: boolean; device?: string; ip?: string }) => ({
   id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+  method: TEXT,
   device: TEXT,
   ip: expect.stringMatching(/^10\./),
   createdAt: TIME,

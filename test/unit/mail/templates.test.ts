@@ -16,6 +16,7 @@ const facts = {
   device: "<u>Chrome</u> on Windows",
   date: "2026-12-24 18:00 UTC",
   end: "It is locked until 2026-12-24 18:15 UTC.",
+  state: "required",
   opening: "Resetting your password unlocks the account immediately.",
 };
 
@@ -24,6 +25,7 @@ const PATHS: Partial<Record<TemplateName, string>> = {
   "verify-email": "/verify-email",
   "change-email": "/verify-email",
   "reset-password": "/reset-password",
+  invitation: "/reset-password",
 };
 
 describe.each(Object.keys(texts) as TemplateName[])("Mail template %s", (name) => {
@@ -52,6 +54,15 @@ describe.each(Object.keys(texts) as TemplateName[])("Mail template %s", (name) =
 });
 
 test("Mail templates: lifetimes read naturally", () => {
-  const durations = [86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(formatDuration);
-  expect(durations).toEqual(["24 hours", "1 hour", "5 minutes", "90 minutes", "1 minute"]);
+  const durations = [604_800_000, 86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(
+    formatDuration,
+  );
+  expect(durations).toEqual([
+    "7 days",
+    "24 hours",
+    "1 hour",
+    "5 minutes",
+    "90 minutes",
+    "1 minute",
+  ]);
 });

@@ -49,6 +49,8 @@ test("Signing keys: a token whose key cannot be read is not refused as invalid",
     rotatedAt: now,
     expiresAt: new Date(now.getTime() + 60_000),
     actorId: null,
+    methods: [],
+    createdAt: now,
   };
   const user = { id: ID, email: "ann@example.com", role: "user" } as const;
   const { refreshToken } = createTokenPair(

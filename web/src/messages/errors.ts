@@ -77,6 +77,14 @@ export const errors = {
     "There must be at least one administrator.",
     "Es muss mindestens einen Administrator geben.",
   ],
+  "errors.SIGN_UP_CLOSED": [
+    "This service does not accept this registration. Please ask for an invitation.",
+    "Dieser Dienst nimmt diese Registrierung nicht an. Bitten Sie um eine Einladung.",
+  ],
+  "errors.LAST_SIGN_IN_METHOD": [
+    "This is the last way to sign in to your account. Add another one first.",
+    "Das ist der letzte Zugang zu Ihrem Konto. Richten Sie zuerst einen anderen ein.",
+  ],
   "errors.CONFLICT": [
     "The present state does not allow this.",
     "Der gegenwärtige Zustand erlaubt das nicht.",

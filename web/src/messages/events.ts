@@ -9,6 +9,7 @@ export const events = {
     "Session ended: its token was used twice",
     "Sitzung beendet: ihr Token wurde zweimal benutzt",
   ],
+  "event.auth.confirmed": ["Confirmed who it is", "Person bestätigt"],
   "event.auth.email_verified": ["Address confirmed", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
@@ -24,6 +25,12 @@ export const events = {
   "event.user.password_changed": ["Password changed", "Passwort geändert"],
   "event.user.email_changed": ["Address changed", "Adresse geändert"],
   "event.user.session_revoked": ["Session ended", "Sitzung beendet"],
+  "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
+  "event.user.password_removed": ["Password removed", "Passwort entfernt"],
+  "event.user.second_factor_changed": [
+    "Requirement of a second factor changed",
+    "Pflicht zum zweiten Schritt geändert",
+  ],
   "event.user.api_key_created": ["API key created", "API-Schlüssel angelegt"],
   "event.user.api_key_revoked": ["API key revoked", "API-Schlüssel widerrufen"],
   "event.user.deletion_requested": ["Deletion requested", "Löschung verlangt"],
@@ -39,6 +46,11 @@ export const events = {
   "event.admin.impersonated": [
     "Administrator signed in as the user",
     "Verwaltung als Benutzer angemeldet",
+  ],
+  "event.admin.user_invited": ["Invited by an administrator", "Von der Verwaltung eingeladen"],
+  "event.admin.access_reset": [
+    "Access reset by an administrator",
+    "Zugang von der Verwaltung zurückgesetzt",
   ],
   "event.admin.api_key_updated": [
     "API key changed by an administrator",

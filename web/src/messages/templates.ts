@@ -34,4 +34,8 @@ export const templates = {
     "The role of a user was changed",
     "Rolle eines Benutzers geändert",
   ],
+  "template.invitation": ["You are invited", "Einladung"],
+  "template.password-set": ["Your account has a password now", "Erstes Passwort festgelegt"],
+  "template.password-removed": ["Your password was removed", "Passwort entfernt"],
+  "template.second-factor-changed": ["Your sign-in steps were changed", "Anmeldeschritte geändert"],
 } as const satisfies Record<string, readonly [string, string]>;

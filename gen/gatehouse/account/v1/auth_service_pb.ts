@@ -8,13 +8,15 @@ import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/vali
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../platform/v1/rules_pb.ts";
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.ts";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gatehouse/account/v1/auth_service.proto.
  */
 export const file_gatehouse_account_v1_auth_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxItUBCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJWCgxMb2dpblJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAci4AIKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASKMAgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6YLpIXRpbCgRjb2RlEiptdXN0IGJlIGdpdmVuLCBvciBiYWNrdXBDb2RlLCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLmNvZGUpICE9IGhhcyh0aGlzLmJhY2t1cF9jb2RlKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUi5gEKEVZlcmlmeU1mYVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZpZWRVc2VyEh0KEHBhc3N3b3JkX2V4cGlyZWQYBCABKAhIAIgBARIVCghyZXN0b3JlZBgFIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIo0CChJEaXNhYmxlVG90cFJlcXVlc3QSJAoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgBxIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6Y7pIYBpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUiJgoTRGlzYWJsZVRvdHBSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJImIKGENyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBIkCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHEiAKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAiI2ChlDcmVhdGVCYWNrdXBDb2Rlc1Jlc3BvbnNlEhkKDGJhY2t1cF9jb2RlcxgBIAMoCUIDgAEBIhEKD0xpc3RLZXlzUmVxdWVzdCJBChBMaXN0S2V5c1Jlc3BvbnNlEi0KBGtleXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5QdWJsaWNLZXkiVwoJUHVibGljS2V5EgsKA2tpZBgBIAEoCRILCgNrdHkYAiABKAkSCwoDY3J2GAMgASgJEgkKAXgYBCABKAkSCwoDYWxnGAUgASgJEgsKA3VzZRgGIAEoCSIvChFGaW5kQXBpS2V5UmVxdWVzdBIaCgZkaWdlc3QYASABKAxCCoABAbpIBHoCaCAiWQoSRmluZEFwaUtleVJlc3BvbnNlEjcKB2FwaV9rZXkYASABKAsyIS5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3VuZEFwaUtleUgAiAEBQgoKCF9hcGlfa2V5In0KC0ZvdW5kQXBpS2V5EgoKAmlkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkSFwoPc2VydmljZV9hY2NvdW50GAMgASgIEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZTKfEQoLQXV0aFNlcnZpY2USxAEKCFJlZ2lzdGVyEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXNwb25zZSJpirUYTAgBEkIKCHJlZ2lzdGVyEAoYhAcgASovVG9vIG1hbnkgcmVnaXN0cmF0aW9ucy4gUGxlYXNlIHRyeSBhZ2FpbiBsYXRlci4YyQFCARKC0+STAhM6ASoiDi9hdXRoL3JlZ2lzdGVyErcBCgVMb2dpbhIiLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVxdWVzdBojLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVzcG9uc2UiZYq1GEsIARJACgVsb2dpbhAFGIQHIAMqMFRvbyBtYW55IGxvZ2luIGF0dGVtcHRzLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLiABQgMGDA2C0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpoBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPIq1GB0IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgIHCILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKPAQoLRGlzYWJsZVRvdHASKC5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlc3BvbnNlIiuKtRgKCAIoAUIEBAgUG4LT5JMCFzoBKiISL2F1dGgvZGlzYWJsZS10b3RwEqEBChFDcmVhdGVCYWNrdXBDb2RlcxIuLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBovLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2UiK4q1GAoIAigBQgQECBQbgtPkkwIXOgEqIhIvYXV0aC9iYWNrdXAtY29kZXMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEmcKCkZpbmRBcGlLZXkSJy5nYXRlaG91c2UuYWNjb3VudC52MS5GaW5kQXBpS2V5UmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXNwb25zZSIGirUYAggEYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxItUBCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJWCgxMb2dpblJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAci4AIKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASKMAgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6YLpIXRpbCgRjb2RlEiptdXN0IGJlIGdpdmVuLCBvciBiYWNrdXBDb2RlLCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLmNvZGUpICE9IGhhcyh0aGlzLmJhY2t1cF9jb2RlKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUi5gEKEVZlcmlmeU1mYVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZpZWRVc2VyEh0KEHBhc3N3b3JkX2V4cGlyZWQYBCABKAhIAIgBARIVCghyZXN0b3JlZBgFIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIo8CChJEaXNhYmxlVG90cFJlcXVlc3QSJgoIcGFzc3dvcmQYASABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgAiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAYgBATpjukhgGl4KBGNvZGUSKm11c3Qgbm90IGJlIGdpdmVuIHRvZ2V0aGVyIHdpdGggYmFja3VwQ29kZRoqIShoYXModGhpcy5jb2RlKSAmJiBoYXModGhpcy5iYWNrdXBfY29kZSkpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSImChNEaXNhYmxlVG90cFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiZAoYQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0EiYKCHBhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIgCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAIiNgoZQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZRIZCgxiYWNrdXBfY29kZXMYASADKAlCA4ABASLMAgoOQ29uZmlybVJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgBiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAogBATqTAbpIjwEaLQoIcGFzc3dvcmQSDW11c3QgYmUgZ2l2ZW4aEmhhcyh0aGlzLnBhc3N3b3JkKRpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUILCglfcGFzc3dvcmRCBwoFX2NvZGVCDgoMX2JhY2t1cF9jb2RlIlcKD0NvbmZpcm1SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEjMKD2NvbmZpcm1lZF91bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGgoYTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0IooBChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEg8KB3Bhc3NrZXkYASABKAgSEgoKZW1haWxfY29kZRgCIAEoCBIPCgdzaWduX3VwGAMgASgIEjcKCXByb3ZpZGVycxgEIAMoCzIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlNpZ25JblByb3ZpZGVyIioKDlNpZ25JblByb3ZpZGVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkiEQoPTGlzdEtleXNSZXF1ZXN0IkEKEExpc3RLZXlzUmVzcG9uc2USLQoEa2V5cxgBIAMoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLlB1YmxpY0tleSJXCglQdWJsaWNLZXkSCwoDa2lkGAEgASgJEgsKA2t0eRgCIAEoCRILCgNjcnYYAyABKAkSCQoBeBgEIAEoCRILCgNhbGcYBSABKAkSCwoDdXNlGAYgASgJIi8KEUZpbmRBcGlLZXlSZXF1ZXN0EhoKBmRpZ2VzdBgBIAEoDEIKgAEBukgEegJoICJZChJGaW5kQXBpS2V5UmVzcG9uc2USNwoHYXBpX2tleRgBIAEoCzIhLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvdW5kQXBpS2V5SACIAQFCCgoIX2FwaV9rZXkifQoLRm91bmRBcGlLZXkSCgoCaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYAyABKAgSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlMtgTCgtBdXRoU2VydmljZRLFAQoIUmVnaXN0ZXISJS5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlc3BvbnNlImqKtRhNCAESQgoIcmVnaXN0ZXIQChiEByABKi9Ub28gbWFueSByZWdpc3RyYXRpb25zLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLhjJAUICEieC0+STAhM6ASoiDi9hdXRoL3JlZ2lzdGVyErcBCgVMb2dpbhIiLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVxdWVzdBojLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVzcG9uc2UiZYq1GEsIARJACgVsb2dpbhAFGIQHIAMqMFRvbyBtYW55IGxvZ2luIGF0dGVtcHRzLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLiABQgMGDA2C0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpoBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPIq1GB0IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgIHCILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKRAQoLRGlzYWJsZVRvdHASKC5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlc3BvbnNlIi2KtRgMCAIoAUIGIgQIFCgbgtPkkwIXOgEqIhIvYXV0aC9kaXNhYmxlLXRvdHASogEKEUNyZWF0ZUJhY2t1cENvZGVzEi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0Gi8uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZSIsirUYCwgCKAFCBSIECBQbgtPkkwIXOgEqIhIvYXV0aC9iYWNrdXAtY29kZXMSfgoHQ29uZmlybRIkLmdhdGVob3VzZS5hY2NvdW50LnYxLkNvbmZpcm1SZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ29uZmlybVJlc3BvbnNlIiaKtRgKCAIoAUIEBAgUG4LT5JMCEjoBKiINL2F1dGgvY29uZmlybRKyAQoRTGlzdFNpZ25Jbk1ldGhvZHMSLi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1JlcXVlc3QaLy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIjyKtRgbCAESFwoPc2lnbi1pbi1tZXRob2RzEHgYPCABgtPkkwIXEhUvYXV0aC9zaWduLWluLW1ldGhvZHMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEmcKCkZpbmRBcGlLZXkSJy5nYXRlaG91c2UuYWNjb3VudC52MS5GaW5kQXBpS2V5UmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXNwb25zZSIGirUYAggEYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for Register.
@@ -448,7 +450,7 @@ export const ForgotPasswordResponseSchema: GenMessage<ForgotPasswordResponse> = 
  */
 export type ResetPasswordRequest = Message<"gatehouse.account.v1.ResetPasswordRequest"> & {
   /**
-   * Single-use token from the reset e-mail.
+   * Single-use token from the e-mail of a reset or an invitation.
    *
    * @generated from field: string token = 1;
    */
@@ -666,7 +668,8 @@ export const VerifiedUserSchema: GenMessage<VerifiedUser> = /*@__PURE__*/
  */
 export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpRequest"> & {
   /**
-   * The current password, 1 to 128 characters.
+   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 1;
    */
@@ -722,7 +725,8 @@ export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__P
  */
 export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBackupCodesRequest"> & {
   /**
-   * The current password, 1 to 128 characters.
+   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 1;
    */
@@ -765,6 +769,155 @@ export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesRespon
   messageDesc(file_gatehouse_account_v1_auth_service, 25);
 
 /**
+ * Request of Confirm. Exactly one proof is required.
+ *
+ * @generated from message gatehouse.account.v1.ConfirmRequest
+ */
+export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
+  /**
+   * The current password, 1 to 128 characters.
+   *
+   * @generated from field: optional string password = 1;
+   */
+  password?: string | undefined;
+
+  /**
+   * TOTP code of six digits from the authenticator app. It, or `backup_code`, is required if the account has a second factor.
+   * White space and dashes are ignored.
+   *
+   * @generated from field: optional string code = 2;
+   */
+  code?: string | undefined;
+
+  /**
+   * An unused backup code. Letter case, white space and dashes are ignored.
+   *
+   * @generated from field: optional string backup_code = 3;
+   */
+  backupCode?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ConfirmRequest.
+ * Use `create(ConfirmRequestSchema)` to create a new message.
+ */
+export const ConfirmRequestSchema: GenMessage<ConfirmRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 26);
+
+/**
+ * Response of Confirm.
+ *
+ * @generated from message gatehouse.account.v1.ConfirmResponse
+ */
+export type ConfirmResponse = Message<"gatehouse.account.v1.ConfirmResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+
+  /**
+   * Time at which the confirmation ends.
+   *
+   * @generated from field: google.protobuf.Timestamp confirmed_until = 2;
+   */
+  confirmedUntil?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ConfirmResponse.
+ * Use `create(ConfirmResponseSchema)` to create a new message.
+ */
+export const ConfirmResponseSchema: GenMessage<ConfirmResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 27);
+
+/**
+ * Request of ListSignInMethods.
+ *
+ * @generated from message gatehouse.account.v1.ListSignInMethodsRequest
+ */
+export type ListSignInMethodsRequest = Message<"gatehouse.account.v1.ListSignInMethodsRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListSignInMethodsRequest.
+ * Use `create(ListSignInMethodsRequestSchema)` to create a new message.
+ */
+export const ListSignInMethodsRequestSchema: GenMessage<ListSignInMethodsRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 28);
+
+/**
+ * Response of ListSignInMethods: what a sign-in page shows beside the password.
+ *
+ * @generated from message gatehouse.account.v1.ListSignInMethodsResponse
+ */
+export type ListSignInMethodsResponse = Message<"gatehouse.account.v1.ListSignInMethodsResponse"> & {
+  /**
+   * True when passkeys can sign in.
+   *
+   * @generated from field: bool passkey = 1;
+   */
+  passkey: boolean;
+
+  /**
+   * True when codes by e-mail can sign in.
+   *
+   * @generated from field: bool email_code = 2;
+   */
+  emailCode: boolean;
+
+  /**
+   * True when anybody may register.
+   *
+   * @generated from field: bool sign_up = 3;
+   */
+  signUp: boolean;
+
+  /**
+   * Providers whose accounts can sign in.
+   *
+   * @generated from field: repeated gatehouse.account.v1.SignInProvider providers = 4;
+   */
+  providers: SignInProvider[];
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListSignInMethodsResponse.
+ * Use `create(ListSignInMethodsResponseSchema)` to create a new message.
+ */
+export const ListSignInMethodsResponseSchema: GenMessage<ListSignInMethodsResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 29);
+
+/**
+ * A provider whose accounts can sign in.
+ *
+ * @generated from message gatehouse.account.v1.SignInProvider
+ */
+export type SignInProvider = Message<"gatehouse.account.v1.SignInProvider"> & {
+  /**
+   * Id, such as `google`.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Name to show.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.SignInProvider.
+ * Use `create(SignInProviderSchema)` to create a new message.
+ */
+export const SignInProviderSchema: GenMessage<SignInProvider> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 30);
+
+/**
  * Request for ListKeys.
  *
  * @generated from message gatehouse.account.v1.ListKeysRequest
@@ -777,7 +930,7 @@ export type ListKeysRequest = Message<"gatehouse.account.v1.ListKeysRequest"> & 
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 26);
+  messageDesc(file_gatehouse_account_v1_auth_service, 31);
 
 /**
  * Response of ListKeys: a JSON Web Key Set.
@@ -798,7 +951,7 @@ export type ListKeysResponse = Message<"gatehouse.account.v1.ListKeysResponse"> 
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 27);
+  messageDesc(file_gatehouse_account_v1_auth_service, 32);
 
 /**
  * An Ed25519 public key (RFC 8037).
@@ -854,7 +1007,7 @@ export type PublicKey = Message<"gatehouse.account.v1.PublicKey"> & {
  * Use `create(PublicKeySchema)` to create a new message.
  */
 export const PublicKeySchema: GenMessage<PublicKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 28);
+  messageDesc(file_gatehouse_account_v1_auth_service, 33);
 
 /**
  * Request of FindApiKey.
@@ -875,7 +1028,7 @@ export type FindApiKeyRequest = Message<"gatehouse.account.v1.FindApiKeyRequest"
  * Use `create(FindApiKeyRequestSchema)` to create a new message.
  */
 export const FindApiKeyRequestSchema: GenMessage<FindApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 29);
+  messageDesc(file_gatehouse_account_v1_auth_service, 34);
 
 /**
  * Response of FindApiKey. Empty when no valid key has this digest.
@@ -896,7 +1049,7 @@ export type FindApiKeyResponse = Message<"gatehouse.account.v1.FindApiKeyRespons
  * Use `create(FindApiKeyResponseSchema)` to create a new message.
  */
 export const FindApiKeyResponseSchema: GenMessage<FindApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 30);
+  messageDesc(file_gatehouse_account_v1_auth_service, 35);
 
 /**
  * What a gateway needs to know of an API key.
@@ -938,7 +1091,7 @@ export type FoundApiKey = Message<"gatehouse.account.v1.FoundApiKey"> & {
  * Use `create(FoundApiKeySchema)` to create a new message.
  */
 export const FoundApiKeySchema: GenMessage<FoundApiKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 31);
+  messageDesc(file_gatehouse_account_v1_auth_service, 36);
 
 /**
  * Registration, login and tokens.
@@ -1018,7 +1171,7 @@ export const AuthService: GenService<{
     output: typeof ForgotPasswordResponseSchema;
   },
   /**
-   * Sets a new password with a reset token and ends every session.
+   * Sets a password with the token of a reset or of an invitation, and ends every session.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.ResetPassword
    */
@@ -1067,6 +1220,27 @@ export const AuthService: GenService<{
     methodKind: "unary";
     input: typeof CreateBackupCodesRequestSchema;
     output: typeof CreateBackupCodesResponseSchema;
+  },
+  /**
+   * Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if
+   * it had just begun. An account with a second factor needs a code or backup code too.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.Confirm
+   */
+  confirm: {
+    methodKind: "unary";
+    input: typeof ConfirmRequestSchema;
+    output: typeof ConfirmResponseSchema;
+  },
+  /**
+   * Lists the ways to sign in that this service offers, for a sign-in page.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.ListSignInMethods
+   */
+  listSignInMethods: {
+    methodKind: "unary";
+    input: typeof ListSignInMethodsRequestSchema;
+    output: typeof ListSignInMethodsResponseSchema;
   },
   /**
    * Lists the public keys that verify access tokens, as a JSON Web Key Set (RFC 7517).

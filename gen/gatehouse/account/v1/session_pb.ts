@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/session.proto.
  */
 export const file_gatehouse_account_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSL9AQoHU2Vzc2lvbhIUCgJpZBgBIAEoCUIIukgFcgOwAQESDgoGZGV2aWNlGAIgASgJEgoKAmlwGAMgASgJEhUKCGxvY2F0aW9uGAQgASgJSACIAQESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbGFzdF9hY3RpdmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2N1cnJlbnQYByABKAgSGQoMaW1wZXJzb25hdGVkGAggASgISAGIAQFCCwoJX2xvY2F0aW9uQg8KDV9pbXBlcnNvbmF0ZWRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9zZXNzaW9uLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSKdAgoHU2Vzc2lvbhIUCgJpZBgBIAEoCUIIukgFcgOwAQESDgoGZGV2aWNlGAIgASgJEgoKAmlwGAMgASgJEhUKCGxvY2F0aW9uGAQgASgJSACIAQESLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbGFzdF9hY3RpdmUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2N1cnJlbnQYByABKAgSGQoMaW1wZXJzb25hdGVkGAggASgISAGIAQESEwoGbWV0aG9kGAkgASgJSAKIAQFCCwoJX2xvY2F0aW9uQg8KDV9pbXBlcnNvbmF0ZWRCCQoHX21ldGhvZGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * A signed-in device.
@@ -76,6 +76,13 @@ export type Session = Message<"gatehouse.account.v1.Session"> & {
    * @generated from field: optional bool impersonated = 8;
    */
   impersonated?: boolean | undefined;
+
+  /**
+   * How the session began, such as `password`. Absent for impersonation and for sessions of earlier releases.
+   *
+   * @generated from field: optional string method = 9;
+   */
+  method?: string | undefined;
 };
 
 /**

@@ -22,7 +22,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user_service.proto.
  */
 export const file_gatehouse_account_v1_user_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJIm8KFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIsChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAcSKAoMbmV3X3Bhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiWwoWQ2hhbmdlUGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEhwKD2FjdGl2ZV9hcGlfa2V5cxgCIAEoDUgAiAEBQhIKEF9hY3RpdmVfYXBpX2tleXMiXgoSQ2hhbmdlRW1haWxSZXF1ZXN0EiIKCW5ld19lbWFpbBgBIAEoCUIPukgGcgSIiCcBirUYAiADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAciJgoTQ2hhbmdlRW1haWxSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhUKE0xpc3RTZXNzaW9uc1JlcXVlc3QiRwoUTGlzdFNlc3Npb25zUmVzcG9uc2USLwoIc2Vzc2lvbnMYASADKAsyHS5nYXRlaG91c2UuYWNjb3VudC52MS5TZXNzaW9uIiwKFFJldm9rZVNlc3Npb25SZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASIoChVSZXZva2VTZXNzaW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIcChpSZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdCIuChtSZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSLfAQoTQ3JlYXRlQXBpS2V5UmVxdWVzdBIdCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIAQSPwoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARIhCgZtb2RlbHMYAyADKAlCEbpIDpIBCxBkIgdyBRABGMEBEikKCHBhc3N3b3JkGAQgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAYgBAUINCgtfZXhwaXJlc19hdEILCglfcGFzc3dvcmQiVwoUQ3JlYXRlQXBpS2V5UmVzcG9uc2USLQoHYXBpX2tleRgBIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleRIQCgNrZXkYAiABKAlCA4ABASIUChJMaXN0QXBpS2V5c1JlcXVlc3QiRQoTTGlzdEFwaUtleXNSZXNwb25zZRIuCghhcGlfa2V5cxgBIAMoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleSIrChNSZXZva2VBcGlLZXlSZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASInChRSZXZva2VBcGlLZXlSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIk4KFERlbGV0ZUFjY291bnRSZXF1ZXN0EikKCHBhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAIgBAUILCglfcGFzc3dvcmQiWwoVRGVsZXRlQWNjb3VudFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSMQoNZGVsZXRpb25fZGF0ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOwoRRXhwb3J0RGF0YVJlcXVlc3QSHQoEcGFnZRgBIAEoDUIKukgHKgUYkE4oAUgAiAEBQgcKBV9wYWdlIjsKEkV4cG9ydERhdGFSZXNwb25zZRIlCgRkYXRhGAEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdDLyDQoLVXNlclNlcnZpY2USggEKCkdldFByb2ZpbGUSJy5nYXRlaG91c2UuYWNjb3VudC52MS5HZXRQcm9maWxlUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXNwb25zZSIhirUYAggCgtPkkwIVYgR1c2VyEg0vdXNlci9wcm9maWxlEooBCg1VcGRhdGVQcm9maWxlEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXBkYXRlUHJvZmlsZVJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVzcG9uc2UiIIq1GAQIAigBgtPkkwISOgEqGg0vdXNlci9wcm9maWxlEpkBCg5DaGFuZ2VQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVzcG9uc2UiLIq1GAgIAigBQgIEG4LT5JMCGjoBKiIVL3VzZXIvY2hhbmdlLXBhc3N3b3JkEo0BCgtDaGFuZ2VFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVzcG9uc2UiKYq1GAgIAigBQgIEG4LT5JMCFzoBKiISL3VzZXIvY2hhbmdlLWVtYWlsEo0BCgxMaXN0U2Vzc2lvbnMSKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiJoq1GAIIAoLT5JMCGmIIc2Vzc2lvbnMSDi91c2VyL3Nlc3Npb25zEpABCg1SZXZva2VTZXNzaW9uEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiJoq1GAcIAigBQgEPgtPkkwIVKhMvdXNlci9zZXNzaW9ucy97aWR9EpoBChNSZXZva2VPdGhlclNlc3Npb25zEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2UiHoq1GAQIAigBgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKoAQoMQ3JlYXRlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIkGKtRgkCAISFwoOY3JlYXRlLWFwaS1rZXkQPBiQHCACKAFCBSIEGwwXgtPkkwITOgEqIg4vdXNlci9hcGkta2V5cxKKAQoLTGlzdEFwaUtleXMSKC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1JlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCGFwaV9rZXlzEg4vdXNlci9hcGkta2V5cxKNAQoMUmV2b2tlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIiaKtRgHCAIoAUIBD4LT5JMCFSoTL3VzZXIvYXBpLWtleXMve2lkfRKWAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIiyKtRgJCAIoAUIDBBYbgtPkkwIZOgEqIhQvdXNlci9kZWxldGUtYWNjb3VudBKDAQoKRXhwb3J0RGF0YRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRXhwb3J0RGF0YVJlc3BvbnNlIiKKtRgECAIoAYLT5JMCFGIEZGF0YRIML3VzZXIvZXhwb3J0YgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJInEKFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIuChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIoCgxuZXdfcGFzc3dvcmQYAiABKAlCEoABAbpIBnIEmIgnAYq1GAIgBiJbChZDaGFuZ2VQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHAoPYWN0aXZlX2FwaV9rZXlzGAIgASgNSACIAQFCEgoQX2FjdGl2ZV9hcGlfa2V5cyJgChJDaGFuZ2VFbWFpbFJlcXVlc3QSIgoJbmV3X2VtYWlsGAEgASgJQg+6SAZyBIiIJwGKtRgCIAMSJgoIcGFzc3dvcmQYAiABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIZChdHZXRTaWduSW5NZXRob2RzUmVxdWVzdCKKAQoYR2V0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhQKDGhhc19wYXNzd29yZBgBIAEoCBIQCghwYXNza2V5cxgCIAEoDRISCgppZGVudGl0aWVzGAMgASgNEhIKCmVtYWlsX2NvZGUYBCABKAgSHgoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgFIAEoCCI+ChJTZXRQYXNzd29yZFJlcXVlc3QSKAoMbmV3X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiJgoTU2V0UGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhcKFVJlbW92ZVBhc3N3b3JkUmVxdWVzdCIpChZSZW1vdmVQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiLgoaUmVxdWlyZVNlY29uZEZhY3RvclJlcXVlc3QSEAoIcmVxdWlyZWQYASABKAgiTwobUmVxdWlyZVNlY29uZEZhY3RvclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHwoMYmFja3VwX2NvZGVzGAIgAygJQgmAAQGKtRgCMAEiFQoTTGlzdFNlc3Npb25zUmVxdWVzdCJHChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIvCghzZXNzaW9ucxgBIAMoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlNlc3Npb24iLAoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIigKFVJldm9rZVNlc3Npb25SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhwKGlJldm9rZU90aGVyU2Vzc2lvbnNSZXF1ZXN0Ii4KG1Jldm9rZU90aGVyU2Vzc2lvbnNSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIt8BChNDcmVhdGVBcGlLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCD7pIBnIEkIgnAYq1GAIgBBI/CgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgAiAEBEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEGQiB3IFEAEYwQESKQoIcGFzc3dvcmQYBCABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gBiAEBQg0KC19leHBpcmVzX2F0QgsKCV9wYXNzd29yZCJXChRDcmVhdGVBcGlLZXlSZXNwb25zZRItCgdhcGlfa2V5GAEgASgLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXBpS2V5EhAKA2tleRgCIAEoCUIDgAEBIhQKEkxpc3RBcGlLZXlzUmVxdWVzdCJFChNMaXN0QXBpS2V5c1Jlc3BvbnNlEi4KCGFwaV9rZXlzGAEgAygLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXBpS2V5IisKE1Jldm9rZUFwaUtleVJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIicKFFJldm9rZUFwaUtleVJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiTgoURGVsZXRlQWNjb3VudFJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBQgsKCV9wYXNzd29yZCJbChVEZWxldGVBY2NvdW50UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIxCg1kZWxldGlvbl9kYXRlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI7ChFFeHBvcnREYXRhUmVxdWVzdBIdCgRwYWdlGAEgASgNQgq6SAcqBRiQTigBSACIAQFCBwoFX3BhZ2UiOwoSRXhwb3J0RGF0YVJlc3BvbnNlEiUKBGRhdGEYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0MtgSCgtVc2VyU2VydmljZRKCAQoKR2V0UHJvZmlsZRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0UHJvZmlsZVJlc3BvbnNlIiGKtRgCCAKC0+STAhViBHVzZXISDS91c2VyL3Byb2ZpbGUSigEKDVVwZGF0ZVByb2ZpbGUSKi5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVByb2ZpbGVSZXNwb25zZSIgirUYBAgCKAGC0+STAhI6ASoaDS91c2VyL3Byb2ZpbGUSmgEKDkNoYW5nZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXNwb25zZSItirUYCQgCKAFCAyIEG4LT5JMCGjoBKiIVL3VzZXIvY2hhbmdlLXBhc3N3b3JkEo4BCgtDaGFuZ2VFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVzcG9uc2UiKoq1GAkIAigBQgMiBBuC0+STAhc6ASoiEi91c2VyL2NoYW5nZS1lbWFpbBKYAQoQR2V0U2lnbkluTWV0aG9kcxItLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFNpZ25Jbk1ldGhvZHNSZXF1ZXN0Gi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIiWKtRgECAIoAYLT5JMCFxIVL3VzZXIvc2lnbi1pbi1tZXRob2RzEokBCgtTZXRQYXNzd29yZBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldFBhc3N3b3JkUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldFBhc3N3b3JkUmVzcG9uc2UiJYq1GAgIAigBQgIiF4LT5JMCEzoBKhoOL3VzZXIvcGFzc3dvcmQSkAEKDlJlbW92ZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVtb3ZlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVtb3ZlUGFzc3dvcmRSZXNwb25zZSIjirUYCQgCKAFCAyIXKILT5JMCECoOL3VzZXIvcGFzc3dvcmQSpgEKE1JlcXVpcmVTZWNvbmRGYWN0b3ISMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXF1aXJlU2Vjb25kRmFjdG9yUmVxdWVzdBoxLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlcXVpcmVTZWNvbmRGYWN0b3JSZXNwb25zZSIqirUYCAgCKAFCAiIUgtPkkwIYOgEqGhMvdXNlci9zZWNvbmQtZmFjdG9yEo0BCgxMaXN0U2Vzc2lvbnMSKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiJoq1GAIIAoLT5JMCGmIIc2Vzc2lvbnMSDi91c2VyL3Nlc3Npb25zEpABCg1SZXZva2VTZXNzaW9uEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiJoq1GAcIAigBQgEPgtPkkwIVKhMvdXNlci9zZXNzaW9ucy97aWR9EpoBChNSZXZva2VPdGhlclNlc3Npb25zEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2UiHoq1GAQIAigBgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKoAQoMQ3JlYXRlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIkGKtRgkCAISFwoOY3JlYXRlLWFwaS1rZXkQPBiQHCACKAFCBSIEGwwXgtPkkwITOgEqIg4vdXNlci9hcGkta2V5cxKKAQoLTGlzdEFwaUtleXMSKC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1JlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCGFwaV9rZXlzEg4vdXNlci9hcGkta2V5cxKNAQoMUmV2b2tlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIiaKtRgHCAIoAUIBD4LT5JMCFSoTL3VzZXIvYXBpLWtleXMve2lkfRKXAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIi2KtRgKCAIoAUIEIgQWG4LT5JMCGToBKiIUL3VzZXIvZGVsZXRlLWFjY291bnQSgwEKCkV4cG9ydERhdGESJy5nYXRlaG91c2UuYWNjb3VudC52MS5FeHBvcnREYXRhUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXNwb25zZSIiirUYBAgCKAGC0+STAhRiBGRhdGESDC91c2VyL2V4cG9ydGIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Request for GetProfile. The caller is identified by the access token.
@@ -158,7 +158,8 @@ export const ProfileUserSchema: GenMessage<ProfileUser> = /*@__PURE__*/
  */
 export type ChangePasswordRequest = Message<"gatehouse.account.v1.ChangePasswordRequest"> & {
   /**
-   * The current password, 1 to 128 characters.
+   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string current_password = 1;
    */
@@ -222,7 +223,8 @@ export type ChangeEmailRequest = Message<"gatehouse.account.v1.ChangeEmailReques
   newEmail: string;
 
   /**
-   * The current password, 1 to 128 characters.
+   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 2;
    */
@@ -258,6 +260,198 @@ export const ChangeEmailResponseSchema: GenMessage<ChangeEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 8);
 
 /**
+ * Request of GetSignInMethods. The caller is identified by the access token.
+ *
+ * @generated from message gatehouse.account.v1.GetSignInMethodsRequest
+ */
+export type GetSignInMethodsRequest = Message<"gatehouse.account.v1.GetSignInMethodsRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.account.v1.GetSignInMethodsRequest.
+ * Use `create(GetSignInMethodsRequestSchema)` to create a new message.
+ */
+export const GetSignInMethodsRequestSchema: GenMessage<GetSignInMethodsRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 9);
+
+/**
+ * Response of GetSignInMethods.
+ *
+ * @generated from message gatehouse.account.v1.GetSignInMethodsResponse
+ */
+export type GetSignInMethodsResponse = Message<"gatehouse.account.v1.GetSignInMethodsResponse"> & {
+  /**
+   * True when the account has a password.
+   *
+   * @generated from field: bool has_password = 1;
+   */
+  hasPassword: boolean;
+
+  /**
+   * Number of passkeys.
+   *
+   * @generated from field: uint32 passkeys = 2;
+   */
+  passkeys: number;
+
+  /**
+   * Number of connected provider accounts.
+   *
+   * @generated from field: uint32 identities = 3;
+   */
+  identities: number;
+
+  /**
+   * True when a code by e-mail can sign in.
+   *
+   * @generated from field: bool email_code = 4;
+   */
+  emailCode: boolean;
+
+  /**
+   * True when every sign-in needs a second factor.
+   *
+   * @generated from field: bool second_factor_required = 5;
+   */
+  secondFactorRequired: boolean;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.GetSignInMethodsResponse.
+ * Use `create(GetSignInMethodsResponseSchema)` to create a new message.
+ */
+export const GetSignInMethodsResponseSchema: GenMessage<GetSignInMethodsResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 10);
+
+/**
+ * Request of SetPassword.
+ *
+ * @generated from message gatehouse.account.v1.SetPasswordRequest
+ */
+export type SetPasswordRequest = Message<"gatehouse.account.v1.SetPasswordRequest"> & {
+  /**
+   * The password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. It is
+   * never trimmed or truncated.
+   *
+   * @generated from field: string new_password = 1;
+   */
+  newPassword: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.SetPasswordRequest.
+ * Use `create(SetPasswordRequestSchema)` to create a new message.
+ */
+export const SetPasswordRequestSchema: GenMessage<SetPasswordRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 11);
+
+/**
+ * Response of SetPassword.
+ *
+ * @generated from message gatehouse.account.v1.SetPasswordResponse
+ */
+export type SetPasswordResponse = Message<"gatehouse.account.v1.SetPasswordResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.SetPasswordResponse.
+ * Use `create(SetPasswordResponseSchema)` to create a new message.
+ */
+export const SetPasswordResponseSchema: GenMessage<SetPasswordResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 12);
+
+/**
+ * Request of RemovePassword. The caller is identified by the access token.
+ *
+ * @generated from message gatehouse.account.v1.RemovePasswordRequest
+ */
+export type RemovePasswordRequest = Message<"gatehouse.account.v1.RemovePasswordRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RemovePasswordRequest.
+ * Use `create(RemovePasswordRequestSchema)` to create a new message.
+ */
+export const RemovePasswordRequestSchema: GenMessage<RemovePasswordRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 13);
+
+/**
+ * Response of RemovePassword.
+ *
+ * @generated from message gatehouse.account.v1.RemovePasswordResponse
+ */
+export type RemovePasswordResponse = Message<"gatehouse.account.v1.RemovePasswordResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RemovePasswordResponse.
+ * Use `create(RemovePasswordResponseSchema)` to create a new message.
+ */
+export const RemovePasswordResponseSchema: GenMessage<RemovePasswordResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 14);
+
+/**
+ * Request of RequireSecondFactor.
+ *
+ * @generated from message gatehouse.account.v1.RequireSecondFactorRequest
+ */
+export type RequireSecondFactorRequest = Message<"gatehouse.account.v1.RequireSecondFactorRequest"> & {
+  /**
+   * Whether every sign-in needs a second factor.
+   *
+   * @generated from field: bool required = 1;
+   */
+  required: boolean;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RequireSecondFactorRequest.
+ * Use `create(RequireSecondFactorRequestSchema)` to create a new message.
+ */
+export const RequireSecondFactorRequestSchema: GenMessage<RequireSecondFactorRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 15);
+
+/**
+ * Response of RequireSecondFactor.
+ *
+ * @generated from message gatehouse.account.v1.RequireSecondFactorResponse
+ */
+export type RequireSecondFactorResponse = Message<"gatehouse.account.v1.RequireSecondFactorResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+
+  /**
+   * Ten new backup codes of the form `XXXX-XXXX`, if the account had none. They are never returned again.
+   *
+   * @generated from field: repeated string backup_codes = 2;
+   */
+  backupCodes: string[];
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RequireSecondFactorResponse.
+ * Use `create(RequireSecondFactorResponseSchema)` to create a new message.
+ */
+export const RequireSecondFactorResponseSchema: GenMessage<RequireSecondFactorResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 16);
+
+/**
  * Request for ListSessions. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListSessionsRequest
@@ -270,7 +464,7 @@ export type ListSessionsRequest = Message<"gatehouse.account.v1.ListSessionsRequ
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 9);
+  messageDesc(file_gatehouse_account_v1_user_service, 17);
 
 /**
  * Response of ListSessions. Over REST the body is the array itself.
@@ -291,7 +485,7 @@ export type ListSessionsResponse = Message<"gatehouse.account.v1.ListSessionsRes
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 10);
+  messageDesc(file_gatehouse_account_v1_user_service, 18);
 
 /**
  * Request for RevokeSession.
@@ -312,7 +506,7 @@ export type RevokeSessionRequest = Message<"gatehouse.account.v1.RevokeSessionRe
  * Use `create(RevokeSessionRequestSchema)` to create a new message.
  */
 export const RevokeSessionRequestSchema: GenMessage<RevokeSessionRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 11);
+  messageDesc(file_gatehouse_account_v1_user_service, 19);
 
 /**
  * Response of RevokeSession.
@@ -333,7 +527,7 @@ export type RevokeSessionResponse = Message<"gatehouse.account.v1.RevokeSessionR
  * Use `create(RevokeSessionResponseSchema)` to create a new message.
  */
 export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 12);
+  messageDesc(file_gatehouse_account_v1_user_service, 20);
 
 /**
  * Request for RevokeOtherSessions. The access token identifies the session to keep.
@@ -348,7 +542,7 @@ export type RevokeOtherSessionsRequest = Message<"gatehouse.account.v1.RevokeOth
  * Use `create(RevokeOtherSessionsRequestSchema)` to create a new message.
  */
 export const RevokeOtherSessionsRequestSchema: GenMessage<RevokeOtherSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 13);
+  messageDesc(file_gatehouse_account_v1_user_service, 21);
 
 /**
  * Response of RevokeOtherSessions.
@@ -369,7 +563,7 @@ export type RevokeOtherSessionsResponse = Message<"gatehouse.account.v1.RevokeOt
  * Use `create(RevokeOtherSessionsResponseSchema)` to create a new message.
  */
 export const RevokeOtherSessionsResponseSchema: GenMessage<RevokeOtherSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 14);
+  messageDesc(file_gatehouse_account_v1_user_service, 22);
 
 /**
  * Request for CreateApiKey.
@@ -411,7 +605,7 @@ export type CreateApiKeyRequest = Message<"gatehouse.account.v1.CreateApiKeyRequ
  * Use `create(CreateApiKeyRequestSchema)` to create a new message.
  */
 export const CreateApiKeyRequestSchema: GenMessage<CreateApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 15);
+  messageDesc(file_gatehouse_account_v1_user_service, 23);
 
 /**
  * Response of CreateApiKey.
@@ -439,7 +633,7 @@ export type CreateApiKeyResponse = Message<"gatehouse.account.v1.CreateApiKeyRes
  * Use `create(CreateApiKeyResponseSchema)` to create a new message.
  */
 export const CreateApiKeyResponseSchema: GenMessage<CreateApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 16);
+  messageDesc(file_gatehouse_account_v1_user_service, 24);
 
 /**
  * Request for ListApiKeys. The caller is identified by the access token.
@@ -454,7 +648,7 @@ export type ListApiKeysRequest = Message<"gatehouse.account.v1.ListApiKeysReques
  * Use `create(ListApiKeysRequestSchema)` to create a new message.
  */
 export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 17);
+  messageDesc(file_gatehouse_account_v1_user_service, 25);
 
 /**
  * Response of ListApiKeys. Over REST the body is the array itself.
@@ -475,7 +669,7 @@ export type ListApiKeysResponse = Message<"gatehouse.account.v1.ListApiKeysRespo
  * Use `create(ListApiKeysResponseSchema)` to create a new message.
  */
 export const ListApiKeysResponseSchema: GenMessage<ListApiKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 18);
+  messageDesc(file_gatehouse_account_v1_user_service, 26);
 
 /**
  * Request for RevokeApiKey.
@@ -496,7 +690,7 @@ export type RevokeApiKeyRequest = Message<"gatehouse.account.v1.RevokeApiKeyRequ
  * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
  */
 export const RevokeApiKeyRequestSchema: GenMessage<RevokeApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 19);
+  messageDesc(file_gatehouse_account_v1_user_service, 27);
 
 /**
  * Response of RevokeApiKey.
@@ -517,7 +711,7 @@ export type RevokeApiKeyResponse = Message<"gatehouse.account.v1.RevokeApiKeyRes
  * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
  */
 export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 20);
+  messageDesc(file_gatehouse_account_v1_user_service, 28);
 
 /**
  * Request for DeleteAccount.
@@ -538,7 +732,7 @@ export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRe
  * Use `create(DeleteAccountRequestSchema)` to create a new message.
  */
 export const DeleteAccountRequestSchema: GenMessage<DeleteAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 21);
+  messageDesc(file_gatehouse_account_v1_user_service, 29);
 
 /**
  * Response of DeleteAccount.
@@ -566,7 +760,7 @@ export type DeleteAccountResponse = Message<"gatehouse.account.v1.DeleteAccountR
  * Use `create(DeleteAccountResponseSchema)` to create a new message.
  */
 export const DeleteAccountResponseSchema: GenMessage<DeleteAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 22);
+  messageDesc(file_gatehouse_account_v1_user_service, 30);
 
 /**
  * Request for ExportData.
@@ -587,7 +781,7 @@ export type ExportDataRequest = Message<"gatehouse.account.v1.ExportDataRequest"
  * Use `create(ExportDataRequestSchema)` to create a new message.
  */
 export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 23);
+  messageDesc(file_gatehouse_account_v1_user_service, 31);
 
 /**
  * Response of ExportData. Over REST the body is the object itself.
@@ -611,7 +805,7 @@ export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataRespons
  * Use `create(ExportDataResponseSchema)` to create a new message.
  */
 export const ExportDataResponseSchema: GenMessage<ExportDataResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 24);
+  messageDesc(file_gatehouse_account_v1_user_service, 32);
 
 /**
  * Operations of signed-in users on their own accounts.
@@ -659,6 +853,49 @@ export const UserService: GenService<{
     methodKind: "unary";
     input: typeof ChangeEmailRequestSchema;
     output: typeof ChangeEmailResponseSchema;
+  },
+  /**
+   * Returns the ways in which the caller can sign in.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.GetSignInMethods
+   */
+  getSignInMethods: {
+    methodKind: "unary";
+    input: typeof GetSignInMethodsRequestSchema;
+    output: typeof GetSignInMethodsResponseSchema;
+  },
+  /**
+   * Sets the first password of an account that has none. Requires a sign-in or a confirmation within the last 15 minutes. The
+   * owner is notified by e-mail.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.SetPassword
+   */
+  setPassword: {
+    methodKind: "unary";
+    input: typeof SetPasswordRequestSchema;
+    output: typeof SetPasswordResponseSchema;
+  },
+  /**
+   * Removes the password and revokes every other session. Another way to sign in must remain. Requires a sign-in or a
+   * confirmation within the last 15 minutes. The owner is notified by e-mail.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.RemovePassword
+   */
+  removePassword: {
+    methodKind: "unary";
+    input: typeof RemovePasswordRequestSchema;
+    output: typeof RemovePasswordResponseSchema;
+  },
+  /**
+   * Sets whether every sign-in needs a second factor. Requires a confirmed authenticator app, and a sign-in or a confirmation
+   * within the last 15 minutes. The owner is notified by e-mail.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.RequireSecondFactor
+   */
+  requireSecondFactor: {
+    methodKind: "unary";
+    input: typeof RequireSecondFactorRequestSchema;
+    output: typeof RequireSecondFactorResponseSchema;
   },
   /**
    * Lists the caller's open sessions, newest first.

@@ -1,0 +1,7 @@
+import { isSignUpOpen } from "../accounts/sign-up.ts";
+import type { Call } from "../call.ts";
+
+/** The ways to sign in that this service offers beside the password, and whether anybody may register. */
+export function listSignInMethods({ config }: Pick<Call, "config">) {
+  return { passkey: false, emailCode: false, signUp: isSignUpOpen(config), providers: [] };
+}
