@@ -30,7 +30,7 @@ import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, createRefusal, toHttpError } from "./transcode/errors.ts";
 import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
 import { addRoute } from "./transcode/route.ts";
-import { addDocs, addPages, addWeb, isWebBuilt } from "./web.ts";
+import { addDocs, addPages, addWeb, addWellKnown, isWebBuilt } from "./web.ts";
 
 /** Time limits, in ms. Tests use shorter ones. */
 const TIME_LIMITS = {
@@ -112,6 +112,7 @@ export function createGateway(options: GatewayOptions) {
   for (const method of clientMethods()) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   if (config.docs) addDocs(app, config.publicUrl);
+  addWellKnown(app, config);
   if (config.web && isWebBuilt) addWeb(app);
   else addPages(app);
   return {

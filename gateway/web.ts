@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { extname } from "node:path";
+import { extname, join } from "node:path";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { Config } from "../services/platform/config/config.ts";
 import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
@@ -24,6 +25,8 @@ const TYPES: Record<string, string> = {
   ".css": "text/css; charset=utf-8",
   ".svg": "image/svg+xml",
 };
+/** The page of the app on which passkeys are added and removed. */
+const PASSKEY_PAGE = "/#/security";
 /** The app's styles contain images as data: URLs, and the API returns QR codes as such. */
 const IMAGES = "img-src 'self' data:";
 
@@ -68,6 +71,31 @@ export function addPages(app: FastifyInstance): void {
     app.get(path, createFile(file, { "content-security-policy": policy }));
   }
 }
+
+/**
+ * Adds GET /.well-known/passkey-endpoints, where password managers send people (W3C, "A Well-Known URL
+ * for Passkey Endpoints"), and the files that the operator has put beside it.
+ */
+export function addWellKnown(
+  app: FastifyInstance,
+  { appUrl, wellKnown, relyingParty }: Pick<Config, "appUrl" | "wellKnown" | "relyingParty">,
+): void {
+  const page = appUrl + PASSKEY_PAGE;
+  const files = new Map(
+    (wellKnown === undefined ? [] : readdirSync(wellKnown)).map((name) => [
+      name,
+      readFileSync(join(wellKnown as string, name)),
+    ]),
+  );
+  if (relyingParty && !files.has(PASSKEY_ENDPOINTS))
+    files.set(PASSKEY_ENDPOINTS, Buffer.from(JSON.stringify({ enroll: page, manage: page })));
+  for (const [name, content] of files)
+    app.get(`/.well-known/${name}`, (_request, reply) => {
+      reply.header("content-type", "application/json; charset=utf-8").send(content);
+    });
+}
+
+const PASSKEY_ENDPOINTS = "passkey-endpoints";
 
 /**
  * Adds GET /openapi.json, the document written by `npm run generate`, with the URL of this deployment,

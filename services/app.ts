@@ -14,6 +14,7 @@ import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics } from "./metrics.ts";
+import { checkRelyingParty } from "./passkeys/relying-party.ts";
 import type { Config } from "./platform/config/config.ts";
 import type { Admission } from "./platform/gate/admission.ts";
 import { openGate } from "./platform/gate/server-hooks.ts";
@@ -70,6 +71,7 @@ export async function openApp(config: Config, options: AppOptions) {
     const store = own(await openStore(config.database, log, options.tracing?.addStatement));
     if (config.migrate) await store.migrate();
     await checkSchema(store.fork(), log);
+    await checkRelyingParty(config, store, log);
     const sender = own(createMailTransport(config, log));
     const context = await openContext(config, store, sender, options, own);
     const { redis, rateLimiter, ...port } = await openGate(config, context.keys, {

@@ -9,6 +9,9 @@ export type Call = <T>(method: string, path: string, sent: Sent, options: CallOp
 /** Calls a route whose response is an event stream. */
 export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
+/** Routes that sign in: they set the refresh cookie. */
+export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey"];
+
 /** The user who signed in. */
 export type SignedInUser = {
   /** UUIDv7. */
@@ -27,6 +30,44 @@ export type VerifiedUser = {
   id: string;
   /** E-mail address as its owner entered it, without surrounding whitespace and invisible characters. */
   email: string;
+};
+
+/** Options of a WebAuthn call, for `PublicKeyCredential.parseRequestOptionsFromJSON` or `parseCreationOptionsFromJSON`. Members that belong to the other call are absent or empty. */
+export type PasskeyOptions = {
+  /** Challenge in base64url. It is valid for 5 minutes and for one use. */
+  challenge: string;
+  /** Time in milliseconds that the browser waits for the user. */
+  timeout: number;
+  /** Id of the relying party, a domain. Present for a use. */
+  rpId?: string | undefined;
+  /** Passkeys that may be used. Any discoverable one if the list is empty. */
+  allowCredentials: PasskeyDescriptor[];
+  /** Verification of the user: `required`. Present for a use. */
+  userVerification?: string | undefined;
+  /** Relying party. Present for a new passkey, as are all members below. */
+  rp?: PasskeyRelyingParty | undefined;
+  /** Owner of the new passkey. */
+  user?: PasskeyUser | undefined;
+  /** Accepted algorithms, the preferred one first. */
+  pubKeyCredParams: PasskeyAlgorithm[];
+  /** Passkeys that the user has. Their authenticators make no second one. */
+  excludeCredentials: PasskeyDescriptor[];
+  /** What the authenticator must be able to do. */
+  authenticatorSelection?: PasskeySelection | undefined;
+  /** Attestation: `none`. */
+  attestation?: string | undefined;
+};
+
+/** A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Further members are ignored. */
+export type PasskeyCredential = {
+  /** Credential id in base64url. */
+  id: string;
+  /** The same credential id. */
+  rawId: string;
+  /** `public-key`. */
+  type: "public-key";
+  /** Response of the authenticator. */
+  response: PasskeyResponse;
 };
 
 /** A provider whose accounts can sign in. */
@@ -89,6 +130,22 @@ export type ProfileUser = {
   name: string;
   /** Free text. Empty if never set. */
   bio: string;
+};
+
+/** A passkey of an account. Its user is verified at every use, so it is two factors at once. */
+export type Passkey = {
+  /** UUIDv7. */
+  id: string;
+  /** Name that its owner gave it. */
+  name: string;
+  /** Time at which it was added. */
+  createdAt: string;
+  /** Time of its last use. Absent before the first one. */
+  lastUsedAt?: string | undefined;
+  /** True when it is synced to other devices of its owner, false when it is on one device only. As of its last use. */
+  synced: boolean;
+  /** Where it is kept: `platform` for the device itself, `security-key`, `phone`, or `unknown`. */
+  device: string;
 };
 
 /** A signed-in device. */
@@ -309,6 +366,68 @@ export type Violation = {
   message: string;
 };
 
+/** A passkey that may be used, or must not be made again. */
+export type PasskeyDescriptor = {
+  /** Credential id in base64url. */
+  id: string;
+  /** `public-key`. */
+  type: string;
+  /** How its authenticator is reached, such as `internal` or `usb`. */
+  transports: string[];
+};
+
+/** The relying party of a new passkey. */
+export type PasskeyRelyingParty = {
+  /** Domain. */
+  id: string;
+  /** Name to show. */
+  name: string;
+};
+
+/** The owner of a new passkey. */
+export type PasskeyUser = {
+  /** User handle in base64url. */
+  id: string;
+  /** E-mail address. */
+  name: string;
+  /** Name to show. */
+  displayName: string;
+};
+
+/** An accepted algorithm. */
+export type PasskeyAlgorithm = {
+  /** COSE algorithm identifier, such as -7 for ES256. */
+  alg: number;
+  /** `public-key`. */
+  type: string;
+};
+
+/** What an authenticator must be able to do. */
+export type PasskeySelection = {
+  /** `required`: the passkey is discoverable. */
+  residentKey: string;
+  /** True, for browsers that do not know `residentKey`. */
+  requireResidentKey: boolean;
+  /** `required`: the user is verified. */
+  userVerification: string;
+};
+
+/** The response of an authenticator. All values are in base64url. */
+export type PasskeyResponse = {
+  /** What the browser signed: challenge, origin and type. */
+  clientDataJSON: string;
+  /** Data of the authenticator. Present for a use. */
+  authenticatorData?: string | undefined;
+  /** Signature over both. Present for a use. */
+  signature?: string | undefined;
+  /** Id of the owner, as the authenticator keeps it. Present for a use of a discoverable passkey. */
+  userHandle?: string | undefined;
+  /** Data and public key of a new passkey. */
+  attestationObject?: string | undefined;
+  /** How the authenticator of a new passkey is reached, such as `internal` or `usb`. */
+  transports: string[];
+};
+
 /** A model of a provider. */
 export type Model = {
   /** Public name of the model. */
@@ -325,14 +444,14 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
-  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
-export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "LAST_SIGN_IN_METHOD";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
@@ -374,6 +493,8 @@ export type LoginResponse = {
   passwordExpired?: boolean | undefined;
   /** True when this login cancelled a pending account deletion. Absent otherwise. */
   restored?: boolean | undefined;
+  /** Second factors that complete the login: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys. */
+  mfaMethods?: string[] | undefined;
 };
 
 export type LogoutResponse = {
@@ -466,6 +587,38 @@ export type VerifyMfaResponse = {
   restored?: boolean | undefined;
 };
 
+export type StartPasskeyRequest = {
+  /** Temporary token from Login, for a second step. */
+  tempToken?: string | undefined;
+};
+
+export type StartPasskeyResponse = {
+  /** Options for `navigator.credentials.get`. */
+  options: PasskeyOptions;
+};
+
+export type VerifyPasskeyRequest = {
+  /** The use of a passkey, as the browser returns it. */
+  credential: PasskeyCredential;
+  /** Temporary token from Login, for a second step. */
+  tempToken?: string | undefined;
+};
+
+export type VerifyPasskeyResponse = {
+  /** Access token, a JWT. */
+  accessToken: string;
+  /** Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. */
+  refreshToken: string;
+  /** The user who signed in. */
+  user: SignedInUser;
+  /** Always false: a passkey is two factors. */
+  requiresMfa: boolean;
+  /** True when a password was used and has reached its maximum age. Absent otherwise. */
+  passwordExpired?: boolean | undefined;
+  /** True when this sign-in cancelled a pending account deletion. Absent otherwise. */
+  restored?: boolean | undefined;
+};
+
 export type DisableTotpRequest = {
   /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
   password?: string | undefined;
@@ -499,6 +652,8 @@ export type ConfirmRequest = {
   code?: string | undefined;
   /** An unused backup code. Letter case, white space and dashes are ignored. */
   backupCode?: string | undefined;
+  /** The use of a passkey of the caller, as the browser returns it. It needs no second factor. */
+  passkey?: PasskeyCredential | undefined;
 };
 
 export type ConfirmResponse = {
@@ -604,6 +759,47 @@ export type RequireSecondFactorResponse = {
   message: string;
   /** Ten new backup codes of the form `XXXX-XXXX`, if the account had none. They are never returned again. */
   backupCodes?: string[] | undefined;
+};
+
+export type CreatePasskeyOptionsRequest = {
+  /** `register` for a new passkey, `confirm` for a confirmation of the session. */
+  purpose: "register" | "confirm";
+};
+
+export type CreatePasskeyOptionsResponse = {
+  /** Options for `navigator.credentials.create` or, for a confirmation, `get`. */
+  options: PasskeyOptions;
+};
+
+export type CreatePasskeyRequest = {
+  /** The new passkey, as the browser returns it. */
+  credential: PasskeyCredential;
+  /** Name, 1 to 64 characters after trimming. The default is that of the device. */
+  name?: string | undefined;
+};
+
+export type CreatePasskeyResponse = {
+  /** The new passkey. */
+  passkey: Passkey;
+};
+
+export type ListPasskeysResponse = Passkey[];
+
+export type RenamePasskeyRequest = {
+  /** New name, 1 to 64 characters after trimming. */
+  name: string;
+};
+
+export type RenamePasskeyResponse = {
+  /** The passkey after the change. */
+  passkey: Passkey;
+};
+
+export type DeletePasskeyResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Credential ids of the passkeys that remain, for `PublicKeyCredential.signalAllAcceptedCredentials`. */
+  acceptedIds: string[];
 };
 
 export type ListSessionsResponse = Session[];
@@ -1113,13 +1309,19 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
     verifyMfa: (body: VerifyMfaRequest, options?: CallOptions) =>
       call<VerifyMfaResponse>("POST", "/auth/verify-mfa", { body }, options),
+    /** Begins a sign-in with a passkey. With `tempToken` it begins the second step of a login, for which passkeys of its account count. Requires no token. At most 120 requests in 60 seconds per address. */
+    startPasskey: (body?: StartPasskeyRequest, options?: CallOptions) =>
+      call<StartPasskeyResponse>("POST", "/auth/passkey-options", { body }, options),
+    /** Signs in with a passkey, or completes a login that requires a second factor. Requires no token. At most 120 requests in 60 seconds per address. */
+    verifyPasskey: (body: VerifyPasskeyRequest, options?: CallOptions) =>
+      call<VerifyPasskeyResponse>("POST", "/auth/verify-passkey", { body }, options),
     /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user. */
     disableTotp: (body?: DisableTotpRequest, options?: CallOptions) =>
       call<DisableTotpResponse>("POST", "/auth/disable-totp", { body }, options),
     /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
     createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
       call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
-    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. An account with a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. With a password an account that has a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
     confirm: (body?: ConfirmRequest, options?: CallOptions) =>
       call<ConfirmResponse>("POST", "/auth/confirm", { body }, options),
     /** Lists the ways to sign in that this service offers, for a sign-in page. Requires no token. At most 120 requests in 60 seconds per address. */
@@ -1152,9 +1354,24 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Removes the password and revokes every other session. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     removePassword: (options?: CallOptions) =>
       call<RemovePasswordResponse>("DELETE", "/user/password", {}, options),
-    /** Sets whether every sign-in needs a second factor. Requires a confirmed authenticator app, and a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     requireSecondFactor: (body: RequireSecondFactorRequest, options?: CallOptions) =>
       call<RequireSecondFactorResponse>("PUT", "/user/second-factor", { body }, options),
+    /** Begins to add a passkey, or to confirm the session with one. Adding one requires a sign-in or a confirmation within the last 15 minutes. Requires an access token. At most 100 requests in 60 seconds per user. */
+    createPasskeyOptions: (body: CreatePasskeyOptionsRequest, options?: CallOptions) =>
+      call<CreatePasskeyOptionsResponse>("POST", "/user/passkeys/options", { body }, options),
+    /** Adds a passkey. The owner is notified by e-mail. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
+    createPasskey: (body: CreatePasskeyRequest, options?: CallOptions) =>
+      call<CreatePasskeyResponse>("POST", "/user/passkeys", { body }, options),
+    /** Lists the passkeys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listPasskeys: (options?: CallOptions) =>
+      call<ListPasskeysResponse>("GET", "/user/passkeys", {}, options),
+    /** Renames a passkey of the caller. Requires an access token. At most 100 requests in 60 seconds per user. */
+    renamePasskey: (id: string, body: RenamePasskeyRequest, options?: CallOptions) =>
+      call<RenamePasskeyResponse>("PUT", `/user/passkeys/${encodeURIComponent(id)}`, { body }, options),
+    /** Removes a passkey of the caller. Another way to sign in must remain, and another second factor while one is required. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    deletePasskey: (id: string, options?: CallOptions) =>
+      call<DeletePasskeyResponse>("DELETE", `/user/passkeys/${encodeURIComponent(id)}`, {}, options),
     /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),

@@ -1,7 +1,23 @@
-import { type Api, type Call, type CallOptions, createApi, type Sent, type Stream } from "./api.ts";
+import {
+  type Api,
+  type Call,
+  type CallOptions,
+  createApi,
+  type Sent,
+  SIGN_IN,
+  type Stream,
+} from "./api.ts";
 import { connectionError, errorOf, jsonOf } from "./errors.ts";
 import { chunksOf } from "./events.ts";
-import { createSession, type Lock, type Session, type TokenStore, type Tokens } from "./session.ts";
+import { createPasskeys, type Passkeys } from "./passkeys.ts";
+import {
+  claimsOf,
+  createSession,
+  type Lock,
+  type Session,
+  type TokenStore,
+  type Tokens,
+} from "./session.ts";
 
 /** Settings of a client. On the service's own pages, none are required. */
 export type ClientOptions = {
@@ -32,6 +48,8 @@ export type Client = Api & {
    * @returns whether a user is signed in
    */
   resume(): Promise<boolean>;
+  /** Passkeys, in a browser. */
+  readonly passkeys: Passkeys;
   /**
    * The same routes with another access token, which is never refreshed, such as the one from
    * `admin.impersonate`.
@@ -124,8 +142,10 @@ export function createClient(options: ClientOptions = {}): Client {
     const tokens = result as Partial<Tokens>;
     if (path.startsWith("/auth/") && tokens.accessToken) await session.begin(tokens as Tokens);
   }
+  const api = apiWith(session, follow);
   return {
-    ...apiWith(session, follow),
+    ...api,
+    passkeys: createPasskeys(api, () => claimsOf(session.accessToken())?.sub),
     get accessToken() {
       return session.accessToken();
     },
@@ -134,7 +154,6 @@ export function createClient(options: ClientOptions = {}): Client {
   };
 }
 
-const SIGN_IN = ["/auth/login", "/auth/verify-mfa"];
 const anonymous: Access = { accessToken: () => undefined, renew: async () => false };
 
 /** The result of shared work, unless this caller's signal aborts first. */

@@ -65,14 +65,22 @@ export function clientSource(): string {
     const own = routes.filter((route) => route.tags[0] === name).map(routeSource);
     return `${comment(description, "  ")}  ${name.toLowerCase()}: {\n${own.join("")}  },\n`;
   });
+  const signIns = routes.filter(isSignIn).map(({ path }) => path);
   return [
     HEAD,
+    `/** Routes that sign in: they set the refresh cookie. */\nexport const SIGN_IN: readonly string[] = [${signIns.map((path) => `"${path}"`).join(", ")}];\n`,
     ...Object.entries(types).map(([name, schema]) => declaration(name, schema)),
     ...routes.flatMap(typesOf),
     `/** Every route of the API by its subject. */\nexport type Api = ReturnType<typeof createApi>;\n`,
     `/** Creates the routes. */\nexport const createApi = (call: Call, stream: Stream) => ({\n${groups.join("")}});\n`,
   ].join("\n");
 }
+
+/** Whether a route begins a session. A refresh, which needs one, is none. */
+const isSignIn = (route: Route) =>
+  route.path !== "/auth/refresh" &&
+  "Set-Cookie" in ((successOf(route) as { headers?: object } | undefined)?.headers ?? {}) &&
+  contentOf(successOf(route))?.properties?.refreshToken !== undefined;
 
 const comment = (text: string | undefined, indent = "") =>
   text ? `${indent}/** ${text} */\n` : "";

@@ -1,45 +1,57 @@
 import type { ConfirmRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { PasskeyCredential } from "../../gen/gatehouse/account/v1/passkey_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { needsSecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
+import { passkeyInvalid, recordAssertion, verifyAssertion } from "../passkeys/verify-passkey.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { confirmSession } from "../store/sessions.ts";
 import type { User } from "../store/users.ts";
 import { confirmPassword, lockCaller, RECENT_SIGN_IN_MS, wrongPassword } from "./guards.ts";
 
-/** What confirms a session: a password and, where the account has one, a second factor. */
-type Proof = Pick<ConfirmRequest, "password" | "code" | "backupCode">;
+/** What confirms a session: a passkey, or a password and, where the account has one, a code. */
+type Proof = Pick<ConfirmRequest, "password" | "code" | "backupCode" | "passkey">;
 
 /**
  * Confirms the caller's session, which counts as if it had just begun. The remedy for
  * REAUTHENTICATION_REQUIRED beside a new sign-in.
  * @returns when the confirmation ends
  * @throws ServiceError INVALID_CURRENT_PASSWORD, INVALID_CODE, MFA_NOT_ENABLED, VALIDATION_FAILED,
- * ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
+ * PASSKEY_INVALID, PASSKEY_UNKNOWN, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirm(call: SessionCall, proof: Proof): Promise<Date> {
+  if (proof.passkey) await confirmByPasskey(call, proof.passkey);
+  else await confirmByPassword(call, proof);
+  return new Date(call.clock.now().getTime() + RECENT_SIGN_IN_MS);
+}
+
+async function confirmByPasskey(call: SessionCall, credential: PasskeyCredential): Promise<void> {
+  const { user, session } = call.principal;
+  const assertion = await verifyAssertion(call, credential, `passkey confirm ${session.id}`);
+  if (assertion.passkey.userId !== user.id) throw passkeyInvalid();
+  await call.em.transactional(async () => {
+    await lockCaller(call);
+    await recordAssertion(call, assertion, user);
+    await recordConfirmation(call, "passkey");
+  });
+}
+
+async function confirmByPassword(call: SessionCall, proof: Proof): Promise<void> {
   const { user: caller } = call.principal;
   if (!caller.hasPassword) throw wrongPassword(); // it counts as no guess: nothing can be right
   assertFactorIsGiven(caller, proof);
   const user = await confirmPassword(call, proof.password ?? "");
-  if (needsSecondFactor(user))
-    await withSecondFactor(
-      call,
-      user,
-      proof,
-      () => lockCaller(call),
-      () => recordConfirmation(call, "password"),
-    );
-  else
-    await call.em.transactional(async () => {
-      await lockCaller(call);
-      await recordConfirmation(call, "password");
-    });
-  return new Date(call.clock.now().getTime() + RECENT_SIGN_IN_MS);
+  const lock = () => lockCaller(call);
+  const record = () => recordConfirmation(call, "password");
+  if (needsSecondFactor(user)) return withSecondFactor(call, user, proof, lock, record);
+  await call.em.transactional(async () => {
+    await lock();
+    await record();
+  });
 }
 
-/** Checks that a request has a second factor if the account has one, and none otherwise. */
+/** Checks that a request has a code if the account has a second factor, and none otherwise. */
 function assertFactorIsGiven(
   user: Pick<User, "mfaEnabled" | "secondFactor">,
   { code, backupCode }: Proof,
@@ -51,7 +63,10 @@ function assertFactorIsGiven(
 }
 
 /** Notes the confirmation of the caller's session, which is locked. */
-async function recordConfirmation(call: SessionCall, method: "password"): Promise<void> {
+async function recordConfirmation(
+  call: SessionCall,
+  method: "password" | "passkey",
+): Promise<void> {
   const { user, session } = call.principal;
   await confirmSession(call, session.id);
   await recordAudit(call, "auth.confirmed", { userId: user.id, details: { method } });

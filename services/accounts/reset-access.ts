@@ -1,12 +1,13 @@
 import type { Call, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
+import { deletePasskeys } from "../store/passkeys.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 import { revokeAllKeysOf } from "./revoke-keys.ts";
 
 /**
- * Ends everything that opens an account but its password: sessions, second factor, API keys and
+ * Ends everything that opens an account but its password: sessions, passkeys, second factor, API keys and
  * one-time tokens. Joins the caller's transaction, which has locked the user.
  * @param event is recorded if there was a second factor
  */
@@ -17,6 +18,7 @@ export async function endOtherAccess(
 ): Promise<void> {
   await revokeSessions(call, userId);
   await invalidateOneTimeTokens(call, userId);
+  await deletePasskeys(call, userId);
   await disableMfa(call, userId, event);
   await revokeAllKeysOf(call, userId);
 }

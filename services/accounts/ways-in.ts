@@ -1,31 +1,48 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SystemCall } from "../call.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
+import { countPasskeys } from "../store/passkeys.ts";
 import { User } from "../store/users.ts";
 
 /** How many ways to sign in an account has, by kind. */
-export type WaysIn = { password: number };
+export type WaysIn = { password: number; passkeys: number };
+
+type Deps = Pick<SystemCall, "em" | "config">;
 
 /** Counts the ways in of an account. Lock the user first where the answer must stay true. */
-export async function countWaysIn({ em }: Pick<SystemCall, "em">, userId: string): Promise<WaysIn> {
-  return { password: await em.count(User, { id: userId, hasPassword: true }) };
+export async function countWaysIn(call: Deps, userId: string): Promise<WaysIn> {
+  const { relyingParty } = call.config;
+  return {
+    password: await call.em.count(User, { id: userId, hasPassword: true }),
+    passkeys: relyingParty ? await countPasskeys(call, userId, relyingParty.id) : 0,
+  };
 }
 
 /**
- * Checks that an account keeps a way in without one of a kind. Call it in the transaction of the
- * removal, which has locked the user: of two removals at once the second sees the first.
+ * Checks that an account has a way in. Call it after a removal, in its transaction, which has locked
+ * the user: of two removals at once the second sees the first.
  * @throws ServiceError LAST_SIGN_IN_METHOD
  */
-export async function assertOtherWayIn(
-  call: Pick<SystemCall, "em">,
-  userId: string,
-  removed: keyof WaysIn,
-): Promise<void> {
+export async function assertWayInRemains(call: Deps, userId: string): Promise<void> {
   const ways = await countWaysIn(call, userId);
-  const total = Object.values(ways).reduce((sum, count) => sum + count, 0);
-  if (total > Math.min(1, ways[removed])) return;
+  if (Object.values(ways).some((count) => count > 0)) return;
   throw new ServiceError(
     Reason.LAST_SIGN_IN_METHOD,
     "This is the last way to sign in to this account. Please add another one first.",
+  );
+}
+
+/**
+ * Checks that an account whose owner requires a second factor of every sign-in has one. Call it after
+ * a removal, as `assertWayInRemains`.
+ * @throws ServiceError LAST_SIGN_IN_METHOD
+ */
+export async function assertFactorRemains(call: Deps, userId: string): Promise<void> {
+  const isBare = { id: userId, secondFactor: true, mfaSecret: null };
+  if ((await call.em.count(User, isBare)) === 0) return;
+  if ((await countWaysIn(call, userId)).passkeys > 0) return;
+  throw new ServiceError(
+    Reason.LAST_SIGN_IN_METHOD,
+    "Your account requires a second factor at every sign-in. Please turn that off first.",
   );
 }

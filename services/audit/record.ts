@@ -14,6 +14,7 @@ export type AuditedEvent =
       | "auth.logout"
       | "auth.refresh_reused"
       | "auth.confirmed"
+      | "auth.passkey_counter_fell"
     )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
   | (
@@ -29,6 +30,7 @@ export type AuditedEvent =
       | "user.email_changed"
       | "user.session_revoked"
     )
+  | ("user.passkey_added" | "user.passkey_removed")
   | ("user.password_set" | "user.password_removed" | "user.second_factor_changed")
   | ("user.api_key_created" | "user.api_key_revoked")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")

@@ -3,11 +3,13 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { confirm } from "../accounts/confirm.ts";
 import { callOf, sessionCallOf } from "../call.ts";
+import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { referenceOf } from "../sessions/check-key.ts";
 import { logout } from "./end-session.ts";
 import { login, verifyMfa } from "./login.ts";
 import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
+import { startPasskey, verifyPasskey } from "./passkey-sign-in.ts";
 import { refresh } from "./refresh.ts";
 import { register } from "./register.ts";
 import { forgotPassword, resetPassword } from "./reset-password.ts";
@@ -51,6 +53,12 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   setupTotp: (req, ctx) => setupTotp(sessionCallOf(ctx), req.password),
   verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req),
+  async startPasskey(req, ctx) {
+    return { options: await startPasskey(callOf(ctx), req.tempToken) };
+  },
+  async verifyPasskey({ credential, tempToken }, ctx) {
+    return verifyPasskey(callOf(ctx), given(credential), tempToken);
+  },
   async disableTotp(req, ctx) {
     await disableTotp(sessionCallOf(ctx), req.password, req);
     return { message: "Two-factor sign-in is disabled." };

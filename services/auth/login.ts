@@ -1,6 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { renewHash } from "../accounts/guards.ts";
+import { countWaysIn } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
@@ -10,10 +11,13 @@ import { isPasswordExpired, type LoginResult, openSession } from "../sessions/op
 import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
-import { findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
+import { countBackupCodes, findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
 import { queueReset } from "./reset-password.ts";
 
-export type LoginOutcome = LoginResult | { tempToken: string };
+/** Second factors by their names in responses. */
+type MfaMethod = "passkey" | "totp" | "backup-code";
+
+export type LoginOutcome = LoginResult | { tempToken: string; mfaMethods: MfaMethod[] };
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
@@ -51,24 +55,40 @@ export async function login(call: Call, email: string, password: string): Promis
  * recorded in the audit log.
  */
 async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
-  const refuse = async (reason: Reason, message: string) => {
-    await attempt.succeed();
-    const details = { reason: reasonName(reason) };
-    await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure", details });
-    if (reason === Reason.PASSWORD_EXPIRED) await queueReset(call, user);
-    throw new ServiceError(reason, message);
-  };
-  const { requireVerifiedEmail, passwordExpiry } = call.config;
-  if (requireVerifiedEmail && !user.emailVerified)
-    await refuse(
-      Reason.EMAIL_NOT_VERIFIED,
-      "Please confirm your e-mail address before you sign in.",
-    );
-  if (passwordExpiry === "refuse" && isPasswordExpired(call, user))
-    await refuse(
-      Reason.PASSWORD_EXPIRED,
-      "Your password has expired. We have sent you an e-mail with a link to set a new one.",
-    );
+  const isExpired = call.config.passwordExpiry === "refuse" && isPasswordExpired(call, user);
+  if (isUnverified(call, user) || isExpired) await attempt.succeed();
+  await assertVerifiedAddress(call, user);
+  if (!isExpired) return;
+  await recordRefusal(call, user, Reason.PASSWORD_EXPIRED);
+  await queueReset(call, user);
+  throw new ServiceError(
+    Reason.PASSWORD_EXPIRED,
+    "Your password has expired. We have sent you an e-mail with a link to set a new one.",
+  );
+}
+
+const isUnverified = ({ config }: Call, { emailVerified }: Pick<User, "emailVerified">) =>
+  config.requireVerifiedEmail && !emailVerified;
+
+/**
+ * Checks that the address of a user is verified, where the configuration demands it of every sign-in.
+ * @throws ServiceError EMAIL_NOT_VERIFIED
+ */
+export async function assertVerifiedAddress(
+  call: Call,
+  user: Pick<User, "id" | "emailVerified">,
+): Promise<void> {
+  if (!isUnverified(call, user)) return;
+  await recordRefusal(call, user, Reason.EMAIL_NOT_VERIFIED);
+  throw new ServiceError(
+    Reason.EMAIL_NOT_VERIFIED,
+    "Please confirm your e-mail address before you sign in.",
+  );
+}
+
+async function recordRefusal(call: Call, { id: userId }: Pick<User, "id">, reason: Reason) {
+  const details = { reason: reasonName(reason) };
+  await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details });
 }
 
 /** Issues the MFA token for a login that requires a second factor. It replaces an older one. */
@@ -81,8 +101,20 @@ async function requireSecondFactor(
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
     const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenTtlMs);
-    return { tempToken: createMfaToken(call, token) };
+    return { tempToken: createMfaToken(call, token), mfaMethods: await mfaMethodsOf(call, user) };
   });
+}
+
+/** What completes the login of a user who has passkeys; empty without, since clients know the others. */
+async function mfaMethodsOf(call: Call, user: LoginUser): Promise<MfaMethod[]> {
+  const { passkeys } = await countWaysIn(call, user.id);
+  if (passkeys === 0) return [];
+  const codes = await countBackupCodes(call, user.id);
+  return [
+    "passkey",
+    ...(user.mfaEnabled ? (["totp"] as const) : []),
+    ...(codes > 0 ? (["backup-code"] as const) : []),
+  ];
 }
 
 const invalidCredentials = () =>
@@ -120,7 +152,8 @@ export async function verifyMfa(
   });
 }
 
-const invalidMfaToken = () =>
+/** The error for an MFA token that is wrong, expired or used. */
+export const invalidMfaToken = () =>
   new ServiceError(
     Reason.TICKET_INVALID,
     "The sign-in has expired or was already completed. Please sign in again.",

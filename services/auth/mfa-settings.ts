@@ -6,12 +6,13 @@ import {
   confirmRecently,
   lockCaller,
 } from "../accounts/guards.ts";
+import { assertFactorRemains, countWaysIn } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
 import {
   createBackupCodeSet,
-  disableMfa,
+  disableAuthenticator,
   otpauthUri,
   type SecondFactor,
   totpContext,
@@ -19,7 +20,7 @@ import {
 } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
-import { countBackupCodes, User } from "../store/users.ts";
+import { countBackupCodes, replaceBackupCodes, User } from "../store/users.ts";
 
 /**
  * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every
@@ -68,8 +69,8 @@ export async function disableTotp(
   if (!user.mfaEnabled) throw mfaNotEnabled();
   const before = () => lockCaller(call);
   const work = async () => {
-    await assertNotRequired(call);
-    if (!(await disableMfa(call, user.id, "auth.mfa_disabled"))) throw mfaNotEnabled();
+    if (!(await disableAuthenticator(call, user.id))) throw mfaNotEnabled();
+    await assertFactorRemains(call, user.id);
   };
   if (factor.code ?? factor.backupCode) return withSecondFactor(call, user, factor, before, work);
   await call.em.transactional(async () => {
@@ -103,19 +104,6 @@ export async function createBackupCodes(
 }
 
 /**
- * Checks that the caller does not require a second factor of every sign-in.
- * @throws ServiceError LAST_SIGN_IN_METHOD
- */
-async function assertNotRequired(call: SessionCall): Promise<void> {
-  const { id } = call.principal.user;
-  if ((await call.em.count(User, { id, secondFactor: true })) === 0) return;
-  throw new ServiceError(
-    Reason.LAST_SIGN_IN_METHOD,
-    "Your account requires a second factor at every sign-in. Please turn that off first.",
-  );
-}
-
-/**
  * Sets whether every sign-in of the caller needs a second factor. Makes backup codes where there are
  * none.
  * @returns the new backup codes, if any
@@ -128,7 +116,8 @@ export async function requireSecondFactor(call: SessionCall, required: boolean):
     await lockCaller(call);
     const user = await call.em.findOneOrFail(User, { id: caller.id }, { refresh: true });
     if (user.secondFactor === required) return [];
-    if (required && !user.mfaConfirmed) throw mfaNotEnabled();
+    const { passkeys } = await countWaysIn(call, user.id);
+    if (required && !user.mfaConfirmed && passkeys === 0) throw mfaNotEnabled();
     const changes = { secondFactor: required, updatedAt: call.clock.now() };
     await call.em.nativeUpdate(User, { id: user.id }, changes);
     await invalidateOneTimeTokens(call, user.id, ["sign-in"]);
@@ -138,6 +127,7 @@ export async function requireSecondFactor(call: SessionCall, required: boolean):
     });
     const state = required ? "required" : "no longer required";
     await queueEmail(call, user, "second-factor-changed", { state });
+    if (!required && !user.mfaEnabled) await replaceBackupCodes(call, user.id, []); // nothing asks for them
     const hasCodes = (await countBackupCodes(call, user.id)) > 0;
     return required && !hasCodes ? createBackupCodeSet(call, user.id) : [];
   });

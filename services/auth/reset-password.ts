@@ -7,7 +7,7 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, readOneTimeToken } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { formatDuration } from "../mail/templates.ts";
-import { disableMfa } from "../mfa/second-factor.ts";
+import { disableAuthenticator } from "../mfa/second-factor.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
 import type { NamedKey } from "../store/api-keys.ts";
@@ -115,8 +115,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     await queueEmail(call, user, "password-reset", { keys: revokedKeysText(keys) });
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
     if (!emailVerified && !wasVerified) await endOtherAccess(call, userId, "auth.mfa_disabled");
-    else if (user.mfaEnabled && !mfaConfirmedAt)
-      await disableMfa(call, userId, "auth.mfa_disabled");
+    else if (user.mfaEnabled && !mfaConfirmedAt) await disableAuthenticator(call, userId);
   });
 }
 

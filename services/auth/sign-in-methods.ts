@@ -3,5 +3,6 @@ import type { Call } from "../call.ts";
 
 /** The ways to sign in that this service offers beside the password, and whether anybody may register. */
 export function listSignInMethods({ config }: Pick<Call, "config">) {
-  return { passkey: false, emailCode: false, signUp: isSignUpOpen(config), providers: [] };
+  const passkey = config.relyingParty !== undefined;
+  return { passkey, emailCode: false, signUp: isSignUpOpen(config), providers: [] };
 }

@@ -1,8 +1,7 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Cipher } from "../crypto/cipher.ts";
+import { openSealedId, sealId } from "../crypto/sealed-id.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
-import { equalSecrets } from "../platform/rpc/metadata.ts";
-import { bytesOfId, idOfBytes } from "../store/ids.ts";
 import {
   OneTimeToken,
   type OneTimeTokenKind,
@@ -11,17 +10,13 @@ import {
 } from "../store/one-time-tokens.ts";
 import type { ClockedDb } from "../store/statement.ts";
 
-const MAC_BYTES = 16;
-
 type Deps = ClockedDb & { cipher: Cipher };
 
 /** The token's text in the e-mail: the id and 128 bits of its keyed digest, 43 characters. */
 export const encodeOneTimeToken = (cipher: Cipher, id: string): string =>
-  encode(id, cipher.mac(id, CONTEXT));
+  sealId(cipher, id, CONTEXT).toString("base64url");
 
 const CONTEXT = "one-time-token";
-const encode = (id: string, mac: Buffer) =>
-  Buffer.concat([bytesOfId(id), mac.subarray(0, MAC_BYTES)]).toString("base64url");
 
 /**
  * Finds the user of a token without consuming it.
@@ -68,7 +63,9 @@ const invalidToken = () =>
  * @throws ServiceError TOKEN_INVALID if the digest is not ours
  */
 function idOfText(cipher: Cipher, text: string): string {
-  const id = idOfBytes(Buffer.from(text, "base64url")); // untrusted until the whole text has been compared
-  if (cipher.macs(id, CONTEXT).some((mac) => equalSecrets(text, encode(id, mac)))) return id;
-  throw invalidToken();
+  const sealed = Buffer.from(text, "base64url");
+  const isCanonical = sealed.toString("base64url") === text;
+  const id = isCanonical ? openSealedId(cipher, sealed, CONTEXT) : undefined;
+  if (id === undefined) throw invalidToken();
+  return id;
 }

@@ -107,8 +107,8 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 }
 
 /**
- * Disables a user's second factor: deletes its secret, the requirement, backup codes, failed attempts
- * and pending MFA tokens. Joins the caller's transaction, which has locked the user.
+ * Disables a user's second factor: deletes the authenticator, the requirement, backup codes, failed
+ * attempts and pending MFA tokens. Joins the caller's transaction, which has locked the user.
  * @param event recorded unless undefined; an administrator's change is recorded as `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
@@ -123,20 +123,42 @@ export async function disableMfa(
     { refresh: true },
   );
   if (!user) return false;
-  const disabled = {
-    mfaSecret: null,
-    mfaConfirmedAt: null,
-    mfaLastStep: null,
-    secondFactor: false,
-    updatedAt: call.clock.now(),
-  };
-  await call.em.nativeUpdate(User, { id: userId }, disabled);
+  await removeAuthenticator(call, user, { secondFactor: false }, event);
   await replaceBackupCodes(call, userId, []);
-  await invalidateOneTimeTokens(call, userId, ["sign-in"]);
   await deleteAttempts(call, userId, "second-factor", "backup-code");
-  if (event) await recordAudit(call, event, { userId });
-  await queueEmail(call, user, "mfa-disabled");
   return true;
+}
+
+/**
+ * Removes a user's authenticator app. Where the user requires a second factor of every sign-in, the
+ * requirement and the backup codes stay: then there are passkeys. Joins the caller's transaction,
+ * which has locked the user.
+ * @returns false if the user had no authenticator
+ */
+export async function disableAuthenticator(call: SystemCall, userId: string): Promise<boolean> {
+  const user = await call.em.findOne(
+    User,
+    { id: userId, mfaSecret: { $ne: null } },
+    { refresh: true },
+  );
+  if (!user) return false;
+  if (!user.secondFactor) return disableMfa(call, userId, "auth.mfa_disabled");
+  await removeAuthenticator(call, user, {}, "auth.mfa_disabled");
+  return true;
+}
+
+async function removeAuthenticator(
+  call: SystemCall,
+  user: User,
+  changes: { secondFactor?: false },
+  event?: "auth.mfa_disabled",
+): Promise<void> {
+  const removed = { mfaSecret: null, mfaConfirmedAt: null, mfaLastStep: null };
+  const updatedAt = call.clock.now();
+  await call.em.nativeUpdate(User, { id: user.id }, { ...removed, ...changes, updatedAt });
+  await invalidateOneTimeTokens(call, user.id, ["sign-in"]);
+  if (event) await recordAudit(call, event, { userId: user.id });
+  await queueEmail(call, user, "mfa-disabled");
 }
 
 /**

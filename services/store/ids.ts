@@ -1,8 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
-
-/** Length of an id, in bytes. */
-export const ID_BYTES = 16;
+import { ID_BYTES } from "../platform/rpc/id-bytes.ts";
 
 /** Random bytes, generated for many ids at once: one at a time would cost more than the rest of an id. */
 let pool = Buffer.alloc(0);
@@ -26,10 +24,3 @@ export const lowestId = (at: Date): string =>
  * compare equal.
  */
 export const canonicalId = (sent: string): string => sent.toLowerCase();
-
-/** Formats the first 16 bytes as an id, whether or not they are a valid UUID. */
-export const idOfBytes = (bytes: Buffer): string =>
-  bytes.toString("hex", 0, ID_BYTES).replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
-
-/** The bytes of an id, whether or not it is a valid UUID. */
-export const bytesOfId = (id: string): Buffer => Buffer.from(id.replaceAll("-", ""), "hex");

@@ -93,6 +93,13 @@ export const takeOneTimeToken = (
   );
 
 /**
+ * Consumes the MFA token of a login.
+ * @returns false if it is gone or has expired
+ */
+export const consumeSignIn = async ({ em }: Db, id: string, now: Date): Promise<boolean> =>
+  (await em.nativeDelete(OneTimeToken, { id, kind: "sign-in", expiresAt: { $gt: now } })) > 0;
+
+/**
  * Counts a code sent with an MFA token.
  * @returns false if the token no longer exists or has no attempts left
  */

@@ -1,5 +1,5 @@
 import { MAX as MAX_ID } from "uuid";
-import { bytesOfId, ID_BYTES, idOfBytes } from "./ids.ts";
+import { bytesOfId, ID_BYTES, idOfBytes } from "../platform/rpc/id-bytes.ts";
 import { type Db, oneRow, type Values } from "./statement.ts";
 
 const DEFAULT_LIMIT = 20;

@@ -16,6 +16,7 @@ const EXPIRED = {
   sessions: `least(revoked_at, expires_at) <= :before
     and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: otherwise the cascade would wait for their locks
   one_time_tokens: "expires_at <= :before",
+  completed_ceremonies: "expires_at <= :before",
   attempts: `reserved_at <= :before and (consecutive = 0 or not case kind
     when 'password' then exists (select from users u where u.canonical_email = subject)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
@@ -45,6 +46,7 @@ export async function purgeExpired(
   const times = {
     sessions: ago(config.sessionRetentionMs),
     one_time_tokens: now,
+    completed_ceremonies: now,
     attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
     api_keys: ago(config.usageRetentionMs),
     emails: ago(config.emailRetentionMs),

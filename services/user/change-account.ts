@@ -12,7 +12,7 @@ import {
 } from "../accounts/guards.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { voidPassword } from "../accounts/reset-access.ts";
-import { assertOtherWayIn } from "../accounts/ways-in.ts";
+import { assertWayInRemains } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
@@ -124,8 +124,8 @@ export async function removePassword(call: SessionCall): Promise<void> {
     await lockCaller(call);
     if ((await call.em.count(User, { id: user.id, hasPassword: true })) === 0)
       throw new ServiceError(Reason.CONFLICT, "This account has no password.");
-    await assertOtherWayIn(call, user.id, "password");
     await voidPassword(call, user.id);
+    await assertWayInRemains(call, user.id);
     await revokeSessions(call, user.id, session.id);
     await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
     await recordAudit(call, "user.password_removed", { userId: user.id });

@@ -31,10 +31,12 @@ export async function exportData(call: SessionCall, page: number): Promise<JsonO
     (await readExportList(call, list, id, { ...times, limit, offset: 0 })).map(toJsonRow);
   const [profile = {}] = await readAll("profile", 1);
   const [pendingEmail] = await readAll("pendingEmail", 1);
+  const passkeys = await readAll("passkeys", SHORT_LIST);
   const data: JsonObject = {
     exportedAt: now.toISOString(),
     profile,
     ...(pendingEmail && { pendingEmail }),
+    ...(passkeys.length > 0 && { passkeys }),
     failedAttempts: await readAll("failedAttempts", SHORT_LIST),
     openLinks: await readAll("openLinks", SHORT_LIST),
   };

@@ -5,6 +5,7 @@ import { countWaysIn } from "../accounts/ways-in.ts";
 import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
 import { requireSecondFactor } from "../auth/mfa-settings.ts";
 import { sessionCallOf } from "../call.ts";
+import { given } from "../passkeys/credential.ts";
 import { listActiveKeys } from "../store/api-keys.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import {
@@ -16,8 +17,15 @@ import {
   updateProfile,
 } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
+import {
+  createPasskey,
+  createPasskeyOptions,
+  listOwnPasskeys,
+  removePasskey,
+  renameOwnPasskey,
+} from "./manage-passkeys.ts";
 import { createOwnKey, revokeOwnKey } from "./own-keys.ts";
-import { profileOf, sessionMessage, toMessage } from "./to-message.ts";
+import { passkeyMessage, profileOf, sessionMessage, toMessage } from "./to-message.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const userHandler: ServiceImpl<typeof UserService> = {
@@ -40,8 +48,8 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async getSignInMethods(_req, ctx) {
     const call = sessionCallOf(ctx);
     const { id, secondFactor } = call.principal.user;
-    const { password } = await countWaysIn(call, id);
-    return { hasPassword: password > 0, secondFactorRequired: secondFactor };
+    const { password, passkeys } = await countWaysIn(call, id);
+    return { hasPassword: password > 0, passkeys, secondFactorRequired: secondFactor };
   },
   async setPassword(req, ctx) {
     await setPassword(sessionCallOf(ctx), req.newPassword);
@@ -57,6 +65,27 @@ export const userHandler: ServiceImpl<typeof UserService> = {
       ? "Every sign-in needs a second factor from now on."
       : "A sign-in needs no second factor beyond those that you have set up.";
     return { message, backupCodes };
+  },
+  async createPasskeyOptions({ purpose }, ctx) {
+    const isRegistration = purpose === "register";
+    const call = sessionCallOf(ctx);
+    return { options: await createPasskeyOptions(call, isRegistration ? "register" : "confirm") };
+  },
+  async createPasskey({ credential, name }, ctx) {
+    const passkey = await createPasskey(sessionCallOf(ctx), given(credential), name);
+    return { passkey: passkeyMessage(passkey) };
+  },
+  async listPasskeys(_req, ctx) {
+    const passkeys = await listOwnPasskeys(sessionCallOf(ctx));
+    return { passkeys: passkeys.map(passkeyMessage) };
+  },
+  async renamePasskey(req, ctx) {
+    const passkey = await renameOwnPasskey(sessionCallOf(ctx), req.id, req.name);
+    return { passkey: passkeyMessage(passkey) };
+  },
+  async deletePasskey(req, ctx) {
+    const acceptedIds = await removePasskey(sessionCallOf(ctx), req.id);
+    return { message: "The passkey is removed.", acceptedIds };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);

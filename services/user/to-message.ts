@@ -1,5 +1,6 @@
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call, SessionCall } from "../call.ts";
+import type { Passkey } from "../store/passkeys.ts";
 import type { CallerUser, ListedSession } from "../store/sessions.ts";
 
 /** A row as a message: times become timestamps, null values are absent. */
@@ -72,4 +73,23 @@ export function sessionMessage(
     current,
     impersonated: isImpersonation ? true : null,
   });
+}
+
+/** Maps a passkey to its message. */
+export const passkeyMessage = ({
+  id,
+  name,
+  createdAt,
+  lastUsedAt,
+  backedUp,
+  transports,
+}: Passkey) =>
+  toMessage({ id, name, createdAt, lastUsedAt, synced: backedUp, device: deviceKind(transports) });
+
+/** Where a passkey is kept, by how its authenticator is reached (WebAuthn level 3, section 5.8.4). */
+function deviceKind(transports: readonly string[]): string {
+  if (transports.includes("internal")) return "platform";
+  if (["usb", "nfc", "ble", "smart-card"].some((each) => transports.includes(each)))
+    return "security-key";
+  return transports.includes("hybrid") ? "phone" : "unknown";
 }

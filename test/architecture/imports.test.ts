@@ -43,7 +43,7 @@ const part = (file: string) => (file.startsWith("services/") ? (file.split("/")[
 
 const LEAVES = ["platform", "store", "crypto"];
 const BASE = [...LEAVES, "call.ts", "principal.ts"];
-const DOMAINS = [...BASE, "accounts", "audit", "lockout", "mail", "mfa", "sessions"];
+const DOMAINS = [...BASE, "accounts", "audit", "lockout", "mail", "mfa", "passkeys", "sessions"];
 /**
  * What each room of the services may import, beside itself and gen. Types count: a room that names
  * the type of another one depends on it. `app.ts` composes all of them and has no rule.
@@ -57,7 +57,8 @@ const ALLOWED: Record<string, string[]> = {
   lockout: [...BASE, "audit", "mail"],
   sessions: [...BASE, "audit"],
   mfa: [...BASE, "audit", "lockout", "mail"],
-  accounts: [...BASE, "audit", "lockout", "mail", "mfa"],
+  passkeys: [...BASE, "audit", "mail"],
+  accounts: [...BASE, "audit", "lockout", "mail", "mfa", "passkeys"],
   auth: DOMAINS,
   user: [...DOMAINS, "auth"],
   admin: [...DOMAINS, "auth", "user"],
@@ -128,6 +129,11 @@ test("Imports: only services/store contains SQL", () => {
     (file) => file.startsWith("services/") && !file.startsWith("services/store/"),
   );
   expect(others.filter((file) => sql.test(read(file)))).toEqual([]);
+});
+
+test("Imports: large libraries are loaded on first use only", () => {
+  const large = /^import\s+(?!type\b)[^;]*from\s+"(qrcode|@simplewebauthn\/)/m;
+  expect(files.filter((file) => large.test(read(file)))).toEqual([]);
 });
 
 test("Imports: only types are imported from provider SDKs", () => {

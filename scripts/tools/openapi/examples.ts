@@ -1,8 +1,28 @@
 const UUID = "0193a5c2-7b1e-7c3a-9f4d-2b6e8a1c5d70";
+const BASE64URL = "AZOlwnsefDqfTStuihxdcDqfTStuihxdcAZOlwnsefDo";
 const JWT = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzYTVjMiJ9.c2lnbmF0dXJl";
 
 /** Examples of fields whose format or type says too little, by JSON name. */
 const BY_NAME: Record<string, unknown> = {
+  acceptedIds: BASE64URL,
+
+  attestation: "none",
+  attestationObject: BASE64URL,
+  authenticatorData: BASE64URL,
+  challenge: BASE64URL,
+  clientDataJSON: BASE64URL,
+  displayName: "Ann Example",
+  mfaMethods: "passkey",
+  purpose: "register",
+  rawId: BASE64URL,
+  residentKey: "required",
+  rpId: "example.com",
+  signature: BASE64URL,
+  timeout: 300_000,
+  transports: "internal",
+  type: "public-key",
+  userHandle: BASE64URL,
+  userVerification: "required",
   acceptTerms: true,
   accessToken: JWT,
   actorId: UUID,
@@ -32,6 +52,7 @@ const BY_NAME: Record<string, unknown> = {
   field: "email",
   inputTokens: 210,
   finishReason: "stop",
+  id: BASE64URL,
   head: "42:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
   hint: "x7Kq...b2Zt",
   ignored: "temperature",
@@ -42,7 +63,6 @@ const BY_NAME: Record<string, unknown> = {
   lastError: "550 mailbox unavailable",
   lastUsedIp: "203.0.113.7",
   latencyMs: 1.4,
-  id: "google",
   identities: 0,
   limit: 20,
   location: "Berlin, DE",
@@ -92,5 +112,6 @@ export function scalarExample(
   if (format === "date-time") return "2026-11-23T09:30:00.000Z";
   if (Array.isArray(values)) return values[0];
   if (format === "uuid") return UUID;
+  if (name === "alg" && type === "integer") return -7; // of WebAuthn; that of a key set is text
   return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);
 }

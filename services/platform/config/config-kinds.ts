@@ -171,6 +171,20 @@ export const domains = list(
   "must be domains such as example.com, separated by commas",
 ).transform((items) => items.map((item) => domainToASCII(item).toLowerCase()));
 
+/** A domain that passkeys may belong to. An IP address is none, and browsers refuse it. */
+export const rpId = text.refine(
+  (value) => /^(?!-)[a-z0-9-]+(?:\.[a-z0-9-]+)*$/.test(value) && isIP(value) === 0,
+  "must be a domain in lower case, such as example.com",
+);
+
+/** Origins of pages and apps that may use passkeys. */
+export const passkeyOrigins = list(
+  (item) =>
+    /^android:apk-key-hash:[\w-]{43}$/.test(item) ||
+    (item.startsWith("https://") && isOrigin(item)),
+  "must be origins such as https://example.com or android:apk-key-hash:…, separated by commas",
+);
+
 /** Redis URLs. Several URLs mean a cluster. */
 export const redisUrls = list(
   (item) => isUrl(item, ["redis:", "rediss:"]),

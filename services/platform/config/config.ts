@@ -1,6 +1,8 @@
+import { isIP } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import type { z } from "zod";
 import { RegisterRequestSchema } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { plainAddress } from "../gate/address.ts";
 import { violationsOf } from "../rpc/validation.ts";
 import { variableOf, variablesOf } from "./config-kinds.ts";
 import { commonVariables, gatewayVariables, servicesVariables } from "./variables.ts";
@@ -140,6 +142,23 @@ function warningsOf(v: Values): string[] {
   ].filter((warning) => typeof warning === "string");
 }
 
+/**
+ * Whom passkeys are for: their RP id, and the origins that may use them. Undefined if the host is an
+ * IP address, which browsers refuse.
+ */
+function relyingPartyOf(
+  { passkeyRpId, passkeyOrigins }: Values,
+  { appUrl, publicUrl }: { appUrl: string; publicUrl: string },
+) {
+  const { hostname, origin } = new URL(appUrl);
+  const id = passkeyRpId ?? hostname;
+  if (isIP(plainAddress(id)) !== 0) return undefined;
+  const own = new URL(publicUrl);
+  const isBelow = own.hostname === id || own.hostname.endsWith(`.${id}`);
+  const origins = [origin, ...(isBelow ? [own.origin] : []), ...passkeyOrigins];
+  return Object.freeze({ id, origins: Object.freeze([...new Set(origins)]) });
+}
+
 /** Adds values derived from several settings, and defaults that depend on other settings. */
 function toConfig(values: Values, env: Env) {
   const {
@@ -149,10 +168,13 @@ function toConfig(values: Values, env: Env) {
     adminEmail: email,
     adminPassword: password,
   } = values;
+  const appUrl = values.appUrl ?? publicUrl;
   return {
     ...values,
     publicUrl,
-    appUrl: values.appUrl ?? publicUrl,
+    appUrl,
+    /** Whom passkeys are for; undefined: passkeys are off. */
+    relyingParty: relyingPartyOf(values, { appUrl, publicUrl }),
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
     passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
     /** TLS files of the gRPC port, or of a standalone gateway. */

@@ -16,6 +16,9 @@ export const commonVariables = {
   publicUrl: optional(kind.publicUrl, "`http://localhost:PORT`").describe(
     "Base URL as clients see it: token issuer, `Secure` cookies, own origin. A path prefix must be stripped by the proxy.",
   ),
+  appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
+    "URL of the front end, for links in e-mails and for passkeys.",
+  ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
@@ -67,6 +70,9 @@ export const gatewayVariables = {
     "For a standalone gateway: the `INTERNAL_URL` of the services, or `http://…` for gRPC at their `GRPC_PORT`.",
   ),
   docs: setting(kind.toggle, "on").describe("`off` removes `GET /docs` and `GET /openapi.json`."),
+  wellKnown: optional(text).describe(
+    "Directory of further files below `/.well-known/`, which apps and related origins of passkeys need: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at the start.",
+  ),
   web: setting(kind.toggle, "on").describe("`off` serves the API without the web app."),
 };
 
@@ -79,9 +85,6 @@ export const servicesVariables = {
   ),
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
     "gRPC server reflection, so that tools such as `buf curl` need no schema.",
-  ),
-  appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
-    "URL of the front end, for links in e-mails.",
   ),
   appName: setting(
     text.regex(/^\P{Cc}{1,64}$/u, "must be 1 to 64 characters without control characters"),
@@ -138,6 +141,12 @@ export const servicesVariables = {
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
   invitationTtlMs: setting(kind.lifetime, "7d").describe(
     "Lifetime of the tokens of invitations, which set a first password.",
+  ),
+  passkeyRpId: optional(kind.rpId, "host of `APP_URL`").describe(
+    "Domain that passkeys belong to: the host of `APP_URL` or a parent domain. Passkeys of another one stop working. See [sign-in.md](sign-in.md#passkeys).",
+  ),
+  passkeyOrigins: setting(kind.passkeyOrigins, "").describe(
+    "Further origins that may use passkeys, separated by commas: `https://…`, or `android:apk-key-hash:…` for Android apps.",
   ),
   registration: setting(kind.choice("open", "invited"), "open").describe(
     "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",

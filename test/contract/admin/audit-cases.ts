@@ -12,7 +12,9 @@ import {
 } from "../../support/accounts.ts";
 import { createKey, createService } from "../../support/api-keys.ts";
 import type { TestApp } from "../../support/app.ts";
+import { createAuthenticator } from "../../support/authenticator.ts";
 import { TEXT } from "../../support/http/responses.ts";
+import { passkeyActions } from "../../support/passkeys.ts";
 
 /** A request, ready to be sent, and the events that it records. */
 export type AuditCase = {
@@ -33,6 +35,9 @@ type Events = AuditCase["events"];
 type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
 
 const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
+
+/** What is recorded about the counter of a passkey that has fallen. */
+const COUNTER = { passkeyId: TEXT, from: 9, to: 5 };
 
 /** Cases by the name of the method, with the circumstances where they matter. */
 export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase>> {
@@ -75,6 +80,7 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       ];
       return { id: await idOf(user), events, body, token, user: user.id, actor: actor.id };
     };
+  const passkeys = passkeyActions(app);
   const guessOf = ({ email }: TestUser) => ({
     body: { email, password: WRONG_PASSWORD },
     actor: null,
@@ -171,7 +177,36 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       await app.sql("update users set has_password = false where id = ?", [user.id]);
       return { body: { newPassword: NEW_PASSWORD } };
     }),
-    "RemovePassword, the last way in": own({}),
+    RemovePassword: own({ "user.password_removed": {} }, async (account) => {
+      await passkeys.register(account);
+      return {};
+    }),
+    "VerifyPasskey, a passkey alone": own({ "auth.login": { method: "passkey" } }, async () => {
+      const { user, authenticator } = await passkeys.addUser();
+      const credential = authenticator.get(await passkeys.signInOptions());
+      return { token: undefined, body: { credential }, user: user.id, actor: user.id };
+    }),
+    "VerifyPasskey, a counter that fell": own(
+      { "auth.login": { method: "passkey" }, "auth.passkey_counter_fell": COUNTER },
+      async () => {
+        const { user, authenticator } = await passkeys.addUser();
+        await passkeys.signIn(authenticator, { counter: 9 });
+        const credential = authenticator.get(await passkeys.signInOptions(), { counter: 5 });
+        return { token: undefined, body: { credential }, user: user.id, actor: user.id };
+      },
+    ),
+    CreatePasskey: own({ "user.passkey_added": { passkeyId: TEXT } }, async (account) => {
+      const options = await passkeys.optionsFor(account, "register");
+      return { body: { credential: createAuthenticator().create(options) } };
+    }),
+    RenamePasskey: own({}, async (account) => {
+      const { body } = await passkeys.register(account);
+      return { id: body.passkey.id, body: { name: "Laptop" } };
+    }),
+    DeletePasskey: own({ "user.passkey_removed": { passkeyId: TEXT } }, async (account) => {
+      const { body } = await passkeys.register(account);
+      return { id: body.passkey.id };
+    }),
     RequireSecondFactor: own(
       { "user.second_factor_changed": { required: true } },
       async ({ user }) => {

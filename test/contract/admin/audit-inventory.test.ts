@@ -14,6 +14,9 @@ const unaudited = [
     "ListKeys",
     "ListSignInMethods",
     "GetSignInMethods",
+    "StartPasskey",
+    "CreatePasskeyOptions",
+    "ListPasskeys",
     "GetProfile",
     "ListSessions",
     "ListUsers",
@@ -81,6 +84,8 @@ describe("Audit log", () => {
       "id, email, name, bio, role, password_hash, email_verified_at, mfa_secret, deletion_at, updated_at",
     sessions: "id, generation, revoked_at",
     one_time_tokens: "id",
+    passkeys: "id, sign_count, last_used_at",
+    completed_ceremonies: "id",
     backup_codes: "user_id, digest",
     emails: "id",
   };

@@ -21,7 +21,9 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
   );
   const client = clientAt(app.url);
   const id = randomUUID();
-  const calls = Object.values(client)
+  const calls = Object.entries(client)
+    .filter(([name]) => name !== "passkeys") // calls of the browser around the routes
+    .map(([, group]) => group)
     .filter((group) => typeof group === "object" && !Array.isArray(group))
     .flatMap((group) => Object.values(group as Record<string, (...given: unknown[]) => unknown>));
   for (const call of calls) {

@@ -17,6 +17,7 @@ const facts = {
   date: "2026-12-24 18:00 UTC",
   end: "It is locked until 2026-12-24 18:15 UTC.",
   state: "required",
+  passkey: "<b>My phone</b>",
   opening: "Resetting your password unlocks the account immediately.",
 };
 

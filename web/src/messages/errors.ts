@@ -77,6 +77,14 @@ export const errors = {
     "There must be at least one administrator.",
     "Es muss mindestens einen Administrator geben.",
   ],
+  "errors.PASSKEY_INVALID": [
+    "The passkey was not accepted. Please try again.",
+    "Der Passkey wurde nicht angenommen. Bitte versuchen Sie es noch einmal.",
+  ],
+  "errors.PASSKEY_UNKNOWN": [
+    "This passkey is not known here. It may have been removed from your account.",
+    "Dieser Passkey ist hier nicht bekannt. Vielleicht wurde er aus Ihrem Konto entfernt.",
+  ],
   "errors.SIGN_UP_CLOSED": [
     "This service does not accept this registration. Please ask for an invitation.",
     "Dieser Dienst nimmt diese Registrierung nicht an. Bitten Sie um eine Einladung.",

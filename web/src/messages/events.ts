@@ -10,6 +10,10 @@ export const events = {
     "Sitzung beendet: ihr Token wurde zweimal benutzt",
   ],
   "event.auth.confirmed": ["Confirmed who it is", "Person bestätigt"],
+  "event.auth.passkey_counter_fell": [
+    "Passkey counted fewer uses than before",
+    "Passkey zählte weniger Anmeldungen als zuvor",
+  ],
   "event.auth.email_verified": ["Address confirmed", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
@@ -25,6 +29,8 @@ export const events = {
   "event.user.password_changed": ["Password changed", "Passwort geändert"],
   "event.user.email_changed": ["Address changed", "Adresse geändert"],
   "event.user.session_revoked": ["Session ended", "Sitzung beendet"],
+  "event.user.passkey_added": ["Passkey added", "Passkey hinzugefügt"],
+  "event.user.passkey_removed": ["Passkey removed", "Passkey entfernt"],
   "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
   "event.user.password_removed": ["Password removed", "Passwort entfernt"],
   "event.user.second_factor_changed": [

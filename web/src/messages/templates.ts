@@ -38,4 +38,7 @@ export const templates = {
   "template.password-set": ["Your account has a password now", "Erstes Passwort festgelegt"],
   "template.password-removed": ["Your password was removed", "Passwort entfernt"],
   "template.second-factor-changed": ["Your sign-in steps were changed", "Anmeldeschritte geändert"],
+  "template.passkey-added": ["A passkey was added", "Passkey hinzugefügt"],
+  "template.passkey-removed": ["A passkey was removed", "Passkey entfernt"],
+  "template.passkey-counter": ["A passkey behaved unusually", "Auffälliger Passkey"],
 } as const satisfies Record<string, readonly [string, string]>;

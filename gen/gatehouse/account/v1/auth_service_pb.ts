@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { PasskeyCredential, PasskeyOptions } from "./passkey_pb.ts";
+import { file_gatehouse_account_v1_passkey } from "./passkey_pb.ts";
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../platform/v1/rules_pb.ts";
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.ts";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/auth_service.proto.
  */
 export const file_gatehouse_account_v1_auth_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxItUBCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJWCgxMb2dpblJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAci4AIKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASKMAgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6YLpIXRpbCgRjb2RlEiptdXN0IGJlIGdpdmVuLCBvciBiYWNrdXBDb2RlLCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLmNvZGUpICE9IGhhcyh0aGlzLmJhY2t1cF9jb2RlKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUi5gEKEVZlcmlmeU1mYVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZpZWRVc2VyEh0KEHBhc3N3b3JkX2V4cGlyZWQYBCABKAhIAIgBARIVCghyZXN0b3JlZBgFIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIo8CChJEaXNhYmxlVG90cFJlcXVlc3QSJgoIcGFzc3dvcmQYASABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgAiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAYgBATpjukhgGl4KBGNvZGUSKm11c3Qgbm90IGJlIGdpdmVuIHRvZ2V0aGVyIHdpdGggYmFja3VwQ29kZRoqIShoYXModGhpcy5jb2RlKSAmJiBoYXModGhpcy5iYWNrdXBfY29kZSkpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSImChNEaXNhYmxlVG90cFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiZAoYQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0EiYKCHBhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIgCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAIiNgoZQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZRIZCgxiYWNrdXBfY29kZXMYASADKAlCA4ABASLMAgoOQ29uZmlybVJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgBiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAogBATqTAbpIjwEaLQoIcGFzc3dvcmQSDW11c3QgYmUgZ2l2ZW4aEmhhcyh0aGlzLnBhc3N3b3JkKRpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUILCglfcGFzc3dvcmRCBwoFX2NvZGVCDgoMX2JhY2t1cF9jb2RlIlcKD0NvbmZpcm1SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEjMKD2NvbmZpcm1lZF91bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGgoYTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0IooBChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEg8KB3Bhc3NrZXkYASABKAgSEgoKZW1haWxfY29kZRgCIAEoCBIPCgdzaWduX3VwGAMgASgIEjcKCXByb3ZpZGVycxgEIAMoCzIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlNpZ25JblByb3ZpZGVyIioKDlNpZ25JblByb3ZpZGVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkiEQoPTGlzdEtleXNSZXF1ZXN0IkEKEExpc3RLZXlzUmVzcG9uc2USLQoEa2V5cxgBIAMoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLlB1YmxpY0tleSJXCglQdWJsaWNLZXkSCwoDa2lkGAEgASgJEgsKA2t0eRgCIAEoCRILCgNjcnYYAyABKAkSCQoBeBgEIAEoCRILCgNhbGcYBSABKAkSCwoDdXNlGAYgASgJIi8KEUZpbmRBcGlLZXlSZXF1ZXN0EhoKBmRpZ2VzdBgBIAEoDEIKgAEBukgEegJoICJZChJGaW5kQXBpS2V5UmVzcG9uc2USNwoHYXBpX2tleRgBIAEoCzIhLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvdW5kQXBpS2V5SACIAQFCCgoIX2FwaV9rZXkifQoLRm91bmRBcGlLZXkSCgoCaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYAyABKAgSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlMtgTCgtBdXRoU2VydmljZRLFAQoIUmVnaXN0ZXISJS5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlc3BvbnNlImqKtRhNCAESQgoIcmVnaXN0ZXIQChiEByABKi9Ub28gbWFueSByZWdpc3RyYXRpb25zLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLhjJAUICEieC0+STAhM6ASoiDi9hdXRoL3JlZ2lzdGVyErcBCgVMb2dpbhIiLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVxdWVzdBojLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVzcG9uc2UiZYq1GEsIARJACgVsb2dpbhAFGIQHIAMqMFRvbyBtYW55IGxvZ2luIGF0dGVtcHRzLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLiABQgMGDA2C0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpoBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPIq1GB0IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgIHCILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKRAQoLRGlzYWJsZVRvdHASKC5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5EaXNhYmxlVG90cFJlc3BvbnNlIi2KtRgMCAIoAUIGIgQIFCgbgtPkkwIXOgEqIhIvYXV0aC9kaXNhYmxlLXRvdHASogEKEUNyZWF0ZUJhY2t1cENvZGVzEi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0Gi8uZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZSIsirUYCwgCKAFCBSIECBQbgtPkkwIXOgEqIhIvYXV0aC9iYWNrdXAtY29kZXMSfgoHQ29uZmlybRIkLmdhdGVob3VzZS5hY2NvdW50LnYxLkNvbmZpcm1SZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ29uZmlybVJlc3BvbnNlIiaKtRgKCAIoAUIEBAgUG4LT5JMCEjoBKiINL2F1dGgvY29uZmlybRKyAQoRTGlzdFNpZ25Jbk1ldGhvZHMSLi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1JlcXVlc3QaLy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIjyKtRgbCAESFwoPc2lnbi1pbi1tZXRob2RzEHgYPCABgtPkkwIXEhUvYXV0aC9zaWduLWluLW1ldGhvZHMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEmcKCkZpbmRBcGlLZXkSJy5nYXRlaG91c2UuYWNjb3VudC52MS5GaW5kQXBpS2V5UmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXNwb25zZSIGirUYAggEYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxItUBCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzIj4KEFJlZ2lzdGVyUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIZCgd1c2VyX2lkGAIgASgJQgi6SAVyA7ABASJWCgxMb2dpblJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAci/QIKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBEhsKC21mYV9tZXRob2RzGAggAygJQgaKtRgCMAFCDwoNX2FjY2Vzc190b2tlbkIQCg5fcmVmcmVzaF90b2tlbkIHCgVfdXNlckINCgtfdGVtcF90b2tlbkITChFfcGFzc3dvcmRfZXhwaXJlZEILCglfcmVzdG9yZWQiYwoMU2lnbmVkSW5Vc2VyEhQKAmlkGAEgASgJQgi6SAVyA7ABARINCgVlbWFpbBgCIAEoCRIMCgRuYW1lGAMgASgJEiAKBHJvbGUYBCABKAlCErpID3INUgR1c2VyUgVhZG1pbiI9Cg1Mb2dvdXRSZXF1ZXN0EiwKDXJlZnJlc2hfdG9rZW4YASABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiIhCg5Mb2dvdXRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIj4KDlJlZnJlc2hSZXF1ZXN0EiwKDXJlZnJlc2hfdG9rZW4YASABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiJaCg9SZWZyZXNoUmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuIjcKElZlcmlmeUVtYWlsUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABIiYKE1ZlcmlmeUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI9ChlSZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0EiAKBWVtYWlsGAEgASgJQhG6SAZyBIiIJwGKtRgEEAEgAyItChpSZXNlbmRWZXJpZmljYXRpb25SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIjkKFUZvcmdvdFBhc3N3b3JkUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiKQoWRm9yZ290UGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIl8KFFJlc2V0UGFzc3dvcmRSZXF1ZXN0EiEKBXRva2VuGAEgASgJQhKAAQG6SAZyBKCIJwGKtRgCIAESJAoIcGFzc3dvcmQYAiABKAlCEoABAbpIBnIEmIgnAYq1GAIgBiIoChVSZXNldFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJKChBTZXR1cFRvdHBSZXF1ZXN0EikKCHBhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAIgBAUILCglfcGFzc3dvcmQiWQoRU2V0dXBUb3RwUmVzcG9uc2USEwoGc2VjcmV0GAEgASgJQgOAAQESFAoHcXJfY29kZRgCIAEoCUIDgAEBEhkKDGJhY2t1cF9jb2RlcxgDIAMoCUIDgAEBIowCChBWZXJpZnlNZmFSZXF1ZXN0EigKCnRlbXBfdG9rZW4YASABKAlCFIABAbpIBnIEoIgnAYq1GAQQAiABEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgAiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAYgBATpgukhdGlsKBGNvZGUSKm11c3QgYmUgZ2l2ZW4sIG9yIGJhY2t1cENvZGUsIGJ1dCBub3QgYm90aBonaGFzKHRoaXMuY29kZSkgIT0gaGFzKHRoaXMuYmFja3VwX2NvZGUpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSLmAQoRVmVyaWZ5TWZhUmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuEjAKBHVzZXIYAyABKAsyIi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZmllZFVzZXISHQoQcGFzc3dvcmRfZXhwaXJlZBgEIAEoCEgAiAEBEhUKCHJlc3RvcmVkGAUgASgISAGIAQFCEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkIjMKDFZlcmlmaWVkVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkiUQoTU3RhcnRQYXNza2V5UmVxdWVzdBIrCgp0ZW1wX3Rva2VuGAEgASgJQhKAAQG6SAZyBKCIJwGKtRgCIAFIAIgBAUINCgtfdGVtcF90b2tlbiJNChRTdGFydFBhc3NrZXlSZXNwb25zZRI1CgdvcHRpb25zGAEgASgLMiQuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleU9wdGlvbnMilwEKFFZlcmlmeVBhc3NrZXlSZXF1ZXN0EkMKCmNyZWRlbnRpYWwYASABKAsyJy5nYXRlaG91c2UuYWNjb3VudC52MS5QYXNza2V5Q3JlZGVudGlhbEIGukgDyAEBEisKCnRlbXBfdG9rZW4YAiABKAlCEoABAbpIBnIEoIgnAYq1GAIgAUgAiAEBQg0KC190ZW1wX3Rva2VuIoACChVWZXJpZnlQYXNza2V5UmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuEjAKBHVzZXIYAyABKAsyIi5nYXRlaG91c2UuYWNjb3VudC52MS5TaWduZWRJblVzZXISFAoMcmVxdWlyZXNfbWZhGAQgASgIEh0KEHBhc3N3b3JkX2V4cGlyZWQYBSABKAhIAIgBARIVCghyZXN0b3JlZBgGIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCKPAgoSRGlzYWJsZVRvdHBSZXF1ZXN0EiYKCHBhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6Y7pIYBpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUiJgoTRGlzYWJsZVRvdHBSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJImQKGENyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBImCghwYXNzd29yZBgBIAEoCUIUgAEBukgGcgSoiCcBirUYBCAHKAESIAoEY29kZRgCIAEoCUISgAEBukgGcgQQARggirUYAiACIjYKGUNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2USGQoMYmFja3VwX2NvZGVzGAEgAygJQgOAAQEixgMKDkNvbmZpcm1SZXF1ZXN0EikKCHBhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAIgBARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAYgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAKIAQESPQoHcGFzc2tleRgEIAEoCzInLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXlDcmVkZW50aWFsSAOIAQE6wgG6SL4BGlwKCHBhc3N3b3JkEidtdXN0IGJlIGdpdmVuLCBvciBwYXNza2V5LCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLnBhc3N3b3JkKSAhPSBoYXModGhpcy5wYXNza2V5KRpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUILCglfcGFzc3dvcmRCBwoFX2NvZGVCDgoMX2JhY2t1cF9jb2RlQgoKCF9wYXNza2V5IlcKD0NvbmZpcm1SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJEjMKD2NvbmZpcm1lZF91bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiGgoYTGlzdFNpZ25Jbk1ldGhvZHNSZXF1ZXN0IooBChlMaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEg8KB3Bhc3NrZXkYASABKAgSEgoKZW1haWxfY29kZRgCIAEoCBIPCgdzaWduX3VwGAMgASgIEjcKCXByb3ZpZGVycxgEIAMoCzIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlNpZ25JblByb3ZpZGVyIioKDlNpZ25JblByb3ZpZGVyEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkiEQoPTGlzdEtleXNSZXF1ZXN0IkEKEExpc3RLZXlzUmVzcG9uc2USLQoEa2V5cxgBIAMoCzIfLmdhdGVob3VzZS5hY2NvdW50LnYxLlB1YmxpY0tleSJXCglQdWJsaWNLZXkSCwoDa2lkGAEgASgJEgsKA2t0eRgCIAEoCRILCgNjcnYYAyABKAkSCQoBeBgEIAEoCRILCgNhbGcYBSABKAkSCwoDdXNlGAYgASgJIi8KEUZpbmRBcGlLZXlSZXF1ZXN0EhoKBmRpZ2VzdBgBIAEoDEIKgAEBukgEegJoICJZChJGaW5kQXBpS2V5UmVzcG9uc2USNwoHYXBpX2tleRgBIAEoCzIhLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvdW5kQXBpS2V5SACIAQFCCgoIX2FwaV9rZXkifQoLRm91bmRBcGlLZXkSCgoCaWQYASABKAkSDwoHdXNlcl9pZBgCIAEoCRIXCg9zZXJ2aWNlX2FjY291bnQYAyABKAgSIAoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoDUgAiAEBQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlMroWCgtBdXRoU2VydmljZRLFAQoIUmVnaXN0ZXISJS5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5SZWdpc3RlclJlc3BvbnNlImqKtRhNCAESQgoIcmVnaXN0ZXIQChiEByABKi9Ub28gbWFueSByZWdpc3RyYXRpb25zLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLhjJAUICEieC0+STAhM6ASoiDi9hdXRoL3JlZ2lzdGVyErcBCgVMb2dpbhIiLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVxdWVzdBojLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ2luUmVzcG9uc2UiZYq1GEsIARJACgVsb2dpbhAFGIQHIAMqMFRvbyBtYW55IGxvZ2luIGF0dGVtcHRzLiBQbGVhc2UgdHJ5IGFnYWluIGxhdGVyLiABQgMGDA2C0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpoBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPIq1GB0IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgIHCILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKqAQoMU3RhcnRQYXNza2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuU3RhcnRQYXNza2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlN0YXJ0UGFzc2tleVJlc3BvbnNlIkOKtRgfCAESFwoPcGFzc2tleS1vcHRpb25zEHgYPCABQgIHD4LT5JMCGjoBKiIVL2F1dGgvcGFzc2tleS1vcHRpb25zEq4BCg1WZXJpZnlQYXNza2V5EiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5UGFzc2tleVJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlQYXNza2V5UmVzcG9uc2UiRIq1GCEIARIWCg52ZXJpZnktcGFzc2tleRB4GDwgAUIFKyUHDA+C0+STAhk6ASoiFC9hdXRoL3ZlcmlmeS1wYXNza2V5EpEBCgtEaXNhYmxlVG90cBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkRpc2FibGVUb3RwUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkRpc2FibGVUb3RwUmVzcG9uc2UiLYq1GAwIAigBQgYiBAgUKBuC0+STAhc6ASoiEi9hdXRoL2Rpc2FibGUtdG90cBKiAQoRQ3JlYXRlQmFja3VwQ29kZXMSLi5nYXRlaG91c2UuYWNjb3VudC52MS5DcmVhdGVCYWNrdXBDb2Rlc1JlcXVlc3QaLy5nYXRlaG91c2UuYWNjb3VudC52MS5DcmVhdGVCYWNrdXBDb2Rlc1Jlc3BvbnNlIiyKtRgLCAIoAUIFIgQIFBuC0+STAhc6ASoiEi9hdXRoL2JhY2t1cC1jb2RlcxKBAQoHQ29uZmlybRIkLmdhdGVob3VzZS5hY2NvdW50LnYxLkNvbmZpcm1SZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ29uZmlybVJlc3BvbnNlIimKtRgNCAIoAUIHBAgrJQ8UG4LT5JMCEjoBKiINL2F1dGgvY29uZmlybRKyAQoRTGlzdFNpZ25Jbk1ldGhvZHMSLi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1JlcXVlc3QaLy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIjyKtRgbCAESFwoPc2lnbi1pbi1tZXRob2RzEHgYPCABgtPkkwIXEhUvYXV0aC9zaWduLWluLW1ldGhvZHMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEmcKCkZpbmRBcGlLZXkSJy5nYXRlaG91c2UuYWNjb3VudC52MS5GaW5kQXBpS2V5UmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXNwb25zZSIGirUYAggEYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_passkey, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for Register.
@@ -172,6 +174,13 @@ export type LoginResponse = Message<"gatehouse.account.v1.LoginResponse"> & {
    * @generated from field: optional bool restored = 7;
    */
   restored?: boolean | undefined;
+
+  /**
+   * Second factors that complete the login: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys.
+   *
+   * @generated from field: repeated string mfa_methods = 8;
+   */
+  mfaMethods: string[];
 };
 
 /**
@@ -662,6 +671,132 @@ export const VerifiedUserSchema: GenMessage<VerifiedUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 21);
 
 /**
+ * Request of StartPasskey.
+ *
+ * @generated from message gatehouse.account.v1.StartPasskeyRequest
+ */
+export type StartPasskeyRequest = Message<"gatehouse.account.v1.StartPasskeyRequest"> & {
+  /**
+   * Temporary token from Login, for a second step.
+   *
+   * @generated from field: optional string temp_token = 1;
+   */
+  tempToken?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.StartPasskeyRequest.
+ * Use `create(StartPasskeyRequestSchema)` to create a new message.
+ */
+export const StartPasskeyRequestSchema: GenMessage<StartPasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 22);
+
+/**
+ * Response of StartPasskey.
+ *
+ * @generated from message gatehouse.account.v1.StartPasskeyResponse
+ */
+export type StartPasskeyResponse = Message<"gatehouse.account.v1.StartPasskeyResponse"> & {
+  /**
+   * Options for `navigator.credentials.get`.
+   *
+   * @generated from field: gatehouse.account.v1.PasskeyOptions options = 1;
+   */
+  options?: PasskeyOptions | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.StartPasskeyResponse.
+ * Use `create(StartPasskeyResponseSchema)` to create a new message.
+ */
+export const StartPasskeyResponseSchema: GenMessage<StartPasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 23);
+
+/**
+ * Request of VerifyPasskey.
+ *
+ * @generated from message gatehouse.account.v1.VerifyPasskeyRequest
+ */
+export type VerifyPasskeyRequest = Message<"gatehouse.account.v1.VerifyPasskeyRequest"> & {
+  /**
+   * The use of a passkey, as the browser returns it.
+   *
+   * @generated from field: gatehouse.account.v1.PasskeyCredential credential = 1;
+   */
+  credential?: PasskeyCredential | undefined;
+
+  /**
+   * Temporary token from Login, for a second step.
+   *
+   * @generated from field: optional string temp_token = 2;
+   */
+  tempToken?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.VerifyPasskeyRequest.
+ * Use `create(VerifyPasskeyRequestSchema)` to create a new message.
+ */
+export const VerifyPasskeyRequestSchema: GenMessage<VerifyPasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 24);
+
+/**
+ * Response of VerifyPasskey, as that of Login without MFA.
+ *
+ * @generated from message gatehouse.account.v1.VerifyPasskeyResponse
+ */
+export type VerifyPasskeyResponse = Message<"gatehouse.account.v1.VerifyPasskeyResponse"> & {
+  /**
+   * Access token, a JWT.
+   *
+   * @generated from field: string access_token = 1;
+   */
+  accessToken: string;
+
+  /**
+   * Refresh token, a JWT. REST also sets it as the cookie `refreshToken`.
+   *
+   * @generated from field: string refresh_token = 2;
+   */
+  refreshToken: string;
+
+  /**
+   * The user who signed in.
+   *
+   * @generated from field: gatehouse.account.v1.SignedInUser user = 3;
+   */
+  user?: SignedInUser | undefined;
+
+  /**
+   * Always false: a passkey is two factors.
+   *
+   * @generated from field: bool requires_mfa = 4;
+   */
+  requiresMfa: boolean;
+
+  /**
+   * True when a password was used and has reached its maximum age. Absent otherwise.
+   *
+   * @generated from field: optional bool password_expired = 5;
+   */
+  passwordExpired?: boolean | undefined;
+
+  /**
+   * True when this sign-in cancelled a pending account deletion. Absent otherwise.
+   *
+   * @generated from field: optional bool restored = 6;
+   */
+  restored?: boolean | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.VerifyPasskeyResponse.
+ * Use `create(VerifyPasskeyResponseSchema)` to create a new message.
+ */
+export const VerifyPasskeyResponseSchema: GenMessage<VerifyPasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 25);
+
+/**
  * Request for DisableTotp. Once a code has been accepted, `code` or `backup_code` is required.
  *
  * @generated from message gatehouse.account.v1.DisableTotpRequest
@@ -695,7 +830,7 @@ export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpReques
  * Use `create(DisableTotpRequestSchema)` to create a new message.
  */
 export const DisableTotpRequestSchema: GenMessage<DisableTotpRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 22);
+  messageDesc(file_gatehouse_account_v1_auth_service, 26);
 
 /**
  * Response of DisableTotp.
@@ -716,7 +851,7 @@ export type DisableTotpResponse = Message<"gatehouse.account.v1.DisableTotpRespo
  * Use `create(DisableTotpResponseSchema)` to create a new message.
  */
 export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 23);
+  messageDesc(file_gatehouse_account_v1_auth_service, 27);
 
 /**
  * Request for CreateBackupCodes.
@@ -745,7 +880,7 @@ export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBacku
  * Use `create(CreateBackupCodesRequestSchema)` to create a new message.
  */
 export const CreateBackupCodesRequestSchema: GenMessage<CreateBackupCodesRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 24);
+  messageDesc(file_gatehouse_account_v1_auth_service, 28);
 
 /**
  * Response of CreateBackupCodes. The codes are never returned again.
@@ -766,7 +901,7 @@ export type CreateBackupCodesResponse = Message<"gatehouse.account.v1.CreateBack
  * Use `create(CreateBackupCodesResponseSchema)` to create a new message.
  */
 export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 25);
+  messageDesc(file_gatehouse_account_v1_auth_service, 29);
 
 /**
  * Request of Confirm. Exactly one proof is required.
@@ -795,6 +930,13 @@ export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
    * @generated from field: optional string backup_code = 3;
    */
   backupCode?: string | undefined;
+
+  /**
+   * The use of a passkey of the caller, as the browser returns it. It needs no second factor.
+   *
+   * @generated from field: optional gatehouse.account.v1.PasskeyCredential passkey = 4;
+   */
+  passkey?: PasskeyCredential | undefined;
 };
 
 /**
@@ -802,7 +944,7 @@ export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
  * Use `create(ConfirmRequestSchema)` to create a new message.
  */
 export const ConfirmRequestSchema: GenMessage<ConfirmRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 26);
+  messageDesc(file_gatehouse_account_v1_auth_service, 30);
 
 /**
  * Response of Confirm.
@@ -830,7 +972,7 @@ export type ConfirmResponse = Message<"gatehouse.account.v1.ConfirmResponse"> & 
  * Use `create(ConfirmResponseSchema)` to create a new message.
  */
 export const ConfirmResponseSchema: GenMessage<ConfirmResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 27);
+  messageDesc(file_gatehouse_account_v1_auth_service, 31);
 
 /**
  * Request of ListSignInMethods.
@@ -845,7 +987,7 @@ export type ListSignInMethodsRequest = Message<"gatehouse.account.v1.ListSignInM
  * Use `create(ListSignInMethodsRequestSchema)` to create a new message.
  */
 export const ListSignInMethodsRequestSchema: GenMessage<ListSignInMethodsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 28);
+  messageDesc(file_gatehouse_account_v1_auth_service, 32);
 
 /**
  * Response of ListSignInMethods: what a sign-in page shows beside the password.
@@ -887,7 +1029,7 @@ export type ListSignInMethodsResponse = Message<"gatehouse.account.v1.ListSignIn
  * Use `create(ListSignInMethodsResponseSchema)` to create a new message.
  */
 export const ListSignInMethodsResponseSchema: GenMessage<ListSignInMethodsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 29);
+  messageDesc(file_gatehouse_account_v1_auth_service, 33);
 
 /**
  * A provider whose accounts can sign in.
@@ -915,7 +1057,7 @@ export type SignInProvider = Message<"gatehouse.account.v1.SignInProvider"> & {
  * Use `create(SignInProviderSchema)` to create a new message.
  */
 export const SignInProviderSchema: GenMessage<SignInProvider> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 30);
+  messageDesc(file_gatehouse_account_v1_auth_service, 34);
 
 /**
  * Request for ListKeys.
@@ -930,7 +1072,7 @@ export type ListKeysRequest = Message<"gatehouse.account.v1.ListKeysRequest"> & 
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 31);
+  messageDesc(file_gatehouse_account_v1_auth_service, 35);
 
 /**
  * Response of ListKeys: a JSON Web Key Set.
@@ -951,7 +1093,7 @@ export type ListKeysResponse = Message<"gatehouse.account.v1.ListKeysResponse"> 
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 32);
+  messageDesc(file_gatehouse_account_v1_auth_service, 36);
 
 /**
  * An Ed25519 public key (RFC 8037).
@@ -1007,7 +1149,7 @@ export type PublicKey = Message<"gatehouse.account.v1.PublicKey"> & {
  * Use `create(PublicKeySchema)` to create a new message.
  */
 export const PublicKeySchema: GenMessage<PublicKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 33);
+  messageDesc(file_gatehouse_account_v1_auth_service, 37);
 
 /**
  * Request of FindApiKey.
@@ -1028,7 +1170,7 @@ export type FindApiKeyRequest = Message<"gatehouse.account.v1.FindApiKeyRequest"
  * Use `create(FindApiKeyRequestSchema)` to create a new message.
  */
 export const FindApiKeyRequestSchema: GenMessage<FindApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 34);
+  messageDesc(file_gatehouse_account_v1_auth_service, 38);
 
 /**
  * Response of FindApiKey. Empty when no valid key has this digest.
@@ -1049,7 +1191,7 @@ export type FindApiKeyResponse = Message<"gatehouse.account.v1.FindApiKeyRespons
  * Use `create(FindApiKeyResponseSchema)` to create a new message.
  */
 export const FindApiKeyResponseSchema: GenMessage<FindApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 35);
+  messageDesc(file_gatehouse_account_v1_auth_service, 39);
 
 /**
  * What a gateway needs to know of an API key.
@@ -1091,7 +1233,7 @@ export type FoundApiKey = Message<"gatehouse.account.v1.FoundApiKey"> & {
  * Use `create(FoundApiKeySchema)` to create a new message.
  */
 export const FoundApiKeySchema: GenMessage<FoundApiKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 36);
+  messageDesc(file_gatehouse_account_v1_auth_service, 40);
 
 /**
  * Registration, login and tokens.
@@ -1202,6 +1344,27 @@ export const AuthService: GenService<{
     output: typeof VerifyMfaResponseSchema;
   },
   /**
+   * Begins a sign-in with a passkey. With `temp_token` it begins the second step of a login, for which passkeys of its account
+   * count.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.StartPasskey
+   */
+  startPasskey: {
+    methodKind: "unary";
+    input: typeof StartPasskeyRequestSchema;
+    output: typeof StartPasskeyResponseSchema;
+  },
+  /**
+   * Signs in with a passkey, or completes a login that requires a second factor.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.VerifyPasskey
+   */
+  verifyPasskey: {
+    methodKind: "unary";
+    input: typeof VerifyPasskeyRequestSchema;
+    output: typeof VerifyPasskeyResponseSchema;
+  },
+  /**
    * Disables MFA.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.DisableTotp
@@ -1223,7 +1386,7 @@ export const AuthService: GenService<{
   },
   /**
    * Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if
-   * it had just begun. An account with a second factor needs a code or backup code too.
+   * it had just begun. With a password an account that has a second factor needs a code or backup code too.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Confirm
    */

@@ -7,6 +7,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { ApiKey } from "./api_key_pb.ts";
 import { file_gatehouse_account_v1_api_key } from "./api_key_pb.ts";
+import type { Passkey, PasskeyCredential, PasskeyOptions } from "./passkey_pb.ts";
+import { file_gatehouse_account_v1_passkey } from "./passkey_pb.ts";
 import type { Session } from "./session_pb.ts";
 import { file_gatehouse_account_v1_session } from "./session_pb.ts";
 import type { User } from "./user_pb.ts";
@@ -22,7 +24,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user_service.proto.
  */
 export const file_gatehouse_account_v1_user_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJInEKFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIuChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIoCgxuZXdfcGFzc3dvcmQYAiABKAlCEoABAbpIBnIEmIgnAYq1GAIgBiJbChZDaGFuZ2VQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHAoPYWN0aXZlX2FwaV9rZXlzGAIgASgNSACIAQFCEgoQX2FjdGl2ZV9hcGlfa2V5cyJgChJDaGFuZ2VFbWFpbFJlcXVlc3QSIgoJbmV3X2VtYWlsGAEgASgJQg+6SAZyBIiIJwGKtRgCIAMSJgoIcGFzc3dvcmQYAiABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIZChdHZXRTaWduSW5NZXRob2RzUmVxdWVzdCKKAQoYR2V0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhQKDGhhc19wYXNzd29yZBgBIAEoCBIQCghwYXNza2V5cxgCIAEoDRISCgppZGVudGl0aWVzGAMgASgNEhIKCmVtYWlsX2NvZGUYBCABKAgSHgoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgFIAEoCCI+ChJTZXRQYXNzd29yZFJlcXVlc3QSKAoMbmV3X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiJgoTU2V0UGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhcKFVJlbW92ZVBhc3N3b3JkUmVxdWVzdCIpChZSZW1vdmVQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiLgoaUmVxdWlyZVNlY29uZEZhY3RvclJlcXVlc3QSEAoIcmVxdWlyZWQYASABKAgiTwobUmVxdWlyZVNlY29uZEZhY3RvclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHwoMYmFja3VwX2NvZGVzGAIgAygJQgmAAQGKtRgCMAEiFQoTTGlzdFNlc3Npb25zUmVxdWVzdCJHChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIvCghzZXNzaW9ucxgBIAMoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlNlc3Npb24iLAoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIigKFVJldm9rZVNlc3Npb25SZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhwKGlJldm9rZU90aGVyU2Vzc2lvbnNSZXF1ZXN0Ii4KG1Jldm9rZU90aGVyU2Vzc2lvbnNSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIt8BChNDcmVhdGVBcGlLZXlSZXF1ZXN0Eh0KBG5hbWUYASABKAlCD7pIBnIEkIgnAYq1GAIgBBI/CgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgAiAEBEiEKBm1vZGVscxgDIAMoCUIRukgOkgELEGQiB3IFEAEYwQESKQoIcGFzc3dvcmQYBCABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gBiAEBQg0KC19leHBpcmVzX2F0QgsKCV9wYXNzd29yZCJXChRDcmVhdGVBcGlLZXlSZXNwb25zZRItCgdhcGlfa2V5GAEgASgLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXBpS2V5EhAKA2tleRgCIAEoCUIDgAEBIhQKEkxpc3RBcGlLZXlzUmVxdWVzdCJFChNMaXN0QXBpS2V5c1Jlc3BvbnNlEi4KCGFwaV9rZXlzGAEgAygLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQXBpS2V5IisKE1Jldm9rZUFwaUtleVJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIicKFFJldm9rZUFwaUtleVJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiTgoURGVsZXRlQWNjb3VudFJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBQgsKCV9wYXNzd29yZCJbChVEZWxldGVBY2NvdW50UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIxCg1kZWxldGlvbl9kYXRlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI7ChFFeHBvcnREYXRhUmVxdWVzdBIdCgRwYWdlGAEgASgNQgq6SAcqBRiQTigBSACIAQFCBwoFX3BhZ2UiOwoSRXhwb3J0RGF0YVJlc3BvbnNlEiUKBGRhdGEYASABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0MtgSCgtVc2VyU2VydmljZRKCAQoKR2V0UHJvZmlsZRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0UHJvZmlsZVJlc3BvbnNlIiGKtRgCCAKC0+STAhViBHVzZXISDS91c2VyL3Byb2ZpbGUSigEKDVVwZGF0ZVByb2ZpbGUSKi5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlVwZGF0ZVByb2ZpbGVSZXNwb25zZSIgirUYBAgCKAGC0+STAhI6ASoaDS91c2VyL3Byb2ZpbGUSmgEKDkNoYW5nZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ2hhbmdlUGFzc3dvcmRSZXNwb25zZSItirUYCQgCKAFCAyIEG4LT5JMCGjoBKiIVL3VzZXIvY2hhbmdlLXBhc3N3b3JkEo4BCgtDaGFuZ2VFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZUVtYWlsUmVzcG9uc2UiKoq1GAkIAigBQgMiBBuC0+STAhc6ASoiEi91c2VyL2NoYW5nZS1lbWFpbBKYAQoQR2V0U2lnbkluTWV0aG9kcxItLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFNpZ25Jbk1ldGhvZHNSZXF1ZXN0Gi4uZ2F0ZWhvdXNlLmFjY291bnQudjEuR2V0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIiWKtRgECAIoAYLT5JMCFxIVL3VzZXIvc2lnbi1pbi1tZXRob2RzEokBCgtTZXRQYXNzd29yZBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldFBhc3N3b3JkUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldFBhc3N3b3JkUmVzcG9uc2UiJYq1GAgIAigBQgIiF4LT5JMCEzoBKhoOL3VzZXIvcGFzc3dvcmQSkAEKDlJlbW92ZVBhc3N3b3JkEisuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVtb3ZlUGFzc3dvcmRSZXF1ZXN0GiwuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVtb3ZlUGFzc3dvcmRSZXNwb25zZSIjirUYCQgCKAFCAyIXKILT5JMCECoOL3VzZXIvcGFzc3dvcmQSpgEKE1JlcXVpcmVTZWNvbmRGYWN0b3ISMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXF1aXJlU2Vjb25kRmFjdG9yUmVxdWVzdBoxLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlcXVpcmVTZWNvbmRGYWN0b3JSZXNwb25zZSIqirUYCAgCKAFCAiIUgtPkkwIYOgEqGhMvdXNlci9zZWNvbmQtZmFjdG9yEo0BCgxMaXN0U2Vzc2lvbnMSKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiJoq1GAIIAoLT5JMCGmIIc2Vzc2lvbnMSDi91c2VyL3Nlc3Npb25zEpABCg1SZXZva2VTZXNzaW9uEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiJoq1GAcIAigBQgEPgtPkkwIVKhMvdXNlci9zZXNzaW9ucy97aWR9EpoBChNSZXZva2VPdGhlclNlc3Npb25zEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2UiHoq1GAQIAigBgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKoAQoMQ3JlYXRlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIkGKtRgkCAISFwoOY3JlYXRlLWFwaS1rZXkQPBiQHCACKAFCBSIEGwwXgtPkkwITOgEqIg4vdXNlci9hcGkta2V5cxKKAQoLTGlzdEFwaUtleXMSKC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1JlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCGFwaV9rZXlzEg4vdXNlci9hcGkta2V5cxKNAQoMUmV2b2tlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIiaKtRgHCAIoAUIBD4LT5JMCFSoTL3VzZXIvYXBpLWtleXMve2lkfRKXAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIi2KtRgKCAIoAUIEIgQWG4LT5JMCGToBKiIUL3VzZXIvZGVsZXRlLWFjY291bnQSgwEKCkV4cG9ydERhdGESJy5nYXRlaG91c2UuYWNjb3VudC52MS5FeHBvcnREYXRhUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXNwb25zZSIiirUYBAgCKAGC0+STAhRiBGRhdGESDC91c2VyL2V4cG9ydGIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS91c2VyX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIhMKEUdldFByb2ZpbGVSZXF1ZXN0Ij4KEkdldFByb2ZpbGVSZXNwb25zZRIoCgR1c2VyGAEgASgLMhouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXNlciJnChRVcGRhdGVQcm9maWxlUmVxdWVzdBIiCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIARIAIgBARIaCgNiaW8YAiABKAlCCLpIBXIDGOgHSAGIAQFCBwoFX25hbWVCBgoEX2JpbyJZChVVcGRhdGVQcm9maWxlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIvCgR1c2VyGAIgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUHJvZmlsZVVzZXIiPgoLUHJvZmlsZVVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEgwKBG5hbWUYAiABKAkSCwoDYmlvGAMgASgJInEKFUNoYW5nZVBhc3N3b3JkUmVxdWVzdBIuChBjdXJyZW50X3Bhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIoCgxuZXdfcGFzc3dvcmQYAiABKAlCEoABAbpIBnIEmIgnAYq1GAIgBiJbChZDaGFuZ2VQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHAoPYWN0aXZlX2FwaV9rZXlzGAIgASgNSACIAQFCEgoQX2FjdGl2ZV9hcGlfa2V5cyJgChJDaGFuZ2VFbWFpbFJlcXVlc3QSIgoJbmV3X2VtYWlsGAEgASgJQg+6SAZyBIiIJwGKtRgCIAMSJgoIcGFzc3dvcmQYAiABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBIiYKE0NoYW5nZUVtYWlsUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIZChdHZXRTaWduSW5NZXRob2RzUmVxdWVzdCKKAQoYR2V0U2lnbkluTWV0aG9kc1Jlc3BvbnNlEhQKDGhhc19wYXNzd29yZBgBIAEoCBIQCghwYXNza2V5cxgCIAEoDRISCgppZGVudGl0aWVzGAMgASgNEhIKCmVtYWlsX2NvZGUYBCABKAgSHgoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgFIAEoCCI+ChJTZXRQYXNzd29yZFJlcXVlc3QSKAoMbmV3X3Bhc3N3b3JkGAEgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiJgoTU2V0UGFzc3dvcmRSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIhcKFVJlbW92ZVBhc3N3b3JkUmVxdWVzdCIpChZSZW1vdmVQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiLgoaUmVxdWlyZVNlY29uZEZhY3RvclJlcXVlc3QSEAoIcmVxdWlyZWQYASABKAgiTwobUmVxdWlyZVNlY29uZEZhY3RvclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSHwoMYmFja3VwX2NvZGVzGAIgAygJQgmAAQGKtRgCMAEiSAobQ3JlYXRlUGFzc2tleU9wdGlvbnNSZXF1ZXN0EikKB3B1cnBvc2UYASABKAlCGLpIFXITUghyZWdpc3RlclIHY29uZmlybSJVChxDcmVhdGVQYXNza2V5T3B0aW9uc1Jlc3BvbnNlEjUKB29wdGlvbnMYASABKAsyJC5nYXRlaG91c2UuYWNjb3VudC52MS5QYXNza2V5T3B0aW9ucyKKAQoUQ3JlYXRlUGFzc2tleVJlcXVlc3QSQwoKY3JlZGVudGlhbBgBIAEoCzInLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXlDcmVkZW50aWFsQga6SAPIAQESJAoEbmFtZRgCIAEoCUIRukgIcgaQiCcBGECKtRgCIARIAIgBAUIHCgVfbmFtZSJHChVDcmVhdGVQYXNza2V5UmVzcG9uc2USLgoHcGFzc2tleRgBIAEoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXkiFQoTTGlzdFBhc3NrZXlzUmVxdWVzdCJHChRMaXN0UGFzc2tleXNSZXNwb25zZRIvCghwYXNza2V5cxgBIAMoCzIdLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXkiTQoUUmVuYW1lUGFzc2tleVJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBEh8KBG5hbWUYAiABKAlCEbpICHIGkIgnARhAirUYAiAEIkcKFVJlbmFtZVBhc3NrZXlSZXNwb25zZRIuCgdwYXNza2V5GAEgASgLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleSIsChREZWxldGVQYXNza2V5UmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiPgoVRGVsZXRlUGFzc2tleVJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSFAoMYWNjZXB0ZWRfaWRzGAIgAygJIhUKE0xpc3RTZXNzaW9uc1JlcXVlc3QiRwoUTGlzdFNlc3Npb25zUmVzcG9uc2USLwoIc2Vzc2lvbnMYASADKAsyHS5nYXRlaG91c2UuYWNjb3VudC52MS5TZXNzaW9uIiwKFFJldm9rZVNlc3Npb25SZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASIoChVSZXZva2VTZXNzaW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSIcChpSZXZva2VPdGhlclNlc3Npb25zUmVxdWVzdCIuChtSZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSLfAQoTQ3JlYXRlQXBpS2V5UmVxdWVzdBIdCgRuYW1lGAEgASgJQg+6SAZyBJCIJwGKtRgCIAQSPwoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARIhCgZtb2RlbHMYAyADKAlCEbpIDpIBCxBkIgdyBRABGMEBEikKCHBhc3N3b3JkGAQgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAYgBAUINCgtfZXhwaXJlc19hdEILCglfcGFzc3dvcmQiVwoUQ3JlYXRlQXBpS2V5UmVzcG9uc2USLQoHYXBpX2tleRgBIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleRIQCgNrZXkYAiABKAlCA4ABASIUChJMaXN0QXBpS2V5c1JlcXVlc3QiRQoTTGlzdEFwaUtleXNSZXNwb25zZRIuCghhcGlfa2V5cxgBIAMoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLkFwaUtleSIrChNSZXZva2VBcGlLZXlSZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABASInChRSZXZva2VBcGlLZXlSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJIk4KFERlbGV0ZUFjY291bnRSZXF1ZXN0EikKCHBhc3N3b3JkGAEgASgJQhKAAQG6SAZyBKiIJwGKtRgCIAdIAIgBAUILCglfcGFzc3dvcmQiWwoVRGVsZXRlQWNjb3VudFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSMQoNZGVsZXRpb25fZGF0ZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOwoRRXhwb3J0RGF0YVJlcXVlc3QSHQoEcGFnZRgBIAEoDUIKukgHKgUYkE4oAUgAiAEBQgcKBV9wYWdlIjsKEkV4cG9ydERhdGFSZXNwb25zZRIlCgRkYXRhGAEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdDLdGAoLVXNlclNlcnZpY2USggEKCkdldFByb2ZpbGUSJy5nYXRlaG91c2UuYWNjb3VudC52MS5HZXRQcm9maWxlUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFByb2ZpbGVSZXNwb25zZSIhirUYAggCgtPkkwIVYgR1c2VyEg0vdXNlci9wcm9maWxlEooBCg1VcGRhdGVQcm9maWxlEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVXBkYXRlUHJvZmlsZVJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5VcGRhdGVQcm9maWxlUmVzcG9uc2UiIIq1GAQIAigBgtPkkwISOgEqGg0vdXNlci9wcm9maWxlEpoBCg5DaGFuZ2VQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkNoYW5nZVBhc3N3b3JkUmVzcG9uc2UiLYq1GAkIAigBQgMiBBuC0+STAho6ASoiFS91c2VyL2NoYW5nZS1wYXNzd29yZBKOAQoLQ2hhbmdlRW1haWwSKC5nYXRlaG91c2UuYWNjb3VudC52MS5DaGFuZ2VFbWFpbFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5DaGFuZ2VFbWFpbFJlc3BvbnNlIiqKtRgJCAIoAUIDIgQbgtPkkwIXOgEqIhIvdXNlci9jaGFuZ2UtZW1haWwSmAEKEEdldFNpZ25Jbk1ldGhvZHMSLS5nYXRlaG91c2UuYWNjb3VudC52MS5HZXRTaWduSW5NZXRob2RzUmVxdWVzdBouLmdhdGVob3VzZS5hY2NvdW50LnYxLkdldFNpZ25Jbk1ldGhvZHNSZXNwb25zZSIlirUYBAgCKAGC0+STAhcSFS91c2VyL3NpZ24taW4tbWV0aG9kcxKJAQoLU2V0UGFzc3dvcmQSKC5nYXRlaG91c2UuYWNjb3VudC52MS5TZXRQYXNzd29yZFJlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5TZXRQYXNzd29yZFJlc3BvbnNlIiWKtRgICAIoAUICIheC0+STAhM6ASoaDi91c2VyL3Bhc3N3b3JkEpABCg5SZW1vdmVQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlbW92ZVBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlbW92ZVBhc3N3b3JkUmVzcG9uc2UiI4q1GAkIAigBQgMiFyiC0+STAhAqDi91c2VyL3Bhc3N3b3JkEqYBChNSZXF1aXJlU2Vjb25kRmFjdG9yEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVxdWlyZVNlY29uZEZhY3RvclJlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXF1aXJlU2Vjb25kRmFjdG9yUmVzcG9uc2UiKoq1GAgIAigBQgIiFILT5JMCGDoBKhoTL3VzZXIvc2Vjb25kLWZhY3RvchKsAQoUQ3JlYXRlUGFzc2tleU9wdGlvbnMSMS5nYXRlaG91c2UuYWNjb3VudC52MS5DcmVhdGVQYXNza2V5T3B0aW9uc1JlcXVlc3QaMi5nYXRlaG91c2UuYWNjb3VudC52MS5DcmVhdGVQYXNza2V5T3B0aW9uc1Jlc3BvbnNlIi2KtRgICAIoAUICIg+C0+STAhs6ASoiFi91c2VyL3Bhc3NrZXlzL29wdGlvbnMSkwEKDUNyZWF0ZVBhc3NrZXkSKi5nYXRlaG91c2UuYWNjb3VudC52MS5DcmVhdGVQYXNza2V5UmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZVBhc3NrZXlSZXNwb25zZSIpirUYDAgCGMkBKAFCAysXD4LT5JMCEzoBKiIOL3VzZXIvcGFzc2tleXMSkgEKDExpc3RQYXNza2V5cxIpLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RQYXNza2V5c1JlcXVlc3QaKi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0UGFzc2tleXNSZXNwb25zZSIrirUYBwgCKAFCAQ+C0+STAhpiCHBhc3NrZXlzEg4vdXNlci9wYXNza2V5cxKTAQoNUmVuYW1lUGFzc2tleRIqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlbmFtZVBhc3NrZXlSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVuYW1lUGFzc2tleVJlc3BvbnNlIimKtRgHCAIoAUIBD4LT5JMCGDoBKhoTL3VzZXIvcGFzc2tleXMve2lkfRKSAQoNRGVsZXRlUGFzc2tleRIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZVBhc3NrZXlSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlUGFzc2tleVJlc3BvbnNlIiiKtRgJCAIoAUIDIg8ogtPkkwIVKhMvdXNlci9wYXNza2V5cy97aWR9Eo0BCgxMaXN0U2Vzc2lvbnMSKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiouZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiJoq1GAIIAoLT5JMCGmIIc2Vzc2lvbnMSDi91c2VyL3Nlc3Npb25zEpABCg1SZXZva2VTZXNzaW9uEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiJoq1GAcIAigBQgEPgtPkkwIVKhMvdXNlci9zZXNzaW9ucy97aWR9EpoBChNSZXZva2VPdGhlclNlc3Npb25zEjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlT3RoZXJTZXNzaW9uc1JlcXVlc3QaMS5nYXRlaG91c2UuYWNjb3VudC52MS5SZXZva2VPdGhlclNlc3Npb25zUmVzcG9uc2UiHoq1GAQIAigBgtPkkwIQKg4vdXNlci9zZXNzaW9ucxKoAQoMQ3JlYXRlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ3JlYXRlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUFwaUtleVJlc3BvbnNlIkGKtRgkCAISFwoOY3JlYXRlLWFwaS1rZXkQPBiQHCACKAFCBSIEGwwXgtPkkwITOgEqIg4vdXNlci9hcGkta2V5cxKKAQoLTGlzdEFwaUtleXMSKC5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1JlcXVlc3QaKS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0QXBpS2V5c1Jlc3BvbnNlIiaKtRgCCAKC0+STAhpiCGFwaV9rZXlzEg4vdXNlci9hcGkta2V5cxKNAQoMUmV2b2tlQXBpS2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmV2b2tlQXBpS2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlJldm9rZUFwaUtleVJlc3BvbnNlIiaKtRgHCAIoAUIBD4LT5JMCFSoTL3VzZXIvYXBpLWtleXMve2lkfRKXAQoNRGVsZXRlQWNjb3VudBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLkRlbGV0ZUFjY291bnRSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGVsZXRlQWNjb3VudFJlc3BvbnNlIi2KtRgKCAIoAUIEIgQWG4LT5JMCGToBKiIUL3VzZXIvZGVsZXRlLWFjY291bnQSgwEKCkV4cG9ydERhdGESJy5nYXRlaG91c2UuYWNjb3VudC52MS5FeHBvcnREYXRhUmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkV4cG9ydERhdGFSZXNwb25zZSIiirUYBAgCKAGC0+STAhRiBGRhdGESDC91c2VyL2V4cG9ydGIGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_api_key, file_gatehouse_account_v1_passkey, file_gatehouse_account_v1_session, file_gatehouse_account_v1_user, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Request for GetProfile. The caller is identified by the access token.
@@ -452,6 +454,231 @@ export const RequireSecondFactorResponseSchema: GenMessage<RequireSecondFactorRe
   messageDesc(file_gatehouse_account_v1_user_service, 16);
 
 /**
+ * Request of CreatePasskeyOptions.
+ *
+ * @generated from message gatehouse.account.v1.CreatePasskeyOptionsRequest
+ */
+export type CreatePasskeyOptionsRequest = Message<"gatehouse.account.v1.CreatePasskeyOptionsRequest"> & {
+  /**
+   * `register` for a new passkey, `confirm` for a confirmation of the session.
+   *
+   * @generated from field: string purpose = 1;
+   */
+  purpose: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreatePasskeyOptionsRequest.
+ * Use `create(CreatePasskeyOptionsRequestSchema)` to create a new message.
+ */
+export const CreatePasskeyOptionsRequestSchema: GenMessage<CreatePasskeyOptionsRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 17);
+
+/**
+ * Response of CreatePasskeyOptions.
+ *
+ * @generated from message gatehouse.account.v1.CreatePasskeyOptionsResponse
+ */
+export type CreatePasskeyOptionsResponse = Message<"gatehouse.account.v1.CreatePasskeyOptionsResponse"> & {
+  /**
+   * Options for `navigator.credentials.create` or, for a confirmation, `get`.
+   *
+   * @generated from field: gatehouse.account.v1.PasskeyOptions options = 1;
+   */
+  options?: PasskeyOptions | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreatePasskeyOptionsResponse.
+ * Use `create(CreatePasskeyOptionsResponseSchema)` to create a new message.
+ */
+export const CreatePasskeyOptionsResponseSchema: GenMessage<CreatePasskeyOptionsResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 18);
+
+/**
+ * Request of CreatePasskey.
+ *
+ * @generated from message gatehouse.account.v1.CreatePasskeyRequest
+ */
+export type CreatePasskeyRequest = Message<"gatehouse.account.v1.CreatePasskeyRequest"> & {
+  /**
+   * The new passkey, as the browser returns it.
+   *
+   * @generated from field: gatehouse.account.v1.PasskeyCredential credential = 1;
+   */
+  credential?: PasskeyCredential | undefined;
+
+  /**
+   * Name, 1 to 64 characters after trimming. The default is that of the device.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreatePasskeyRequest.
+ * Use `create(CreatePasskeyRequestSchema)` to create a new message.
+ */
+export const CreatePasskeyRequestSchema: GenMessage<CreatePasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 19);
+
+/**
+ * Response of CreatePasskey.
+ *
+ * @generated from message gatehouse.account.v1.CreatePasskeyResponse
+ */
+export type CreatePasskeyResponse = Message<"gatehouse.account.v1.CreatePasskeyResponse"> & {
+  /**
+   * The new passkey.
+   *
+   * @generated from field: gatehouse.account.v1.Passkey passkey = 1;
+   */
+  passkey?: Passkey | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.CreatePasskeyResponse.
+ * Use `create(CreatePasskeyResponseSchema)` to create a new message.
+ */
+export const CreatePasskeyResponseSchema: GenMessage<CreatePasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 20);
+
+/**
+ * Request of ListPasskeys. The caller is identified by the access token.
+ *
+ * @generated from message gatehouse.account.v1.ListPasskeysRequest
+ */
+export type ListPasskeysRequest = Message<"gatehouse.account.v1.ListPasskeysRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListPasskeysRequest.
+ * Use `create(ListPasskeysRequestSchema)` to create a new message.
+ */
+export const ListPasskeysRequestSchema: GenMessage<ListPasskeysRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 21);
+
+/**
+ * Response of ListPasskeys. Over REST the body is the array itself.
+ *
+ * @generated from message gatehouse.account.v1.ListPasskeysResponse
+ */
+export type ListPasskeysResponse = Message<"gatehouse.account.v1.ListPasskeysResponse"> & {
+  /**
+   * Passkeys, newest first.
+   *
+   * @generated from field: repeated gatehouse.account.v1.Passkey passkeys = 1;
+   */
+  passkeys: Passkey[];
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ListPasskeysResponse.
+ * Use `create(ListPasskeysResponseSchema)` to create a new message.
+ */
+export const ListPasskeysResponseSchema: GenMessage<ListPasskeysResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 22);
+
+/**
+ * Request of RenamePasskey.
+ *
+ * @generated from message gatehouse.account.v1.RenamePasskeyRequest
+ */
+export type RenamePasskeyRequest = Message<"gatehouse.account.v1.RenamePasskeyRequest"> & {
+  /**
+   * UUID of the passkey.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * New name, 1 to 64 characters after trimming.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RenamePasskeyRequest.
+ * Use `create(RenamePasskeyRequestSchema)` to create a new message.
+ */
+export const RenamePasskeyRequestSchema: GenMessage<RenamePasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 23);
+
+/**
+ * Response of RenamePasskey.
+ *
+ * @generated from message gatehouse.account.v1.RenamePasskeyResponse
+ */
+export type RenamePasskeyResponse = Message<"gatehouse.account.v1.RenamePasskeyResponse"> & {
+  /**
+   * The passkey after the change.
+   *
+   * @generated from field: gatehouse.account.v1.Passkey passkey = 1;
+   */
+  passkey?: Passkey | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.RenamePasskeyResponse.
+ * Use `create(RenamePasskeyResponseSchema)` to create a new message.
+ */
+export const RenamePasskeyResponseSchema: GenMessage<RenamePasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 24);
+
+/**
+ * Request of DeletePasskey.
+ *
+ * @generated from message gatehouse.account.v1.DeletePasskeyRequest
+ */
+export type DeletePasskeyRequest = Message<"gatehouse.account.v1.DeletePasskeyRequest"> & {
+  /**
+   * UUID of the passkey.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.DeletePasskeyRequest.
+ * Use `create(DeletePasskeyRequestSchema)` to create a new message.
+ */
+export const DeletePasskeyRequestSchema: GenMessage<DeletePasskeyRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 25);
+
+/**
+ * Response of DeletePasskey.
+ *
+ * @generated from message gatehouse.account.v1.DeletePasskeyResponse
+ */
+export type DeletePasskeyResponse = Message<"gatehouse.account.v1.DeletePasskeyResponse"> & {
+  /**
+   * Human-readable confirmation. Do not parse it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+
+  /**
+   * Credential ids of the passkeys that remain, for `PublicKeyCredential.signalAllAcceptedCredentials`.
+   *
+   * @generated from field: repeated string accepted_ids = 2;
+   */
+  acceptedIds: string[];
+};
+
+/**
+ * Describes the message gatehouse.account.v1.DeletePasskeyResponse.
+ * Use `create(DeletePasskeyResponseSchema)` to create a new message.
+ */
+export const DeletePasskeyResponseSchema: GenMessage<DeletePasskeyResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_user_service, 26);
+
+/**
  * Request for ListSessions. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListSessionsRequest
@@ -464,7 +691,7 @@ export type ListSessionsRequest = Message<"gatehouse.account.v1.ListSessionsRequ
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 17);
+  messageDesc(file_gatehouse_account_v1_user_service, 27);
 
 /**
  * Response of ListSessions. Over REST the body is the array itself.
@@ -485,7 +712,7 @@ export type ListSessionsResponse = Message<"gatehouse.account.v1.ListSessionsRes
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 18);
+  messageDesc(file_gatehouse_account_v1_user_service, 28);
 
 /**
  * Request for RevokeSession.
@@ -506,7 +733,7 @@ export type RevokeSessionRequest = Message<"gatehouse.account.v1.RevokeSessionRe
  * Use `create(RevokeSessionRequestSchema)` to create a new message.
  */
 export const RevokeSessionRequestSchema: GenMessage<RevokeSessionRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 19);
+  messageDesc(file_gatehouse_account_v1_user_service, 29);
 
 /**
  * Response of RevokeSession.
@@ -527,7 +754,7 @@ export type RevokeSessionResponse = Message<"gatehouse.account.v1.RevokeSessionR
  * Use `create(RevokeSessionResponseSchema)` to create a new message.
  */
 export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 20);
+  messageDesc(file_gatehouse_account_v1_user_service, 30);
 
 /**
  * Request for RevokeOtherSessions. The access token identifies the session to keep.
@@ -542,7 +769,7 @@ export type RevokeOtherSessionsRequest = Message<"gatehouse.account.v1.RevokeOth
  * Use `create(RevokeOtherSessionsRequestSchema)` to create a new message.
  */
 export const RevokeOtherSessionsRequestSchema: GenMessage<RevokeOtherSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 21);
+  messageDesc(file_gatehouse_account_v1_user_service, 31);
 
 /**
  * Response of RevokeOtherSessions.
@@ -563,7 +790,7 @@ export type RevokeOtherSessionsResponse = Message<"gatehouse.account.v1.RevokeOt
  * Use `create(RevokeOtherSessionsResponseSchema)` to create a new message.
  */
 export const RevokeOtherSessionsResponseSchema: GenMessage<RevokeOtherSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 22);
+  messageDesc(file_gatehouse_account_v1_user_service, 32);
 
 /**
  * Request for CreateApiKey.
@@ -605,7 +832,7 @@ export type CreateApiKeyRequest = Message<"gatehouse.account.v1.CreateApiKeyRequ
  * Use `create(CreateApiKeyRequestSchema)` to create a new message.
  */
 export const CreateApiKeyRequestSchema: GenMessage<CreateApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 23);
+  messageDesc(file_gatehouse_account_v1_user_service, 33);
 
 /**
  * Response of CreateApiKey.
@@ -633,7 +860,7 @@ export type CreateApiKeyResponse = Message<"gatehouse.account.v1.CreateApiKeyRes
  * Use `create(CreateApiKeyResponseSchema)` to create a new message.
  */
 export const CreateApiKeyResponseSchema: GenMessage<CreateApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 24);
+  messageDesc(file_gatehouse_account_v1_user_service, 34);
 
 /**
  * Request for ListApiKeys. The caller is identified by the access token.
@@ -648,7 +875,7 @@ export type ListApiKeysRequest = Message<"gatehouse.account.v1.ListApiKeysReques
  * Use `create(ListApiKeysRequestSchema)` to create a new message.
  */
 export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 25);
+  messageDesc(file_gatehouse_account_v1_user_service, 35);
 
 /**
  * Response of ListApiKeys. Over REST the body is the array itself.
@@ -669,7 +896,7 @@ export type ListApiKeysResponse = Message<"gatehouse.account.v1.ListApiKeysRespo
  * Use `create(ListApiKeysResponseSchema)` to create a new message.
  */
 export const ListApiKeysResponseSchema: GenMessage<ListApiKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 26);
+  messageDesc(file_gatehouse_account_v1_user_service, 36);
 
 /**
  * Request for RevokeApiKey.
@@ -690,7 +917,7 @@ export type RevokeApiKeyRequest = Message<"gatehouse.account.v1.RevokeApiKeyRequ
  * Use `create(RevokeApiKeyRequestSchema)` to create a new message.
  */
 export const RevokeApiKeyRequestSchema: GenMessage<RevokeApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 27);
+  messageDesc(file_gatehouse_account_v1_user_service, 37);
 
 /**
  * Response of RevokeApiKey.
@@ -711,7 +938,7 @@ export type RevokeApiKeyResponse = Message<"gatehouse.account.v1.RevokeApiKeyRes
  * Use `create(RevokeApiKeyResponseSchema)` to create a new message.
  */
 export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 28);
+  messageDesc(file_gatehouse_account_v1_user_service, 38);
 
 /**
  * Request for DeleteAccount.
@@ -732,7 +959,7 @@ export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRe
  * Use `create(DeleteAccountRequestSchema)` to create a new message.
  */
 export const DeleteAccountRequestSchema: GenMessage<DeleteAccountRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 29);
+  messageDesc(file_gatehouse_account_v1_user_service, 39);
 
 /**
  * Response of DeleteAccount.
@@ -760,7 +987,7 @@ export type DeleteAccountResponse = Message<"gatehouse.account.v1.DeleteAccountR
  * Use `create(DeleteAccountResponseSchema)` to create a new message.
  */
 export const DeleteAccountResponseSchema: GenMessage<DeleteAccountResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 30);
+  messageDesc(file_gatehouse_account_v1_user_service, 40);
 
 /**
  * Request for ExportData.
@@ -781,7 +1008,7 @@ export type ExportDataRequest = Message<"gatehouse.account.v1.ExportDataRequest"
  * Use `create(ExportDataRequestSchema)` to create a new message.
  */
 export const ExportDataRequestSchema: GenMessage<ExportDataRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 31);
+  messageDesc(file_gatehouse_account_v1_user_service, 41);
 
 /**
  * Response of ExportData. Over REST the body is the object itself.
@@ -805,7 +1032,7 @@ export type ExportDataResponse = Message<"gatehouse.account.v1.ExportDataRespons
  * Use `create(ExportDataResponseSchema)` to create a new message.
  */
 export const ExportDataResponseSchema: GenMessage<ExportDataResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_user_service, 32);
+  messageDesc(file_gatehouse_account_v1_user_service, 42);
 
 /**
  * Operations of signed-in users on their own accounts.
@@ -887,7 +1114,7 @@ export const UserService: GenService<{
     output: typeof RemovePasswordResponseSchema;
   },
   /**
-   * Sets whether every sign-in needs a second factor. Requires a confirmed authenticator app, and a sign-in or a confirmation
+   * Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a confirmation
    * within the last 15 minutes. The owner is notified by e-mail.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RequireSecondFactor
@@ -896,6 +1123,58 @@ export const UserService: GenService<{
     methodKind: "unary";
     input: typeof RequireSecondFactorRequestSchema;
     output: typeof RequireSecondFactorResponseSchema;
+  },
+  /**
+   * Begins to add a passkey, or to confirm the session with one. Adding one requires a sign-in or a confirmation within the last
+   * 15 minutes.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.CreatePasskeyOptions
+   */
+  createPasskeyOptions: {
+    methodKind: "unary";
+    input: typeof CreatePasskeyOptionsRequestSchema;
+    output: typeof CreatePasskeyOptionsResponseSchema;
+  },
+  /**
+   * Adds a passkey. The owner is notified by e-mail. An account has at most 20.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.CreatePasskey
+   */
+  createPasskey: {
+    methodKind: "unary";
+    input: typeof CreatePasskeyRequestSchema;
+    output: typeof CreatePasskeyResponseSchema;
+  },
+  /**
+   * Lists the passkeys of the caller, newest first.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.ListPasskeys
+   */
+  listPasskeys: {
+    methodKind: "unary";
+    input: typeof ListPasskeysRequestSchema;
+    output: typeof ListPasskeysResponseSchema;
+  },
+  /**
+   * Renames a passkey of the caller.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.RenamePasskey
+   */
+  renamePasskey: {
+    methodKind: "unary";
+    input: typeof RenamePasskeyRequestSchema;
+    output: typeof RenamePasskeyResponseSchema;
+  },
+  /**
+   * Removes a passkey of the caller. Another way to sign in must remain, and another second factor while one is required.
+   * Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail.
+   *
+   * @generated from rpc gatehouse.account.v1.UserService.DeletePasskey
+   */
+  deletePasskey: {
+    methodKind: "unary";
+    input: typeof DeletePasskeyRequestSchema;
+    output: typeof DeletePasskeyResponseSchema;
   },
   /**
    * Lists the caller's open sessions, newest first.

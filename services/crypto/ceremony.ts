@@ -1,0 +1,49 @@
+import { bytesOfId } from "../platform/rpc/id-bytes.ts";
+import type { Cipher } from "./cipher.ts";
+import { openSealedId, sealId } from "./sealed-id.ts";
+
+/** How long a ceremony lasts, in ms. */
+export const CEREMONY_MS = 5 * 60_000;
+/** The clocks of replicas differ by less than this, in ms. */
+const CLOCK_TOLERANCE_MS = 30_000;
+
+/** What a ceremony is for. Its bytes are valid for nothing else. */
+export type CeremonyPurpose =
+  | "passkey sign-in"
+  | `passkey second-factor ${string}`
+  | `passkey register ${string}`
+  | `passkey confirm ${string}`;
+
+/** A ceremony that was begun and has not expired. */
+export type Ceremony = { id: string; expiresAt: Date };
+
+/**
+ * Begins a ceremony. Nothing is stored until it is completed, so that strangers cost nothing.
+ * @param id UUIDv7, which holds the time
+ * @returns its 32 bytes, which are the challenge of WebAuthn
+ */
+export const beginCeremony = (cipher: Cipher, id: string, purpose: CeremonyPurpose): Buffer =>
+  sealId(cipher, id, contextOf(purpose));
+
+/**
+ * Reads the bytes of a ceremony.
+ * @returns undefined if they are not ours, are for another purpose, or have expired
+ */
+export function readCeremony(
+  cipher: Cipher,
+  bytes: Buffer,
+  purpose: CeremonyPurpose,
+  now: Date,
+): Ceremony | undefined {
+  const id = openSealedId(cipher, bytes, contextOf(purpose));
+  if (id === undefined) return undefined;
+  const begunAt = timeOf(id);
+  const ageMs = now.getTime() - begunAt;
+  if (ageMs < -CLOCK_TOLERANCE_MS || ageMs >= CEREMONY_MS) return undefined;
+  return { id, expiresAt: new Date(begunAt + CEREMONY_MS + CLOCK_TOLERANCE_MS) };
+}
+
+const contextOf = (purpose: CeremonyPurpose) => `ceremony ${purpose}`;
+
+/** The time in a UUIDv7, in ms since 1970 (RFC 9562 section 5.7). */
+const timeOf = (id: string): number => bytesOfId(id).readUIntBE(0, 6);

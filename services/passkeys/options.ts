@@ -1,0 +1,71 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { PasskeyOptionsSchema } from "../../gen/gatehouse/account/v1/passkey_pb.ts";
+import type { Call } from "../call.ts";
+import { beginCeremony, CEREMONY_MS, type CeremonyPurpose } from "../crypto/ceremony.ts";
+import { bytesOfId } from "../platform/rpc/id-bytes.ts";
+import { newId } from "../store/ids.ts";
+import type { Passkey } from "../store/passkeys.ts";
+import type { User } from "../store/users.ts";
+import { relyingPartyOf } from "./relying-party.ts";
+
+/** Options of a WebAuthn call, in WebAuthn's JSON form. */
+export type PasskeyOptions = MessageInitShape<typeof PasskeyOptionsSchema>;
+
+/**
+ * Accepted algorithms, the preferred one first: Ed25519, ECDSA with P-256, RSA (RFC 9053, RFC 8812).
+ */
+export const ALGORITHMS = [-8, -7, -257];
+
+const PUBLIC_KEY = "public-key";
+
+const descriptorOf = ({ credentialId, transports }: Passkey) => ({
+  id: credentialId,
+  type: PUBLIC_KEY,
+  transports,
+});
+
+const challengeOf = ({ cipher, clock }: Call, purpose: CeremonyPurpose) =>
+  beginCeremony(cipher, newId(clock.now()), purpose).toString("base64url");
+
+/**
+ * Options for using a passkey (WebAuthn level 3, section 5.5).
+ * @param passkeys which ones; any discoverable one if there are none
+ * @throws ServiceError NOT_FOUND where passkeys are off
+ */
+export const requestOptions = (
+  call: Call,
+  purpose: CeremonyPurpose,
+  passkeys: readonly Passkey[] = [],
+): PasskeyOptions => ({
+  challenge: challengeOf(call, purpose),
+  timeout: CEREMONY_MS,
+  rpId: relyingPartyOf(call.config).id,
+  allowCredentials: passkeys.map(descriptorOf),
+  userVerification: "required",
+});
+
+/**
+ * Options for making a passkey (WebAuthn level 3, section 5.4): discoverable, and verified by its
+ * user. Attestation is not asked for: nothing depends on the maker of an authenticator.
+ * @param passkeys those that the user has, whose authenticators refuse a second one
+ * @throws ServiceError NOT_FOUND where passkeys are off
+ */
+export const creationOptions = (
+  call: Call,
+  purpose: CeremonyPurpose,
+  { id, email, name }: Pick<User, "id" | "email" | "name">,
+  passkeys: readonly Passkey[],
+): PasskeyOptions => ({
+  rp: { id: relyingPartyOf(call.config).id, name: call.config.appName },
+  user: { id: bytesOfId(id).toString("base64url"), name: email, displayName: name },
+  challenge: challengeOf(call, purpose),
+  pubKeyCredParams: ALGORITHMS.map((alg) => ({ alg, type: PUBLIC_KEY })),
+  timeout: CEREMONY_MS,
+  excludeCredentials: passkeys.map(descriptorOf),
+  authenticatorSelection: {
+    residentKey: "required",
+    requireResidentKey: true,
+    userVerification: "required",
+  },
+  attestation: "none",
+});

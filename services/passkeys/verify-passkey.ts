@@ -1,0 +1,215 @@
+import type { AuthenticationResponseJSON, RegistrationResponseJSON } from "@simplewebauthn/server";
+import type { PasskeyCredential } from "../../gen/gatehouse/account/v1/passkey_pb.ts";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { recordAudit } from "../audit/record.ts";
+import type { Call } from "../call.ts";
+import { type Ceremony, type CeremonyPurpose, readCeremony } from "../crypto/ceremony.ts";
+import { queueDailyEmail } from "../mail/queue.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+import { bytesOfId } from "../platform/rpc/id-bytes.ts";
+import { completeCeremony } from "../store/ceremonies.ts";
+import { findPasskey, type Passkey, usePasskey } from "../store/passkeys.ts";
+import type { User } from "../store/users.ts";
+import { ALGORITHMS } from "./options.ts";
+import { type RelyingParty, relyingPartyOf } from "./relying-party.ts";
+
+/** The use of a passkey, which is verified and not yet recorded. */
+export type Assertion = {
+  passkey: Passkey;
+  ceremony: Ceremony;
+  signCount: number;
+  backedUp: boolean;
+};
+
+/** What an authenticator says about a new passkey. */
+export type NewCredential = Pick<
+  Passkey,
+  | "credentialId"
+  | "publicKey"
+  | "algorithm"
+  | "signCount"
+  | "transports"
+  | "backupEligible"
+  | "backedUp"
+  | "aaguid"
+  | "rpId"
+> & { ceremony: Ceremony };
+
+/**
+ * Verifies the use of a passkey (WebAuthn level 3, section 7.2). A user must have been verified, so
+ * it is two factors. The counter refuses nothing: moved and synced passkeys fall back to 0.
+ * @throws ServiceError PASSKEY_UNKNOWN, PASSKEY_INVALID, NOT_FOUND where passkeys are off
+ */
+export async function verifyAssertion(
+  call: Call,
+  credential: PasskeyCredential,
+  purpose: CeremonyPurpose,
+): Promise<Assertion> {
+  const party = relyingPartyOf(call.config);
+  const { ceremony, ...expected } = expectations(call, party, credential, purpose);
+  const passkey = await findPasskey(call, credential.id, party.id);
+  if (!passkey) throw passkeyUnknown();
+  const { credentialId: id, publicKey } = passkey;
+  assertOwner(credential, passkey, purpose);
+  const library = await loadLibrary();
+  const { verified, authenticationInfo } = await library
+    .verifyAuthenticationResponse({
+      ...expected,
+      response: toJson(credential) as AuthenticationResponseJSON,
+      requireUserVerification: true,
+      credential: { id, publicKey: bytesOf(publicKey), counter: 0 },
+    })
+    .catch(refuse);
+  if (!verified) throw passkeyInvalid();
+  const { newCounter: signCount, credentialBackedUp: backedUp } = authenticationInfo;
+  return { passkey, ceremony, signCount, backedUp };
+}
+
+/**
+ * Verifies a new passkey (WebAuthn level 3, section 7.1).
+ * @throws ServiceError PASSKEY_INVALID, NOT_FOUND where passkeys are off
+ */
+export async function verifyRegistration(
+  call: Call,
+  credential: PasskeyCredential,
+  purpose: CeremonyPurpose,
+): Promise<NewCredential> {
+  const party = relyingPartyOf(call.config);
+  const library = await loadLibrary();
+  const { ceremony, ...expected } = expectations(call, party, credential, purpose);
+  await assertPlainAttestation(credential).catch(refuse);
+  const { registrationInfo } = await library
+    .verifyRegistrationResponse({
+      ...expected,
+      response: toJson(credential) as RegistrationResponseJSON,
+      requireUserVerification: true,
+      supportedAlgorithmIDs: ALGORITHMS,
+    })
+    .catch(refuse);
+  if (!registrationInfo) throw passkeyInvalid();
+  const { credential: made, credentialDeviceType, credentialBackedUp, aaguid } = registrationInfo;
+  return {
+    ceremony,
+    credentialId: made.id,
+    publicKey: Buffer.from(made.publicKey).toString("base64url"),
+    algorithm: await algorithmOf(made.publicKey),
+    signCount: made.counter,
+    transports: credential.response?.transports ?? [],
+    backupEligible: credentialDeviceType === "multiDevice",
+    backedUp: credentialBackedUp,
+    aaguid,
+    rpId: party.id,
+  };
+}
+
+/**
+ * Completes the ceremony of an assertion and notes the use of its passkey, in the transaction of what
+ * it allows, which has locked the owner. A counter that falls is recorded, and told to the owner once
+ * a day.
+ * @throws ServiceError PASSKEY_INVALID if it was presented before, PASSKEY_UNKNOWN if the passkey was
+ * removed meanwhile
+ */
+export async function recordAssertion(
+  call: Call,
+  { passkey, ceremony, signCount, backedUp }: Assertion,
+  owner: Pick<User, "id" | "email" | "name">,
+): Promise<void> {
+  if (!(await completeCeremony(call, ceremony))) throw passkeyInvalid();
+  const now = call.clock.now();
+  if (!(await usePasskey(call, { id: passkey.id, signCount, backedUp, now })))
+    throw passkeyUnknown();
+  if (signCount >= passkey.signCount) return;
+  const details = { passkeyId: passkey.id, from: passkey.signCount, to: signCount };
+  await recordAudit(call, "auth.passkey_counter_fell", { userId: owner.id, details });
+  await queueDailyEmail(call, owner, "passkey-counter", { passkey: passkey.name });
+}
+
+/** The library of WebAuthn, loaded on first use: it is large. */
+const loadLibrary = () => import("@simplewebauthn/server");
+
+const bytesOf = (base64url: string): Uint8Array<ArrayBuffer> =>
+  new Uint8Array(Buffer.from(base64url, "base64url"));
+
+/**
+ * What a response must contain. Its challenge is a ceremony for this purpose.
+ * @throws ServiceError PASSKEY_INVALID
+ */
+function expectations(
+  { cipher, clock }: Call,
+  party: RelyingParty,
+  { response }: PasskeyCredential,
+  purpose: CeremonyPurpose,
+) {
+  const { challenge, crossOrigin } = readClientData(response?.clientDataJson ?? "");
+  if (crossOrigin === true) throw passkeyInvalid(); // the library refuses it only with the top origin, which Safari leaves out
+  const bytes = Buffer.from(String(challenge), "base64url");
+  const ceremony = readCeremony(cipher, bytes, purpose, clock.now());
+  if (!ceremony) throw passkeyInvalid();
+  const expectedChallenge = bytes.toString("base64url");
+  const expectedOrigin = [...party.origins];
+  return { ceremony, expectedChallenge, expectedOrigin, expectedRPID: party.id };
+}
+
+/** @throws ServiceError PASSKEY_INVALID for what is no JSON object */
+function readClientData(text: string): { challenge?: unknown; crossOrigin?: unknown } {
+  try {
+    return { ...JSON.parse(Buffer.from(text, "base64url").toString()) };
+  } catch {
+    throw passkeyInvalid();
+  }
+}
+
+/**
+ * Checks that the user handle is the owner's id. It may be absent where the account was known before
+ * (WebAuthn level 3, section 7.2, step 6).
+ * @throws ServiceError PASSKEY_INVALID
+ */
+function assertOwner(
+  { response }: PasskeyCredential,
+  { userId }: Passkey,
+  purpose: CeremonyPurpose,
+): void {
+  const handle = response?.userHandle;
+  if (handle === undefined && purpose !== "passkey sign-in") return;
+  if (handle !== bytesOfId(userId).toString("base64url")) throw passkeyInvalid();
+}
+
+/**
+ * Checks that an attestation brings no certificates, which were not asked for: to verify them, the
+ * library would fetch revocation lists from addresses in them.
+ */
+async function assertPlainAttestation({ response }: PasskeyCredential): Promise<void> {
+  const { decodeAttestationObject } = await import("@simplewebauthn/server/helpers");
+  const attestation = decodeAttestationObject(bytesOf(response?.attestationObject ?? ""));
+  const isSelf =
+    attestation.get("fmt") === "packed" && attestation.get("attStmt").get("x5c") === undefined;
+  if (attestation.get("fmt") !== "none" && !isSelf) throw passkeyInvalid();
+}
+
+/** The algorithm of a verified public key. */
+async function algorithmOf(publicKey: Uint8Array<ArrayBuffer>): Promise<number> {
+  const { cose, decodeCredentialPublicKey } = await import("@simplewebauthn/server/helpers");
+  return decodeCredentialPublicKey(publicKey).get(cose.COSEKEYS.alg) as number;
+}
+
+/** The credential in WebAuthn's JSON form. What is absent stays absent. */
+function toJson({ id, rawId, type, response }: PasskeyCredential) {
+  const { clientDataJson: clientDataJSON, ...others } = response ?? {};
+  return { id, rawId, type, clientExtensionResults: {}, response: { clientDataJSON, ...others } };
+}
+
+/** Maps whatever a verification throws. */
+function refuse(error: unknown): never {
+  throw error instanceof ServiceError ? error : passkeyInvalid();
+}
+
+/** The error for a passkey, or an exchange with one, that proves nothing. */
+export const passkeyInvalid = () =>
+  new ServiceError(Reason.PASSKEY_INVALID, "The passkey was not accepted. Please try again.");
+
+/** The error for a passkey that no account has. */
+export const passkeyUnknown = () =>
+  new ServiceError(
+    Reason.PASSKEY_UNKNOWN,
+    "This passkey is not known here. It may have been removed from your account.",
+  );

@@ -1,0 +1,15 @@
+import { type Db, returnsRow } from "./statement.ts";
+
+/**
+ * Completes a ceremony, in the transaction of its effect.
+ * @returns false if it was completed before: of several callers one gets it
+ */
+export const completeCeremony = (
+  db: Db,
+  { id, expiresAt }: { id: string; expiresAt: Date },
+): Promise<boolean> =>
+  returnsRow(
+    db,
+    "insert into completed_ceremonies (id, expires_at) values (:id, :expiresAt) on conflict do nothing returning id",
+    { id, expiresAt },
+  );
