@@ -1,9 +1,8 @@
 import { randomInt } from "node:crypto";
 import { expect, test } from "vitest";
-import type { SignedIn } from "../../support/accounts.ts";
+import { NEW_PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 import { type Authenticator, createAuthenticator } from "../../support/authenticator.ts";
-import { NEW_PASSWORD } from "../../support/credentials.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
 
 const app = await testApp();

@@ -2,9 +2,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
-import { forTest } from "../../support/closing.ts";
-import { createDatabase } from "../../support/databases.ts";
+import { createDatabase } from "../../support/database/databases.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
+import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
 test("WELL_KNOWN: serves the files of a directory as JSON, and nothing beside it", async () => {

@@ -1,4 +1,11 @@
-import { type Client, claimsOf, createClient, GatehouseError, type User } from "@gatehouse/client";
+import {
+  type Client,
+  claimsOf,
+  createClient,
+  GatehouseError,
+  type PasskeySignIn,
+  type User,
+} from "@gatehouse/client";
 import { fetchVisibly } from "./net.svelte.ts";
 import type { Actor } from "./offers.ts";
 import { route } from "./router.svelte.ts";
@@ -86,6 +93,16 @@ class Session {
     code: { code: string } | { backupCode: string },
   ): Promise<void> {
     await this.#begin(await this.#client.auth.verifyMfa({ tempToken, ...code }));
+  }
+
+  /** Passkeys of the person at this browser. */
+  get passkeys(): Client["passkeys"] {
+    return this.#client.passkeys;
+  }
+
+  /** Signs in with a passkey, or completes the second step with one. */
+  async signInWithPasskey(settings: PasskeySignIn): Promise<void> {
+    await this.#begin(await this.#client.passkeys.signIn(settings));
   }
 
   /** Signs out every tab of this browser. */

@@ -1,0 +1,117 @@
+import { expect, test } from "vitest";
+import type { TestUser } from "../../support/accounts.ts";
+import {
+  describeWeb,
+  enter,
+  expectAccessible,
+  goTo,
+  press,
+  see,
+  seeHeading,
+  submit,
+  type Tab,
+} from "../../support/browser.ts";
+import { freePort } from "../../support/network/sockets.ts";
+
+const url = `http://localhost:${await freePort()}`;
+const env = { PORT: new URL(url).port, PUBLIC_URL: url };
+const AUTHENTICATOR = {
+  protocol: "ctap2",
+  transport: "internal",
+  hasResidentKey: true,
+  hasUserVerification: true,
+  isUserVerified: true,
+  automaticPresenceSimulation: true,
+} as const;
+
+describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
+  const menu = ({ page }: Tab) =>
+    page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+
+  /** Gives a page an authenticator. */
+  async function authenticatorOf({ page }: Tab) {
+    const cdp = await page.context().newCDPSession(page);
+    await cdp.send("WebAuthn.enable");
+    const options = AUTHENTICATOR;
+    const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", { options });
+    const setPresence = (enabled: boolean) =>
+      cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled });
+    const stored = async () =>
+      (await cdp.send("WebAuthn.getCredentials", { authenticatorId })).credentials.length;
+    return { stored, setPresence };
+  }
+
+  /** The security page of a user who has just signed in by password. */
+  async function openSecurity(
+    user: TestUser,
+    context?: Awaited<ReturnType<typeof web.newBrowser>>,
+  ) {
+    const tab = await web.open(`${url}/#/sign-in`, context);
+    await enter(tab.page, user);
+    await menu(tab);
+    await goTo(tab.page, "/security");
+    await seeHeading(tab.page, "Passkeys");
+    return tab;
+  }
+
+  test("adds, renames and removes a passkey, which the browser then forgets", async () => {
+    const tab = await openSecurity(await web.app.addUser());
+    const { page } = tab;
+    const { stored } = await authenticatorOf(tab);
+    await press(page, "Add a passkey", "On one device only");
+    expect(await stored()).toBe(1);
+    await expectAccessible(tab);
+    await press(page, "Rename");
+    const dialog = page.getByRole("dialog");
+    await expectAccessible(tab);
+    await submit(dialog, { Name: "Laptop" }, "Rename");
+    await see(page, "Laptop");
+    await press(page, "Remove");
+    await press(dialog, "Remove");
+    await see(page, "You have no passkey yet.");
+    await expect.poll(stored).toBe(0);
+  });
+
+  test("asks for the password when the sign-in is old, and goes on then", async () => {
+    const user = await web.app.addUser();
+    const tab = await openSecurity(user);
+    const { page } = tab;
+    await authenticatorOf(tab);
+    web.app.clock.advance("20m");
+    await press(page, "Add a passkey");
+    const dialog = page.getByRole("dialog");
+    await submit(dialog, { "Current password": user.password }, "Confirm");
+    await see(page, "On one device only");
+  });
+
+  test("signs in from the autofill, and completes a second step by a button", async () => {
+    const user = await web.app.addUser();
+    const tab = await openSecurity(user);
+    const { page } = tab;
+    const { setPresence } = await authenticatorOf(tab);
+    await press(page, "Add a passkey", "On one device only");
+    await page.evaluate("fetch('/auth/logout', { method: 'POST' })");
+    await page.evaluate("localStorage.clear(); location.hash = '/sign-in'; location.reload()");
+    await menu(tab); // the authenticator answers the offer in the autofill at once
+    await web.app.setUpFactor(user);
+    await setPresence(false); // now nobody answers it
+    await page.evaluate("localStorage.clear(); location.hash = '/sign-in'; location.reload()");
+    await enter(page, user);
+    await setPresence(true);
+    await press(page, "Use a passkey");
+    await menu(tab);
+  });
+
+  test("says so when no passkey was used, in German and on a phone", async () => {
+    const context = await web.newBrowser({
+      locale: "de-DE",
+      viewport: { width: 360, height: 640 },
+    });
+    const tab = await web.open(`${url}/#/sign-in`, context);
+    const { page } = tab;
+    await page.getByRole("button", { name: "Passkey benutzen" }).waitFor();
+    await expectAccessible(tab);
+    await authenticatorOf(tab); // it has no passkey
+    await press(page, "Passkey benutzen", /Es wurde kein Passkey benutzt/);
+  });
+});

@@ -1,0 +1,36 @@
+/** Passkeys: sign-in, and the list of the security page. */
+export const passkeys = {
+  "passkeys.title": ["Passkeys", "Passkeys"],
+  "passkeys.about": [
+    "Sign in with your fingerprint, your face or a PIN of your device. A passkey can't be guessed, and no other site can ask for it.",
+    "Melden Sie sich mit Fingerabdruck, Gesicht oder einer PIN Ihres Geräts an. Ein Passkey lässt sich nicht erraten, und keine andere Website kann ihn verlangen.",
+  ],
+  "passkeys.none": ["You have no passkey yet.", "Sie haben noch keinen Passkey."],
+  "passkeys.add": ["Add a passkey", "Passkey hinzufügen"],
+  "passkeys.added": ["The passkey is added.", "Der Passkey ist hinzugefügt."],
+  "passkeys.name": ["Name", "Name"],
+  "passkeys.rename": ["Rename", "Umbenennen"],
+  "passkeys.remove": ["Remove", "Entfernen"],
+  "passkeys.removeAbout": [
+    "{name} will no longer sign in to your account.",
+    "{name} meldet dann nicht mehr an Ihrem Konto an.",
+  ],
+  "passkeys.synced": ["Synced to your other devices", "Auf Ihren anderen Geräten verfügbar"],
+  "passkeys.onlyHere": ["On one device only", "Nur auf einem Gerät"],
+  "passkeys.created": ["Added {time}", "Hinzugefügt {time}"],
+  "passkeys.used": ["last used {time}", "zuletzt benutzt {time}"],
+  "passkeys.confirm": ["Confirm that it is you", "Bestätigen Sie, dass Sie es sind"],
+  "passkeys.confirmAbout": [
+    "You signed in a while ago. Please enter your password, and a code if your account asks for one.",
+    "Ihre Anmeldung liegt länger zurück. Bitte geben Sie Ihr Passwort ein, und einen Code, wenn Ihr Konto danach fragt.",
+  ],
+  "passkeys.signIn": ["Use a passkey", "Passkey benutzen"],
+  "passkeys.cancelled": [
+    "No passkey was used. Please try again, or sign in with your password.",
+    "Es wurde kein Passkey benutzt. Versuchen Sie es noch einmal, oder melden Sie sich mit Ihrem Passwort an.",
+  ],
+  "passkeys.exists": [
+    "This device has a passkey of your account already.",
+    "Dieses Gerät hat schon einen Passkey Ihres Kontos.",
+  ],
+} as const satisfies Record<string, readonly [string, string]>;
