@@ -1,3 +1,6 @@
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
 import type { CDPSession, Page } from "playwright-core";
 import { expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
@@ -6,6 +9,15 @@ import { freePort } from "../../support/network/sockets.ts";
 
 const url = `http://localhost:${await freePort()}`;
 const env = { PORT: new URL(url).port, PUBLIC_URL: url };
+
+/** A foreign library for pages, which services of other makers expect. */
+const LIBRARY = readFileSync(
+  join(
+    dirname(createRequire(import.meta.url).resolve("@simplewebauthn/browser")),
+    "../dist/bundle/index.umd.min.js",
+  ),
+  "utf8",
+);
 
 /** What a page does with a passkey, by the interfaces that browsers have. */
 const SCRIPT = `
@@ -116,6 +128,24 @@ describeWeb("Passkeys", { browsers: ["Chromium"], env }, (web) => {
           allAcceptedCredentialIds: body.acceptedIds,
         }))`);
     await expect.poll(() => stored(cdp, authenticatorId)).toEqual([]);
+  });
+
+  test("@simplewebauthn/browser takes the options and returns what the service accepts, unchanged", async () => {
+    const { page, account } = await start();
+    await page.evaluate(LIBRARY);
+    const added = await page.evaluate(`(async () => {
+      const token = "${account.accessToken}";
+      const { body } = await passkeys.send("/user/passkeys/options", { purpose: "register" }, token);
+      const credential = await SimpleWebAuthnBrowser.startRegistration({ optionsJSON: body.options });
+      return passkeys.send("/user/passkeys", { credential }, token);
+    })()`);
+    expect(added).toMatchObject({ status: 201 });
+    const signedIn = await page.evaluate(`(async () => {
+      const { body } = await passkeys.send("/auth/passkey-options", {});
+      const credential = await SimpleWebAuthnBrowser.startAuthentication({ optionsJSON: body.options });
+      return passkeys.send("/auth/verify-passkey", { credential });
+    })()`);
+    expect(signedIn).toMatchObject({ status: 200, body: { user: { id: account.user.id } } });
   });
 
   test("a synced passkey is shown as such", async () => {
