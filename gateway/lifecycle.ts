@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Logger } from "pino";
 import { Gauge, Histogram, Registry } from "prom-client";
+import type { Config } from "../services/platform/config/config.ts";
 import { loggedCaller } from "../services/platform/gate/authenticate.ts";
 import { openCallOf } from "../services/platform/gate/open-calls.ts";
 import { closeWithin } from "../services/platform/process/shutdown.ts";
@@ -33,6 +34,12 @@ declare module "fastify" {
   }
 }
 
+/** `logged`: which requests get a line, see `LOG_REQUESTS`. */
+type LifecycleOptions = {
+  startSpan?: StartSpan | undefined;
+  logged?: Config["logRequests"];
+};
+
 /** See {@link createLifecycle}. */
 export type Lifecycle = ReturnType<typeof createLifecycle>;
 
@@ -46,7 +53,11 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 
  * are logged as a count. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
-export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartSpan) {
+export function createLifecycle(
+  graceMs: number,
+  log: Logger,
+  { startSpan, logged = "all" }: LifecycleOptions,
+) {
   const metrics = new Registry();
   const seconds = new Histogram({
     name: "http_server_request_duration_seconds",
@@ -65,6 +76,7 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
   const calls = new Set<AbortController>();
   const events = new EventEmitter();
   const mayLogRefusal = createLineLimit(log);
+  const mayLog = ({ permit }: FastifyRequest) => permit !== undefined || mayLogRefusal();
   return {
     metrics,
     phase: () => phase,
@@ -103,7 +115,7 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
         { "http.response.status_code": status },
         status >= 500 ? String(status) : undefined,
       );
-      if (!request.permit && !mayLogRefusal()) return;
+      if (!isLogged(request, status, logged) || !mayLog(request)) return;
       const { address } = openCallOf(request.raw);
       const caller = loggedCaller(request.admitted?.credential);
       const duration = { ms: Math.round(ms * 10) / 10, clientGone };
@@ -131,6 +143,12 @@ export function createLifecycle(graceMs: number, log: Logger, startSpan?: StartS
       await app.close();
     },
   };
+}
+
+/** Whether a request gets a line in the log. */
+function isLogged(request: FastifyRequest, status: number, logged: Config["logRequests"]): boolean {
+  if (logged === "all" || status >= 400) return true;
+  return logged === "api" && request.routeOptions.config?.binding !== undefined;
 }
 
 /** Starts the span of a request, named after its route. */

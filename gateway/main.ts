@@ -33,7 +33,8 @@ try {
 async function start(config: Config): Promise<void> {
   const { host, port, grpcHost, servicesUrl } = config;
   const log = createLog(config.logLevel);
-  const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // only known to this process
+  const logRequests = config.logRequests ?? (process.stdout.isTTY ? "api" : "all");
+  const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
   const tracing = await openTracing(
     config.otelExporterOtlpEndpoint,
     servicesUrl ? "gatehouse-gateway" : "gatehouse",
@@ -47,7 +48,7 @@ async function start(config: Config): Promise<void> {
     import("./web.ts"),
   ]);
   const gateway = createGateway({
-    config: { ...config, internalSecret },
+    config: { ...config, internalSecret, logRequests },
     ...services,
     log,
     startSpan: tracing?.start,
@@ -67,10 +68,14 @@ async function start(config: Config): Promise<void> {
   });
   // The public URL, since only its pages get cookies and may send requests.
   const publicUrl = config.publicUrl === "http://localhost:0" ? url : config.publicUrl;
-  printBanner(url, {
+  const hasWeb = config.web && isWebBuilt;
+  const { setupToken } = services;
+  printBanner(config.appName, url, {
     grpc: grpcServer && `${grpcHost}:${grpcServer.port}`,
-    webApp: config.web && isWebBuilt ? `${publicUrl}/` : undefined,
+    webApp: hasWeb ? `${publicUrl}/` : undefined,
     docs: config.docs ? `${publicUrl}/docs` : undefined,
+    firstAdministrator:
+      hasWeb && setupToken ? `${publicUrl}/register#setup=${setupToken}` : undefined,
   });
 }
 
@@ -87,7 +92,10 @@ async function connectServices(url: string, config: Config, options: AppOptions)
     checks.redis?.close();
     transport.close();
   };
-  return { transport, checks, registries: [], listen: () => undefined, drain() {}, close };
+  return {
+    ...{ transport, checks, registries: [], setupToken: undefined },
+    ...{ listen: () => undefined, drain() {}, close },
+  };
 }
 
 /**
@@ -104,28 +112,27 @@ async function openServices(config: Config, options: AppOptions) {
     transport: createInProcessTransport(app.routes, app.interceptors),
     checks: app,
     registries: [app.metrics.registry],
+    setupToken: app.setupToken,
     listen: () => listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config)),
     drain: app.drain,
     close: app.close,
   };
 }
 
-/** What a process serves besides REST, with the addresses. */
-type Served = Record<"grpc" | "webApp" | "docs", string | undefined>;
+/** What a process serves beside REST, each at its address. */
+type Served = Record<"grpc" | "webApp" | "docs" | "firstAdministrator", string | undefined>;
 
-/** For people, on standard error, since standard output carries the log. */
-function printBanner(url: string, { grpc, webApp, docs }: Served): void {
-  process.stderr.write(
-    [
-      "",
-      `Gatehouse is ready: REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`,
-      ...(webApp ? [`Web app: ${webApp}`] : []),
-      "Try:",
-      `  curl -s ${url}/health`,
-      `  curl -s ${url}/auth/register -H 'Content-Type: application/json' -d '{"email":"ann@example.com","password":"Secret-1!","name":"Ann","acceptTerms":true}'`,
-      ...(docs ? [`API reference: ${docs}`] : []),
-      "",
-      "",
-    ].join("\n"),
+/** For people, on standard error: standard output carries the log. */
+function printBanner(name: string, url: string, served: Served): void {
+  const { grpc, webApp, docs, firstAdministrator } = served;
+  const rows = [
+    ["Web app", webApp],
+    ["API reference", docs],
+    ["API", `REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`],
+    ["First administrator", firstAdministrator],
+  ];
+  const lines = rows.flatMap(([title = "", text]) =>
+    text ? [`  ${`${title}:`.padEnd(21)}${text}`] : [],
   );
+  process.stderr.write(`\n${name} is ready.\n\n${lines.join("\n")}\n\n`);
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../gen/gatehouse/platform/v1/failure_pb.ts";
+import { Access } from "../gen/gatehouse/platform/v1/policy_pb.ts";
 import { openCallOf } from "../services/platform/gate/open-calls.ts";
 import type { Origins } from "../services/platform/gate/origins.ts";
 import type { TrustedProxies } from "../services/platform/gate/proxies.ts";
@@ -17,9 +18,17 @@ type HookOptions = Pick<Port, "gate" | "admitRequest"> & {
   headers: ReturnType<typeof commonHeaders>;
   lifecycle: Lifecycle;
   proxies: TrustedProxies;
+  navigation: Navigation;
 };
 
+/** How navigations to the places of the web app are answered. Without the app they are not. */
+export type Navigation = { sendPage?: (request: FastifyRequest, reply: FastifyReply) => void };
+
 declare module "fastify" {
+  interface FastifyRequest {
+    /** A browser opens a place of the web app, which is answered in front of all routes. */
+    opensPlace: boolean;
+  }
   interface FastifyContextConfig {
     /** The binding of a route to a method. */
     binding?: HttpBinding;
@@ -50,12 +59,13 @@ export const commonHeaders = (secure: boolean): Record<string, string> => ({
  * @returns the first part of the hook, for requests that the router rejects before running hooks
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
-  const { origins, headers, lifecycle, gate, admitRequest, proxies } = options;
+  const { origins, headers, lifecycle, gate, admitRequest, proxies, navigation } = options;
   const methodsOf = followRoutes(app);
   app.decorateRequest("startedAt", 0);
   app.decorateRequest("span", undefined);
   app.decorateRequest("failure", undefined);
   app.decorateRequest("call");
+  app.decorateRequest("opensPlace", false);
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     lifecycle.begin(request, reply);
     reply.headers(headers).header("x-request-id", request.id);
@@ -65,10 +75,16 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     lifecycle.end(request, reply);
     if (!request.raw.complete) closeLingering(request.raw);
   };
+  const refuseWhileDraining = (reply: FastifyReply) => {
+    if (lifecycle.phase() !== "draining") return;
+    reply.header("connection", "close");
+    throw shuttingDown();
+  };
   addServerHooks(app, {
     gate,
     admitRequest,
     headOf(request) {
+      if (request.opensPlace) return undefined;
       const { method } = request.routeOptions.config.binding ?? {};
       const { authorization } = request.headers;
       return method && { method, authorization, open: openCallOf(request.raw) };
@@ -79,23 +95,43 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
       checkHost(request.raw);
       checkTarget(request.raw);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
-      if (request.is404) {
+      request.opensPlace = navigation.sendPage !== undefined && isNavigation(request);
+      if (request.is404 && !request.opensPlace) {
         const allow = methodsOf(request.raw.url ?? "");
         if (!allow) throw nothingHere();
         reply.header("allow", allow);
         throw new ServiceError(Reason.METHOD_NOT_ALLOWED, `This path only allows ${allow}.`);
       }
-      if (lifecycle.phase() === "draining" && !isHealthPath(request.routeOptions.url ?? "")) {
-        reply.header("connection", "close");
-        throw shuttingDown();
-      }
+      if (!isHealthPath(request.routeOptions.url ?? "")) refuseWhileDraining(reply);
     },
     onClose: end,
+  });
+  app.addHook("onRequest", (request, reply, done) => {
+    if (!request.opensPlace) return done();
+    reply.header("vary", [reply.getHeader("vary"), NAVIGATION_HEADERS].filter(Boolean).join(", "));
+    navigation.sendPage?.(request, reply);
   });
   return (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.once("close", () => end(request, reply));
     begin(request, reply);
   };
+}
+
+const NAVIGATION_HEADERS = "sec-fetch-mode, accept";
+
+/**
+ * Whether a browser opens a place of the web app. A place may have the path of a route that needs an
+ * access token, such as `/admin/users`: a navigation cannot send one, so it is not meant for the
+ * API. Clients that do not navigate keep their JSON.
+ */
+function isNavigation({ method, headers, is404, routeOptions }: FastifyRequest): boolean {
+  if (method !== "GET" && method !== "HEAD") return false;
+  const mode = headers["sec-fetch-mode"];
+  const isProtected =
+    routeOptions.config?.binding !== undefined &&
+    routeOptions.config.binding.policy.access !== Access.PUBLIC;
+  if (mode !== undefined) return mode === "navigate" && (is404 || isProtected);
+  return is404 && /\btext\/html\b/.test(headers.accept ?? "");
 }
 
 export const nothingHere = () =>

@@ -23,9 +23,10 @@ import { ServiceError } from "../services/platform/rpc/errors.ts";
 import { requestIdOf, SECRET } from "../services/platform/rpc/metadata.ts";
 import { clientMethods, DEFAULT_BODY_BYTES } from "../services/platform/rpc/policy.ts";
 import { readBody } from "../services/platform/rpc/read-body.ts";
+import { addAppConfig } from "./app-config.ts";
 import { addHealth, isHealthPath } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
-import { addRequestHooks, commonHeaders } from "./request-hooks.ts";
+import { addRequestHooks, commonHeaders, type Navigation } from "./request-hooks.ts";
 import { readBinding } from "./transcode/binding.ts";
 import { createClientErrorHandler, createRefusal, toHttpError } from "./transcode/errors.ts";
 import { addCookies, forwardHeaders, sendError } from "./transcode/response.ts";
@@ -72,7 +73,10 @@ export function createGateway(options: GatewayOptions) {
   const proxies = createTrustedProxies(config.trustProxy, log);
   const headers = commonHeaders(new URL(config.publicUrl).protocol === "https:"); // parsed, because the URL may be in upper case
   const origins = createOrigins(config.publicUrl, config.corsOrigins);
-  const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, options.startSpan);
+  const lifecycle = createLifecycle(config.shutdownTimeoutMs, log, {
+    startSpan: options.startSpan,
+    logged: config.logRequests,
+  });
   const report = (err: unknown, request: FastifyRequest) =>
     log.error({ err, requestId: request.id }, "request failed");
   const answer = (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
@@ -96,7 +100,9 @@ export function createGateway(options: GatewayOptions) {
     frameworkErrors: answer,
     refuse: createRefusal(log, lifecycle, headers),
   });
+  const navigation: Navigation = {};
   const beginRequest = addRequestHooks(app, {
+    navigation,
     origins,
     headers,
     lifecycle,
@@ -111,10 +117,11 @@ export function createGateway(options: GatewayOptions) {
   const transcoder = { ...TIME_LIMITS, ...options, clock, internalSecret, origins, report, keys };
   for (const method of clientMethods()) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
-  if (config.docs) addDocs(app, config.publicUrl);
+  addAppConfig(app, config);
+  if (config.docs) addDocs(app, config, config.publicUrl);
   addWellKnown(app, config);
-  if (config.web && isWebBuilt) addWeb(app);
-  else addPages(app);
+  if (config.web && isWebBuilt) navigation.sendPage = addWeb(app, config, config.publicUrl);
+  else addPages(app, config);
   return {
     app,
     metrics: lifecycle.metrics,

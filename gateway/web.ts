@@ -2,33 +2,37 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { extname, join } from "node:path";
+import { gzipSync } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Config } from "../services/platform/config/config.ts";
+import type { Brand } from "./app-config.ts";
 import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
 const DOCS = "pages";
-/**
- * Paths of the app. The first is its home page, the others are linked in e-mails; all other pages are
- * fragments.
- */
-const PATHS = ["/", "/verify-email", "/reset-password"];
+/** The paths of links in e-mails. */
+const MAILED = ["/verify-email", "/reset-password"];
 /**
  * The path where password managers look for the change-password form (W3C, "A Well-Known URL for
  * Changing Passwords"), and that form. The form is relative, since `PUBLIC_URL` may have a path.
  */
 const CHANGE_PASSWORD = "/.well-known/change-password";
-const CHANGE_PASSWORD_FORM = "../#/security";
+const CHANGE_PASSWORD_FORM = "../account/security";
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
   ".css": "text/css; charset=utf-8",
   ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
 };
 /** The page of the app on which passkeys are added and removed. */
 const PASSKEY_PAGE = "/#/security";
 /** The app's styles contain images as data: URLs, and the API returns QR codes as such. */
 const IMAGES = "img-src 'self' data:";
+const FONTS = "font-src 'self'";
+
+/** Sends a response. */
+type Send = (request: FastifyRequest, reply: FastifyReply) => void;
 
 const locate = (file: string) => new URL(file, import.meta.url);
 
@@ -36,16 +40,21 @@ const locate = (file: string) => new URL(file, import.meta.url);
 export const isWebBuilt = existsSync(locate(`${APP}index.html`));
 
 /**
- * Serves the built web app: its page, which clients always revalidate, and its assets, whose names
- * contain a hash. All other paths remain API paths.
+ * Serves the built web app: its page, which is always validated, and its assets, whose names
+ * contain their hash.
+ * @returns sends the page, for navigations to the places of the app: no route has their paths
  */
-export function addWeb(app: FastifyInstance): void {
-  const policy = contentPolicy("'self'", "'self'", IMAGES);
-  const page = createFile(`${APP}index.html`, {
-    "cache-control": "no-cache",
-    "content-security-policy": policy,
-  });
-  for (const path of PATHS) app.get(path, page);
+export function addWeb(app: FastifyInstance, brand: Brand, publicUrl: string): Send {
+  const page = sendsText(
+    readFileSync(locate(`${APP}index.html`), "utf8")
+      .replace(/<base href="[^"]*">/, `<base href="${escapeHtml(basePathOf(publicUrl))}">`)
+      .replace(/<title>.*<\/title>/, `<title>${escapeHtml(brand.appName)}</title>`),
+    {
+      "cache-control": "no-cache",
+      "content-security-policy": contentPolicy("'self'", "'self'", "'self'", IMAGES, FONTS),
+    },
+  );
+  for (const path of ["/", ...MAILED]) app.get(path, page);
   app.get(CHANGE_PASSWORD, (_request, reply) => reply.redirect(CHANGE_PASSWORD_FORM, 303));
   const names = readdirSync(locate(`${APP}assets`)).filter((name) => !name.endsWith(".gz"));
   const cached = { "cache-control": "public, max-age=31536000, immutable" };
@@ -55,7 +64,11 @@ export function addWeb(app: FastifyInstance): void {
     if (!send) throw nothingHere();
     send(request, reply);
   });
+  return page;
 }
+
+/** The path that a proxy puts before ours, with a slash at its end. */
+const basePathOf = (publicUrl: string) => `${new URL(publicUrl).pathname.replace(/\/$/, "")}/`;
 
 /**
  * Adds the pages that e-mails link to, for when the web app is off. Each is a single file with inline
@@ -63,14 +76,29 @@ export function addWeb(app: FastifyInstance): void {
  * Links in e-mails carry their token in the fragment, which is not sent to the server, so fetching a page
  * never consumes a token.
  */
-export function addPages(app: FastifyInstance): void {
-  for (const path of PATHS.slice(1)) {
-    const file = `${DOCS}${path}.html`;
-    const html = readFileSync(locate(file), "utf8");
-    const policy = contentPolicy(hashes(html, "script"), hashes(html, "style"));
-    app.get(path, createFile(file, { "content-security-policy": policy }));
+export function addPages(app: FastifyInstance, brand: Brand): void {
+  const { light, dark } = brand.appAccent;
+  const shades = `:root { --accent-light: ${light}; --accent-dark: ${dark}; }`;
+  const style = `${shades}\n${readFileSync(locate(`${DOCS}/page.css`), "utf8").trim()}`;
+  const values = { style, name: escapeHtml(brand.appName), links: linksOf(brand) };
+  for (const path of MAILED) {
+    const html = fill(readFileSync(locate(`${DOCS}${path}.html`), "utf8"), values);
+    const policy = contentPolicy(hashes(html, "script"), hashes(html, "style"), "'none'");
+    app.get(path, sendsText(html, { "content-security-policy": policy }));
   }
 }
+
+/** Replaces `{name}` by the value of that name. */
+const fill = (html: string, values: Record<string, string>) =>
+  html.replace(/\{(name|style|links)\}/g, (_, name: string) => values[name] ?? "");
+
+const linksOf = ({ termsUrl, privacyUrl, supportUrl }: Brand) =>
+  Object.entries({ Terms: termsUrl, Privacy: privacyUrl, Support: supportUrl })
+    .flatMap(([text, url]) => (url ? [`<a href="${escapeHtml(url)}">${text}</a>`] : []))
+    .join(" ");
+
+const escapeHtml = (text: string) =>
+  text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
 /**
  * Adds GET /.well-known/passkey-endpoints, where password managers send people (W3C, "A Well-Known URL
@@ -102,16 +130,20 @@ const PASSKEY_ENDPOINTS = "passkey-endpoints";
  * and GET /docs, its API reference (Scalar). Scalar's script is written by `npm ci`, read when it is
  * first requested and sent from a single buffer.
  */
-export function addDocs(app: FastifyInstance, publicUrl: string): void {
+export function addDocs(app: FastifyInstance, { appName }: Brand, publicUrl: string): void {
   const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));
+  document.info.title = appName;
   document.info.contact.url = publicUrl;
   document.servers = [{ url: publicUrl }];
   const text = Buffer.from(JSON.stringify(document)); // one buffer for all responses
   app.get("/openapi.json", (_request, reply) => {
     reply.header("content-type", "application/json; charset=utf-8").send(text);
   });
-  const policy = contentPolicy("'self'", "'unsafe-inline'", IMAGES); // Scalar uses inline styles, but no inline scripts
-  app.get("/docs", createFile(`${DOCS}/docs.html`, { "content-security-policy": policy }));
+  const policy = contentPolicy("'self'", "'unsafe-inline'", "'none'", IMAGES); // Scalar sets inline styles, but no inline script
+  const page = fill(readFileSync(locate(`${DOCS}/docs.html`), "utf8"), {
+    name: escapeHtml(appName),
+  });
+  app.get("/docs", sendsText(page, { "content-security-policy": policy }));
   app.get("/docs/start.js", createFile(`${DOCS}/start.js`));
   let script: Promise<Buffer> | undefined; // 1.4 MB that most processes never send
   app.get("/docs/scalar.js", async (_request, reply) => {
@@ -122,18 +154,33 @@ export function addDocs(app: FastifyInstance, publicUrl: string): void {
   });
 }
 
-/**
- * A handler that sends a file from memory, compressed if there is a compressed version and the client
- * accepts it.
- */
-function createFile(path: string, headers: Record<string, string> = {}) {
-  const plain = readFileSync(locate(path));
-  const compressed = existsSync(locate(`${path}.gz`))
-    ? readFileSync(locate(`${path}.gz`))
-    : undefined;
-  const type = TYPES[extname(path)] ?? "application/octet-stream";
-  return (request: FastifyRequest, reply: FastifyReply) => {
-    reply.headers(headers).header("content-type", type);
+/** A handler that sends a file from memory. */
+function createFile(path: string, headers: Record<string, string> = {}): Send {
+  const isCompressed = existsSync(locate(`${path}.gz`));
+  return sends(
+    readFileSync(locate(path)),
+    isCompressed ? readFileSync(locate(`${path}.gz`)) : undefined,
+    {
+      ...headers,
+      "content-type": TYPES[extname(path)] ?? "application/octet-stream",
+    },
+  );
+}
+
+/** A handler that sends a page from memory. */
+function sendsText(html: string, headers: Record<string, string>): Send {
+  const plain = Buffer.from(html);
+  return sends(plain, gzipSync(plain), { ...headers, "content-type": TYPES[".html"] as string });
+}
+
+/** Sends what is compressed to clients that take it. */
+function sends(
+  plain: Buffer,
+  compressed: Buffer | undefined,
+  headers: Record<string, string>,
+): Send {
+  return (request, reply) => {
+    reply.headers(headers);
     if (!compressed) return void reply.send(plain);
     const isCompressed = /\bgzip\b(?!\s*;\s*q=0)/.test(
       String(request.headers["accept-encoding"] ?? ""),
@@ -144,15 +191,15 @@ function createFile(path: string, headers: Record<string, string> = {}) {
   };
 }
 
-/** The content security policy of a page that only sends requests to this origin. */
-const contentPolicy = (scripts: string, styles: string, ...others: string[]) =>
+/** The content security policy of a page that sends requests to this origin only. */
+const contentPolicy = (scripts: string, styles: string, base: string, ...others: string[]) =>
   [
     "default-src 'none'",
     `script-src ${scripts}`,
     `style-src ${styles}`,
     ...others,
     "connect-src 'self'",
-    "base-uri 'none'",
+    `base-uri ${base}`,
     "form-action 'none'",
     "frame-ancestors 'none'",
   ].join("; ");

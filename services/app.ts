@@ -1,6 +1,7 @@
 import type { ConnectRouter } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
+import { needsFirstAdministrator, setupTokenOf } from "./accounts/first-administrator.ts";
 import { readCommonPasswords } from "./accounts/password-rules.ts";
 import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
@@ -84,6 +85,8 @@ export async function openApp(config: Config, options: AppOptions) {
     own(redis);
     own(startAuditWorker(context));
     if (config.admin) await bootstrapFirstAdmin(systemCall(context, store, "start"), config.admin);
+    const first = systemCall(context, store, "start");
+    const setupToken = (await needsFirstAdministrator(first)) ? setupTokenOf(context) : undefined;
     own(startJobs(context));
     let draining = false;
     const checks = healthChecks({
@@ -102,6 +105,8 @@ export async function openApp(config: Config, options: AppOptions) {
         serve(router);
         router.service(Health, health);
       },
+      /** Opens the registration of the first administrator, while there is none. */
+      setupToken,
       ...port,
       keys: context.keys,
       log,

@@ -6,6 +6,7 @@ const COMMANDS: Record<string, string> = {
   start: "../../gateway/main.ts",
   "start:gateway": "../../gateway/main.ts",
   "start:services": "../../services/main.ts",
+  demo: "./demo.ts",
   migrate: "./migrate.ts",
   admin: "./admin.ts",
   "audit:verify": "./audit-verify.ts",

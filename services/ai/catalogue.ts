@@ -23,6 +23,8 @@ export const isBaseUrl = (text: string) =>
 const modelSchema = z.strictObject({
   /** Public name, in requests and responses. */
   name: label(128),
+  /** Name for people, by default that for clients. */
+  displayName: label(128).exactOptional(),
   /** Name at the provider. */
   upstream: label(200),
   /**
@@ -95,6 +97,8 @@ const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and responses. */
     id: label(64),
+    /** Name for people, by default the id. */
+    displayName: label(64).exactOptional(),
     /** Wire format. Each has an adapter. */
     dialect: z.enum(["openai", "anthropic", "google", "openai-compatible"]),
     /** Name in metrics and traces, by the semantic conventions for generative AI. */

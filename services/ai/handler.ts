@@ -14,10 +14,12 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
       const models = usableModels(entry, principal);
       return {
         provider: entry.id,
+        displayName: entry.displayName ?? entry.id,
         defaultModel: models[0]?.name ?? "",
         configured: ai.providers.byId.has(entry.id),
-        models: models.map(({ name, temperature }) => ({
+        models: models.map(({ name, displayName = name, temperature }) => ({
           model: name,
+          displayName,
           ignored: temperature === "refused" ? ["temperature"] : [],
         })),
       };

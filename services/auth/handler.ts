@@ -2,6 +2,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { confirm } from "../accounts/confirm.ts";
+import { assertSetupToken, makeFirstAdministrator } from "../accounts/first-administrator.ts";
 import { callOf, sessionCallOf } from "../call.ts";
 import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
@@ -19,7 +20,10 @@ import { resendVerification, verifyEmail } from "./verify-email.ts";
 /** Maps messages to operations and back. Contains no decisions. */
 export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
-    const userId = await register(callOf(ctx), req.email, req.password, req.name);
+    const call = callOf(ctx);
+    if (req.setupToken !== undefined) await assertSetupToken(call, req.setupToken);
+    const userId = await register(call, req.email, req.password, req.name);
+    if (req.setupToken !== undefined) await makeFirstAdministrator(call, userId);
     return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
   },
   async login(req, ctx) {

@@ -15,6 +15,14 @@ const templates: Record<TemplateName, Template> = texts;
 type TemplateVariables = Record<string, string | undefined>;
 
 const MINUTES_PER_DAY = 24 * 60;
+/** What an e-mail shows of the installation. */
+type MailBrand = Pick<Config, "appUrl" | "appName" | "appAccent"> &
+  Partial<Pick<Config, "termsUrl" | "privacyUrl" | "supportUrl">>;
+
+const linksOf = ({ supportUrl, termsUrl, privacyUrl }: MailBrand) =>
+  Object.entries({ Support: supportUrl, Terms: termsUrl, Privacy: privacyUrl }).filter(
+    (link): link is [string, string] => link[1] !== undefined,
+  );
 
 /**
  * Formats a duration, such as "24 hours".
@@ -42,7 +50,8 @@ export function formatEnd(time: Date): string {
  */
 const BODY = "font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:2em auto;padding:0 1em";
 const BUTTON =
-  "display:inline-block;padding:10px 18px;border-radius:6px;background:#1f4fd8;color:#fff;text-decoration:none";
+  "display:inline-block;padding:10px 18px;border-radius:8px;color:#fff;text-decoration:none";
+const BRAND = "font-weight:600;font-size:18px";
 const LESS = "opacity:0.8";
 /** The e-mail is readable in light and dark mode, so no client has to change its colours. */
 const SCHEMES = `<meta name="color-scheme" content="light dark">
@@ -59,27 +68,33 @@ const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
 export function renderEmail(
   template: TemplateName,
   variables: TemplateVariables,
-  { appUrl, appName }: Pick<Config, "appUrl" | "appName">,
+  brand: MailBrand,
   token?: string,
 ): { subject: string; text: string; html: string } {
   const { subject, paragraphs, link } = templates[template];
+  const { appUrl, appName, appAccent } = brand;
   const fill = (paragraph: string) =>
     paragraph.replace(/\{(\w+)\}/g, (_, name: string) => variables[name] ?? "");
   const greeting = variables.name === undefined ? "Hello," : `Hello ${variables.name},`;
   const signature = `This e-mail was sent by ${appName}.`;
   const text = [greeting, ...paragraphs.map(fill).filter(Boolean)];
-  const html = text.map((line) => `<p>${escapeHtml(line)}</p>`);
+  const html = [
+    `<p style="${BRAND}">${escapeHtml(appName)}</p>`,
+    ...text.map((line) => `<p>${escapeHtml(line)}</p>`),
+  ];
   if (link && token) {
     const { path, label } = link;
     const href = `${appUrl}${path}#token=${token}`;
     text.push(`${label}:\n${href}`, `Or enter this token by hand:\n${token}`);
     html.push(
-      `<p><a ${UNTRACKED} style="${BUTTON}"\nhref="${escapeHtml(href)}">${label}</a></p>`,
+      `<p><a ${UNTRACKED} style="${BUTTON};background:${appAccent.light}"\nhref="${escapeHtml(href)}">${label}</a></p>`,
       `<p style="${LESS}">Or enter this token by hand:<br>\n<code style="word-break:break-all">${token}</code></p>`,
     );
   }
-  text.push(signature);
-  html.push(`<p style="${LESS}">${escapeHtml(signature)}</p>`);
+  const links = linksOf(brand);
+  text.push([signature, ...links.map(([name, url]) => `${name}: ${url}`)].join("\n"));
+  const anchors = links.map(([name, url]) => `\n<a href="${escapeHtml(url)}">${name}</a>`);
+  html.push(`<p style="${LESS}">${[escapeHtml(signature), ...anchors].join(" ")}</p>`);
   return {
     subject,
     text: `${text.join("\n\n")}\n`,

@@ -166,11 +166,11 @@ async function removeAuthenticator(
  * label at the first colon (Key URI format, section "Label").
  */
 export function otpauthUri(
-  { appName }: Pick<Config, "appName">,
+  { mfaIssuer }: Pick<Config, "mfaIssuer">,
   label: string,
   secret: string,
 ): string {
-  const issuer = appName.replace(/[\s:]+/g, " ").trim() || "Gatehouse";
+  const issuer = mfaIssuer.replace(/[\s:]+/g, " ").trim() || "account";
   return generateURI({ issuer, label, secret });
 }
 

@@ -5,6 +5,7 @@ import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow } from "./statement.ts";
+import { LOCKS } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, SERVICE_DOMAIN, type User } from "./users.ts";
 
 /** A user as shown to administrators. */
@@ -135,3 +136,17 @@ export const upsertAdmin = (
      returning u.id, u.email, u.name, u.xmax = 0 as "isCreated", u.password_hash = :passwordHash as "hasPassword"`, // xmax = 0: the row was inserted
     { ...admin, now },
   );
+
+/**
+ * Makes a user the first administrator, with a verified address, unless there is one. Run it in a
+ * transaction: of several callers one succeeds.
+ */
+export async function promoteFirstAdmin({ em }: Db, userId: string, now: Date): Promise<boolean> {
+  await em.execute("select pg_advisory_xact_lock(:firstAdmin)", LOCKS);
+  const promoted = await em.execute(
+    `update users set role = 'admin', email_verified_at = :now, updated_at = :now
+     where id = :userId and not exists (select from users where role = 'admin') returning id`,
+    { userId, now },
+  );
+  return promoted.length > 0;
+}

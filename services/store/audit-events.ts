@@ -3,6 +3,7 @@ import { CheckConstraintViolationException } from "@mikro-orm/core";
 import type { ListAuditLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { lowestId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
+import { type Person, personColumn } from "./person.ts";
 import { type Db, returnsRow, toColumns } from "./statement.ts";
 
 /** A recorded event that concerns an account. */
@@ -41,14 +42,20 @@ export type AuditFilter = Partial<Pick<ListAuditLogsRequest, "userId" | "actorId
 };
 
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",
-  t.request_id as "requestId", t.details, t.created_at as "createdAt"`;
+  t.request_id as "requestId", t.details, t.created_at as "createdAt",
+  ${personColumn("u", "user")}, ${personColumn("a", "actor")}`;
+/** Names are those of now: read for the rows of a page alone. */
+const JOIN_PEOPLE = "left join users u on u.id = t.user_id left join users a on a.id = t.actor_id";
+
+/** An event as administrators see it. */
+type ListedEvent = AuditEventRow & { user: Person | null; actor: Person | null };
 
 /** Lists events, newest first. Ids begin with the time, so times are converted to bounds of ids. */
 export function listAuditEvents(
   db: Db,
   filter: AuditFilter,
   request: PageRequest,
-): Promise<Page<AuditEventRow>> {
+): Promise<Page<ListedEvent>> {
   const conditions = {
     userId: "t.user_id = :userId",
     actorId: "t.actor_id = :actorId",
@@ -63,7 +70,12 @@ export function listAuditEvents(
   };
   return readPage(
     db,
-    { columns: COLUMNS, from: "audit_events", ...rowsWhere(conditions, values) },
+    {
+      columns: COLUMNS,
+      from: "audit_events",
+      joins: JOIN_PEOPLE,
+      ...rowsWhere(conditions, values),
+    },
     request,
   );
 }

@@ -3,6 +3,7 @@ import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_
 import { domainSpellings } from "../platform/rpc/typed-text.ts";
 import { newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
+import { type Person, personColumn } from "./person.ts";
 import { searchable } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, oneRow, prepared } from "./statement.ts";
 import type { User } from "./users.ts";
@@ -167,14 +168,19 @@ export const mailQueue = (db: Db, now: Date) =>
 export type EmailFilter = Pick<ListEmailLogsRequest, "userId" | "to" | "template" | "status">;
 
 const COLUMNS = `t.id, t.user_id as "userId", t."to", t.template, t.status, t.attempts, t.last_error as "lastError",
-  t.created_at as "createdAt", t.sent_at as "sentAt", t.next_attempt_at as "nextAttemptAt"`;
+  t.created_at as "createdAt", t.sent_at as "sentAt", t.next_attempt_at as "nextAttemptAt",
+  ${personColumn("u", "user")}`;
+const JOIN_USER = "left join users u on u.id = t.user_id";
+
+/** An e-mail as administrators see it, without its text and token. */
+type ListedEmail = Omit<Email, "variables" | "tokenId" | "retriedAt"> & { user: Person | null };
 
 /** Lists e-mails, newest first, without their texts and tokens. */
 export function listEmails(
   db: Db,
   filter: EmailFilter,
   request: PageRequest,
-): Promise<Page<Omit<Email, "variables" | "tokenId" | "retriedAt">>> {
+): Promise<Page<ListedEmail>> {
   const addresses = filter.to === undefined ? [] : [filter.to, ...domainSpellings(filter.to)];
   const spellings = Object.fromEntries(addresses.map((to, i) => [`to${i}`, to]));
   const conditions = {
@@ -185,7 +191,10 @@ export function listEmails(
   };
   return readPage(
     db,
-    { columns: COLUMNS, from: "emails", ...rowsWhere(conditions, { ...filter, ...spellings }) },
+    {
+      ...{ columns: COLUMNS, from: "emails", joins: JOIN_USER },
+      ...rowsWhere(conditions, { ...filter, ...spellings }),
+    },
     request,
   );
 }

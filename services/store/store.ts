@@ -54,4 +54,9 @@ export function storeOf({ em, run, ...engine }: Engine, onStatement?: OnStatemen
 }
 
 /** Keys of advisory locks, by purpose. Arbitrary numbers, but the same in every process. */
-export const LOCKS = { migrate: 7_230_001, sealAudit: 7_230_002, makeKey: 7_230_003 } as const;
+export const LOCKS = {
+  migrate: 7_230_001,
+  sealAudit: 7_230_002,
+  makeKey: 7_230_003,
+  firstAdmin: 7_230_004,
+} as const;

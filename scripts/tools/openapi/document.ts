@@ -4,6 +4,7 @@ import type { Limit, Policy } from "../../../gen/gatehouse/platform/v1/policy_pb
 import { Access, ApiKeys, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { version } from "../../../services/platform/process/version.ts";
 import { clientMethods } from "../../../services/platform/rpc/policy.ts";
+import { appConfigPaths } from "./app-config-schema.ts";
 import type { Schema } from "./components.ts";
 import {
   bodyExample,
@@ -88,7 +89,7 @@ export function openApiDocument() {
     },
     servers: [{ url: PUBLIC_URL }],
     tags: tagsOf(bindings),
-    paths: { ...paths, ...healthPaths(anyOther(false)) },
+    paths: { ...paths, ...appConfigPaths(anyOther(false)), ...healthPaths(anyOther(false)) },
     components: {
       schemas,
       headers,
@@ -108,6 +109,7 @@ function tagsOf(bindings: readonly HttpBinding[]) {
   }));
   return [
     ...described,
+    { name: "App", description: "What clients need to know before anybody signs in." },
     { name: "Health", description: "Health of the service and its dependencies." },
   ];
 }

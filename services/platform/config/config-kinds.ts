@@ -3,6 +3,7 @@ import { domainToASCII } from "node:url";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
 import { plainAddress } from "../gate/address.ts";
+import { readAccent } from "./accent.ts";
 
 export const text = z.string();
 
@@ -59,6 +60,12 @@ export function number(min: number, max: number) {
 
 /** The form of value that Kubernetes puts into NAME_PORT in pods next to a service of that name. */
 const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;
+
+/** A name for people. */
+export const displayName = text.regex(
+  /^\P{Cc}{1,64}$/u,
+  "must be 1 to 64 characters without control characters",
+);
 
 /** A port number, or 0 for any free port. */
 export const port = text
@@ -129,6 +136,20 @@ export const publicUrl = webUrl.refine(
   (value) => !/^\w+:\/\/[^/]*@/.test(value),
   "must not contain a user or password",
 );
+
+/** A page for people, or an address to write to. */
+export const linkUrl = text.refine(
+  (value) => isUrl(value, ["http:", "https:"]) || /^mailto:[^\s@?]+@[^\s@?]+$/.test(value),
+  "must be a URL with http or https, or mailto: and an address",
+);
+
+/** A brand colour, with the shades that follow from it. */
+export const accent = text.transform((value, context) => {
+  const shades = readAccent(value.trim());
+  if (shades) return shades;
+  context.addIssue("must be a colour such as #4f55d2, with a contrast of at least 2 to white");
+  return z.NEVER;
+});
 
 /** URL of the services: http or https for gRPC, or their internal listener. */
 export const servicesUrl = z.union([webUrl, internalUrl], {

@@ -173,6 +173,8 @@ function toConfig(values: Values, env: Env) {
     ...values,
     publicUrl,
     appUrl,
+    mfaIssuer: values.mfaIssuer ?? values.appName,
+    mailFrom: values.mailFrom ?? { name: values.appName, address: "no-reply@localhost" },
     /** Whom passkeys are for; undefined: passkeys are off. */
     relyingParty: relyingPartyOf(values, { appUrl, publicUrl }),
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",

@@ -19,6 +19,19 @@ export const commonVariables = {
   appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
     "URL of the front end, for links in e-mails and for passkeys.",
   ),
+  appName: setting(kind.displayName, "Gatehouse").describe(
+    "Name of the installation: web app, pages, e-mails, API reference, authenticator apps.",
+  ),
+  appAccent: setting(kind.accent, "#4f55d2").describe(
+    "Colour of the installation. Darker and lighter shades that can be read follow from it.",
+  ),
+  termsUrl: optional(kind.linkUrl).describe("Terms of use, linked in the web app and in e-mails."),
+  privacyUrl: optional(kind.linkUrl).describe(
+    "Privacy policy, linked in the web app and in e-mails.",
+  ),
+  supportUrl: optional(kind.linkUrl).describe(
+    "Help for users, linked in the web app and in e-mails. `mailto:` works too.",
+  ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
@@ -69,6 +82,15 @@ export const gatewayVariables = {
   servicesUrl: optional(kind.servicesUrl, "in process").describe(
     "For a standalone gateway: the `INTERNAL_URL` of the services, or `http://…` for gRPC at their `GRPC_PORT`.",
   ),
+  appLogo: optional(text).describe(
+    "Logo of the installation: an SVG or PNG file of at most 256 KiB. It should be square.",
+  ),
+  logRequests: optional(
+    kind.choice("all", "api", "errors"),
+    "`api` on a terminal, else `all`",
+  ).describe(
+    "Which requests get a line in the log: `all`, `api` (without files and health checks) or `errors` (status 400 and above).",
+  ),
   docs: setting(kind.toggle, "on").describe("`off` removes `GET /docs` and `GET /openapi.json`."),
   wellKnown: optional(text).describe(
     "Directory of further files below `/.well-known/`, which apps and related origins of passkeys need: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at the start.",
@@ -86,10 +108,7 @@ export const servicesVariables = {
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
     "gRPC server reflection, so that tools such as `buf curl` need no schema.",
   ),
-  appName: setting(
-    text.regex(/^\P{Cc}{1,64}$/u, "must be 1 to 64 characters without control characters"),
-    "Gatehouse",
-  ).describe("Product name in e-mails and authenticator apps."),
+  mfaIssuer: optional(kind.displayName, "`APP_NAME`").describe("Name in authenticator apps."),
   databaseUrl: optional(kind.databaseUrl, "embedded, in `DATA_DIR`").describe(
     "`postgres://user:pass@host/database`, or `memory:` for an embedded database that is lost at exit. See [operations.md](operations.md#postgresql-and-pgbouncer).",
   ),
@@ -108,7 +127,7 @@ export const servicesVariables = {
   ).describe(
     "`smtp://user:pass@host:port` or `smtps://…`. Passwords require TLS, except on the same machine or with `?requireTLS=false`. `?name=mail.example.com` sets the name announced in EHLO, by default the host of `PUBLIC_URL` or the domain of `MAIL_FROM`.",
   ),
-  mailFrom: setting(kind.mailbox, "Gatehouse <no-reply@localhost>").describe(
+  mailFrom: optional(kind.mailbox, "`APP_NAME <no-reply@localhost>`").describe(
     "Sender of every e-mail.",
   ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(

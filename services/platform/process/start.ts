@@ -1,4 +1,5 @@
 import { type Config, type ProcessRole, readConfig } from "../config/config.ts";
+import { readLogo } from "./logo-file.ts";
 import { readTlsFiles } from "./tls-files.ts";
 
 /** Exits because the process can't start, with one line per problem on standard error. */
@@ -21,7 +22,11 @@ export async function readConfigOrExit(
   checksOf: (config: Config) => (() => unknown)[] = () => [],
 ): Promise<Config> {
   const { config, problems } = readConfig(env, role);
-  const checks = [() => readTlsFiles(config.tls), ...checksOf(config)];
+  const checks = [
+    () => readTlsFiles(config.tls),
+    () => readLogo(config.appLogo),
+    ...checksOf(config),
+  ];
   for (const result of await Promise.allSettled(checks.map(async (check) => check()))) {
     if (result.status === "rejected") problems.push(result.reason.message);
   }

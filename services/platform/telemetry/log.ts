@@ -15,7 +15,7 @@ export function createLog(level: string): Logger {
   if (!process.stdout.isTTY) return pino(options, standardOutput());
   return pino({
     ...options,
-    transport: { target: "pino-pretty", options: { ignore: "pid,hostname" } },
+    transport: { target: "pino-pretty", options: { ignore: "pid,hostname", singleLine: true } },
   });
 }
 

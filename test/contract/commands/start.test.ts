@@ -13,8 +13,8 @@ test.for(STARTS)(
   "npm start: $name prints $webApp as the address of the web app",
   async ({ env, webApp }) => {
     const started = await startProcess({ ...(await freshStorage()), LOG_LEVEL: "warn", ...env });
-    await until("the end of the message", () => started.output().includes("API reference: "));
-    const named = /^Web app: (\S+)$/m.exec(started.output())?.[1];
+    await until("the end of the message", () => started.output().includes("API: "));
+    const named = /^ *Web app: +(\S+)$/m.exec(started.output())?.[1];
     await started.end("SIGTERM");
     const addresses: Record<string, string | undefined> = {
       itself: `${started.url}/`,

@@ -7,7 +7,11 @@ import {
 } from "../../../services/mail/templates.ts";
 
 const TOKEN = "abc-DEF_123";
-const app = { appUrl: "https://app.example", appName: "Acme & Sons" };
+const app = {
+  appUrl: "https://app.example",
+  appName: "Acme & Sons",
+  appAccent: { light: "#4f55d2", dark: "#8f94f5" },
+};
 const facts = {
   name: `Ann <b>"O'Neil"</b> & Co`,
   lifetime: "24 hours",

@@ -3,20 +3,20 @@ import { otpauthUri } from "../../../services/mfa/second-factor.ts";
 
 /** Names of installations, and what authenticator apps are to show. */
 const names = [
-  { appName: "Gatehouse", issuer: "Gatehouse" },
-  { appName: "Söhne & Co: 50% + Bank", issuer: "Söhne & Co 50% + Bank" },
-  { appName: "Acme::Auth", issuer: "Acme Auth" },
-  { appName: "a/b?c=d#e", issuer: "a/b?c=d#e" },
-  { appName: "100%25", issuer: "100%25" },
-  { appName: "銀行 🏦", issuer: "銀行 🏦" },
-  { appName: ":", issuer: "Gatehouse" },
+  { mfaIssuer: "Gatehouse", issuer: "Gatehouse" },
+  { mfaIssuer: "Söhne & Co: 50% + Bank", issuer: "Söhne & Co 50% + Bank" },
+  { mfaIssuer: "Acme::Auth", issuer: "Acme Auth" },
+  { mfaIssuer: "a/b?c=d#e", issuer: "a/b?c=d#e" },
+  { mfaIssuer: "100%25", issuer: "100%25" },
+  { mfaIssuer: "銀行 🏦", issuer: "銀行 🏦" },
+  { mfaIssuer: ":", issuer: "account" },
 ];
 
 test.each(names)(
-  "otpauth URI: the label of $appName has one colon, and issuer and account as they read",
-  ({ appName, issuer }) => {
+  "otpauth URI: the label of $mfaIssuer has one colon, and issuer and account as they read",
+  ({ mfaIssuer, issuer }) => {
     const account = "ann+x@bücher.example";
-    const uri = new URL(otpauthUri({ appName }, account, "JBSWY3DPEHPK3PXP"));
+    const uri = new URL(otpauthUri({ mfaIssuer }, account, "JBSWY3DPEHPK3PXP"));
     expect([uri.protocol, uri.host]).toEqual(["otpauth:", "totp"]);
     const label = decodeURIComponent(uri.pathname.slice(1));
     expect(label.split(":")).toEqual([issuer, account]);
