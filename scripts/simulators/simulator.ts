@@ -57,13 +57,16 @@ export type SimulatedRequest = {
  * Starts a provider on the loopback interface that speaks one dialect and is as strict as the real
  * one.
  * @param paceMs the pause between the pieces of a reply, for demonstrations
+ * @param voice what it says where no case is asked for, in pieces
  */
 export async function startProviderSimulator({
   dialect,
   paceMs = 0,
+  voice = friendly,
 }: {
   dialect: SimulatedDialect;
   paceMs?: number;
+  voice?: (request: ChatRequest) => string[];
 }) {
   const { encoderOf, variable, path } = DIALECTS[dialect];
   const encoder: DialectEncoder = encoderOf(KEY);
@@ -112,8 +115,7 @@ export async function startProviderSimulator({
     const [, name, argument = ""] = /^case: (\S+) ?(\S*)/m.exec(chatRequest.lastMessage) ?? [];
     const chosen = name === undefined ? {} : CASES[name];
     if (!chosen) throw new Error(`There is no case "${name}".`);
-    const pieces =
-      chosen.pieces?.(argument) ?? (name === undefined ? friendly(chatRequest) : PIECES);
+    const pieces = chosen.pieces?.(argument) ?? (name === undefined ? voice(chatRequest) : PIECES);
     const text = pieces.join("");
     const tokens = { input: tokensIn(chatRequest.input), output: tokensIn(text) };
     const events = encoder.events(pieces, tokens, chatRequest);

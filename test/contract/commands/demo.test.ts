@@ -1,37 +1,48 @@
-import { execFile } from "node:child_process";
-import { promisify } from "node:util";
 import { expect, test } from "vitest";
+import { NOTICE } from "../../../scripts/simulators/voice.ts";
 import { freePort } from "../../support/network/sockets.ts";
 import { startProcess } from "../../support/processes/processes.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
-const run = promisify(execFile);
+/** The body of an answer, of any shape. */
+// biome-ignore lint/suspicious/noExplicitAny: the assertions check it
+const json = async (answer: Response): Promise<any> => answer.json();
 
-test("npm run demo: prints commands that work as printed", async () => {
-  const env = {
-    PORT: await freePort(),
-    DATA_DIR: temporaryFolder(),
-    LOG_LEVEL: "warn",
-    SMTP_URL: "smtp://a:1",
-  };
+test("npm run demo: prints an address and two accounts that work, with a history to look at", async () => {
+  const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), SMTP_URL: "smtp://a:1" };
   const demo = await startProcess(env, "scripts/commands/demo.ts");
-  await until("the commands", () => /^curl .*\/ai\/stream .*\n/m.test(demo.output()));
-  const lines = demo.output().match(/^(TOKEN=|curl ).*/gm) ?? [];
-  expect(lines).toHaveLength(5);
-  const [signIn, ...commands] = lines;
+  await until("the accounts", () => /password of both: +(\S+)/.test(demo.output()));
+  const emails = demo.output().match(/\S+@example\.com/g) ?? [];
+  const [, password = ""] = /password of both: +(\S+)/.exec(demo.output()) ?? [];
+  const post = async (path: string, body: object, token?: string) =>
+    fetch(demo.url + path, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        ...(token && { authorization: `Bearer ${token}` }),
+      },
+      body: JSON.stringify(body),
+    });
   const answers = await Promise.all(
-    commands.map((line) => run("bash", ["-c", `${signIn}\n${line}`])),
+    emails.map(async (email) => json(await post("/auth/login", { email, password }))),
   );
-  const [profile, providers, chat, stream] = answers.map(({ stdout }) => stdout);
-  expect(JSON.parse(profile as string)).toMatchObject({
-    email: "user@example.com",
-    emailVerified: true,
-  });
-  expect(JSON.parse(providers as string)).toMatchObject(Array(4).fill({ configured: true }));
-  expect(JSON.parse(chat as string)).toMatchObject({
-    content: expect.stringContaining('You said: "Hello!"'),
-  });
-  expect(stream).toMatch(/^data: \{"chunk":".*data: \[DONE\]\n\n$/s);
+  expect(answers.map(({ user }) => user.role)).toEqual(["admin", "user"]);
+  const token: string = answers[0].accessToken;
+  const get = async (path: string) =>
+    json(await fetch(demo.url + path, { headers: { authorization: `Bearer ${token}` } }));
+  expect(await get("/ai/providers")).toMatchObject(Array(4).fill({ configured: true }));
+  expect((await get("/admin/users?limit=1")).total).toBe(40);
+  const old = new Date(Date.now() - 60 * 86_400_000).toISOString();
+  expect((await get(`/admin/audit-logs?limit=1&to=${old}`)).total).toBeGreaterThan(20);
+  expect(await get(`/admin/usage?from=${old}`)).not.toHaveLength(0);
+  const user = { role: "user", content: "Write a function that searches a sorted list." };
+  const first = await post("/ai/chat", { provider: "openai", messages: [user] }, token);
+  const { content } = await json(first);
+  expect(content).toMatch(/```typescript\n[\s\S]*\n```[\s\S]*\|:--\|--:\|/);
+  expect(content.startsWith(NOTICE)).toBe(true);
+  const messages = [user, { role: "assistant", content }, user];
+  const second = await post("/ai/chat", { provider: "anthropic", messages }, token);
+  expect((await json(second)).content).not.toContain(NOTICE);
   expect(await demo.end("SIGTERM")).toBe(0);
 });

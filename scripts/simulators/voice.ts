@@ -1,0 +1,99 @@
+import type { ChatRequest } from "./dialect-encoder.ts";
+
+/** What a simulated model says once in a conversation. */
+export const NOTICE = "*I am simulated: my replies are prepared, whatever you ask.*";
+
+const CODE = `Here is a small version that is easy to test:
+
+\`\`\`typescript
+/** The index of a value in a sorted list; -1 without it. */
+export function search(sorted: number[], wanted: number): number {
+  let low = 0;
+  let high = sorted.length - 1;
+  while (low <= high) {
+    const middle = (low + high) >>> 1;
+    if (sorted[middle] === wanted) return middle;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle - 1;
+  }
+  return -1;
+}
+\`\`\`
+
+It halves the range with every step:
+
+| List | Linear | Binary |
+|:--|--:|--:|
+| 1,000 | 500 | 10 |
+| 1,000,000 | 500,000 | 20 |
+
+It pays off once the list is sorted anyway and is searched more than a handful of times.`;
+
+const TABLE = `They differ mainly in who maintains what:
+
+| | Managed | Self-hosted |
+|:--|:--|:--|
+| **Start** | minutes | a day |
+| **Cost at 100 users** | higher | lower |
+| **Data stays in-house** | no | yes |
+| **Upgrades** | automatic | yours to plan |
+
+If nobody on the team wants to be called at night, begin with the managed one. Moving later is possible as long as you keep
+the exports.`;
+
+const PLAN = `A plan that has worked for teams of this size:
+
+1. **Agree on the outcome.** One sentence that everybody can repeat.
+2. **Cut the first version in half.** What remains is still too much, but it ships.
+3. **Show it every week.** People comment on what they see, not on what they read.
+   - ten minutes, no slides
+   - decisions are written down the same day
+4. **Measure one thing.** For example the share of people who come back after a week.
+
+The second step is the one that is skipped most often, and missed most.`;
+
+const LETTER = `How about this:
+
+> **Welcome aboard!**
+>
+> Your account is ready. Three things make a good first day:
+>
+> - set up two-factor authentication
+> - pick the model that you want to start with
+> - ask it something that you would have asked a colleague
+>
+> Questions? Just reply to this e-mail.
+
+It is short on purpose. Readers act on the first list they see, so the most important point stands first.`;
+
+const MATH = `The compound interest after $n$ years is
+
+$$A = P\\left(1 + \\frac{r}{100}\\right)^n$$
+
+With $P = 1000$ and $r = 4$, ten years give about **1,480**. Two thirds of that growth come from the second half of the time.`;
+
+const GENERAL = `In short: it depends on how often you need it, and on who has to look after it.
+
+The simplest approach that could work is usually the right start. Write down what you expect from it, try it with a few real
+cases, and only then decide whether more is needed. Two questions help:
+
+- What would you notice first if it were *not* there?
+- How would you undo it in a month?
+
+If both have a clear answer, go ahead. If not, a smaller experiment is cheaper than a longer discussion.`;
+
+/** The first that matches is said. */
+const REPLIES: [about: RegExp, text: string][] = [
+  [/\b(code|function|typescript|python|javascript|sql|regex|bug|search|programm|funktion)/i, CODE],
+  [/\b(compare|difference|versus|vs|table|vergleich|unterschied|tabelle)/i, TABLE],
+  [/\b(plan|steps?|how (do|can|should)|list|launch|schritte|liste)/i, PLAN],
+  [/\b(mail|e-mail|letter|write|rewrite|text|schreib)/i, LETTER],
+  [/\b(math|formula|interest|equation|formel|zins)/i, MATH],
+];
+
+/** The reply of a simulated model, in pieces: Markdown as real models write it. */
+export function simulatedVoice({ lastMessage, input }: ChatRequest): string[] {
+  const [, text = GENERAL] = REPLIES.find(([about]) => about.test(lastMessage)) ?? [];
+  const reply = input.includes(NOTICE) ? text : `${NOTICE}\n\n${text}`;
+  return reply.split(/(?<=\s)(?=\S)/);
+}
