@@ -1,4 +1,5 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
+import tailwindcss from "@tailwindcss/vite";
 import { defaultClientConditions, defineConfig } from "vite";
 
 // Vite's own configuration interface is a default export.
@@ -6,8 +7,8 @@ import { defaultClientConditions, defineConfig } from "vite";
 export default defineConfig({
   root: import.meta.dirname,
   base: "./", // a proxy may serve the app below a path
-  plugins: [svelte({ configFile: false })],
-  resolve: { conditions: ["source", ...defaultClientConditions] },
+  plugins: [tailwindcss(), svelte({ configFile: false })],
+  resolve: { conditions: ["gatehouse:source", ...defaultClientConditions] },
   build: {
     target: "es2022",
     assetsInlineLimit: 0,

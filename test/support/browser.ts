@@ -131,9 +131,7 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
     return context;
   }
   const urlOf = (path: string) =>
-    path.startsWith("http")
-      ? path.replace("http://gatehouse.test", app.url)
-      : `${app.url}/#${path}`;
+    path.startsWith("http") ? path.replace("http://gatehouse.test", app.url) : `${app.url}${path}`;
 
   /** Opens a page of the app, or a link of an e-mail. */
   async function open(path: string, context?: BrowserContext): Promise<Tab> {
@@ -155,7 +153,9 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
   ): Promise<Tab> {
     const tab = await open("/sign-in", context);
     await enter(tab.page, user);
-    await tab.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+    await tab.page
+      .getByRole("button", { name: /^(Account menu|Kontomenü)/ })
+      .waitFor({ state: "attached" });
     return tab;
   }
   /** Opens the app and signs in a new user. */
@@ -248,5 +248,52 @@ export const say = (page: Page, message: string) => submit(page, { Message: mess
 
 /** Goes to a page of the app, as a link does. */
 export async function goTo(page: Page, path: string): Promise<void> {
-  await page.evaluate(`location.hash = ${JSON.stringify(path)}`);
+  await page.evaluate(
+    `history.pushState(null, "", ${JSON.stringify(path)}); dispatchEvent(new PopStateEvent("popstate"))`,
+  );
+}
+
+/** Opens the menu of the account, and chooses an entry. */
+async function chooseOfAccount(page: Page, role: "menuitem" | "menuitemradio", name: string) {
+  await page.getByRole("button", { name: /^(Account menu|Kontomenü)/ }).click();
+  await page.getByRole(role, { name, exact: true }).click();
+}
+
+/** Signs out by the menu of the account. */
+export const signOut = (page: Page, name = "Sign out") => chooseOfAccount(page, "menuitem", name);
+
+/** Chooses the language of the app. */
+export const chooseLanguage = (page: Page, name: "English" | "Deutsch") =>
+  chooseOfAccount(page, "menuitemradio", name);
+
+/** Chooses the model of a conversation. */
+export async function chooseModel(page: Page, name: string): Promise<void> {
+  await page.getByRole("button", { name: /^(Model|Modell): / }).click();
+  await page.getByRole("menuitemradio", { name, exact: true }).click();
+}
+
+/** Chooses the value of a filter. */
+export async function filterBy(page: Page, filter: string, value: string): Promise<void> {
+  await page.getByRole("button", { name: filter }).click();
+  await page.getByRole("menuitemradio", { name: value, exact: true }).click();
+}
+
+/** Deletes the conversation that is shown. */
+export async function deleteConversation(page: Page): Promise<void> {
+  await page.getByRole("button", { name: "More for this conversation" }).click();
+  await page.getByRole("menuitem", { name: "Delete this conversation" }).click();
+}
+
+/** Replaces a text in all conversations that the browser has kept. */
+export async function changeKept(page: Page, from: string, to: string): Promise<void> {
+  await page.evaluate(`(async () => {
+    const done = (request) => new Promise((resolve) => { request.onsuccess = () => resolve(request.result); });
+    for (const { name } of await indexedDB.databases()) {
+      const database = await done(indexedDB.open(name));
+      const store = database.transaction("conversations", "readwrite").objectStore("conversations");
+      for (const each of await done(store.getAll()))
+        await done(store.put(JSON.parse(JSON.stringify(each).replaceAll(${JSON.stringify(from)}, ${JSON.stringify(to)}))));
+      database.close();
+    }
+  })()`);
 }

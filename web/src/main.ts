@@ -1,11 +1,9 @@
-import "@picocss/pico/css/pico.indigo.min.css";
-import "./app.css";
-import "./frame.css";
-import "./content.css";
-import "./chat.css";
+import "./styles/app.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { session } from "./lib/session.svelte.ts";
+import { applyTheme } from "./lib/theme.svelte.ts";
 
+applyTheme();
 session.start();
 mount(App, { target: document.body });

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { NEW_PASSWORD, PASSWORD } from "../../support/accounts.ts";
 import {
+  chooseLanguage,
   describeWeb,
   enter,
   expectAccessible,
@@ -11,6 +12,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  signOut,
   submit,
 } from "../../support/browser.ts";
 
@@ -26,11 +28,12 @@ describeWeb("Web app: accounts", {}, (web) => {
     await page.getByLabel("I accept the terms of use.").check();
     const account = { Name: "Ann", "E-mail address": email, Password: PASSWORD };
     await submit(page, account, "Create an account", "Your account is ready.");
+    await see(page, email);
 
     const { link = "" } = await web.app.mail.emailTo(email);
     const mailed = await web.open(link, context);
     await press(mailed.page, "Confirm", "Your address is confirmed.");
-    expect(mailed.page.url()).toBe(`${web.app.url}/#/verify-email`);
+    expect(mailed.page.url()).toBe(`${web.app.url}/verify-email`);
     await mailed.page.reload();
     const [, token = ""] = link.split("#token=");
     await submit(mailed.page, { Token: token }, "Confirm", "invalid, expired or already used");
@@ -39,13 +42,13 @@ describeWeb("Web app: accounts", {}, (web) => {
     await submit(page, { "E-mail address": email, Password: "wrong" }, "Sign in");
     await seeAlert(page, "The e-mail address or the password is wrong.");
     await submit(page, { Password: PASSWORD }, "Sign in");
-    await page.getByRole("link", { name: "Profile" }).click();
+    await goTo(page, "/account/profile");
     await page.getByText("confirmed", { exact: true }).waitFor();
     await submit(page, { Name: "Ann Example" }, "Save", "Saved.");
     await page.reload();
     await page.getByText("Ann Example").first().waitFor();
     await expectAccessible(tab);
-    await press(page, "Sign out");
+    await signOut(page);
     await seeHeading(page, "Sign in");
   });
 
@@ -81,9 +84,10 @@ describeWeb("Web app: accounts", {}, (web) => {
     const { page } = await web.signInUser();
     await goTo(page, "/nowhere");
     await see(page, "There is no such page.");
-    await press(page, "Deutsch", "Diese Seite gibt es nicht.");
+    await chooseLanguage(page, "Deutsch");
+    await see(page, "Diese Seite gibt es nicht.");
     expect(await page.getAttribute("html", "lang")).toBe("de");
-    await goTo(page, "/profile");
+    await goTo(page, "/account/profile");
     await fillIn(page, { "Über Sie": "x".repeat(1001) });
     await press(page, "Speichern", "darf höchstens 1000 Zeichen haben");
   });
@@ -93,7 +97,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     const { page } = await web.signIn(user);
     const sectionOf = (name: string) =>
       page.getByRole("article").filter({ has: page.getByRole("heading", { name }) });
-    await goTo(page, "/security");
+    await goTo(page, "/account/security");
     await see(page, /should be changed before/);
     const passwords = { "Current password": user.password, "New password": NEW_PASSWORD };
     await submit(sectionOf("Password"), passwords, "Change password");
@@ -105,10 +109,10 @@ describeWeb("Web app: accounts", {}, (web) => {
     const mailed = await web.open((await web.app.mail.emailTo(newEmail)).link ?? "");
     await press(mailed.page, "Confirm", "Your address is confirmed.");
     const other = await web.signIn({ email: newEmail, password: NEW_PASSWORD });
-    await goTo(other.page, "/sessions");
+    await goTo(other.page, "/account/sessions");
     await press(other.page, "Sign out all others");
     await expect.poll(() => other.page.locator(".rows > li").count()).toBe(1);
-    await goTo(page, "/sessions");
+    await goTo(page, "/account/sessions");
     await see(page.getByRole("dialog"), "Your session has ended");
   });
 
@@ -117,7 +121,8 @@ describeWeb("Web app: accounts", {}, (web) => {
     const { body } = await post("/auth/setup-totp", {});
     const { page } = await web.open("/sign-in");
     await enter(page, user);
-    await fillIn(page, { Code: "123456" });
+    await fillIn(page, { Code: "123456" }); // the sixth digit submits
+    await seeAlert(page, "The code is wrong");
     web.app.clock.advance("6m");
     await press(page, "Verify");
     await seeAlert(page, "took too long");
@@ -130,7 +135,7 @@ describeWeb("Web app: accounts", {}, (web) => {
   test("exports everything, deletes the account, and restores it by signing in", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
-    await goTo(page, "/data");
+    await goTo(page, "/account/data");
     const download = web.name === "Chromium" ? page.waitForEvent("download") : undefined; // Firefox reports none of blobs
     const answer = page.waitForResponse("**/user/export?*");
     await press(page, "Download as JSON");

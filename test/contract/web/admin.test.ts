@@ -3,7 +3,6 @@ import { PASSWORD } from "../../support/accounts.ts";
 import {
   describeWeb,
   expectAccessible,
-  fillIn,
   goTo,
   press,
   screenshot,
@@ -34,24 +33,25 @@ describeWeb("Web app: administration", {}, (web) => {
     await web.app.addUser();
     const tab = await web.signInAdmin();
     const { page } = tab;
-    await open(tab, "/admin", "Dashboard");
+    await open(tab, "/admin", "Overview");
     await page.getByText("Sign-ins today", { exact: true }).waitFor();
     await page.getByText("Database", { exact: true }).waitFor();
-    await screenshot(tab, "dashboard");
+    await screenshot(tab, "overview");
     for (const [path, heading, content] of [
-      ["/admin", "Dashboard", "Version"],
+      ["/admin", "Overview", "Version"],
       ["/admin/users", "Users", "root@example.com"],
-      ["/admin/audit?event=auth.register", "Audit log", "auth.register"],
+      ["/admin/audit-log?event=auth.register", "Audit log", "registered"],
       ["/admin/emails", "E-mails", "attempts: 1"],
-      ["/admin/usage", "All usage", "Period"],
+      ["/admin/usage", "Usage and budgets", "Period"],
+      ["/admin/providers", "Providers", "model-a-1"],
     ] as const) {
       await open(tab, path, heading);
       await page.getByText(content).first().waitFor();
     }
-    await open(tab, "/admin/audit", "Audit log");
-    await page.getByText("Hash chain: sealed").click();
+    await open(tab, "/admin/audit-log", "Audit log");
+    await page.getByText(/^sealed /).click();
     await see(page, /audit:verify -- --head \d+:[0-9a-f]{64}/);
-    await fillIn(page, { "ID of the user": "0192" });
+    await goTo(page, "/admin/audit-log?userId=0192");
     await seeAlert(page, "userId: must be a complete ID");
   });
 
@@ -65,7 +65,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await open(tab, "/admin/users", "Users");
     await page.getByRole("searchbox").fill(user.email.slice(0, 12));
     await page.getByRole("link", { name: user.email }).click();
-    await page.waitForURL(`**/#/admin/users/${user.id}`);
+    await page.waitForURL(`**/admin/users/${user.id}`);
     await submit(page, { Name: "Berta Example" }, "Save", "Saved.");
     await press(page, "Unlock", "Unlocked.");
     expect((await web.app.login(user.email)).status).toBe(200);
@@ -76,16 +76,17 @@ describeWeb("Web app: administration", {}, (web) => {
     await submit(page.getByRole("dialog"), reason, "Sign in as this user");
     const banner = page.getByText(`root@example.com acts as ${user.email}.`);
     await banner.waitFor();
-    await open(tab, "/profile", "Profile");
+    await open(tab, "/account/profile", "Profile");
     await screenshot(tab, "impersonation");
-    await page.getByText(user.email, { exact: true }).waitFor();
+    await page.getByText(user.email, { exact: true }).first().waitFor();
     await press(page, "Back to yourself");
     await banner.waitFor({ state: "detached" });
-    await page.getByText("admin.impersonated").first().waitFor();
-    await open(tab, `/admin/audit?userId=${user.id}`, "Audit log");
-    await page.getByRole("link", { name: "Open the user" }).first().click();
+    await goTo(page, `/admin/users/${user.id}?tab=audit`);
+    await page.getByText("signed in as").first().waitFor();
+    await open(tab, `/admin/audit-log?userId=${user.id}`, "Audit log");
+    await page.getByRole("link", { name: "Berta Example" }).first().click();
     await seeHeading(page, user.email);
-    await open(tab, "/admin", "Dashboard");
+    await open(tab, "/admin", "Overview");
     expect(refused, "the page of a user asks for no other one when it is left").toEqual([]);
   });
 
@@ -115,14 +116,14 @@ describeWeb("Web app: administration", {}, (web) => {
     const { page } = tab;
     await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
       select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
-    await open(tab, "/admin", "Dashboard");
+    await open(tab, "/admin", "Overview");
     await page
       .getByRole("article")
       .filter({ hasText: "AI calls today" })
       .getByText("5,100")
       .waitFor();
     await open(tab, "/admin/users", "Users");
-    const rows = page.locator(".rows > li");
+    const rows = page.locator("tbody > tr");
     await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(50);
     for (let before = await rows.count(); before < 300; before = await rows.count()) {
       await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)");

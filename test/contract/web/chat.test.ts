@@ -3,7 +3,12 @@ import { expect, test } from "vitest";
 import {
   BOTH,
   CHROMIUM,
+  changeKept,
+  chooseLanguage,
+  chooseModel,
+  deleteConversation,
   describeWeb,
+  enter,
   expectAccessible,
   fillIn,
   goTo,
@@ -13,6 +18,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  signOut,
   submit,
   type Tab,
 } from "../../support/browser.ts";
@@ -37,8 +43,8 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
       await reply.locator("[target=_blank][rel='noopener noreferrer'][href]").innerText(),
     ).toBe("out");
     await expectAccessible(tab);
-    await page.evaluate(`for (const [key, value] of Object.entries(localStorage))
-      localStorage[key] = value.replaceAll("**bold**", "\\\\n\\\\n" + ">".repeat(20_000))`); // more than Markdown can nest
+    await page.getByRole("button", { name: "Try again" }).waitFor(); // the reply is complete and stored
+    await changeKept(page, "**bold**", `\\n\\n${">".repeat(20_000)}`); // more than Markdown can nest
     await page.reload();
     await see(page.locator(".markdown"), "couldn't agree more");
     await press(page, "New conversation", "What would you like to know?");
@@ -46,9 +52,11 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await page.keyboard.press("Enter");
     await see(page.locator(".markdown"), "sky blue");
     await screenshot(tab, "chat");
-    await page.getByRole("button", { name: "Delete this conversation" }).first().click();
+    await deleteConversation(page);
     await page.getByText("Why is the sky blue?").waitFor({ state: "detached" });
-    await goTo(page, "/usage");
+    await press(page, "Undo");
+    await see(page.locator(".markdown"), "sky blue");
+    await goTo(page, "/account/usage");
     await page.getByRole("img", { name: "Tokens per day" }).locator("canvas").waitFor();
     await page.getByText("As a table").click();
     await page.getByRole("cell", { name: "provider-a" }).first().waitFor();
@@ -92,17 +100,25 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await page.getByRole("alert").waitFor();
     await press(page, "Try again");
     await page.getByRole("alert").waitFor();
-    expect(await page.locator(".log > article").count()).toBe(2);
-    await page.getByText("Settings").click();
-    await page.getByLabel("Provider").selectOption("provider-b");
+    expect(await page.locator(".log article").count()).toBe(2);
+    await see(page, "2 / 2");
+    await chooseModel(page, "model-b-1");
     await say(page, "Hello");
     await see(page.locator(".markdown"), "couldn't agree more");
     await say(page, "case: silent-midway");
-    await page.getByRole("button", { name: "Delete this conversation" }).last().click(); // another one
-    await press(page, "Stop");
+    await page
+      .getByRole("navigation", { name: "Conversations" })
+      .getByText("case: bad-key")
+      .click();
+    await deleteConversation(page); // another one than that which comes
+    await page
+      .getByRole("navigation", { name: "Conversations" })
+      .getByText("case: error-event")
+      .click();
+    await press(page, "Stop", "Stopped.");
   });
 
-  test("follows a long reply with Stop in view, and keeps its text after leaving the page", async () => {
+  test("follows a long reply with Stop in view, and goes on while the person looks at another page", async () => {
     const { page } = await web.signInUser();
     await say(page, Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n"));
     await see(page, "couldn't agree more");
@@ -116,13 +132,15 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     const stop = await page.getByRole("button", { name: "Stop" }).boundingBox();
     expect((stop?.y ?? 9_999) + (stop?.height ?? 0)).toBeLessThanOrEqual(720);
     const below = () =>
-      page.evaluate("document.documentElement.scrollHeight - scrollY - innerHeight");
+      page.evaluate(
+        "(({ scrollHeight, scrollTop, clientHeight }) => scrollHeight - scrollTop - clientHeight)(document.querySelector('.log'))",
+      );
     await expect.poll(below).toBeLessThan(2);
     const before = await replies.last().textContent();
-    await page.getByRole("link", { name: "Profile" }).click();
+    await goTo(page, "/account/profile");
     await seeHeading(page, "Profile");
     await page.goBack();
-    await see(page, "Stopped.");
+    await press(page, "Stop", "Stopped."); // it went on meanwhile
     expect(await replies.last().textContent()).toBe(before);
   });
 
@@ -139,7 +157,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
       await page.keyboard.press("Enter");
       await submit(page, { Nachricht: "Hello" }, "Senden");
       await see(page.locator(".markdown"), "couldn't agree more");
-      await goTo(page, "/usage");
+      await goTo(page, "/account/usage");
       const chart = page.getByRole("img", { name: "Tokens pro Tag" });
       const { width = 0, height = 0 } = (await chart.locator(".u-over").boundingBox()) ?? {};
       await chart.locator(".u-over").hover({ position: { x: width - 2, y: height / 2 } });
@@ -154,6 +172,87 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
   );
 });
 
+describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
+  const listOf = (page: Page) =>
+    page.getByRole("navigation", { name: "Conversations" }).getByRole("listitem");
+
+  test("a reply that comes is kept: a reload shows it as interrupted, and it can be tried again", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "case: silent-midway");
+    await page.locator(".markdown").waitFor();
+    const before = await page.locator(".markdown").textContent();
+    await page.waitForTimeout(1_500); // it is kept once a second
+    await page.reload();
+    await seeAlert(page, "The reply was interrupted.");
+    expect(await page.locator(".markdown").textContent()).toBe(before);
+    await press(page, "Try again");
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await press(page, "Stop", "Stopped.");
+    await see(page, "2 / 2");
+    await press(page, "Earlier reply");
+    await seeAlert(page, "The reply was interrupted.");
+  });
+
+  test("two conversations stream at once, and another tab follows", async () => {
+    const context = await web.newBrowser();
+    const { page } = await web.signIn(await web.app.addUser(), context);
+    await say(page, "case: silent-midway");
+    await page.locator(".markdown").waitFor();
+    await press(page, "New conversation");
+    await say(page, "Hello");
+    await see(page.locator(".markdown"), "couldn't agree more");
+    await expect.poll(() => page.getByRole("button", { name: "Stop" }).count()).toBe(0);
+    await listOf(page)
+      .first()
+      .getByLabel("Thinking")
+      .or(listOf(page).nth(1).getByLabel("Thinking"))
+      .waitFor();
+    const other = await web.open("/", context);
+    await listOf(other.page).getByText("case: silent-midway").click();
+    await other.page.locator(".markdown").waitFor();
+    expect(await other.page.getByRole("alert").count()).toBe(0); // it comes elsewhere
+  });
+
+  test("a message is edited and sent again, a conversation is renamed and found by its text", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "First words");
+    await see(page.locator(".markdown"), "First words");
+    await page.getByText("First words", { exact: true }).last().hover();
+    await press(page, "Edit the message");
+    await submit(page, { "Edit the message": "Other words" }, "Send again");
+    await see(page.locator(".markdown"), "Other words");
+    await page.getByRole("button", { name: "More for this conversation" }).click();
+    await page.getByRole("menuitem", { name: "Rename" }).click();
+    await submit(page.getByRole("dialog"), { Title: "A name" }, "Save");
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["A name"]);
+    await page.getByRole("searchbox").fill("other WORDS");
+    await expect.poll(() => listOf(page).count()).toBe(1);
+    await page.getByRole("searchbox").fill("nowhere");
+    await expect.poll(() => listOf(page).count()).toBe(0);
+  });
+
+  test("conversations end with the sign-out, unless they are to stay on the device", async () => {
+    const user = await web.app.addUser();
+    const context = await web.newBrowser();
+    const { page } = await web.signIn(user, context);
+    const databases = () => page.evaluate("indexedDB.databases().then((all) => all.length)");
+    await say(page, "Hello");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await signOut(page);
+    await seeHeading(page, "Sign in");
+    await expect.poll(databases).toBe(0);
+    await enter(page, user);
+    await say(page, "Stay here");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await goTo(page, "/account/data");
+    await page.getByLabel("Keep conversations on this device").check();
+    await signOut(page);
+    await seeHeading(page, "Sign in");
+    await enter(page, user);
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Stay here"]);
+  });
+});
+
 /** A server on which one provider has no key. */
 const WITHOUT_KEY = { browsers: CHROMIUM, env: { MISTRAL_API_KEY: "" } };
 
@@ -165,18 +264,28 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
       const providers: object[] = await response.json();
       await route.fulfill({ response, json: providers.map((each) => ({ ...each, configured })) });
     });
-  const settingsOf = async (page: Page) => {
-    await page.locator("details > summary").first().click();
-    return page.locator("details select").first();
+  /** The models that are offered, by their state. */
+  const modelsOf = async (page: Page) => {
+    await page.getByRole("button", { name: /^Model: / }).click();
+    const items = page.getByRole("menuitemradio");
+    await items.first().waitFor();
+    const models = (await items.all()).map(async (item) => ({
+      name: (await item.innerText()).trim(),
+      disabled: (await item.getAttribute("aria-disabled")) === "true",
+    }));
+    const all = await Promise.all(models);
+    await page.keyboard.press("Escape");
+    return (disabled: boolean) =>
+      all.filter((each) => each.disabled === disabled).map(({ name }) => name.slice(0, 7));
   };
 
-  test("offers only providers that are set up", async () => {
-    const { page } = await web.signInUser();
-    const settings = await settingsOf(page);
-    const textsOf = async (state: string) =>
-      (await settings.locator(`option:${state}`).allInnerTexts()).map((text) => text.trim());
-    expect(await textsOf("enabled")).toEqual(["provider-a", "provider-b", "provider-c"]);
-    expect(await textsOf("disabled")).toEqual(["provider-d (not set up)"]);
+  test("offers users no provider that is not set up, and shows it to administrators", async () => {
+    const user = await modelsOf((await web.signInUser()).page);
+    expect(new Set(user(false))).toEqual(new Set(["model-a", "model-b", "model-c"]));
+    expect(user(true)).toEqual([]);
+    const { page } = await web.signInAdmin();
+    const admin = await modelsOf(page);
+    expect(new Set(admin(true))).toEqual(new Set(["model-d"]));
   });
 
   test("says that no provider is set up, and sends nothing", async () => {
@@ -187,20 +296,19 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     await fillIn(page, { Message: "Hello" });
     await page.keyboard.press("Enter");
     expect(await page.getByRole("button", { name: "Send" }).isDisabled()).toBe(true);
-    expect(await page.locator(".log > article").count()).toBe(0);
+    expect(await page.locator(".log article").count()).toBe(0);
   });
 
   test("a stored conversation whose provider is no longer set up can be read, and continued with another provider", async () => {
     const { page } = await web.signInUser();
     await say(page, "Hello");
     await page.getByRole("button", { name: "Try again" }).waitFor(); // complete and stored
-    await page.evaluate(`for (const [key, value] of Object.entries(localStorage))
-      localStorage[key] = value.replaceAll("provider-a", "provider-d")`);
+    await changeKept(page, "provider-a", "provider-d");
     await page.reload();
     await see(page, "The provider of this conversation is not set up here.");
     await see(page.locator(".markdown"), "couldn't agree more");
     expect(await page.getByRole("button", { name: "Try again" }).count()).toBe(0);
-    await (await settingsOf(page)).selectOption("provider-b");
+    await chooseModel(page, "model-b-1");
     await say(page, "Hello again");
     await expect.poll(() => page.locator(".markdown").count()).toBe(2);
   });
@@ -213,19 +321,19 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     "shows $whom a failure in the language of the page, with details for administrators only",
     async ({ admin }) => {
       const { page } = await web.signIn(await web.app.addUser(admin ? { role: "admin" } : {}));
-      await press(page, "Deutsch");
+      await chooseLanguage(page, "Deutsch");
       await answerProviders(page, true); // the key is taken away after the list was read
       await page.reload();
-      await (await settingsOf(page)).selectOption("provider-d");
+      await chooseModel(page, "model-d-1");
       await submit(page, { Nachricht: "Hallo" }, "Senden");
       const alert = page.getByRole("alert");
       await seeAlert(page, "Dieser Anbieter ist nicht eingerichtet.");
       expect(/MISTRAL_API_KEY/.test(await alert.innerText())).toBe(admin);
       await press(page, "Neue Unterhaltung");
-      await page.locator("details select").first().selectOption("provider-a");
+      await chooseModel(page, "model-a-1");
       await submit(page, { Nachricht: "case: bad-key" }, "Senden");
-      await seeAlert(page, "Der KI-Anbieter provider-a ist gescheitert: Schlüssel abgelehnt.");
-      await press(page, "English");
+      await seeAlert(page, "Der KI-Anbieter provider-a ist fehlgeschlagen: Schlüssel abgelehnt.");
+      await chooseLanguage(page, "English");
       await seeAlert(page, "The AI provider provider-a failed: refused the key.");
     },
   );
@@ -242,6 +350,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
       `localStorage["gatehouse-conversations-${user.id}"] = ${JSON.stringify(JSON.stringify(kept))}`,
     );
     const { page } = await web.signIn(user, context);
+    await page.getByRole("navigation", { name: "Conversations" }).getByText("Hello").click();
     await seeAlert(page, "The reply is not complete.");
     expect(await page.getByText("MISTRAL_API_KEY").count()).toBe(0);
   });

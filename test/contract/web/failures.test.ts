@@ -8,6 +8,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  signOut,
   submit,
 } from "../../support/browser.ts";
 
@@ -39,7 +40,7 @@ describeWeb("Web app: failures", {}, (web) => {
   test("503: is repeated automatically; slow requests show progress; a lost connection is reported", async () => {
     const user = await web.app.addUser();
     const { page, problems } = await web.signIn(user);
-    await goTo(page, "/profile");
+    await goTo(page, "/account/profile");
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const answers = [
       (route: Route) => route.fulfill({ status: 503, json: { code: "UNAVAILABLE", message: "" } }),
@@ -64,7 +65,8 @@ describeWeb("Web app: failures", {}, (web) => {
     await page.route("**/auth/logout", (route) =>
       route.fulfill({ status: 429, json: { code: "RATE_LIMITED" } }),
     );
-    await press(page, "Sign out", "Too many requests.");
+    await signOut(page);
+    await see(page, "Too many requests.");
     problems.length = 0; // those of the lost connection
   });
 
@@ -73,13 +75,13 @@ describeWeb("Web app: failures", {}, (web) => {
     await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), {
       times: 1,
     });
-    await goTo(page, "/profile");
+    await goTo(page, "/account/profile");
     await seeAlert(page, "could not be loaded");
     await press(page, "Try again");
     await seeHeading(page, "Profile");
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     await page.route("**/assets/Sessions-*", (route) => released.then(() => route.fallback()));
-    await goTo(page, "/sessions");
+    await goTo(page, "/account/sessions");
     await page.getByRole("progressbar").waitFor();
     release();
     await seeHeading(page, "Sessions");

@@ -1,6 +1,14 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
-import { describeWeb, goTo, press, see, seeHeading } from "../../support/browser.ts";
+import {
+  describeWeb,
+  filterBy,
+  goTo,
+  press,
+  see,
+  seeHeading,
+  signOut,
+} from "../../support/browser.ts";
 
 /** Presses Tab until an element with this name has the focus. */
 async function tabTo(page: Page, name: string): Promise<void> {
@@ -30,14 +38,17 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await tabTo(page, "Password");
     await page.keyboard.type(user.password);
     await page.keyboard.press("Enter");
-    await focusIsOn(page, 'heading "Chat"');
+    await focusIsOn(page, 'textbox "Message"');
+    await goTo(page, "/account/profile");
+    await focusIsOn(page, 'heading "Profile"');
     await page.reload();
-    await seeHeading(page, "Chat");
+    await seeHeading(page, "Profile");
     await page.keyboard.press("Tab");
     await focusIsOn(page, "Skip to content");
     await page.keyboard.press("Enter");
-    await focusIsOn(page, 'heading "Chat"');
-    await tabTo(page, "Message");
+    await focusIsOn(page, 'heading "Profile"');
+    await goTo(page, "/");
+    await focusIsOn(page, 'textbox "Message"');
     await page.keyboard.type("case: silent");
     await page.keyboard.press("Enter");
     await see(page, "Thinking");
@@ -45,12 +56,16 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await page.keyboard.press("Enter");
     await see(page, "Stopped.");
     await focusIsOn(page, "Send");
-    expect(await page.title()).toBe("Chat · Gatehouse");
+    expect(await page.title()).toBe("case: silent · Gatehouse");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await see(page, "Thinking");
+    await page.keyboard.press("Escape");
+    await see(page, "Stopped.");
   });
 
   test("a dialog closes with Escape and returns the focus", async () => {
     const { page } = await web.signInUser();
-    await goTo(page, "/data");
+    await goTo(page, "/account/data");
     await focusIsOn(page, 'heading "Your data"');
     await tabTo(page, "Delete the account");
     await page.keyboard.press("Enter");
@@ -64,9 +79,9 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
   test("back and forward, a reload, a sign-out: the place and the filters of a list are kept, data are not", async () => {
     const user = await web.app.addUser();
     const { page } = await web.signInAdmin();
-    await page.getByRole("link", { name: "Users" }).click();
+    await goTo(page, "/admin/users");
     await page.getByRole("searchbox").fill(user.email);
-    await page.getByLabel("Role").selectOption("user");
+    await filterBy(page, "Role", "User");
     await see(page, "Entries: 1");
     await page.getByRole("link", { name: user.email }).click();
     await seeHeading(page, user.email);
@@ -77,7 +92,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     }
     await page.goForward();
     await seeHeading(page, user.email);
-    await press(page, "Sign out");
+    await signOut(page);
     await seeHeading(page, "Sign in");
     await page.goBack();
     await page.waitForURL(/admin\/users/);
@@ -93,7 +108,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
           await web.app.addUser(),
           await web.newBrowser({ reducedMotion }),
         );
-        await goTo(page, "/security");
+        await goTo(page, "/account/security");
         await press(page, "Set up");
         await page.getByRole("dialog").waitFor();
         const moving = (await page.evaluate(MOVING)) as string[];

@@ -14,13 +14,12 @@ const IMPERSONATING = "This is not possible in the name of another user.";
 
 /** Own pages, and how often each gives the reason in place of what the API refuses. */
 const OWN_PAGES = [
-  { path: "/profile", heading: "Profile", reasons: 1 },
-  { path: "/security", heading: "Security", reasons: 3 },
-  { path: "/sessions", heading: "Sessions", reasons: 1 },
-  { path: "/api-keys", heading: "API keys", reasons: 1 },
-  { path: "/data", heading: "Your data", reasons: 2 },
+  { path: "/account/profile", heading: "Profile", reasons: 1 },
+  { path: "/account/security", heading: "Security", reasons: 3 },
+  { path: "/account/sessions", heading: "Sessions", reasons: 1 },
+  { path: "/account/data", heading: "Your data", reasons: 2 },
 ];
-const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit", "/admin/emails", "/admin/usage"];
+const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit-log", "/admin/emails", "/admin/usage"];
 
 describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
   const openPage = async (page: Page, path: string, heading: string) => {
@@ -80,7 +79,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     {
       whom: "a user",
       disabled: [],
-      buttons: ["Save", "Turn off two-step sign-in", "Sign in as this user", "Delete now"],
+      buttons: ["Save", "Turn off two-factor authentication", "Sign in as this user", "Delete now"],
     },
     {
       whom: "another administrator",
@@ -93,31 +92,29 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
       buttons: ["Save"],
     },
   ];
-  test.for(ON_USERS)(
-    "offers an administrator exactly what the API accepts for $whom",
-    async (row) => {
-      const admin = await web.app.addUser({ role: "admin" });
-      const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
-      const target = row.whom === "themselves" ? admin : other;
-      const tab = await web.signIn(admin);
-      const { page } = tab;
-      await web.app.setUpFactor(target);
-      await openPage(page, `/admin/users/${target.id}`, target.email);
-      const details = page.getByRole("article").filter({ hasText: "Details" });
-      for (const [label, field] of Object.entries({
-        Name: details.getByLabel("Name", { exact: true }),
-        "E-mail address": details.getByLabel("E-mail address"),
-        "Address is confirmed": details.getByLabel("Address is confirmed"),
-        Role: details.getByRole("combobox"),
-      })) {
-        expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
-      }
-      expect(await details.getByRole("button").allInnerTexts()).toEqual(row.buttons);
-      await expectAccessible(tab);
-      await submit(details, { Name: "Another Name" }, "Save");
-      await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
-    },
-  );
+  test.for(ON_USERS)("an administrator is offered on $whom what the API accepts", async (row) => {
+    const admin = await web.app.addUser({ role: "admin" });
+    const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
+    const target = row.whom === "themselves" ? admin : other;
+    const tab = await web.signIn(admin);
+    const { page } = tab;
+    await web.app.setUpFactor(target);
+    await openPage(page, `/admin/users/${target.id}`, target.email);
+    const details = page.getByRole("article").filter({ hasText: "Details" });
+    for (const [label, field] of Object.entries({
+      Name: details.getByLabel("Name", { exact: true }),
+      "E-mail address": details.getByLabel("E-mail address"),
+      "Address is confirmed": details.getByLabel("Address is confirmed"),
+      Role: details.getByRole("combobox"),
+    })) {
+      expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
+    }
+    const buttons = page.getByRole("tabpanel").getByRole("button");
+    expect(await buttons.allInnerTexts()).toEqual(row.buttons);
+    await expectAccessible(tab);
+    await submit(details, { Name: "Another Name" }, "Save");
+    await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
+  });
 
   test("a change of the role asks for the administrator's own password", async () => {
     const user = await web.app.addUser();

@@ -5,10 +5,10 @@ import {
   CHROMIUM,
   describeWeb,
   enter,
-  press,
   say,
   see,
   seeHeading,
+  signOut,
 } from "../../support/browser.ts";
 import { startDaemon } from "../../support/processes/programs.ts";
 import { forTest } from "../../support/suites.ts";
@@ -41,13 +41,13 @@ describeWeb(
       await forTest(serveBuild(web.app.url));
       const context = await web.newBrowser({ extraHTTPHeaders: {} }); // others need a preflight
       const user = await web.app.addUser();
-      const { page } = await web.open(`${ORIGIN}/#/sign-in`, context);
+      const { page } = await web.open(`${ORIGIN}/sign-in`, context);
       await enter(page, user);
       await say(page, "Hello");
       await see(page, "couldn't agree more");
       await page.reload();
       await see(page, "couldn't agree more");
-      await press(page, "Sign out");
+      await signOut(page);
       await seeHeading(page, "Sign in");
       await context.close();
     });

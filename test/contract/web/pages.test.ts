@@ -2,31 +2,36 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import {
   CHROMIUM,
+  chooseLanguage,
   describeWeb,
   expectAccessible,
   goTo,
-  press,
   screenshot,
   type Tab,
 } from "../../support/browser.ts";
 
 /** Every page of the app. */
 const PATHS = [
-  ...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g),
-].map(([, path = ""]) => path);
+  ...[...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]*)": page/g)].map(
+    ([, path = ""]) => path,
+  ),
+  "/",
+];
 /** Pages that other tests picture with content, and pages with little content. */
 const PICTURED = [
   "/",
-  "/usage",
-  "/sessions",
+  "/account/usage",
+  "/account/sessions",
   "/admin",
   "/forgot-password",
   "/reset-password",
   "/verify-email",
 ];
-/** The bytes that a browser has received so far. */
+/** The bytes that a browser has received so far, beside the typeface. */
 const LOADED_BYTES = `performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
+  .filter(({ name }) => !name.endsWith(".woff2"))
   .reduce((sum, { transferSize }) => sum + transferSize, 0)`;
+const KIB = 1024;
 
 describeWeb("Web app: pages", { browsers: CHROMIUM }, (web) => {
   const visit = async (tab: Tab, path: string) => {
@@ -42,13 +47,15 @@ describeWeb("Web app: pages", { browsers: CHROMIUM }, (web) => {
     await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
     await expectAccessible(signedOut);
     await screenshot(signedOut, "sign-in");
+    const ofSignIn = await signedOut.page.evaluate(LOADED_BYTES);
+    expect(ofSignIn, "the sign-in").toBeLessThan(90 * KIB);
     const [wide, narrow] = [await web.signInAdmin(), await web.signInAdmin()];
-    await press(narrow.page, "Deutsch");
+    await chooseLanguage(narrow.page, "Deutsch");
     await narrow.page.setViewportSize({ width: 320, height: 640 });
     await narrow.page.emulateMedia({ colorScheme: "dark" });
     const loaded = await wide.page.evaluate(LOADED_BYTES);
-    expect(loaded).toBeGreaterThan(50 * 1024);
-    expect(loaded, "the sign-in and the chat").toBeLessThan(150 * 1024);
+    expect(loaded).toBeGreaterThan(50 * KIB);
+    expect(loaded, "the sign-in and the chat").toBeLessThan((90 + 140) * KIB);
     expect(PATHS.length).toBeGreaterThan(14);
     const titles = new Set<string>();
     for (const path of PATHS) {

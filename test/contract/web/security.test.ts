@@ -10,6 +10,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  signOut,
   submit,
 } from "../../support/browser.ts";
 
@@ -37,7 +38,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;
-    await goTo(page, "/security");
+    await goTo(page, "/account/security");
     await expectAccessible(tab);
     await press(page, "Set up");
     await page.locator("dialog img").waitFor(); // the QR code
@@ -47,12 +48,12 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await page.getByRole("dialog").getByRole("button").last().click();
     const again = await web.open("/sign-in");
     await enter(again.page, user);
-    await submit(again.page, { Code: "000000" }, "Verify");
+    await fillIn(again.page, { Code: "000000" }); // the sixth digit submits
     await again.page.getByRole("alert").waitFor();
-    await submit(again.page, { Code: await authenticator.code() }, "Verify");
-    await again.page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+    await fillIn(again.page, { Code: await authenticator.code() });
+    await again.page.getByRole("button", { name: /^Account menu/ }).waitFor();
     web.app.clock.advance("30s"); // the next code
-    await goTo(again.page, "/security");
+    await goTo(again.page, "/account/security");
     await press(again.page, "Turn off");
     const dialog = again.page.getByRole("dialog");
     const proof = {
@@ -69,13 +70,13 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;
-    const section = page.getByRole("article").filter({ hasText: "Two-step sign-in" });
+    const section = page.getByRole("article").filter({ hasText: "Two-factor authentication" });
     const dialog = page.getByRole("dialog");
     const secretShown = async () => {
       await dialog.locator("img").waitFor(); // the QR code
       return (await dialog.locator("code").first().textContent()) ?? "";
     };
-    await goTo(page, "/security");
+    await goTo(page, "/account/security");
     await press(page, "Set up");
     const first = await secretShown();
     await press(dialog, "Later");
@@ -92,7 +93,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" });
     const code = await authenticator.code();
     await submit(dialog, { Code: `${code.slice(0, 3)} ${code.slice(3)}` }, "Confirm");
-    await see(dialog, "two-step sign-in is on");
+    await see(dialog, "two-factor authentication is on");
     const backupCodes = await dialog.getByRole("listitem").allInnerTexts();
     expect(backupCodes).toHaveLength(10);
     await press(dialog, "I have kept them");
@@ -107,7 +108,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await enter(page, user);
     await press(page, "Use a backup code");
     await submit(page, { "Backup code": authenticator.backupCodes[0] ?? "" }, "Verify");
-    await goTo(page, "/security");
+    await goTo(page, "/account/security");
     await see(page, "Not confirmed yet");
     const dialog = page.getByRole("dialog");
     await press(page, "Turn off");
@@ -115,31 +116,31 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await press(dialog, "Close");
     await press(page, "Enter a code");
     const proof = { Code: await authenticator.code(), "Current password": user.password };
-    await submit(dialog, proof, "Confirm", "two-step sign-in is on");
+    await submit(dialog, proof, "Confirm", "two-factor authentication is on");
   });
 
   test("two tabs refresh at once and stay signed in; one signs out of both", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();
     const one = await web.signIn(user, context);
-    const other = await web.open("/profile", context);
+    const other = await web.open("/account/profile", context);
     await seeHeading(other.page, "Profile");
     web.app.clock.advance("16m"); // the access tokens end
-    await Promise.all([one, other].map(({ page }) => goTo(page, "/sessions")));
+    await Promise.all([one, other].map(({ page }) => goTo(page, "/account/sessions")));
     for (const { page } of [one, other])
-      await page.getByText("this session").or(page.locator(".tag.good")).first().waitFor();
+      await page.getByText("this session").or(page.locator(".chip.good")).first().waitFor();
     const open = "select id from sessions where user_id = ? and revoked_at is null";
     expect(await web.app.sql(open, [user.id])).toHaveLength(1);
     await expectAccessible(one);
     await screenshot(one, "sessions");
-    await press(one.page, "Sign out");
+    await signOut(one.page);
     await seeHeading(other.page, "Sign in");
   });
 
   test("a session that ends while a form is filled in: signs in again, and the input is kept", async () => {
     const user = await web.app.addUser();
     const { page } = await web.signIn(user);
-    await goTo(page, "/profile");
+    await goTo(page, "/account/profile");
     await fillIn(page, { Name: "Typed before the end" });
     await web.app.sql("update sessions set revoked_at = ? where user_id = ?", [
       web.app.clock.now(),

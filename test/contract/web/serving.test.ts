@@ -1,8 +1,20 @@
+import { get as httpGet } from "node:http";
+import { text as textOf } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { start, startSuiteGateway } from "../../support/http/gateway.ts";
 import { forTest } from "../../support/suites.ts";
 
 const HTML = "text/html; charset=utf-8";
+
+/** Sends headers that `fetch` sets by itself, as browsers do. */
+const browse = (url: string, headers: Record<string, string>) =>
+  new Promise<{ status: number; type: string; vary: string; text: string }>((resolve, reject) => {
+    httpGet(url, { headers }, async (response) => {
+      const { statusCode: status = 0, headers: sent } = response;
+      const type = String(sent["content-type"]);
+      resolve({ status, type, vary: String(sent.vary), text: await textOf(response) });
+    }).on("error", reject);
+  });
 
 describe("GET /, the web app", async () => {
   const server = await startSuiteGateway(() => {});
@@ -51,17 +63,51 @@ describe("GET /, the web app", async () => {
     expect(status).toBe(303);
     for (const base of ["https://api.example.com", "https://example.com/below"]) {
       const form = new URL(location, `${base}/.well-known/change-password`);
-      expect(form.href).toBe(`${base}/#/security`);
+      expect(form.href).toBe(`${base}/account/security`);
     }
     expect((await server.send("HEAD", "/.well-known/change-password")).status).toBe(303);
   });
 
-  test("GET /assets/unknown.js, /admin: stay JSON errors of the API", async () => {
+  test("GET /assets/unknown.js, /admin: stay JSON errors of the API for clients that do not navigate", async () => {
     for (const path of ["/assets/unknown.js", "/admin", "/sign-in", "/index.html"]) {
-      const { status, body } = await get(path);
-      expect([status, body.code], path).toEqual([404, "NOT_FOUND"]);
+      for (const headers of [{}, { "sec-fetch-mode": "cors", accept: "text/html" }]) {
+        const { status, body } = await get(path, headers);
+        expect([status, body.code], path).toEqual([404, "NOT_FOUND"]);
+      }
     }
     expect((await server.send("POST", "/")).status).toBe(405);
+  });
+
+  const NAVIGATIONS = [
+    { path: "/admin", sent: { "sec-fetch-mode": "navigate" } },
+    { path: "/admin/users", sent: { "sec-fetch-mode": "navigate" } },
+    { path: "/c/0192", sent: { "sec-fetch-mode": "navigate" } },
+    { path: "/sign-in", sent: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } },
+  ];
+  test.for(NAVIGATIONS)(
+    "GET $path with $sent: a navigation gets the page",
+    async ({ path, sent }) => {
+      const { status, type, vary, text } = await browse(server.url + path, sent);
+      expect([status, type]).toEqual([200, HTML]);
+      expect(vary).toContain("sec-fetch-mode");
+      expect(text).toBe((await get("/")).text);
+    },
+  );
+
+  const OTHERS = [
+    { path: "/admin/users", sent: { accept: "text/html" }, status: 501 }, // of stub services
+    { path: "/health/live", sent: { "sec-fetch-mode": "navigate" }, status: 200 },
+    { path: "/openapi.json", sent: { "sec-fetch-mode": "navigate" }, status: 200 },
+  ];
+  test.for(OTHERS)("GET $path with $sent: stays a route of the API", async (row) => {
+    const { status, type } = await browse(server.url + row.path, row.sent);
+    expect([status, type]).toEqual([row.status, "application/json; charset=utf-8"]);
+  });
+
+  test("GET /c/0192 below the path of PUBLIC_URL: the page knows its base", async () => {
+    const below = await forTest(start(() => {}, { env: { PUBLIC_URL: "https://a.test/app" } }));
+    const { text } = await browse(`${below.url}/c/0192`, { "sec-fetch-mode": "navigate" });
+    expect(text).toContain('<base href="/app/">');
   });
 });
 

@@ -30,6 +30,9 @@ const HOSTILE: Record<string, (length: number) => string> = {
   "unmatched stars": (length) => "*a".repeat(length / 2),
   "stars and underscores": (length) => "*_".repeat(length / 2),
   "stars before blanks": (length) => "**a ".repeat(length / 4),
+  "dollar signs": (length) => "$a ".repeat(length / 3),
+  "dollar signs that close nothing": (length) => "$ ".repeat(length / 2),
+  "pairs of dollar signs": (length) => "$$a".repeat(length / 3),
   tildes: (length) => "~~a".repeat(length / 3),
   "backticks of growing length": (length) =>
     Array.from({ length: Math.sqrt(length * 2) }, (_, i) => `a${"`".repeat(i)}`).join(""),
@@ -165,4 +168,21 @@ const MEANINGS = [
 ];
 test.for(MEANINGS)("Markdown: shows $markdown as $html", ({ markdown, html }) => {
   expect(htmlOf(show(markdown))).toBe(html);
+});
+
+test("cells of a table are aligned by classes, since the page allows no inline style", () => {
+  const html = htmlOf(show("|a|b|c|\n|:-|-:|:-:|\n|1|2|3|"));
+  expect(html).toContain("<td>1</td>");
+  expect(html).toContain('<td class="right">2</td>');
+  expect(html).toContain('<td class="center">3</td>');
+  expect(html).not.toContain("style");
+});
+
+test.each([
+  ["$a^2$", '<code class="formula">a^2</code>'],
+  ["$$\\frac{1}{2}$$", '<code class="formula block">\\frac{1}{2}</code>'],
+  ["It costs $5 or $6.", "It costs $5 or $6."],
+  ["`$a$`", "<code>$a$</code>"],
+])("a formula is marked, and an amount of money is none: %s", (text, html) => {
+  expect(htmlOf(show(text))).toContain(html);
 });

@@ -1,86 +1,118 @@
-import type { Failure } from "./failure.ts";
+import { type Conversation, upgrade } from "./conversation.ts";
+import { Kept } from "./kept.ts";
 
-/**
- * One turn of a conversation. A reply is incomplete because of a failure or because the user
- * stopped it. Earlier versions stored the message of a failure as `problem`.
- */
-export type Turn = {
-  role: "user" | "assistant";
-  content: string;
-  failure?: Pick<Failure, "code" | "violations" | "detail">;
-  problem?: unknown;
-  isStopped?: boolean;
-};
+/** Set where conversations stay after a sign-out. */
+const KEEP = "gatehouse-keep-conversations";
+/** What a tab tells the others. */
+type Message = { userId: string; id: string };
+const tabs = new BroadcastChannel("gatehouse-conversations");
 
-/** A conversation and its settings. Empty text means the default. */
-export type Conversation = {
-  id: string;
-  provider: string;
-  model: string;
-  system: string;
-  temperature: string;
-  turns: Turn[];
-};
-
-const TITLE_LENGTH = 40;
-/** Maximum number of conversations stored. Browsers offer about five million characters. */
-const MAX_KEPT = 50;
-
-export const titleOf = ({ turns }: Conversation): string =>
-  turns[0]?.content.slice(0, TITLE_LENGTH) ?? "";
-
-/** The conversations of a user, newest first, stored in this browser only. */
+/** The conversations of a user, newest first. They stay in this browser. */
 export class Conversations {
   readonly all = $state<Conversation[]>([]);
-  readonly #key: string;
+  /** Resolves once they are read. */
+  readonly ready: Promise<void>;
+  readonly userId: string;
+  readonly #kept: Kept;
 
   constructor(userId: string) {
-    this.#key = `gatehouse-conversations-${userId}`;
-    this.all.push(...this.#stored());
+    this.userId = userId;
+    this.#kept = new Kept(userId);
+    this.ready = this.#read();
+    tabs.addEventListener("message", ({ data }: MessageEvent<Message>) => {
+      if (data.userId === userId) this.#follow(data.id);
+    });
   }
 
-  /**
-   * The first conversation; created if there is none or if `isNew`, with the settings of the previous
-   * one.
-   */
-  open(isNew: boolean, provider: string): Conversation {
-    const before = this.all[0];
-    if (before && (!isNew || before.turns.length === 0)) return before;
-    const { model = "", system = "", temperature = "" } = before ?? {};
-    const settings = { provider: before?.provider ?? provider, model, system, temperature };
-    this.all.unshift({ id: `${Date.now()}-${Math.random()}`, ...settings, turns: [] }); // UUIDs require https
+  find(id: string): Conversation | undefined {
+    return this.all.find((each) => each.id === id);
+  }
+
+  /** Begins one. It takes the settings of the newest one. */
+  begin(provider: string): Conversation {
+    const { model = "", system = "", temperature = "" } = this.all[0] ?? {};
+    const settings = { provider: this.all[0]?.provider ?? provider, model, system, temperature };
+    const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random().toString(36).slice(2)}`; // UUIDs need https
+    return { ...settings, id, title: "", isPinned: false, updatedAt: Date.now(), turns: [] };
+  }
+
+  /** Adds a conversation, such as a new or an imported one. */
+  add(conversation: Conversation): Conversation {
+    this.all.unshift(conversation);
     return this.all[0] as Conversation;
   }
 
-  remove(id: string): void {
+  /** Keeps a conversation as it is now, and tells the other tabs. */
+  async save(conversation: Conversation): Promise<void> {
+    if (!this.find(conversation.id)) return;
+    await this.#kept.put($state.snapshot(conversation));
+    tabs.postMessage({ userId: this.userId, id: conversation.id } satisfies Message);
+  }
+
+  /** @returns takes the removal back */
+  remove(id: string): () => void {
     const index = this.all.findIndex((each) => each.id === id);
-    if (index >= 0) this.all.splice(index, 1);
-    this.#store(this.#stored().filter((each) => each.id !== id));
+    const [removed] = index >= 0 ? this.all.splice(index, 1) : [];
+    this.#kept.remove(id).then(() => tabs.postMessage({ userId: this.userId, id }));
+    return () => {
+      if (!removed) return;
+      this.all.splice(index, 0, removed);
+      this.save(removed);
+    };
   }
 
-  /** Stores a conversation, unless it was deleted. Keeps conversations stored by other tabs. */
-  save(changed: Conversation): void {
-    if (!this.all.some(({ id }) => id === changed.id)) return;
-    this.#store([changed, ...this.#stored().filter(({ id }) => id !== changed.id)]);
+  /** Deletes all, in the browser too. */
+  async destroy(): Promise<void> {
+    this.all.length = 0;
+    await this.#kept.destroy(this.userId);
   }
 
-  #stored(): Conversation[] {
-    try {
-      return JSON.parse(localStorage.getItem(this.#key) ?? "[]");
-    } catch {
-      return []; // written by another version
-    }
+  async #read(): Promise<void> {
+    const former = `gatehouse-conversations-${this.userId}`;
+    for (const each of parsed(localStorage.getItem(former))) await this.#kept.put(upgrade(each));
+    localStorage.removeItem(former);
+    const all = await this.#kept.all().catch(() => []);
+    this.all.push(...all.sort((a, b) => b.updatedAt - a.updatedAt));
   }
 
-  /** Stores the newest conversations, as many as the browser accepts. */
-  #store(conversations: Conversation[]): void {
-    for (let count = MAX_KEPT; count > 0; count = Math.floor(count / 2)) {
-      try {
-        localStorage.setItem(this.#key, JSON.stringify(conversations.slice(0, count)));
-        return;
-      } catch {
-        // storage is full
-      }
-    }
+  /** Another tab has changed a conversation. */
+  async #follow(id: string): Promise<void> {
+    const changed = await this.#kept.get(id).catch(() => undefined);
+    const index = this.all.findIndex((each) => each.id === id);
+    if (!changed && index >= 0) this.all.splice(index, 1);
+    else if (changed && index >= 0) Object.assign(this.all[index] as Conversation, changed);
+    else if (changed) this.all.unshift(changed);
   }
+}
+
+function parsed(text: string | null): Parameters<typeof upgrade>[0][] {
+  try {
+    return JSON.parse(text ?? "[]");
+  } catch {
+    return []; // another version wrote it
+  }
+}
+
+let current: Conversations | undefined;
+
+/** Opens the conversations of a user. */
+export function openConversations(userId: string): Conversations {
+  if (current?.userId !== userId) current = new Conversations(userId);
+  return current;
+}
+
+export const keepsConversations = () => localStorage.getItem(KEEP) !== null;
+
+/** Whether conversations stay in this browser after a sign-out. */
+export function keepConversations(isOn: boolean): void {
+  if (isOn) localStorage.setItem(KEEP, "yes");
+  else localStorage.removeItem(KEEP);
+}
+
+/** Deletes the conversations of a user who leaves, unless they are to stay. */
+export async function forgetConversations(userId: string, always = false): Promise<void> {
+  if (keepsConversations() && !always) return;
+  const leaving = current?.userId === userId ? current : new Conversations(userId);
+  current = undefined;
+  await leaving.destroy();
 }

@@ -45,3 +45,24 @@ export function time(
 
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
+
+/** The time of a day, such as 21:41. */
+export const timeOfDay = (at: number) =>
+  new Intl.DateTimeFormat(locale(), { timeStyle: "short" }).format(at);
+
+const UNITS = [
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+] as const;
+
+/** How long ago something was, such as "2 minutes ago". */
+export function ago(value: string | Date | undefined): string {
+  if (!value) return "–";
+  const seconds = (Date.now() - new Date(value).getTime()) / 1000;
+  const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
+  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ["second", 1];
+  return format.format(-Math.floor(seconds / size), unit);
+}

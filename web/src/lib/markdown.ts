@@ -1,34 +1,60 @@
 import MarkdownIt, { type Token } from "markdown-it";
 
-/** Blocks of a reply: as HTML or, if that would be too expensive, as plain text. */
+/** Blocks of a reply: as HTML, or where that would cost too much, as they were written. */
 export type Piece = { html: string } | { text: string };
 
-/** Longer replies are shown as plain text, in UTF-16 code units. */
+/** Replies that are longer, in UTF-16 code units, are shown as they were written. */
 const MAX_LENGTH = 262_144;
-/** Maximum nesting depth. The parser drops anything deeper, so such a block is shown as plain text. */
+/** The parser drops what is nested deeper: such a block is shown as it was written. */
 const MAX_NESTING = 50;
 /**
- * Maximum cost of searching for ends of links in one pass, in characters read. From each bracket, the
- * parser reads to the end of the paragraph; 20 million characters take about 20 ms.
+ * What the search for the ends of links may cost in one pass, in characters read. The parser reads
+ * on from each bracket to the end of its paragraph; 20 million characters take some 20 ms.
  */
 const MAX_LINK_STEPS = 20_000_000;
 /**
- * Maximum total weight of a reply's blocks, in characters. Tables create a cell for each `|`, and
- * reference links repeat a URL that occurs once. Equals about 8,000 elements, which a browser
- * sanitizes and lays out within 0.2 s.
+ * What the blocks of a reply may weigh together, in characters: tables make a cell of each `|`, and
+ * links by reference repeat an address that stands once. It is some 8,000 elements: a browser makes
+ * them safe and lays them out within 0.2 s.
  */
 const MAX_WEIGHT = 400_000;
 const ELEMENT_WEIGHT = 50;
-/**
- * Weight of a heading: a Pico selector visits all elements before each heading, and 5,000 headings took
- * seconds.
- */
+/** Headings stand out: hundreds of them are no text that anybody wants to read. */
 const HEADING_WEIGHT = 2_000;
 
 const markdown = new MarkdownIt("default", { html: false, linkify: true, maxNesting: MAX_NESTING });
-markdown.linkify.set({ fuzzyLink: false }); // readme.md is not a URL
+markdown.linkify.set({ fuzzyLink: false }); // readme.md is no address
 markdown.renderer.rules.image = (tokens, index) =>
-  markdown.utils.escapeHtml(tokens[index]?.content ?? ""); // images are not loaded, only their description is shown
+  markdown.utils.escapeHtml(tokens[index]?.content ?? ""); // nothing is loaded: the description remains
+/** Cells say by a class how they are aligned: the page allows no inline style. */
+for (const rule of ["th_open", "td_open"]) {
+  markdown.renderer.rules[rule] = (tokens, index, options, _env, self) => {
+    const token = tokens[index] as Token;
+    const [, side] = /text-align:(right|center)/.exec(String(token.attrGet("style") ?? "")) ?? [];
+    token.attrs = side ? [["class", side]] : [];
+    return self.renderToken(tokens, index, options);
+  };
+}
+/** A formula is looked for so far ahead, in characters. */
+const MAX_FORMULA = 1_000;
+/** `$a$` and `$$a$$` become code, which is shown as a formula once KaTeX is there. */
+markdown.inline.ruler.before("escape", "formula", (state, silent) => {
+  if (state.src[state.pos] !== "$") return false;
+  const mark = state.src.startsWith("$$", state.pos) ? "$$" : "$";
+  const start = state.pos + mark.length;
+  const end = state.src.slice(start, start + MAX_FORMULA).indexOf(mark);
+  const text = state.src.slice(start, start + end);
+  const isMoney =
+    mark === "$" && (/^\s|\s$/.test(text) || /^\d/.test(state.src.slice(start + end + 1)));
+  if (end < 1 || isMoney || text.includes("$")) return false;
+  if (!silent) {
+    const token = state.push("code_inline", "code", 0);
+    token.content = text.trim();
+    token.attrSet("class", mark === "$$" ? "formula block" : "formula");
+  }
+  state.pos = start + end + mark.length;
+  return true;
+});
 markdown.core.ruler.at("inline", (state) => {
   let left = MAX_LINK_STEPS;
   for (const token of state.tokens) {
@@ -42,10 +68,10 @@ markdown.core.ruler.at("inline", (state) => {
 
 const asText = (token: Token, content: string): Token => Object.assign(token, { content });
 
-/** A block of a text: its tokens, and the text from its first line to the first line of the next block. */
+/** A block of a text: its tokens, and the text from its first line to that of the next block. */
 type Source = { tokens: Token[]; text: string };
 
-/** The top-level blocks of a text, and whether it contains link definitions, which other blocks may use. */
+/** The top-level blocks of a text, and whether it defines links that others may refer to. */
 function parse(text: string): { sources: Source[]; hasDefinitions: boolean } {
   const env: NonNullable<Parameters<typeof markdown.parse>[1]> = {};
   const groups: Token[][] = [];
@@ -62,7 +88,7 @@ function parse(text: string): { sources: Source[]; hasDefinitions: boolean } {
   return { sources, hasDefinitions: Object.keys(env.references ?? {}).length > 0 };
 }
 
-/** Cost of a block for the browser, in characters. Infinite if the parser has dropped text. */
+/** What a block costs the browser, in characters. It is infinite if the parser has left text out. */
 function weightOf(tokens: Token[]): number {
   let weight = 0;
   for (const { type, tag, nesting, level, block, attrs, children } of tokens) {
@@ -76,21 +102,21 @@ function weightOf(tokens: Token[]): number {
 }
 
 /**
- * A Markdown reply that grows while it is streamed. The text may be hostile: the time spent on it is
- * proportional to its length, and the time for another chunk to the length of the last two blocks.
+ * A reply in Markdown that grows while it is streamed. The text may be hostile: the time for it is
+ * in proportion to its length, and the time for a further piece to that of the last two blocks.
  */
 export class GrowingMarkdown {
   readonly #clean: (html: string) => string;
-  /** The pieces that further text cannot change, their weight, and the text that they show. */
+  /** The pieces that further text can't change, what they weigh, and the text that they show. */
   #finished: Shown = NOTHING;
 
-  /** @param clean sanitizes the HTML of a block */
+  /** @param clean makes the HTML of a block safe */
   constructor(clean: (html: string) => string) {
     this.#clean = clean;
   }
 
   /**
-   * The pieces of a text. Unchanged pieces are the same objects as before.
+   * The pieces of a text. Those that are as before are the same objects.
    * @param given the reply so far
    */
   show(given: string): Piece[] {
@@ -99,7 +125,7 @@ export class GrowingMarkdown {
     if (!text.startsWith(this.#finished.text)) this.#finished = NOTHING;
     let { sources, hasDefinitions } = parse(text.slice(this.#finished.text.length));
     if (hasDefinitions && this.#finished.text) {
-      this.#finished = NOTHING; // a link definition also changes earlier blocks
+      this.#finished = NOTHING; // a definition of a link changes the blocks before it, too
       ({ sources } = parse(text));
     }
     const growing = hasDefinitions ? sources : sources.splice(-GROWING);
@@ -108,8 +134,8 @@ export class GrowingMarkdown {
   }
 
   /**
-   * The finished pieces plus the given blocks. Blocks are sanitized together, since each call costs as
-   * much as a hundred elements. What would be too expensive for a browser becomes plain text.
+   * The finished pieces and these blocks. Blocks are made safe together, since each time costs as
+   * much as a hundred elements. What a browser can't bear is plain text.
    */
   #append(sources: Source[]): Shown {
     const pieces = [...this.#finished.pieces];
@@ -140,7 +166,7 @@ export class GrowingMarkdown {
 type Shown = { pieces: Piece[]; weight: number; text: string };
 const NOTHING: Shown = { pieces: [], weight: 0, text: "" };
 /**
- * Blocks at the end that further text may change: the last one, and the previous one if the last,
- * incomplete line may continue it.
+ * Blocks at the end that further text may change: the last one, and the one before if the last line,
+ * of which only a part has come, continues it.
  */
 const GROWING = 2;

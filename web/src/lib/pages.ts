@@ -4,16 +4,23 @@ import { type Actor, refusalOf } from "./offers.ts";
 
 type Loaded = { default: Component<Record<string, string>> };
 type Load = () => Promise<Loaded>;
-/** What is shown at a route: standalone, or within the frame of the app. */
-type Found = { load: Load; params: Record<string, string>; isAlone: boolean };
+/** What surrounds a page. */
+export type FrameName = "alone" | "chat" | "account" | "console";
+/** What is shown at a place. */
+type Found = { load: Load; params: Record<string, string>; frame: FrameName };
 
-const page =
-  (load: () => Promise<{ default: unknown }>): Load =>
-  () =>
-    visibly(load as Load);
+/** A page, which is loaded once. What can't be loaded stays so until the app is loaded again. */
+function page(load: () => Promise<{ default: unknown }>): Load {
+  let loading: Promise<Loaded> | undefined;
+  return () => {
+    loading ??= visibly(load as Load);
+    return loading;
+  };
+}
 
 const signIn = page(() => import("../pages/SignIn.svelte"));
 const notFound = page(() => import("../pages/NotFound.svelte"));
+const chat = page(() => import("../pages/Chat.svelte"));
 /** Pages for everybody. */
 const open: Record<string, Load> = {
   "/register": page(() => import("../pages/Register.svelte")),
@@ -21,36 +28,35 @@ const open: Record<string, Load> = {
   "/verify-email": page(() => import("../pages/VerifyEmail.svelte")),
   "/reset-password": page(() => import("../pages/ResetPassword.svelte")),
 };
-const own: Record<string, Load> = {
-  "/": page(() => import("../pages/Chat.svelte")),
-  "/usage": page(() => import("../pages/Usage.svelte")),
-  "/profile": page(() => import("../pages/Profile.svelte")),
-  "/security": page(() => import("../pages/Security.svelte")),
-  "/sessions": page(() => import("../pages/Sessions.svelte")),
-  "/api-keys": page(() => import("../pages/ApiKeys.svelte")),
-  "/data": page(() => import("../pages/Data.svelte")),
+const account: Record<string, Load> = {
+  "/account/profile": page(() => import("../pages/Profile.svelte")),
+  "/account/security": page(() => import("../pages/Security.svelte")),
+  "/account/sessions": page(() => import("../pages/Sessions.svelte")),
+  "/account/usage": page(() => import("../pages/Usage.svelte")),
+  "/account/data": page(() => import("../pages/Data.svelte")),
 };
-const admin: Record<string, Load> = {
-  "/admin": page(() => import("../pages/admin/Dashboard.svelte")),
+const console: Record<string, Load> = {
+  "/admin": page(() => import("../pages/admin/Overview.svelte")),
   "/admin/users": page(() => import("../pages/admin/Users.svelte")),
-  "/admin/service-accounts": page(() => import("../pages/admin/ServiceAccounts.svelte")),
-  "/admin/api-keys": page(() => import("../pages/admin/AllApiKeys.svelte")),
-  "/admin/audit": page(() => import("../pages/admin/Audit.svelte")),
+  "/admin/audit-log": page(() => import("../pages/admin/Audit.svelte")),
   "/admin/emails": page(() => import("../pages/admin/Emails.svelte")),
   "/admin/usage": page(() => import("../pages/admin/AllUsage.svelte")),
+  "/admin/providers": page(() => import("../pages/admin/Providers.svelte")),
 };
-const adminUser = page(() => import("../pages/admin/User.svelte"));
+const user = page(() => import("../pages/admin/User.svelte"));
 
-/** The page at a route, and whom it is for. Others have to sign in first. */
+/** The page at a place, for whom it is for. Others sign in first. */
 export function pageOf(path: string, actor: Actor): Found {
-  const found = (load: Load, params = {}, isAlone = false) => ({ load, params, isAlone });
+  const found = (load: Load, frame: FrameName, params = {}) => ({ load, params, frame });
   const openPage = open[path];
-  if (openPage) return found(openPage, {}, true);
-  if (!actor.viewer) return found(signIn, {}, true);
-  if (path === "/sign-in") return found(own["/"] ?? notFound);
+  if (openPage) return found(openPage, "alone");
+  if (!actor.viewer) return found(signIn, "alone");
+  if (path === "/" || path === "/sign-in" || /^\/c\/[\w-]+$/.test(path)) return found(chat, "chat");
+  const own = account[path === "/account" ? "/account/profile" : path];
+  if (own) return found(own, "account");
   const isAdmin = refusalOf("administration", actor) === undefined;
-  const load = own[path] ?? (isAdmin ? admin[path] : undefined);
-  if (load) return found(load);
+  const load = isAdmin ? console[path] : undefined;
+  if (load) return found(load, "console");
   const [, userId] = /^\/admin\/users\/([\w-]+)$/.exec(path) ?? [];
-  return userId && isAdmin ? found(adminUser, { userId }) : found(notFound);
+  return userId && isAdmin ? found(user, "console", { userId }) : found(notFound, "account");
 }

@@ -1,42 +1,33 @@
-import {
-  type Client,
-  claimsOf,
-  createClient,
-  GatehouseError,
-  type PasskeySignIn,
-  type User,
-} from "@gatehouse/client";
+import { type Client, claimsOf, createClient, GatehouseError, type User } from "@gatehouse/client";
+import { loadBrand } from "./brand.svelte.ts";
 import { fetchVisibly } from "./net.svelte.ts";
 import type { Actor } from "./offers.ts";
-import { route } from "./router.svelte.ts";
+import { basePath, route } from "./router.svelte.ts";
 import { toast } from "./toasts.svelte.ts";
 
 type Routes = ReturnType<Client["withAccessToken"]>;
 type Impersonation = { routes: Routes; user: User; endsAt: Date };
 type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
-/** URL of the API: the app's own directory, unless the app is built for another origin. */
-const baseUrl: string = import.meta.env.VITE_API_URL ?? location.pathname.replace(/\/[^/]*$/, "");
-
-/** The complete URL of a path of the API, for programs. */
-export const apiUrl = (path: string): string => new URL(baseUrl + path, location.href).href;
-/** Set while this browser has a session, so that a first visit sends no request for it. */
+/** The address of the API: where the app is, unless it is built for another origin. */
+export const baseUrl: string = import.meta.env.VITE_API_URL ?? basePath.slice(0, -1);
+/** Set while this browser has a session, so that a first visit asks the service nothing. */
 const MARK = "gatehouse-signed-in";
 const tabs = new BroadcastChannel("gatehouse");
 
-/** The signed-in user, shared by all tabs. */
+/** Who is signed in, in all tabs alike. */
 class Session {
   phase = $state<"starting" | "ready" | "unreachable">("starting");
-  /** The user of this browser. */
+  /** The person at this browser. */
   user = $state.raw<User>();
-  /** True while the session has ended but its page is kept with everything that was typed. */
+  /** True while the session has ended but its page is kept, with everything that was typed. */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
   #client = this.#createClient();
 
-  /** The user whose data is shown. */
+  /** Whose data is shown. */
   readonly viewer = $derived(this.impersonation?.user ?? this.user);
-  /** The acting user, for `refusalOf`. */
+  /** Who acts, for `refusalOf`. */
   readonly actor = $derived<Actor>({
     viewer: this.viewer,
     isImpersonating: this.impersonation !== undefined,
@@ -50,23 +41,25 @@ class Session {
     };
   }
 
-  /** The API routes, called as the viewed user. */
+  /** The routes of the API, in the name of the viewer. */
   get api(): Routes {
     return this.impersonation?.routes ?? this.#client;
   }
 
-  /** Resumes this browser's session, if there is one. */
+  /** Continues the session of this browser, if there is one. */
   async start(): Promise<void> {
     try {
+      const branded = loadBrand(this.#client.app);
       if (localStorage.getItem(MARK) && (await this.#client.resume())) await this.reload();
       else localStorage.removeItem(MARK);
+      await branded;
       this.phase = "ready";
     } catch {
-      if (this.phase !== "ready") this.phase = "unreachable"; // otherwise the current page keeps what was typed
+      if (this.phase !== "ready") this.phase = "unreachable"; // a page that is shown keeps what was typed
     }
   }
 
-  /** Reloads the profile. */
+  /** Reads the profile again. */
   async reload(): Promise<void> {
     const user = await this.api.user.getProfile();
     if (this.impersonation) {
@@ -79,7 +72,7 @@ class Session {
 
   /**
    * Signs in.
-   * @returns the token for the second step, if a second factor is required
+   * @returns the token of the second step, if a second factor is due
    */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
@@ -108,13 +101,16 @@ class Session {
   /** Signs out every tab of this browser. */
   async signOut(): Promise<void> {
     if (this.impersonation) await this.leave();
+    const userId = this.user?.id ?? "";
     await this.#client.auth.logout().catch((thrown) => {
-      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // otherwise the session has already ended
+      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // or it has ended already
     });
+    const { forgetConversations } = await import("./conversations.svelte.ts");
+    await forgetConversations(userId);
     this.ended();
   }
 
-  /** Ends the session here after the service has ended it on purpose, for example to delete the account. */
+  /** The session is over and meant to be, as after a deletion. */
   ended(): void {
     tabs.postMessage({ type: "signed-out" } satisfies Message);
     this.#forget();
@@ -124,18 +120,20 @@ class Session {
     const { accessToken, user } = await this.#client.admin.impersonate(userId, { reason });
     const routes = this.#client.withAccessToken(accessToken);
     const { exp = 0, iat = 0 } = claimsOf(accessToken);
-    const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by this device's clock, which may be wrong
+    const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by the clock of this device, which may be wrong
     this.impersonation = { routes, user, endsAt };
     route.open("/");
   }
 
-  /** Returns to the user's own identity and ends the impersonation session. */
+  /** Returns to the own identity and ends the session that was opened in the other one's name. */
   async leave(): Promise<void> {
     const left = this.impersonation;
     if (!left) return;
     this.impersonation = undefined;
     route.open(`/admin/users/${left.user.id}`);
-    await left.routes.auth.logout().catch(() => {}); // it expires soon anyway
+    await left.routes.auth.logout().catch(() => {}); // it ends by itself soon
+    const { forgetConversations } = await import("./conversations.svelte.ts");
+    await forgetConversations(left.user.id, true); // they are another person's
   }
 
   async #begin({
@@ -157,7 +155,7 @@ class Session {
 
   #forget(): void {
     localStorage.removeItem(MARK);
-    this.#client = this.#createClient(); // the previous client still has its access token
+    this.#client = this.#createClient(); // the former one still has its access token
     this.user = undefined;
     this.impersonation = undefined;
     this.isExpired = false;

@@ -4,12 +4,22 @@ import { t } from "./language.svelte.ts";
 
 const SHOWN_MS = 6_000;
 
+type Toast = { id: number; text: string; undo: (() => void) | undefined };
+
 /** Short notices, each shown for a few seconds. */
-export const toasts = $state<{ id: number; text: string }[]>([]);
+export const toasts = $state<Toast[]>([]);
 
 let last = 0;
 
-export const toast = (key: MessageKey): void => show(t(key));
+/** @param undo takes back what the notice tells */
+export const toast = (key: MessageKey, undo?: () => void): void => show(t(key), undo);
+
+/** Takes back what a notice tells. */
+export function undoToast(id: number): void {
+  const found = toasts.find((each) => each.id === id);
+  remove(id);
+  found?.undo?.();
+}
 
 /** Runs the action of a button outside of a form. A failure becomes a notice. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
@@ -20,12 +30,14 @@ export async function attempt(work: () => Promise<void>): Promise<void> {
   }
 }
 
-function show(text: string): void {
+function show(text: string, undo?: () => void): void {
   last += 1;
   const id = last;
-  toasts.push({ id, text });
-  setTimeout(() => {
-    const index = toasts.findIndex((each) => each.id === id);
-    if (index >= 0) toasts.splice(index, 1);
-  }, SHOWN_MS);
+  toasts.push({ id, text, undo });
+  setTimeout(() => remove(id), SHOWN_MS);
+}
+
+function remove(id: number): void {
+  const index = toasts.findIndex((each) => each.id === id);
+  if (index >= 0) toasts.splice(index, 1);
 }

@@ -6,7 +6,7 @@ export const account = {
   ],
   "account.passwordExpired": [
     "Your password is old. Please set a new one.",
-    "Ihr Passwort ist alt. Bitte setzen Sie ein neues.",
+    "Ihr Passwort ist alt. Bitte legen Sie ein neues fest.",
   ],
   "profile.title": ["Profile", "Profil"],
   "profile.since": ["Member since {date}", "Mitglied seit {date}"],
@@ -39,14 +39,14 @@ export const account = {
     "Open the link that we sent to the new address. Until then the old one stays.",
     "Öffnen Sie den Link, den wir an die neue Adresse gesendet haben. Bis dahin gilt die alte.",
   ],
-  "security.mfa": ["Two-step sign-in", "Anmeldung in zwei Schritten"],
+  "security.mfa": ["Two-factor authentication", "Zwei-Faktor-Authentifizierung"],
   "security.mfaAbout": [
     "A code of an authenticator app protects your account even if your password leaks.",
     "Ein Code einer Authenticator-App schützt Ihr Konto auch dann, wenn Ihr Passwort bekannt wird.",
   ],
   "security.mfaUnconfirmedAbout": [
     "No code of your app has been accepted yet, but the next sign-in asks for one. Enter a code now, set it up again, or turn it off. If you can't, a reset of your password by e-mail removes it.",
-    "Noch wurde kein Code Ihrer App angenommen, doch die nächste Anmeldung verlangt einen. Geben Sie jetzt einen Code ein, richten Sie die App neu ein oder schalten Sie aus. Geht das nicht, entfernt ein Zurücksetzen des Passworts per E-Mail den zweiten Schritt.",
+    "Noch wurde kein Code Ihrer App angenommen, doch die nächste Anmeldung verlangt einen. Geben Sie jetzt einen Code ein, richten Sie die App neu ein oder schalten Sie aus. Geht das nicht, entfernt ein Zurücksetzen des Passworts per E-Mail den zweiten Faktor.",
   ],
   "security.mfa_on": ["On", "Ein"],
   "security.mfa_unconfirmed": ["Not confirmed yet", "Noch nicht bestätigt"],
@@ -61,8 +61,8 @@ export const account = {
   "security.mfaConfirm": ["Confirm", "Bestätigen"],
   "security.mfaLater": ["Later", "Später"],
   "security.mfaAccepted": [
-    "The code is right: two-step sign-in is on.",
-    "Der Code stimmt: Die Anmeldung in zwei Schritten ist eingeschaltet.",
+    "The code is right: two-factor authentication is on.",
+    "Der Code stimmt: Die Zwei-Faktor-Authentifizierung ist eingeschaltet.",
   ],
   "security.mfaScan": [
     "1. Scan this with your authenticator app",
@@ -70,23 +70,26 @@ export const account = {
   ],
   "security.mfaQr": ["QR code for the authenticator app", "QR-Code für die Authenticator-App"],
   "security.mfaSecret": ["or type this key:", "oder geben Sie diesen Schlüssel ein:"],
-  "security.mfaCodes": ["Keep these backup codes", "Bewahren Sie diese Ersatzcodes auf"],
+  "security.mfaCodes": ["Keep these backup codes", "Bewahren Sie diese Backup-Codes auf"],
   "security.mfaCodesAbout": [
     "Each signs you in once, without the app. They are shown only now, and replace earlier ones.",
     "Jeder meldet Sie einmal ohne die App an. Sie werden nur jetzt angezeigt und ersetzen frühere.",
   ],
   "security.mfaDone": ["I have kept them", "Ich habe sie aufbewahrt"],
   "security.mfaDisable": ["Turn off", "Ausschalten"],
-  "security.mfaDisabled": ["Two-step sign-in is off.", "Die Anmeldung in zwei Schritten ist aus."],
-  "security.newCodes": ["New backup codes", "Neue Ersatzcodes"],
-  "security.codeOrBackup": ["Code or backup code", "Code oder Ersatzcode"],
+  "security.mfaDisabled": [
+    "Two-factor authentication is off.",
+    "Die Zwei-Faktor-Authentifizierung ist aus.",
+  ],
+  "security.newCodes": ["New backup codes", "Neue Backup-Codes"],
+  "security.codeOrBackup": ["Code or backup code", "Code oder Backup-Code"],
   "security.download": ["Download", "Herunterladen"],
   "security.passwordConfirm": [
     "Please confirm with your password.",
     "Bitte bestätigen Sie mit Ihrem Passwort.",
   ],
 
-  "sessions.title": ["Sessions", "Sitzungen"],
+  "sessions.title": ["Sessions and devices", "Sitzungen und Geräte"],
   "sessions.about": [
     "These devices are signed in to your account.",
     "Diese Geräte sind in Ihrem Konto angemeldet.",
@@ -150,5 +153,25 @@ export const account = {
   "data.deleted": [
     "Your account will be deleted on {date}. Signing in before that restores it.",
     "Ihr Konto wird am {date} gelöscht. Eine Anmeldung vorher stellt es wieder her.",
+  ],
+
+  "account.title": ["Account", "Konto"],
+  "data.conversations": ["Conversations", "Unterhaltungen"],
+  "data.conversationsAbout": [
+    "Your conversations are kept in this browser only: {count}. They end with your sign-out unless they are to stay.",
+    "Ihre Unterhaltungen liegen nur in diesem Browser: {count}. Sie enden mit Ihrer Abmeldung, wenn sie nicht bleiben sollen.",
+  ],
+  "data.keep": ["Keep conversations on this device", "Unterhaltungen auf diesem Gerät behalten"],
+  "data.exportConversations": ["Export conversations", "Unterhaltungen exportieren"],
+  "data.import": ["Import", "Importieren"],
+  "data.imported": ["Conversations imported.", "Unterhaltungen importiert."],
+  "data.notImported": [
+    "This file has no conversations.",
+    "Diese Datei enthält keine Unterhaltungen.",
+  ],
+  "data.deleteConversations": ["Delete all conversations", "Alle Unterhaltungen löschen"],
+  "data.conversationsDeleted": [
+    "All conversations are deleted.",
+    "Alle Unterhaltungen sind gelöscht.",
   ],
 } as const satisfies Record<string, readonly [string, string]>;

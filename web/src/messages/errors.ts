@@ -114,7 +114,7 @@ export const errors = {
     "Too many requests. Please wait a moment.",
     "Zu viele Anfragen. Bitte warten Sie einen Moment.",
   ],
-  "errors.PROVIDER_ERROR": ["The AI provider failed.", "Der KI-Anbieter ist gescheitert."],
+  "errors.PROVIDER_ERROR": ["The AI provider failed.", "Der KI-Anbieter ist fehlgeschlagen."],
   "errors.NOT_IMPLEMENTED": [
     "The server does not offer this yet.",
     "Das bietet der Server noch nicht.",
@@ -251,4 +251,6 @@ export const errors = {
     "is required: you signed in more than {0} minutes ago",
     "muss angegeben werden: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
   ],
+
+  "errors.INTERRUPTED": ["The reply was interrupted.", "Die Antwort wurde unterbrochen."],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -3,8 +3,7 @@ import { admin } from "./admin.ts";
 import { chat } from "./chat.ts";
 import { common } from "./common.ts";
 import { errors } from "./errors.ts";
-import { events } from "./events.ts";
-import { passkeys } from "./passkeys.ts";
+import { events, sentences } from "./events.ts";
 import { providers } from "./providers.ts";
 import { templates } from "./templates.ts";
 
@@ -17,6 +16,7 @@ export const messages = {
   ...chat,
   ...admin,
   ...events,
+  ...sentences,
   ...providers,
   ...templates,
 };

@@ -11,18 +11,27 @@ export const templates = {
   "template.api-key-created": ["An API key was created", "API-Schlüssel angelegt"],
   "template.email-change-requested": [
     "A new e-mail address was requested",
-    "Neue Adresse verlangt",
+    "Neue Adresse angefordert",
   ],
   "template.address-in-use": [
     "Your e-mail address was entered for another account",
     "Adresse für ein anderes Konto angegeben",
   ],
   "template.email-changed": ["Your e-mail address was changed", "Adresse geändert"],
-  "template.mfa-enabled": ["Two-factor sign-in is on", "Zwei Schritte eingeschaltet"],
-  "template.mfa-disabled": ["Two-factor sign-in is off", "Zwei Schritte ausgeschaltet"],
-  "template.backup-codes-created": ["New backup codes were created", "Neue Ersatzcodes"],
-  "template.backup-code-used": ["A backup code was used", "Ersatzcode benutzt"],
-  "template.account-locked": ["Your account was locked", "Konto vorübergehend gesperrt"],
+  "template.mfa-enabled": [
+    "Two-factor sign-in is on",
+    "Zwei-Faktor-Authentifizierung eingeschaltet",
+  ],
+  "template.mfa-disabled": [
+    "Two-factor sign-in is off",
+    "Zwei-Faktor-Authentifizierung ausgeschaltet",
+  ],
+  "template.backup-codes-created": ["New backup codes were created", "Neue Backup-Codes"],
+  "template.backup-code-used": ["A backup code was used", "Backup-Code benutzt"],
+  "template.account-locked": [
+    "Your account was locked for a while",
+    "Konto vorübergehend gesperrt",
+  ],
   "template.wrong-code": ["Someone knows your password", "Jemand kennt das Passwort"],
   "template.session-reused": [
     "A session was ended for your safety",

@@ -1,0 +1,72 @@
+import { expect, test } from "vitest";
+import {
+  type Conversation,
+  contains,
+  markdownOf,
+  messagesOf,
+  titleOf,
+  upgrade,
+} from "../../../web/src/lib/conversation.ts";
+
+const reply = (content: string, state: "done" | "failed" = "done") => ({
+  ...{ content, provider: "openai", model: "gpt", at: 1, state },
+});
+const conversation = (changes: Partial<Conversation> = {}): Conversation => ({
+  ...{ id: "1", title: "", provider: "openai", model: "gpt", system: "", temperature: "" },
+  ...{ isPinned: false, updatedAt: 1, turns: [] },
+  ...changes,
+});
+
+test("a title is the given one, or the first words, cut between two", () => {
+  const turns = [{ said: `${"word ".repeat(20)}end`, at: 1, replies: [], shown: 0 }];
+  expect(titleOf(conversation({ title: "Given", turns }))).toBe("Given");
+  expect(titleOf(conversation({ turns }))).toMatch(/^(word )+…$/);
+  expect(titleOf(conversation())).toBe("");
+});
+
+test("the API is told the replies that are shown, and none that is empty", () => {
+  const turns = [
+    { said: "One", at: 1, replies: [reply("first"), reply("second")], shown: 0 },
+    { said: "Two", at: 2, replies: [reply("", "failed")], shown: 0 },
+  ];
+  expect(messagesOf(turns)).toEqual([
+    { role: "user", content: "One" },
+    { role: "assistant", content: "first" },
+    { role: "user", content: "Two" },
+  ]);
+});
+
+test("a search finds titles and all texts, in any case", () => {
+  const turns = [{ said: "Hello", at: 1, replies: [reply("World")], shown: 0 }];
+  const found = ["hello", "WORLD", "name"].map((text) =>
+    contains(conversation({ title: "A Name", turns }), text),
+  );
+  expect(found).toEqual([true, true, true]);
+  expect(contains(conversation({ turns }), "nowhere")).toBe(false);
+});
+
+test("an export as Markdown has the title, what was said and what is shown", () => {
+  const turns = [{ said: "Hello", at: 1, replies: [reply("a"), reply("b")], shown: 1 }];
+  expect(markdownOf(conversation({ title: "T", turns }))).toBe(
+    "# T\n\n## You\n\nHello\n\n## gpt\n\nb",
+  );
+});
+
+test("a conversation of an earlier version is taken over, with failed and stopped replies", () => {
+  const former = {
+    id: "1732700000000-0.5",
+    ...{ provider: "provider-a", model: "m", system: "s", temperature: "1" },
+    turns: [
+      { role: "user", content: "Hello" },
+      { role: "assistant", content: "Hi", isStopped: true },
+      { role: "user", content: "Again" },
+      { role: "assistant", content: "", problem: "a sentence" },
+    ],
+  };
+  const { turns, updatedAt, system } = upgrade(former);
+  expect([updatedAt, system]).toEqual([1_732_700_000_000, "s"]);
+  expect(turns.map(({ said, replies }) => [said, replies.map(({ state }) => state)])).toEqual([
+    ["Hello", ["stopped"]],
+    ["Again", ["failed"]],
+  ]);
+});
