@@ -62,7 +62,10 @@ const BUTTON = 'document.querySelector("main :is(button, a)")';
 const STATES: Record<string, (page: Page, button: Locator) => Promise<void>> = {
   "at rest": async () => {},
   "under the mouse": (_, button) => button.hover(),
-  focused: (_, button) => button.focus(),
+  focused: async (page, button) => {
+    await page.keyboard.press("Tab"); // the ring is for people who use the keyboard
+    await button.focus();
+  },
   pressed: async (page, button) => {
     await button.hover();
     await page.mouse.down();
@@ -162,6 +165,7 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
     async ({ scheme, html, family, ring: expected = family }) => {
       const { ring } = await lookOf(await pageIn(scheme), html, "focused");
       const shadows = ring.match(/rgba?\([^)]*\)/g) ?? []; // the last one is the ring
+      expect(shadows.length).toBeGreaterThan(0);
       const seen = familyOf(rgbOf(shadows.at(-1) ?? ""));
       expect(isOf(seen, expected), seen).toBe(true);
     },

@@ -105,4 +105,5 @@ export const chat = {
     "Vergleich: eine verwaltete Datenbank und eine, die wir selbst betreiben.",
   ],
   "chat.resend": ["Send again", "Erneut senden"],
+  "chat.interrupted": ["The reply was interrupted.", "Die Antwort wurde unterbrochen."],
 } as const satisfies Record<string, readonly [string, string]>;

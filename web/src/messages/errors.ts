@@ -251,6 +251,4 @@ export const errors = {
     "is required: you signed in more than {0} minutes ago",
     "muss angegeben werden: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
   ],
-
-  "errors.INTERRUPTED": ["The reply was interrupted.", "Die Antwort wurde unterbrochen."],
 } as const satisfies Record<string, readonly [string, string]>;
