@@ -9,7 +9,7 @@ export type Brand = Pick<
   "appName" | "appAccent" | "termsUrl" | "privacyUrl" | "supportUrl"
 >;
 
-type Settings = Brand & Pick<Config, "appLogo">;
+type Settings = Brand & Pick<Config, "appLogo" | "registration" | "relyingParty">;
 
 /** The languages of the web app. */
 const LANGUAGES = ["en", "de"];
@@ -33,8 +33,8 @@ export function addAppConfig(app: FastifyInstance, config: Settings): void {
       ...(config.privacyUrl && { privacy: config.privacyUrl }),
       ...(config.supportUrl && { support: config.supportUrl }),
     },
-    signIn: ["password"],
-    registration: true,
+    signIn: config.relyingParty ? ["password", "passkey"] : ["password"],
+    registration: config.registration === "open",
     languages: LANGUAGES,
   };
   app.get("/app-config", (_request, reply) => reply.header("cache-control", CACHED).send(body));

@@ -244,6 +244,10 @@ export type AuditEvent = {
   details: Record<string, unknown>;
   /** Time of the event. */
   createdAt: string;
+  /** User whom the event concerns, as of now. Absent when unknown or erased. */
+  user?: Person | undefined;
+  /** User who caused the event, as of now. Absent when unknown or erased. */
+  actor?: Person | undefined;
 };
 
 /** State of the hash chain of the audit log. It shows what is sealed; `npm run audit:verify` checks that the chain is intact. */
@@ -278,6 +282,8 @@ export type EmailLog = {
   sentAt?: string | undefined;
   /** Time of the next attempt. Absent once the e-mail is sent or has failed. */
   nextAttemptAt?: string | undefined;
+  /** User whom the e-mail concerns, as of now. Absent without one. */
+  user?: Person | undefined;
 };
 
 /** An API key as shown to administrators. */
@@ -318,6 +324,8 @@ export type Provider = {
   configured: boolean;
   /** Models of the provider. The first one is the default. */
   models: Model[];
+  /** Name for people, by default the id. */
+  displayName: string;
 };
 
 /** One message of a conversation. */
@@ -428,12 +436,24 @@ export type PasskeyResponse = {
   transports: string[];
 };
 
+/** A user as lists show them. */
+export type Person = {
+  /** UUIDv7. */
+  id: string;
+  /** Display name. */
+  name: string;
+  /** E-mail address. */
+  email: string;
+};
+
 /** A model of a provider. */
 export type Model = {
   /** Public name of the model. */
   model: string;
   /** JSON names of request fields that this model ignores. Currently `temperature` or nothing. */
   ignored: string[];
+  /** Name for people, by default the public name. */
+  displayName: string;
 };
 
 /** The body of every error. */
@@ -462,6 +482,8 @@ export type RegisterRequest = {
   name: string;
   /** Must be true. */
   acceptTerms: boolean;
+  /** Token of the link that the start prints while there is no administrator: the account becomes the first one. */
+  setupToken?: string | undefined;
 };
 
 export type RegisterResponse = {
@@ -1173,6 +1195,35 @@ export type ListAllUsageRequest = {
 
 export type ListAllUsageResponse = UsageDay[];
 
+export type GetAppConfigResponse = {
+  /** Name of the installation. */
+  name: string;
+  /** The colour of the installation, in shades that can be read. */
+  accent: {
+    /** Shade for a light ground, such as `#4f55d2`. */
+    light: string;
+    /** Shade for a dark ground. */
+    dark: string;
+  };
+  /** Pages of the operator. */
+  links: {
+    /** Terms of use. */
+    terms?: string | undefined;
+    /** Privacy policy. */
+    privacy?: string | undefined;
+    /** Help for users. */
+    support?: string | undefined;
+  };
+  /** Ways to sign in. */
+  signIn: ("password" | "passkey")[];
+  /** Whether anybody may register. */
+  registration: boolean;
+  /** Languages of the web app. */
+  languages: ("en" | "de")[];
+  /** Address of the logo, relative to the base address. Absent without one. */
+  logo?: string | undefined;
+};
+
 export type GetHealthResponse = {
   /** `ok`: ready. `degraded`: ready without the cache or the mail server, or while the clocks differ. `down`: not ready. */
   status: "ok" | "degraded" | "down";
@@ -1465,6 +1516,12 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the usage of all users by day, user, provider and model, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
       call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
+  },
+  /** What clients need to know before anybody signs in. */
+  app: {
+    /** Name, logo, colour and links of the installation, and the ways to sign in. Requires no token. May be cached for five minutes. */
+    getAppConfig: (options?: CallOptions) =>
+      call<GetAppConfigResponse>("GET", "/app-config", {}, options),
   },
   /** Health of the service and its dependencies. */
   health: {

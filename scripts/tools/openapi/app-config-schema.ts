@@ -41,7 +41,7 @@ const schema = object(
     name: named("appName", "Name of the installation."),
     accent,
     links,
-    signIn: listOf(["password"], "Ways to sign in."),
+    signIn: listOf(["password", "passkey"], "Ways to sign in."),
     registration: property("registration", { type: "boolean" }, "Whether anybody may register."),
     languages: listOf(["en", "de"], "Languages of the web app."),
   },

@@ -11,7 +11,6 @@ const BY_NAME: Record<string, unknown> = {
   authenticatorData: BASE64URL,
   challenge: BASE64URL,
   clientDataJSON: BASE64URL,
-  displayName: "Ann Example",
   mfaMethods: "passkey",
   purpose: "register",
   rawId: BASE64URL,

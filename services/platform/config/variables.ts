@@ -32,6 +32,9 @@ export const commonVariables = {
   supportUrl: optional(kind.linkUrl).describe(
     "Help for users, linked in the web app and in e-mails. `mailto:` works too.",
   ),
+  registration: setting(kind.choice("open", "invited"), "open").describe(
+    "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",
+  ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
@@ -166,9 +169,6 @@ export const servicesVariables = {
   ),
   passkeyOrigins: setting(kind.passkeyOrigins, "").describe(
     "Further origins that may use passkeys, separated by commas: `https://…`, or `android:apk-key-hash:…` for Android apps.",
-  ),
-  registration: setting(kind.choice("open", "invited"), "open").describe(
-    "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",
   ),
   signUpDomains: setting(kind.domains, "").describe(
     "Domains of the e-mail addresses that may register, separated by commas. Without any, all may. Invitations are not restricted.",

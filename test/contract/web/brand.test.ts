@@ -40,7 +40,7 @@ describe("The brand of an installation", async () => {
         privacy: BRAND.PRIVACY_URL,
         support: BRAND.SUPPORT_URL,
       },
-      signIn: ["password"],
+      signIn: ["password", "passkey"],
       registration: true,
       languages: ["en", "de"],
     });
