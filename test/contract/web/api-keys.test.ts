@@ -16,7 +16,7 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
   test("a user creates a key, sees it once and revokes it", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
-    await goTo(page, "/api-keys");
+    await goTo(page, "/account/api-keys");
     await press(page, "New API key");
     const dialog = page.getByRole("dialog");
     await submit(dialog, { Name: "CI", Models: "gpt-none" }, "Create the key");

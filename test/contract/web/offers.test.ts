@@ -17,6 +17,7 @@ const OWN_PAGES = [
   { path: "/account/profile", heading: "Profile", reasons: 1 },
   { path: "/account/security", heading: "Security", reasons: 3 },
   { path: "/account/sessions", heading: "Sessions", reasons: 1 },
+  { path: "/account/api-keys", heading: "API keys", reasons: 1 },
   { path: "/account/data", heading: "Your data", reasons: 2 },
 ];
 const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit-log", "/admin/emails", "/admin/usage"];

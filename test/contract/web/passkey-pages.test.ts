@@ -26,7 +26,7 @@ const AUTHENTICATOR = {
 
 describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
   const menu = ({ page }: Tab) =>
-    page.getByRole("navigation", { name: "Menu" }).waitFor({ state: "attached" });
+    page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
 
   /** Gives a page an authenticator. */
   async function authenticatorOf({ page }: Tab) {
@@ -46,10 +46,10 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     user: TestUser,
     context?: Awaited<ReturnType<typeof web.newBrowser>>,
   ) {
-    const tab = await web.open(`${url}/#/sign-in`, context);
+    const tab = await web.open(`${url}/sign-in`, context);
     await enter(tab.page, user);
     await menu(tab);
-    await goTo(tab.page, "/security");
+    await goTo(tab.page, "/account/security");
     await seeHeading(tab.page, "Passkeys");
     return tab;
   }
@@ -91,11 +91,11 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const { setPresence } = await authenticatorOf(tab);
     await press(page, "Add a passkey", "On one device only");
     await page.evaluate("fetch('/auth/logout', { method: 'POST' })");
-    await page.evaluate("localStorage.clear(); location.hash = '/sign-in'; location.reload()");
+    await page.evaluate("localStorage.clear(); location.href = '/sign-in'");
     await menu(tab); // the authenticator answers the offer in the autofill at once
     await web.app.setUpFactor(user);
     await setPresence(false); // now nobody answers it
-    await page.evaluate("localStorage.clear(); location.hash = '/sign-in'; location.reload()");
+    await page.evaluate("localStorage.clear(); location.href = '/sign-in'");
     await enter(page, user);
     await setPresence(true);
     await press(page, "Use a passkey");
@@ -107,7 +107,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
       locale: "de-DE",
       viewport: { width: 360, height: 640 },
     });
-    const tab = await web.open(`${url}/#/sign-in`, context);
+    const tab = await web.open(`${url}/sign-in`, context);
     const { page } = tab;
     await page.getByRole("button", { name: "Passkey benutzen" }).waitFor();
     await expectAccessible(tab);

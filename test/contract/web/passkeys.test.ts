@@ -61,7 +61,7 @@ const AUTHENTICATOR = {
 describeWeb("Passkeys", { browsers: ["Chromium"], env }, (web) => {
   /** A page of the service in a browser with an authenticator, and a user who is signed in. */
   async function start() {
-    const { page } = await web.open(`${url}/#/sign-in`);
+    const { page } = await web.open(`${url}/sign-in`);
     const cdp = await page.context().newCDPSession(page);
     await cdp.send("WebAuthn.enable");
     const options = AUTHENTICATOR;

@@ -32,12 +32,15 @@ const account: Record<string, Load> = {
   "/account/profile": page(() => import("../pages/Profile.svelte")),
   "/account/security": page(() => import("../pages/Security.svelte")),
   "/account/sessions": page(() => import("../pages/Sessions.svelte")),
+  "/account/api-keys": page(() => import("../pages/ApiKeys.svelte")),
   "/account/usage": page(() => import("../pages/Usage.svelte")),
   "/account/data": page(() => import("../pages/Data.svelte")),
 };
 const console: Record<string, Load> = {
   "/admin": page(() => import("../pages/admin/Overview.svelte")),
   "/admin/users": page(() => import("../pages/admin/Users.svelte")),
+  "/admin/service-accounts": page(() => import("../pages/admin/ServiceAccounts.svelte")),
+  "/admin/api-keys": page(() => import("../pages/admin/AllApiKeys.svelte")),
   "/admin/audit-log": page(() => import("../pages/admin/Audit.svelte")),
   "/admin/emails": page(() => import("../pages/admin/Emails.svelte")),
   "/admin/usage": page(() => import("../pages/admin/AllUsage.svelte")),

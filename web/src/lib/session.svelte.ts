@@ -1,4 +1,11 @@
-import { type Client, claimsOf, createClient, GatehouseError, type User } from "@gatehouse/client";
+import {
+  type Client,
+  claimsOf,
+  createClient,
+  GatehouseError,
+  type PasskeySignIn,
+  type User,
+} from "@gatehouse/client";
 import { loadBrand } from "./brand.svelte.ts";
 import { fetchVisibly } from "./net.svelte.ts";
 import type { Actor } from "./offers.ts";
@@ -11,6 +18,9 @@ type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
 /** The address of the API: where the app is, unless it is built for another origin. */
 export const baseUrl: string = import.meta.env.VITE_API_URL ?? basePath.slice(0, -1);
+
+/** The complete URL of a path of the API, for programs. */
+export const apiUrl = (path: string): string => new URL(baseUrl + path, location.href).href;
 /** Set while this browser has a session, so that a first visit asks the service nothing. */
 const MARK = "gatehouse-signed-in";
 const tabs = new BroadcastChannel("gatehouse");

@@ -35,6 +35,16 @@ export const events = {
   "event.user.password_changed": ["Password changed", "Passwort geändert"],
   "event.user.email_changed": ["Address changed", "Adresse geändert"],
   "event.user.session_revoked": ["Session ended", "Sitzung beendet"],
+  "event.user.passkey_added": ["Passkey added", "Passkey hinzugefügt"],
+  "event.user.passkey_removed": ["Passkey removed", "Passkey entfernt"],
+  "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
+  "event.user.password_removed": ["Password removed", "Passwort entfernt"],
+  "event.user.second_factor_changed": [
+    "Requirement of a second factor changed",
+    "Pflicht zum zweiten Faktor geändert",
+  ],
+  "event.user.api_key_created": ["API key created", "API-Schlüssel angelegt"],
+  "event.user.api_key_revoked": ["API key revoked", "API-Schlüssel widerrufen"],
   "event.user.deletion_requested": ["Deletion requested", "Löschung angefordert"],
   "event.user.exported": ["Data exported", "Daten exportiert"],
   "event.user.restored": ["Account restored", "Konto wiederhergestellt"],
@@ -75,6 +85,11 @@ export const sentences = {
     "lost a session: its token was used twice",
     "hat eine Sitzung verloren: ihr Token wurde zweimal benutzt",
   ],
+  "did.auth.confirmed": ["confirmed the sign-in", "hat die Anmeldung bestätigt"],
+  "did.auth.passkey_counter_fell": [
+    "used a passkey that counted fewer uses than before",
+    "hat einen Passkey benutzt, der weniger Anmeldungen zählte als zuvor",
+  ],
   "did.auth.email_verified": ["confirmed the e-mail address", "hat die E-Mail-Adresse bestätigt"],
   "did.auth.password_reset_requested": [
     "requested a password reset",
@@ -96,6 +111,16 @@ export const sentences = {
   "did.user.password_changed": ["changed the password", "hat das Passwort geändert"],
   "did.user.email_changed": ["changed the e-mail address", "hat die E-Mail-Adresse geändert"],
   "did.user.session_revoked": ["ended a session", "hat eine Sitzung beendet"],
+  "did.user.passkey_added": ["added a passkey", "hat einen Passkey hinzugefügt"],
+  "did.user.passkey_removed": ["removed a passkey", "hat einen Passkey entfernt"],
+  "did.user.password_set": ["set a first password", "hat ein erstes Passwort festgelegt"],
+  "did.user.password_removed": ["removed the password", "hat das Passwort entfernt"],
+  "did.user.second_factor_changed": [
+    "changed whether a second factor is required",
+    "hat die Pflicht zum zweiten Faktor geändert",
+  ],
+  "did.user.api_key_created": ["created an API key", "hat einen API-Schlüssel angelegt"],
+  "did.user.api_key_revoked": ["revoked an API key", "hat einen API-Schlüssel widerrufen"],
   "did.user.deletion_requested": [
     "requested the deletion of the account",
     "hat die Löschung des Kontos angefordert",
@@ -110,6 +135,19 @@ export const sentences = {
     "hat die Sitzungen von {user} beendet",
   ],
   "did.admin.impersonated": ["signed in as {user}", "hat sich als {user} angemeldet"],
+  "did.admin.user_invited": ["invited {user}", "hat {user} eingeladen"],
+  "did.admin.access_reset": [
+    "reset the access of {user}",
+    "hat den Zugang von {user} zurückgesetzt",
+  ],
+  "did.admin.api_key_updated": [
+    "changed an API key of {user}",
+    "hat einen API-Schlüssel von {user} geändert",
+  ],
+  "did.admin.service_account_created": [
+    "created the service account {user}",
+    "hat das Dienstkonto {user} angelegt",
+  ],
   "did.admin.email_retried": [
     "sent an e-mail to {user} again",
     "hat eine E-Mail an {user} erneut gesendet",

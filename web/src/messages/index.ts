@@ -4,6 +4,7 @@ import { chat } from "./chat.ts";
 import { common } from "./common.ts";
 import { errors } from "./errors.ts";
 import { events, sentences } from "./events.ts";
+import { passkeys } from "./passkeys.ts";
 import { providers } from "./providers.ts";
 import { templates } from "./templates.ts";
 
