@@ -26,7 +26,7 @@ const TYPES: Record<string, string> = {
   ".woff2": "font/woff2",
 };
 /** The page of the app on which passkeys are added and removed. */
-const PASSKEY_PAGE = "/#/security";
+const PASSKEY_PAGE = "/account/security";
 /** The app's styles contain images as data: URLs, and the API returns QR codes as such. */
 const IMAGES = "img-src 'self' data:";
 const FONTS = "font-src 'self'";

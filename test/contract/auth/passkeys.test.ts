@@ -522,7 +522,7 @@ describe("Settings REQUIRE_ADMIN_MFA, REQUIRE_VERIFIED_EMAIL, PASSKEY_RP_ID, PAS
 
   test("GET /.well-known/passkey-endpoints: leads password managers to the app", async () => {
     const { body } = await strict.httpClient().get("/.well-known/passkey-endpoints");
-    const page = "https://app.example.com/#/security";
+    const page = "https://app.example.com/account/security";
     expect(body).toEqual({ enroll: page, manage: page });
   });
 });
