@@ -324,8 +324,8 @@ export type Provider = {
   configured: boolean;
   /** Models of the provider. The first one is the default. */
   models: Model[];
-  /** Name for people, by default the id. */
-  displayName: string;
+  /** Name for people. Absent if the catalogue has none. */
+  displayName?: string | undefined;
 };
 
 /** One message of a conversation. */
@@ -452,8 +452,8 @@ export type Model = {
   model: string;
   /** JSON names of request fields that this model ignores. Currently `temperature` or nothing. */
   ignored: string[];
-  /** Name for people, by default the public name. */
-  displayName: string;
+  /** Name for people. Absent if the catalogue has none. */
+  displayName?: string | undefined;
 };
 
 /** The body of every error. */

@@ -14,10 +14,10 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
       const models = usableModels(entry, principal);
       return {
         provider: entry.id,
-        displayName: entry.displayName ?? entry.id,
+        displayName: entry.displayName,
         defaultModel: models[0]?.name ?? "",
         configured: ai.providers.byId.has(entry.id),
-        models: models.map(({ name, displayName = name, temperature }) => ({
+        models: models.map(({ name, displayName, temperature }) => ({
           model: name,
           displayName,
           ignored: temperature === "refused" ? ["temperature"] : [],
