@@ -13,7 +13,10 @@ test("GET /admin/audit-logs: returns the documented fields, newest first", async
   const from = { ip: browser.address, userAgent: TEXT, requestId: TEXT };
   const subject = { event: "auth.login", outcome: "success", userId: user.id, actorId: user.id };
   const details = { method: "password" };
-  expect(body.items[0]).toEqual({ id: TEXT, ...subject, ...from, details, createdAt: TIME });
+  const { id, name, email } = user;
+  const people = { user: { id, name, email }, actor: { id, name, email } };
+  const whole = { id: TEXT, ...subject, ...people, ...from, details, createdAt: TIME };
+  expect(body.items[0]).toEqual(whole);
   expect(body.items[1].event).toBe("auth.register");
 });
 

@@ -90,6 +90,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     const mailed = {
       id: row.id,
       userId: user.id,
+      user: { id: user.id, name: user.name, email: user.email },
       to: user.email,
       template: "verify-email",
       createdAt: TIME,
