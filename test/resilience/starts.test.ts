@@ -194,7 +194,7 @@ test("Start: prints the public address of the documentation", async () => {
     const { url, output, end } = await startProcess({ ...(await freshStorage()), ...env });
     const docsUrl = await until(
       "the address of the documentation",
-      () => /API reference\s+(\S+)\n/.exec(output())?.[1],
+      () => /API reference: +(\S+)\n/.exec(output())?.[1],
     );
     expect(await end("SIGTERM")).toBe(0);
     return { url, docsUrl };
