@@ -5,7 +5,6 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import {
   type ConnectRouter,
   cors,
-  createContextKey,
   createContextValues,
   type Interceptor,
 } from "@connectrpc/connect";
@@ -27,10 +26,10 @@ import { abortError, connectErrorOf, ServiceError } from "../platform/rpc/errors
 import { requestIdOf } from "../platform/rpc/metadata.ts";
 import { DEFAULT_BODY_BYTES, services } from "../platform/rpc/policy.ts";
 import { type Unread, unreadKey } from "../platform/rpc/unread.ts";
+import { answerError, answerUnknownMethod } from "./error-answers.ts";
 import { createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
 import { discardBody, dropParameters, GZIP, rawOf, receiveBody } from "./request-body.ts";
-import { answerUnknownMethod } from "./unknown-methods.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /**
@@ -63,10 +62,6 @@ export type GrpcServer = {
   /** Stops accepting calls, gives open ones `graceMs` to finish, then aborts them. */
   close(graceMs: number): Promise<void>;
 };
-
-/** Throws the error of a rejected call. */
-type Refusal = () => Promise<never>;
-const refusalKey = createContextKey<Refusal | undefined>(undefined, { description: "refusal" });
 
 /** Tests may omit the checks. */
 type GrpcApp = Pick<App, "routes" | "interceptors"> &
@@ -124,23 +119,24 @@ export async function listenGrpc(
     rewriteUrl: ({ url = "" }) => url.replace(REFLECTION_V1ALPHA, REFLECTION_V1),
   }) as FastifyInstance;
   const methods = new Map<string, DescMethod>();
-  const refusals = new WeakMap<FastifyRequest, Refusal>();
   const unreadParts = new WeakMap<FastifyRequest, Unread>();
   const methodOf = (request: FastifyRequest) => methods.get(request.routeOptions.url ?? "");
   /**
-   * Rejects a call and discards the rest of its body. Connect writes the error.
+   * Rejects a call, once the rest of its body was discarded.
    * @param elapsedMs time already spent waiting for the body
    */
-  const refuse = (request: FastifyRequest, error: unknown, elapsedMs = 0) => {
+  const refuse = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    error: unknown,
+    elapsedMs = 0,
+  ) => {
+    const { isForwarded, address } = openCallOf(request.raw);
+    const direct = isForwarded ? undefined : { address };
+    app.onRefused?.(methodOf(request) as DescMethod, request.id, error, direct);
     const restMs = timeouts.requestMs - elapsedMs;
-    const discarded = discardBody(rawOf(request), Math.min(restMs, LINGER_MS));
-    refusals.set(request, async () => {
-      const { isForwarded, address } = openCallOf(request.raw);
-      const direct = isForwarded ? undefined : { address };
-      app.onRefused?.(methodOf(request) as DescMethod, request.id, error, direct);
-      await discarded;
-      throw connectErrorOf(error);
-    });
+    await discardBody(rawOf(request), Math.min(restMs, LINGER_MS));
+    answerError(request, reply, connectErrorOf(error));
   };
   addServerHooks(server, {
     gate: app.gate,
@@ -168,10 +164,10 @@ export async function listenGrpc(
     },
     onRefused: refuse,
   });
-  server.addHook("preHandler", async (request) => {
+  server.addHook("preHandler", async (request, reply) => {
     const method = methodOf(request);
     const tooLong = refuseLongTimeout(request.headers);
-    if (!method || refusals.has(request)) return;
+    if (!method) return;
     const startedAt = performance.now();
     limitTime(request, method, timeouts);
     try {
@@ -180,7 +176,7 @@ export async function listenGrpc(
       request.body = body;
       if (unread) unreadParts.set(request, unread);
     } catch (error) {
-      refuse(request, error, performance.now() - startedAt);
+      await refuse(request, reply, error, performance.now() - startedAt);
     }
   });
   server.setNotFoundHandler((request, reply) => {
@@ -204,9 +200,7 @@ export async function listenGrpc(
     contextValues: (request) =>
       createContextValues()
         .set(admittedKey, request.admitted)
-        .set(refusalKey, refusals.get(request))
         .set(unreadKey, unreadParts.get(request)),
-    requestGate: ({ values }) => values.get(refusalKey)?.(),
     interceptors: [keepIn(calls), ...app.interceptors],
     acceptCompression: [], // requests are already decompressed, and responses are not compressed
     binaryOptions: { readUnknownFields: false }, // each unknown field would become an object
@@ -227,8 +221,10 @@ export async function listenGrpc(
  * print errors emitted earlier.
  */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
-  const error = Object.assign(new Error("Client disconnected."), { code: "ECONNRESET" });
-  stream.once("aborted", () => raw.listenerCount("error") > 0 && raw.emit("error", error));
+  stream.once("aborted", () => {
+    if (raw.listenerCount("error") === 0) return;
+    raw.emit("error", Object.assign(new Error("Client disconnected."), { code: "ECONNRESET" }));
+  });
 }
 
 /**

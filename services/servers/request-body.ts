@@ -1,5 +1,4 @@
-import { once } from "node:events";
-import { constants, type Http2ServerRequest } from "node:http2";
+import type { Http2ServerRequest } from "node:http2";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 import { type DescMessage, type DescMethod, fromBinary, fromJsonString } from "@bufbuild/protobuf";
@@ -244,21 +243,20 @@ function readFrame(body: Buffer, maxBytes: number, isEncoded: boolean): boolean 
 
 /**
  * Discards the rest of a body, since what a Node client can't send would block its connection
- * (docs/decisions/0012). A client that keeps sending for too long gets the response, then its stream
- * is closed (RFC 9113 section 8.1).
+ * (docs/decisions/0012). Resolves at its end, or after the given time.
  */
-export async function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
+export function discardBody(raw: Http2ServerRequest, ms: number): Promise<void> {
   const { stream } = raw;
-  if (raw.complete || stream.destroyed) return;
-  const signal = AbortSignal.timeout(Math.max(0, Math.ceil(ms)));
-  raw.resume();
-  await Promise.race([once(raw, "end", { signal }), once(stream, "close", { signal })]).catch(
-    () => {
-      stream.once("wantTrailers", () =>
-        setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR)),
-      );
-    },
-  );
+  if (raw.complete || stream.destroyed) return Promise.resolve();
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    const timer = setTimeout(end, Math.max(0, ms));
+    stream.once("close", end);
+    raw.once("end", end).resume();
+  });
 }
 
 const malformed = (message = "The request cannot be parsed.") =>

@@ -196,8 +196,8 @@ export type Port = {
   onRequest(request: FastifyRequest, reply: FastifyReply): void;
   /** Runs once the response has ended or its client has disconnected. */
   onClose?(request: FastifyRequest, reply: FastifyReply): void;
-  /** Called if the gate rejects a call. By default, the request fails with the error. */
-  onRefused?(request: FastifyRequest, error: unknown): void;
+  /** Responds to a call that the gate rejects. By default, the request fails with the error. */
+  onRefused?(request: FastifyRequest, reply: FastifyReply, error: unknown): Promise<void>;
 };
 
 declare module "fastify" {
@@ -232,10 +232,8 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
       done();
     };
-    const refuse = (error: Error) => {
-      port.onRefused?.(request, error);
-      done(port.onRefused ? undefined : error);
-    };
+    const refuse = (error: Error) =>
+      port.onRefused ? port.onRefused(request, reply, error) : done(error);
     reply.header("x-request-id", request.id);
     // Synchronous, without a promise, so that an error is sent before the server reads more of the request.
     try {
