@@ -106,6 +106,7 @@ export async function listenGrpc(
     secret: config.internalSecret,
     isProbe: (path) => path.startsWith(`/${Health.typeName}/`),
     isInternal: tls.ca !== undefined, // with mutual TLS every peer is an internal caller
+    connections: "http2Connections",
     log: app.log,
   });
   const tlsFiles = tls.cert ? readTlsFiles(tls) : undefined;

@@ -32,6 +32,9 @@ const BYTES_PER_BODY_BYTE = 3;
 
 const CONNECTION_BYTES = 20 * 1024;
 
+/** An HTTP/2 connection, with its buffer of 64 KiB for reading, uses as much memory as so many others. */
+const HTTP2_CONNECTION_FACTOR = 4;
+
 /** Maximum fraction of the budget for large bodies. */
 const BODY_FRACTION = 0.3;
 
@@ -125,7 +128,12 @@ export type OpenSlot = {
 };
 
 /** What is counted while open. */
-export type OpenKind = "calls" | "probes" | "connections" | "gatewayConnections";
+export type OpenKind =
+  | "calls"
+  | "probes"
+  | "connections"
+  | "http2Connections"
+  | "gatewayConnections";
 
 export type Admission = ReturnType<typeof createAdmission>;
 
@@ -191,6 +199,10 @@ export function createAdmission({
     calls: requestsPerCaller * OPEN_PER_REQUEST,
     probes: PROBES_PER_ADDRESS,
     connections: connectionsPerAddress,
+    http2Connections: Math.max(
+      MIN_CALLER_CONNECTIONS,
+      Math.floor(connectionsPerAddress / HTTP2_CONNECTION_FACTOR),
+    ),
     gatewayConnections: connectionsPerAddress * GATEWAY_CONNECTIONS_FACTOR,
   };
   const sharesOf = (what: keyof typeof share, { userId, address }: Caller) => {

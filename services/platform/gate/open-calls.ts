@@ -51,8 +51,8 @@ export type GuardOptions = {
   secret?: string | undefined;
   /** Whether every peer is an internal caller whose X-Forwarded-For is trusted. */
   isInternal?: boolean;
-  /** Which share limits the connections of an address: that of clients or that of gateways. */
-  connections?: "connections" | "gatewayConnections";
+  /** Which share limits the connections of an address; by default, that of HTTP/1.1 clients. */
+  connections?: "connections" | "http2Connections" | "gatewayConnections";
   log?: Pick<Logger, "warn"> | undefined;
 };
 
