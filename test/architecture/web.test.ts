@@ -63,10 +63,10 @@ test("Web app: has a message for every violation of a form field", () => {
 });
 
 test.each([
-  ["event", "services/audit/record.ts", /"([a-z]+\.[a-z_]+)"/g],
-  ["template", "services/mail/templates.json", /^ {2}"([a-z-]+)": \{/gm],
-  ["provider", "services/ai/providers/errors.ts", /^ {2}\| "([a-z ]+)"/gm],
-])("Web app: every %s of %s has a sentence, and no other", (kind, path, pattern) => {
+  { kind: "event", path: "services/audit/record.ts", pattern: /"([a-z]+\.[a-z_]+)"/g },
+  { kind: "template", path: "services/mail/templates.json", pattern: /^ {2}"([a-z-]+)": \{/gm },
+  { kind: "provider", path: "services/ai/providers/errors.ts", pattern: /^ {2}\| "([a-z ]+)"/gm },
+])("Web app: every $kind of $path has a sentence, and no other", ({ kind, path, pattern }) => {
   const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
   expect(names.length).toBeGreaterThan(10);
   expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);

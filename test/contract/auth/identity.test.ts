@@ -107,12 +107,20 @@ describe("Mass assignment", () => {
   const extra = { role: "admin", email: "x@example.com", id: randomUUID(), sub: "x", ...flags };
 
   test.each([
-    ["PUT", "/user/profile", { name: "Bea" }],
-    ["POST", "/user/change-password", { currentPassword: PASSWORD, newPassword: NEW_PASSWORD }],
-    ["POST", "/user/change-email", { newEmail: freshEmail(), password: PASSWORD }],
-    ["POST", "/auth/setup-totp", {}],
-    ["POST", "/auth/logout", {}],
-  ])("%s %s ignores fields that it does not name", async (method, path, body) => {
+    { method: "PUT", path: "/user/profile", body: { name: "Bea" } },
+    {
+      method: "POST",
+      path: "/user/change-password",
+      body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
+    },
+    {
+      method: "POST",
+      path: "/user/change-email",
+      body: { newEmail: freshEmail(), password: PASSWORD },
+    },
+    { method: "POST", path: "/auth/setup-totp", body: {} },
+    { method: "POST", path: "/auth/logout", body: {} },
+  ])("$method $path ignores fields that it does not name", async ({ method, path, body }) => {
     const { user, browser, headers } = await app.signIn();
     const columns =
       "select id, email, role, email_verified_at, mfa_confirmed_at, deletion_at from users where id = ?";

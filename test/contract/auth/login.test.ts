@@ -47,17 +47,17 @@ test("POST /auth/login: returns the same error for a wrong password and an unkno
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
 raced.each([
-  ["the password is changed", "password_changed_at = password_changed_at + '1s'"],
-  ["a second factor is set up", "mfa_secret = 'sealed'"],
-  ["the deletion date of the account passes", "deletion_at = '2000-01-01'"],
-  [
-    "the password is changed beside a second factor",
-    "password_changed_at = now()",
-    "mfa_secret = 'sealed'",
-  ],
+  { what: "the password is changed", changes: "password_changed_at = password_changed_at + '1s'" },
+  { what: "a second factor is set up", changes: "mfa_secret = 'sealed'" },
+  { what: "the deletion date of the account passes", changes: "deletion_at = '2000-01-01'" },
+  {
+    what: "the password is changed beside a second factor",
+    changes: "password_changed_at = now()",
+    before: "mfa_secret = 'sealed'",
+  },
 ])(
-  "POST /auth/login: fails and records it if %s before the commit",
-  async (_, changes, before = "") => {
+  "POST /auth/login: fails and records it if $what before the commit",
+  async ({ changes, before = "" }) => {
     const { id, email } = await app.addUser();
     if (before) await app.sql(`update users set ${before} where id = ?`, [id]);
     const change = `update users set ${changes} where id = $1`;

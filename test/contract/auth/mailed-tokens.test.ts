@@ -20,16 +20,16 @@ const update = (changes: string) => (id: string) =>
 const leave = update("email = 'new-' || email, canonical_email = 'new-' || canonical_email");
 
 test.each([
-  ["verify-email", "after 24 hours", () => app.clock.advance("24h")],
-  ["verify-email", "of an address that the account has left", leave],
-  ["reset-password", "after an hour", () => app.clock.advance("1h")],
-  ["reset-password", "of an address that the account has left", leave],
-  [
-    "reset-password",
-    "of an account whose deletion date has passed",
-    update("deletion_at = '2000-01-01'"),
-  ],
-])("POST /auth/%s: refuses a token %s", async (route, _, end: (id: string) => unknown) => {
+  { route: "verify-email", what: "after 24 hours", end: () => app.clock.advance("24h") },
+  { route: "verify-email", what: "of an address that the account has left", end: leave },
+  { route: "reset-password", what: "after an hour", end: () => app.clock.advance("1h") },
+  { route: "reset-password", what: "of an address that the account has left", end: leave },
+  {
+    route: "reset-password",
+    what: "of an account whose deletion date has passed",
+    end: update("deletion_at = '2000-01-01'"),
+  },
+])("POST /auth/$route: refuses a token $what", async ({ route, end }) => {
   const { id, email } = await app.addUser();
   const [token, use] =
     route === "verify-email"

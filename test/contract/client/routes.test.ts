@@ -108,20 +108,25 @@ test("Client: a locked account throws the seconds until a retry", async () => {
 });
 
 test.each([
-  [
-    "a proxy's page",
-    async () => new Response("<h1>Bad gateway</h1>", { status: 502 }),
-    "UNEXPECTED_RESPONSE",
-    502,
-  ],
-  [
-    "a page instead of JSON",
-    async () => new Response("<h1>Hello</h1>"),
-    "UNEXPECTED_RESPONSE",
-    200,
-  ],
-  ["no connection", () => Promise.reject(new TypeError("fetch failed")), "NETWORK_ERROR", 0],
-])("Client: %s throws its own code", async (_what, fetch, code, status) => {
+  {
+    what: "a proxy's page",
+    fetch: async () => new Response("<h1>Bad gateway</h1>", { status: 502 }),
+    code: "UNEXPECTED_RESPONSE",
+    status: 502,
+  },
+  {
+    what: "a page instead of JSON",
+    fetch: async () => new Response("<h1>Hello</h1>"),
+    code: "UNEXPECTED_RESPONSE",
+    status: 200,
+  },
+  {
+    what: "no connection",
+    fetch: () => Promise.reject(new TypeError("fetch failed")),
+    code: "NETWORK_ERROR",
+    status: 0,
+  },
+])("Client: $what throws its own code", async ({ fetch, code, status }) => {
   expect(await errorOf(clientAt(app.url, { fetch }).user.getProfile())).toMatchObject({
     code,
     status,

@@ -43,14 +43,33 @@ describe("Endless request body", async () => {
   };
 
   test.each([
-    [413, `POST /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
-    [404, `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, piece],
-    [405, `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`, piece],
-    [404, `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, "broken\r\n"],
-    [200, `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`, ""],
-  ])("is answered by %i, read a little longer, and cut off", async (status, head, pieces) => {
-    expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
-  });
+    {
+      status: 413,
+      head: `POST /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`,
+      pieces: piece,
+    },
+    {
+      status: 404,
+      head: `POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`,
+      pieces: piece,
+    },
+    {
+      status: 405,
+      head: `PUT /auth/login HTTP/1.1\r\nHost: x\r\n${json}${chunked}`,
+      pieces: piece,
+    },
+    { status: 404, head: `POST /nope HTTP/1.1\r\nHost: x\r\n${chunked}`, pieces: "broken\r\n" },
+    {
+      status: 200,
+      head: `GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000000\r\n`,
+      pieces: "",
+    },
+  ])(
+    "is answered by $status, read a little longer, and cut off",
+    async ({ status, head, pieces }) => {
+      expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
+    },
+  );
 
   test("a body that ends soon after its 404 or 413 keeps the connection open for the next request", async () => {
     const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

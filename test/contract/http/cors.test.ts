@@ -63,24 +63,27 @@ describe("CORS", async () => {
   });
 
   test.each([
-    ["PUT", "/nowhere", 404],
-    ["PATCH", "/user/profile", 405],
-  ])("the browser may send %s %s, which the server refuses by %i", async (method, path, status) => {
-    const preflight = { origin: allowed, "access-control-request-method": method };
-    const { headers, status: preflightStatus } = await server.send(
-      "OPTIONS",
-      path,
-      undefined,
-      preflight,
-    );
-    expect(preflightStatus).toBe(204);
-    expect(headers.get("access-control-allow-methods")).toContain(method);
-    const response = await server.send(method, path, undefined, { origin: allowed });
-    expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([
-      status,
-      allowed,
-    ]);
-  });
+    { method: "PUT", path: "/nowhere", status: 404 },
+    { method: "PATCH", path: "/user/profile", status: 405 },
+  ])(
+    "the browser may send $method $path, which the server refuses by $status",
+    async ({ method, path, status }) => {
+      const preflight = { origin: allowed, "access-control-request-method": method };
+      const { headers, status: preflightStatus } = await server.send(
+        "OPTIONS",
+        path,
+        undefined,
+        preflight,
+      );
+      expect(preflightStatus).toBe(204);
+      expect(headers.get("access-control-allow-methods")).toContain(method);
+      const response = await server.send(method, path, undefined, { origin: allowed });
+      expect([response.status, response.headers.get("access-control-allow-origin")]).toEqual([
+        status,
+        allowed,
+      ]);
+    },
+  );
 
   test("other origins cannot use the refresh cookie", async () => {
     const refresh = (headers: Record<string, string>) =>
@@ -113,35 +116,75 @@ describe("CORS", async () => {
 
 describe("Client address", () => {
   test.each([
-    ["no proxy is trusted", "", "6.6.6.6", "127.0.0.1"],
-    ["the socket is no trusted proxy", "10.0.0.1", "6.6.6.6", "127.0.0.1"],
-    [
-      "one proxy is trusted, the client's own entries are not",
-      "127.0.0.1",
-      "6.6.6.6, 9.9.9.9",
-      "9.9.9.9",
-    ],
-    [
-      "several proxies are trusted",
-      "127.0.0.0/8, 10.0.0.0/8",
-      "6.6.6.6, 9.9.9.9, 10.1.2.3",
-      "9.9.9.9",
-    ],
-    ["all entries are trusted proxies", "127.0.0.1,10.0.0.0/8", "10.0.0.2", "10.0.0.2"],
-    ["an entry is no address", "127.0.0.1", "9.9.9.9, evil<script>", "127.0.0.1"],
-    ["the client has IPv6", "127.0.0.1", "2001:DB8::0:1", "2001:db8::1"],
-    ["an IPv4 address is written as IPv6", "127.0.0.1", "::ffff:9.9.9.9", "9.9.9.9"],
-    [
-      "the proxy writes a port",
-      "127.0.0.1, 10.0.0.1",
-      "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443",
-      "9.9.9.9",
-    ],
-    ["the proxy writes brackets", "127.0.0.1", "[2001:db8::1]", "2001:db8::1"],
-    ["the proxy writes the zone of a link-local address", "127.0.0.1", "fe80::1%br-lan", "fe80::1"],
-    ["the proxy writes brackets and a port", "127.0.0.1", "[2001:db8::1]:51234", "2001:db8::1"],
-    ["the header is empty", "127.0.0.1", "", "127.0.0.1"],
-  ])("is taken from the right header if %s", async (_what, trusted, forwarded, expected) => {
+    { what: "no proxy is trusted", trusted: "", forwarded: "6.6.6.6", expected: "127.0.0.1" },
+    {
+      what: "the socket is no trusted proxy",
+      trusted: "10.0.0.1",
+      forwarded: "6.6.6.6",
+      expected: "127.0.0.1",
+    },
+    {
+      what: "one proxy is trusted, the client's own entries are not",
+      trusted: "127.0.0.1",
+      forwarded: "6.6.6.6, 9.9.9.9",
+      expected: "9.9.9.9",
+    },
+    {
+      what: "several proxies are trusted",
+      trusted: "127.0.0.0/8, 10.0.0.0/8",
+      forwarded: "6.6.6.6, 9.9.9.9, 10.1.2.3",
+      expected: "9.9.9.9",
+    },
+    {
+      what: "all entries are trusted proxies",
+      trusted: "127.0.0.1,10.0.0.0/8",
+      forwarded: "10.0.0.2",
+      expected: "10.0.0.2",
+    },
+    {
+      what: "an entry is no address",
+      trusted: "127.0.0.1",
+      forwarded: "9.9.9.9, evil<script>",
+      expected: "127.0.0.1",
+    },
+    {
+      what: "the client has IPv6",
+      trusted: "127.0.0.1",
+      forwarded: "2001:DB8::0:1",
+      expected: "2001:db8::1",
+    },
+    {
+      what: "an IPv4 address is written as IPv6",
+      trusted: "127.0.0.1",
+      forwarded: "::ffff:9.9.9.9",
+      expected: "9.9.9.9",
+    },
+    {
+      what: "the proxy writes a port",
+      trusted: "127.0.0.1, 10.0.0.1",
+      forwarded: "6.6.6.6, 9.9.9.9:51234, 10.0.0.1:443",
+      expected: "9.9.9.9",
+    },
+    {
+      what: "the proxy writes brackets",
+      trusted: "127.0.0.1",
+      forwarded: "[2001:db8::1]",
+      expected: "2001:db8::1",
+    },
+    {
+      what: "the proxy writes the zone of a link-local address",
+      trusted: "127.0.0.1",
+      forwarded: "fe80::1%br-lan",
+      expected: "fe80::1",
+    },
+    {
+      what: "the proxy writes brackets and a port",
+      trusted: "127.0.0.1",
+      forwarded: "[2001:db8::1]:51234",
+      expected: "2001:db8::1",
+    },
+    { what: "the header is empty", trusted: "127.0.0.1", forwarded: "", expected: "127.0.0.1" },
+  ])("is taken from the right header if $what", async ({ trusted, forwarded, expected }) => {
     const server = await forTest(start(routes, { env: { TRUST_PROXY: trusted } }));
     await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
     expect(metadata()["x-gatehouse-client-address"]).toBe(expected);

@@ -56,19 +56,19 @@ describe("Every request", async () => {
   });
 
   test.each([
-    ["PATCH", "/user/profile", "GET, HEAD, PUT"],
-    ["DELETE", "/user/profile", "GET, HEAD, PUT"],
-    ["GET", "/auth/login", "POST"],
-    ["GET", "/%61uth/log%69n?a=%zz", "POST"],
-    ["PATCH", "/user/sessions/a%2Fb%c3%a9", "DELETE"],
-    ["HEAD", "/auth/login", "POST"],
-    ["OPTIONS", "/auth/login", "POST"],
-    ["PROPFIND", "/auth/login", "POST"],
-    ["POST", "/user/sessions/1", "DELETE"],
-    ["POST", "/admin/users/1?a=b", "GET, HEAD, PUT, DELETE"],
-    ["GET", "/admin/impersonate/1?a=b", "POST"],
-    ["POST", "/health", "GET, HEAD"],
-  ])("%s %s is 405 with Allow", async (method, path, allow) => {
+    { method: "PATCH", path: "/user/profile", allow: "GET, HEAD, PUT" },
+    { method: "DELETE", path: "/user/profile", allow: "GET, HEAD, PUT" },
+    { method: "GET", path: "/auth/login", allow: "POST" },
+    { method: "GET", path: "/%61uth/log%69n?a=%zz", allow: "POST" },
+    { method: "PATCH", path: "/user/sessions/a%2Fb%c3%a9", allow: "DELETE" },
+    { method: "HEAD", path: "/auth/login", allow: "POST" },
+    { method: "OPTIONS", path: "/auth/login", allow: "POST" },
+    { method: "PROPFIND", path: "/auth/login", allow: "POST" },
+    { method: "POST", path: "/user/sessions/1", allow: "DELETE" },
+    { method: "POST", path: "/admin/users/1?a=b", allow: "GET, HEAD, PUT, DELETE" },
+    { method: "GET", path: "/admin/impersonate/1?a=b", allow: "POST" },
+    { method: "POST", path: "/health", allow: "GET, HEAD" },
+  ])("$method $path is 405 with Allow", async ({ method, path, allow }) => {
     const answer = await server.send(method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(allow.split(", ").sort());

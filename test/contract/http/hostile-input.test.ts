@@ -87,10 +87,10 @@ test("Unreadable request: counts towards the limit", async () => {
 });
 
 test.each([
-  [413, "PAYLOAD_TOO_LARGE", "x".repeat(20_000), "application/json"],
-  [415, "UNSUPPORTED_MEDIA_TYPE", "x", "text/plain"],
-  [400, "MALFORMED_REQUEST", "{", "application/json"],
-])("Unwanted body: is refused by %i, as documented", async (status, code, body, type) => {
+  { status: 413, code: "PAYLOAD_TOO_LARGE", body: "x".repeat(20_000), type: "application/json" },
+  { status: 415, code: "UNSUPPORTED_MEDIA_TYPE", body: "x", type: "text/plain" },
+  { status: 400, code: "MALFORMED_REQUEST", body: "{", type: "application/json" },
+])("Unwanted body: is refused by $status, as documented", async ({ status, code, body, type }) => {
   const { browser, headers: caller } = await app.signIn();
   const headers = { ...caller, "content-type": type };
   expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(
@@ -120,23 +120,33 @@ test("Rate-limit headers: are on every response of a limited route, refusals inc
 });
 
 test.each([
-  ["POST", "/auth/register", { email: "a@-x.com", password: "short", name: " " }, REGISTRATION],
-  [
-    "POST",
-    "/auth/login",
-    { email: `${"a".repeat(250)}@b.com`, password: "" },
-    ["email", "password"],
-  ],
-  [
-    "POST",
-    "/user/change-email",
-    { newEmail: "a@xn--.com", password: "" },
-    ["newEmail", "password"],
-  ],
-  ["PUT", `/admin/users/${randomUUID()}`, { email: "a@-x.com", name: "" }, ["email", "name"]],
+  {
+    method: "POST",
+    path: "/auth/register",
+    body: { email: "a@-x.com", password: "short", name: " " },
+    fields: REGISTRATION,
+  },
+  {
+    method: "POST",
+    path: "/auth/login",
+    body: { email: `${"a".repeat(250)}@b.com`, password: "" },
+    fields: ["email", "password"],
+  },
+  {
+    method: "POST",
+    path: "/user/change-email",
+    body: { newEmail: "a@xn--.com", password: "" },
+    fields: ["newEmail", "password"],
+  },
+  {
+    method: "PUT",
+    path: `/admin/users/${randomUUID()}`,
+    body: { email: "a@-x.com", name: "" },
+    fields: ["email", "name"],
+  },
 ])(
-  "%s %s: lists an impossible address together with all other violations",
-  async (method, path, body, fields) => {
+  "$method $path: lists an impossible address together with all other violations",
+  async ({ method, path, body, fields }) => {
     const { browser, headers } = await app.signInAdmin();
     const answer = await browser.send(method, path, body, headers);
     expect(answer.body.violations.map(({ field }: { field: string }) => field).sort()).toEqual(

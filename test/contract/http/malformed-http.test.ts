@@ -37,31 +37,67 @@ const POST_JSON = `${POST}Content-Type: application/json\r\n`;
 const close = "Connection: close\r\n\r\n";
 
 test.each([
-  ["no HTTP at all", "hello\r\n\r\n", 400],
-  ["a method in lower case and no version", "get /user/profile\r\n\r\n", 400],
-  ["no version", "GET /user/profile\r\n\r\n", 400],
-  ["another protocol", "DESCRIBE /user/profile RTSP/1.0\r\n\r\n", 400],
-  ["a broken header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`, 400],
-  ["a NUL in a header", `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`, 400],
-  ["two Host headers", `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`, 400],
-  ["no Host header", `GET /user/profile HTTP/1.1\r\n${close}`, 400],
-  ["two lengths", `${POST}Content-Length: 1\r\nContent-Length: 2\r\n${close}{}`, 400],
-  [
-    "length and chunks",
-    `${POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
-    400,
-  ],
-  ["a broken chunk", `${POST_JSON}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, 400],
-  ["a broken path", `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-  ["a path in broken UTF-8", `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-  ["headers without end", `GET / HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n${close}`, 431],
-  ["a tunnel", `CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n${close}`, 400],
-  ...["BREW", "get", "GETX", "M-X!"].map((method): [string, string, number] => [
-    `the unknown method ${method}`,
-    `${method} /user/profile HTTP/1.1\r\nHost: x\r\n${close}`,
-    400,
-  ]),
-])("Malformed HTTP: %s is answered in the error shape", async (_what, request, status) => {
+  { what: "no HTTP at all", request: "hello\r\n\r\n", status: 400 },
+  {
+    what: "a method in lower case and no version",
+    request: "get /user/profile\r\n\r\n",
+    status: 400,
+  },
+  { what: "no version", request: "GET /user/profile\r\n\r\n", status: 400 },
+  { what: "another protocol", request: "DESCRIBE /user/profile RTSP/1.0\r\n\r\n", status: 400 },
+  {
+    what: "a broken header",
+    request: `GET /user/profile HTTP/1.1\r\nHost: x\r\nno colon\r\n${close}`,
+    status: 400,
+  },
+  {
+    what: "a NUL in a header",
+    request: `GET /user/profile HTTP/1.1\r\nHost: x\r\nA: \0\r\n${close}`,
+    status: 400,
+  },
+  {
+    what: "two Host headers",
+    request: `GET /user/profile HTTP/1.1\r\nHost: a\r\nHost: b\r\n${close}`,
+    status: 400,
+  },
+  { what: "no Host header", request: `GET /user/profile HTTP/1.1\r\n${close}`, status: 400 },
+  {
+    what: "two lengths",
+    request: `${POST}Content-Length: 1\r\nContent-Length: 2\r\n${close}{}`,
+    status: 400,
+  },
+  {
+    what: "length and chunks",
+    request: `${POST}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n${close}{}`,
+    status: 400,
+  },
+  {
+    what: "a broken chunk",
+    request: `${POST_JSON}Transfer-Encoding: chunked\r\n\r\nzz\r\n`,
+    status: 400,
+  },
+  { what: "a broken path", request: `GET /user/%zz HTTP/1.1\r\nHost: x\r\n${close}`, status: 400 },
+  {
+    what: "a path in broken UTF-8",
+    request: `GET /user/sessions/%ff HTTP/1.1\r\nHost: x\r\n${close}`,
+    status: 400,
+  },
+  {
+    what: "headers without end",
+    request: `GET / HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n${close}`,
+    status: 431,
+  },
+  {
+    what: "a tunnel",
+    request: `CONNECT example.com:80 HTTP/1.1\r\nHost: x\r\n${close}`,
+    status: 400,
+  },
+  ...["BREW", "get", "GETX", "M-X!"].map((method) => ({
+    what: `the unknown method ${method}`,
+    request: `${method} /user/profile HTTP/1.1\r\nHost: x\r\n${close}`,
+    status: 400,
+  })),
+])("Malformed HTTP: $what is answered in the error shape", async ({ request, status }) => {
   const answer = await exchange(request);
   expect(answer.status).toBe(status);
   expect(answer.body).toEqual({

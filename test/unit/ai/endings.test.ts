@@ -133,37 +133,82 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
   const hasClosing = closing !== "";
 
   test.each([
-    ["a marker alone, then the end of the body", [text("Hi"), marker()], [closed]],
-    ["a marker with text, then the end of the body", [textWithMarker("Hi")], [closed]],
-    ["a marker alone, then a reset", [text("Hi"), marker()], [pause, reset]],
-    ["a marker with text and usage, then a reset", [textWithMarker("Hi"), usage], [pause, reset]],
-    [
-      "a marker on every piece, then the end of the body",
-      [textWithMarker("H"), textWithMarker("i")],
-      [closed],
-    ],
-    ["a first marker without text", [emptyWithMarker, text("Hi"), marker()], [closed]],
-    ["a first marker with reasoning", [words.reasoningWithMarker, text("Hi"), marker()], [closed]],
-    ["text after the marker", [text("H"), marker(), text("i")], [closed]],
-  ])("is complete: %s", async (_, parts, ending) => {
+    {
+      what: "a marker alone, then the end of the body",
+      parts: [text("Hi"), marker()],
+      ending: [closed],
+    },
+    {
+      what: "a marker with text, then the end of the body",
+      parts: [textWithMarker("Hi")],
+      ending: [closed],
+    },
+    { what: "a marker alone, then a reset", parts: [text("Hi"), marker()], ending: [pause, reset] },
+    {
+      what: "a marker with text and usage, then a reset",
+      parts: [textWithMarker("Hi"), usage],
+      ending: [pause, reset],
+    },
+    {
+      what: "a marker on every piece, then the end of the body",
+      parts: [textWithMarker("H"), textWithMarker("i")],
+      ending: [closed],
+    },
+    {
+      what: "a first marker without text",
+      parts: [emptyWithMarker, text("Hi"), marker()],
+      ending: [closed],
+    },
+    {
+      what: "a first marker with reasoning",
+      parts: [words.reasoningWithMarker, text("Hi"), marker()],
+      ending: [closed],
+    },
+    { what: "text after the marker", parts: [text("H"), marker(), text("i")], ending: [closed] },
+  ])("is complete: $what", async ({ parts, ending }) => {
     const outcome = await play(dialect, events(bytes(opening, ...parts), ...ending));
     expect(outcome).toMatchObject({ text: "Hi" });
     expect(outcome.failure).toBeUndefined();
   });
 
   test.each([
-    ["no marker, then the end of the body", [text("Hi")], [closed], "Hi"],
-    ["a first marker without text, then a reset", [emptyWithMarker], [pause, reset], ""],
-    ["a first marker, text and the end of the body", [emptyWithMarker, text("Hi")], [closed], "Hi"],
-    ["a first marker, text and a reset", [emptyWithMarker, text("Hi")], [pause, reset], "Hi"],
-    ["text after the marker, then a reset", [text("H"), marker(), text("i")], [pause, reset], "Hi"],
-    [
-      "a marker on every piece, then a reset",
-      [textWithMarker("H"), textWithMarker("i")],
-      [pause, reset],
-      "Hi",
-    ],
-  ])("broke off: %s", async (_, parts, ending, received) => {
+    {
+      what: "no marker, then the end of the body",
+      parts: [text("Hi")],
+      ending: [closed],
+      received: "Hi",
+    },
+    {
+      what: "a first marker without text, then a reset",
+      parts: [emptyWithMarker],
+      ending: [pause, reset],
+      received: "",
+    },
+    {
+      what: "a first marker, text and the end of the body",
+      parts: [emptyWithMarker, text("Hi")],
+      ending: [closed],
+      received: "Hi",
+    },
+    {
+      what: "a first marker, text and a reset",
+      parts: [emptyWithMarker, text("Hi")],
+      ending: [pause, reset],
+      received: "Hi",
+    },
+    {
+      what: "text after the marker, then a reset",
+      parts: [text("H"), marker(), text("i")],
+      ending: [pause, reset],
+      received: "Hi",
+    },
+    {
+      what: "a marker on every piece, then a reset",
+      parts: [textWithMarker("H"), textWithMarker("i")],
+      ending: [pause, reset],
+      received: "Hi",
+    },
+  ])("broke off: $what", async ({ parts, ending, received }) => {
     const outcome = await play(dialect, events(bytes(opening, ...parts), ...ending));
     expect(outcome).toEqual({ text: received, failure: "broke off" });
   });
@@ -201,33 +246,49 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
   });
 
   test.each([
-    ["a marker on the first, empty piece", [emptyWithMarker], [text("Hi"), marker()]],
-    ["a marker with reasoning", [words.reasoningWithMarker], [text("Hi"), marker()]],
-    ["a marker on every piece", [textWithMarker("H")], [textWithMarker("i")]],
-    ["a marker behind every piece", [text("H"), marker()], [text("i"), marker()]],
-    [
-      "a marker on every piece, empty ones too",
-      [textWithMarker("H"), emptyWithMarker],
-      [textWithMarker("i"), emptyWithMarker],
-    ],
-    ["usage before the marker", [usage, text("H"), marker()], [text("i"), marker()]],
-    [
-      "usage before and with the marker",
-      [usage, text("H"), markerWithUsage],
-      [text("i"), marker()],
-    ],
-    [
-      "usage with a marker before any text",
-      [markerWithUsage, text("H"), marker(), usage],
-      [text("i"), marker()],
-    ],
-    [
-      "usage with a marker that is not the first",
-      [text("H"), marker(), text("i"), markerWithUsage],
-      [text("!"), marker()],
-      "Hi!",
-    ],
-  ])("goes on after a pause: %s", async (_, first, rest, received = "Hi") => {
+    {
+      what: "a marker on the first, empty piece",
+      first: [emptyWithMarker],
+      rest: [text("Hi"), marker()],
+    },
+    {
+      what: "a marker with reasoning",
+      first: [words.reasoningWithMarker],
+      rest: [text("Hi"), marker()],
+    },
+    { what: "a marker on every piece", first: [textWithMarker("H")], rest: [textWithMarker("i")] },
+    {
+      what: "a marker behind every piece",
+      first: [text("H"), marker()],
+      rest: [text("i"), marker()],
+    },
+    {
+      what: "a marker on every piece, empty ones too",
+      first: [textWithMarker("H"), emptyWithMarker],
+      rest: [textWithMarker("i"), emptyWithMarker],
+    },
+    {
+      what: "usage before the marker",
+      first: [usage, text("H"), marker()],
+      rest: [text("i"), marker()],
+    },
+    {
+      what: "usage before and with the marker",
+      first: [usage, text("H"), markerWithUsage],
+      rest: [text("i"), marker()],
+    },
+    {
+      what: "usage with a marker before any text",
+      first: [markerWithUsage, text("H"), marker(), usage],
+      rest: [text("i"), marker()],
+    },
+    {
+      what: "usage with a marker that is not the first",
+      first: [text("H"), marker(), text("i"), markerWithUsage],
+      rest: [text("!"), marker()],
+      received: "Hi!",
+    },
+  ])("goes on after a pause: $what", async ({ first, rest, received = "Hi" }) => {
     const steps = [bytes(opening, ...first), { waitMs: SETTING_MS }, bytes(...rest), closed];
     const outcome = await play(dialect, events(...steps), { afterOutcomeMs: 1 });
     expect(outcome).toMatchObject({ text: received });
@@ -327,12 +388,16 @@ describe.each(WITH_ALL)(
 );
 
 test.each([
-  ["a document", '{"error":{"code":503,"status":"UNAVAILABLE"}}\n', "overloaded"],
-  ["a document without a line end", '{"error":{"code":503}}', "overloaded"],
-  ["a line", "Service Unavailable\n", "overloaded"],
+  {
+    what: "a document",
+    error: '{"error":{"code":503,"status":"UNAVAILABLE"}}\n',
+    failure: "overloaded",
+  },
+  { what: "a document without a line end", error: '{"error":{"code":503}}', failure: "overloaded" },
+  { what: "a line", error: "Service Unavailable\n", failure: "overloaded" },
 ])(
-  "Provider stream: an error outside of events is the cause of a break and of silence: %s",
-  async (_, error, failure) => {
+  "Provider stream: an error outside of events is the cause of a break and of silence: $what",
+  async ({ error, failure }) => {
     const parts = bytes(openai.opening, openai.text("Hi"), error);
     const outcome = { text: "Hi", failure };
     expect(await play("openai", events(parts, pause, reset))).toEqual(outcome);

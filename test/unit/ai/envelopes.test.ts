@@ -86,17 +86,27 @@ describe("Attempts", () => {
   const hi = response(document, {});
 
   test.each([
-    ["x-should-retry: false", error(529, { "x-should-retry": "false" }), 1, "overloaded"],
-    ["x-should-retry: false", error(429, { "x-should-retry": "false" }), 1, "rate limited"],
-    ["x-should-retry: true", error(409, { "x-should-retry": "true" }), 2, undefined],
-    ["x-should-retry: true", error(400, { "x-should-retry": "true" }), 2, undefined],
-    [
-      "x-should-retry: perhaps",
-      error(409, { "x-should-retry": "perhaps" }),
-      1,
-      "rejected the request",
-    ],
-  ])("obey %s: %#", async (_, first, calls, failure) => {
+    {
+      what: "x-should-retry: false",
+      first: error(529, { "x-should-retry": "false" }),
+      calls: 1,
+      failure: "overloaded",
+    },
+    {
+      what: "x-should-retry: false",
+      first: error(429, { "x-should-retry": "false" }),
+      calls: 1,
+      failure: "rate limited",
+    },
+    { what: "x-should-retry: true", first: error(409, { "x-should-retry": "true" }), calls: 2 },
+    { what: "x-should-retry: true", first: error(400, { "x-should-retry": "true" }), calls: 2 },
+    {
+      what: "x-should-retry: perhaps",
+      first: error(409, { "x-should-retry": "perhaps" }),
+      calls: 1,
+      failure: "rejected the request",
+    },
+  ])("obey $what: %#", async ({ first, calls, failure }) => {
     const outcome = { text: failure ? "" : "Hi", failure, calls };
     expect(await outcomesOf([first, hi])).toEqual([outcome, outcome]);
   });

@@ -66,12 +66,16 @@ test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but t
 });
 
 test.each([
-  ["a proxy that never opens its tunnel", true, ""],
-  ["a proxy that opens a tunnel to nowhere", true, "HTTP/1.1 200 OK\r\n\r\n"],
-  ["a server that never shakes hands", false, ""],
+  { what: "a proxy that never opens its tunnel", isProxy: true, answer: "" },
+  {
+    what: "a proxy that opens a tunnel to nowhere",
+    isProxy: true,
+    answer: "HTTP/1.1 200 OK\r\n\r\n",
+  },
+  { what: "a server that never shakes hands", isProxy: false, answer: "" },
 ])(
-  "Provider client: a request to %s ends at the limit of connecting, and at an abort",
-  async (_, isProxy, answer) => {
+  "Provider client: a request to $what ends at the limit of connecting, and at an abort",
+  async ({ isProxy, answer }) => {
     const sockets: Socket[] = [];
     const hold = (socket: Socket) => sockets.push(socket) && socket.write(answer);
     onTestFinished(() => sockets.forEach((socket) => void socket.destroy()));

@@ -17,94 +17,124 @@ async function outcomesOf(answer: Parameters<typeof verbatim>[0]) {
 
 describe("Errors of OpenAI-compatible servers", () => {
   test.each([
-    [
-      "DeepSeek, without balance",
-      402,
-      errorOf("unknown_error", "invalid_request_error"),
-      "quota exhausted",
-    ],
-    [
-      "DeepSeek, of a wrong key",
-      401,
-      errorOf("authentication_error", "invalid_request_error"),
-      "refused the key",
-    ],
-    ["a proxy, of a wrong key", 401, errorOf("invalid_request_error", null), "refused the key"],
-    ["a proxy, of too many requests", 429, errorOf("invalid_request_error", null), "rate limited"],
-    ["LiteLLM, beyond the budget", 400, errorOf("budget_exceeded", "400"), "quota exhausted"],
-    [
-      "Moonshot, without balance",
-      429,
-      errorOf("exceeded_current_quota_error", null),
-      "quota exhausted",
-    ],
-    ["Qwen, in arrears", 400, errorOf("Arrearage", "Arrearage"), "quota exhausted"],
-    [
-      "MiniMax, without balance",
-      429,
-      errorOf("insufficient_balance_error", null),
-      "quota exhausted",
-    ],
-    ["a vendor, without balance", 400, errorOf("InsufficientBalance", null), "quota exhausted"],
-    [
-      "Anthropic, without credit",
-      400,
-      {
+    {
+      what: "DeepSeek, without balance",
+      status: 402,
+      body: errorOf("unknown_error", "invalid_request_error"),
+      failure: "quota exhausted",
+    },
+    {
+      what: "DeepSeek, of a wrong key",
+      status: 401,
+      body: errorOf("authentication_error", "invalid_request_error"),
+      failure: "refused the key",
+    },
+    {
+      what: "a proxy, of a wrong key",
+      status: 401,
+      body: errorOf("invalid_request_error", null),
+      failure: "refused the key",
+    },
+    {
+      what: "a proxy, of too many requests",
+      status: 429,
+      body: errorOf("invalid_request_error", null),
+      failure: "rate limited",
+    },
+    {
+      what: "LiteLLM, beyond the budget",
+      status: 400,
+      body: errorOf("budget_exceeded", "400"),
+      failure: "quota exhausted",
+    },
+    {
+      what: "Moonshot, without balance",
+      status: 429,
+      body: errorOf("exceeded_current_quota_error", null),
+      failure: "quota exhausted",
+    },
+    {
+      what: "Qwen, in arrears",
+      status: 400,
+      body: errorOf("Arrearage", "Arrearage"),
+      failure: "quota exhausted",
+    },
+    {
+      what: "MiniMax, without balance",
+      status: 429,
+      body: errorOf("insufficient_balance_error", null),
+      failure: "quota exhausted",
+    },
+    {
+      what: "a vendor, without balance",
+      status: 400,
+      body: errorOf("InsufficientBalance", null),
+      failure: "quota exhausted",
+    },
+    {
+      what: "Anthropic, without credit",
+      status: 400,
+      body: {
         type: "error",
         error: { type: "invalid_request_error", message: "Your credit balance is too low." },
       },
-      "quota exhausted",
-    ],
-    [
-      "Zhipu, without balance",
-      429,
-      { error: { code: "1113", message: "Insufficient balance. Please recharge." } },
-      "quota exhausted",
-    ],
-    [
-      "SiliconFlow, without balance",
-      403,
-      { error: { code: 30001, message: "Sorry, your account balance is insufficient" } },
-      "quota exhausted",
-    ],
-    [
-      "xAI, without credits",
-      403,
-      { error: "Your team has used all available credits." },
-      "quota exhausted",
-    ],
-    [
-      "a balancer, of too many requests",
-      429,
-      errorOf("load_balancer_error", "rate_limit_exceeded"),
-      "rate limited",
-    ],
-    [
-      "Qwen's filter",
-      400,
-      errorOf("data_inspection_failed", "data_inspection_failed"),
-      "blocked the content",
-    ],
-    [
-      "OpenRouter's filter",
-      403,
-      {
+      failure: "quota exhausted",
+    },
+    {
+      what: "Zhipu, without balance",
+      status: 429,
+      body: { error: { code: "1113", message: "Insufficient balance. Please recharge." } },
+      failure: "quota exhausted",
+    },
+    {
+      what: "SiliconFlow, without balance",
+      status: 403,
+      body: { error: { code: 30001, message: "Sorry, your account balance is insufficient" } },
+      failure: "quota exhausted",
+    },
+    {
+      what: "xAI, without credits",
+      status: 403,
+      body: { error: "Your team has used all available credits." },
+      failure: "quota exhausted",
+    },
+    {
+      what: "a balancer, of too many requests",
+      status: 429,
+      body: errorOf("load_balancer_error", "rate_limit_exceeded"),
+      failure: "rate limited",
+    },
+    {
+      what: "Qwen's filter",
+      status: 400,
+      body: errorOf("data_inspection_failed", "data_inspection_failed"),
+      failure: "blocked the content",
+    },
+    {
+      what: "OpenRouter's filter",
+      status: 403,
+      body: {
         error: {
           code: 403,
           message: "prose",
           metadata: { reasons: ["violence"], flagged_input: "prose" },
         },
       },
-      "blocked the content",
-    ],
-    ["vLLM, of a long prompt", 400, errorOf("BadRequestError", 400), "rejected the request"],
-    [
-      "a country",
-      403,
-      errorOf("request_forbidden", "unsupported_country_region_territory"),
-      "rejected the request",
-    ],
-  ])("are classified: %s", async (_, status, body, failure) => {
+      failure: "blocked the content",
+    },
+    {
+      what: "vLLM, of a long prompt",
+      status: 400,
+      body: errorOf("BadRequestError", 400),
+      failure: "rejected the request",
+    },
+    {
+      what: "a country",
+      status: 403,
+      body: errorOf("request_forbidden", "unsupported_country_region_territory"),
+      failure: "rejected the request",
+    },
+  ])("are classified: $what", async ({ status, body, failure }) => {
     const before = bench.simulator.requests.length;
     expect(await outcomesOf({ status, body })).toEqual(Array(2).fill({ text: "", failure }));
     const attempts = failure === "rate limited" ? 3 : 1;
@@ -112,12 +142,12 @@ describe("Errors of OpenAI-compatible servers", () => {
   });
 
   test.each([
-    ["LiteLLM", errorOf("None", "429"), "rate limited"],
-    ["LiteLLM", errorOf(null, "500"), "internal error"],
-    ["OpenRouter", errorOf(null, 402), "quota exhausted"],
-    ["vLLM", errorOf("InternalServerError", 500), "internal error"],
-    ["Mistral", errorOf(null, "3505"), "broke off"],
-  ])("are classified in the middle of a stream: %s %j", async (_, error, failure) => {
+    { what: "LiteLLM", error: errorOf("None", "429"), failure: "rate limited" },
+    { what: "LiteLLM", error: errorOf(null, "500"), failure: "internal error" },
+    { what: "OpenRouter", error: errorOf(null, 402), failure: "quota exhausted" },
+    { what: "vLLM", error: errorOf("InternalServerError", 500), failure: "internal error" },
+    { what: "Mistral", error: errorOf(null, "3505"), failure: "broke off" },
+  ])("are classified in the middle of a stream: $what $error", async ({ error, failure }) => {
     const events = [piece({ content: "Some text" }), { data: JSON.stringify(error) }, done];
     const expected = ["Some text", ""].map((text) => ({ text, failure }));
     expect(await outcomesOf({ events, whole: error })).toEqual(expected);
@@ -126,10 +156,10 @@ describe("Errors of OpenAI-compatible servers", () => {
 
 describe("Errors in a choice of OpenRouter", () => {
   test.each([
-    ["with a finish reason", "error", 429, "rate limited"],
-    ["without a finish reason", null, 502, "internal error"],
-    ["with a good finish reason", "stop", 503, "overloaded"],
-  ])("are failures: %s", async (_, finish_reason, code, failure) => {
+    { what: "with a finish reason", finish_reason: "error", code: 429, failure: "rate limited" },
+    { what: "without a finish reason", finish_reason: null, code: 502, failure: "internal error" },
+    { what: "with a good finish reason", finish_reason: "stop", code: 503, failure: "overloaded" },
+  ])("are failures: $what", async ({ finish_reason, code, failure }) => {
     const choice = { index: 0, finish_reason, error: { code, message: "prose" } };
     const half = { content: "Half" };
     const events = [
@@ -149,52 +179,56 @@ describe("Replies of OpenAI-compatible servers", () => {
   const tool_calls = [{ index: 0, id: "call_1", function: { name: "look_up", arguments: "{}" } }];
   const hi = { content: "Hi" };
 
-  test.each<
-    [
-      what: string,
-      message: object,
-      counts: Record<string, number>,
-      text: string,
-      output: number | string,
-    ]
-  >([
-    [
-      "count the reasoning of xAI and Gemini, in the total",
-      hi,
-      { completion_tokens: 9, total_tokens: 135 },
-      "Hi",
-      103,
-    ],
-    [
-      "count the reasoning of others, as written",
-      hi,
-      { completion_tokens: 103, total_tokens: 135 },
-      "Hi",
-      103,
-    ],
-    ["count output tokens without a total", hi, { completion_tokens: 9 }, "Hi", 9],
-    [
-      "count output tokens with a total of zero",
-      hi,
-      { completion_tokens: 9, total_tokens: 0 },
-      "Hi",
-      9,
-    ],
-    [
-      "with reasoning alone are empty and report usage",
-      { reasoning: "Hm." },
-      { completion_tokens: 50 },
-      "",
-      50,
-    ],
-    [
-      "with a tool call alone are unreadable, whatever their finish reason",
-      { tool_calls },
-      {},
-      "",
-      "unreadable reply",
-    ],
-  ])("%s", async (_, message, counts, text, output) => {
+  test.each<{
+    what: string;
+    message: object;
+    counts: Record<string, number>;
+    text: string;
+    output: number | string;
+  }>([
+    {
+      what: "count the reasoning of xAI and Gemini, in the total",
+      message: hi,
+      counts: { completion_tokens: 9, total_tokens: 135 },
+      text: "Hi",
+      output: 103,
+    },
+    {
+      what: "count the reasoning of others, as written",
+      message: hi,
+      counts: { completion_tokens: 103, total_tokens: 135 },
+      text: "Hi",
+      output: 103,
+    },
+    {
+      what: "count output tokens without a total",
+      message: hi,
+      counts: { completion_tokens: 9 },
+      text: "Hi",
+      output: 9,
+    },
+    {
+      what: "count output tokens with a total of zero",
+      message: hi,
+      counts: { completion_tokens: 9, total_tokens: 0 },
+      text: "Hi",
+      output: 9,
+    },
+    {
+      what: "with reasoning alone are empty and report usage",
+      message: { reasoning: "Hm." },
+      counts: { completion_tokens: 50 },
+      text: "",
+      output: 50,
+    },
+    {
+      what: "with a tool call alone are unreadable, whatever their finish reason",
+      message: { tool_calls },
+      counts: {},
+      text: "",
+      output: "unreadable reply",
+    },
+  ])("$what", async ({ message, counts, text, output }) => {
     const usage = { prompt_tokens: 32, ...counts };
     const finish = {
       data: JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }], usage }),

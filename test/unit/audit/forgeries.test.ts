@@ -50,13 +50,21 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   }
 
   test.each([
-    ["the next id", async () => "ffffffff-ffff-7fff-bfff-ffffffffffff", 0],
-    ["the month to come", () => beginningOf(inDays(31)), 0],
-    ["the month to come, in the future", () => beginningOf(inDays(31)), 500],
-    ["an old month", () => beginningOf(new Date(0)), 0],
+    {
+      what: "the next id",
+      below: async () => "ffffffff-ffff-7fff-bfff-ffffffffffff",
+      sealedInDays: 0,
+    },
+    { what: "the month to come", below: () => beginningOf(inDays(31)), sealedInDays: 0 },
+    {
+      what: "the month to come, in the future",
+      below: () => beginningOf(inDays(31)),
+      sealedInDays: 500,
+    },
+    { what: "an old month", below: () => beginningOf(new Date(0)), sealedInDays: 0 },
   ])(
-    "finds deleted events under a forged retention seal of %s",
-    async (_what, below, sealedInDays) => {
+    "finds deleted events under a forged retention seal of $what",
+    async ({ below, sealedInDays }) => {
       const ids = await sealedLog();
       await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
       await appendDrop(await below(), inDays(sealedInDays));

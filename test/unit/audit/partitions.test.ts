@@ -65,9 +65,9 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   }
 
   test.each([
-    ["drops old months in the background", 40 * 86_400_000, 1],
-    ["keeps every month where retention is off", 0, 2],
-  ])("%s", async (_, auditRetentionMs, kept) => {
+    { what: "drops old months in the background", auditRetentionMs: 40 * 86_400_000, kept: 1 },
+    { what: "keeps every month where retention is off", auditRetentionMs: 0, kept: 2 },
+  ])("$what", async ({ auditRetentionMs, kept }) => {
     await sealTwoMonths();
     await startWorker(undefined, auditRetentionMs).close();
     expect(await verify()).toMatchObject({ findings: [], events: kept, dropped: 2 - kept });

@@ -50,15 +50,15 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
   });
 
   test.each([
-    [
-      "1.1",
-      (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`,
-      "0\r\n\r\n",
-    ],
-    ["1.0", (event: string) => event, ""],
+    {
+      version: "1.1",
+      cut: (event: string) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`,
+      end: "0\r\n\r\n",
+    },
+    { version: "1.0", cut: (event: string) => event, end: "" },
   ])(
-    "has the framing of HTTP/%s, and closes the connection if the client wants it",
-    async (version, cut, end) => {
+    "has the framing of HTTP/$version, and closes the connection if the client wants it",
+    async ({ version, cut, end }) => {
       const edge = await startChatServices(way, async function* () {
         yield { chunk: "zwölf €" };
       });

@@ -27,14 +27,19 @@ function openPort() {
 }
 
 test.each([
-  [
-    "IPv4 clients of a port that also takes IPv6 have",
-    "::ffff:192.0.2.1",
-    "192.0.2.1",
-    "::ffff:192.0.2.2",
-  ],
-  ["the clients of a link-local network have", "fe80::1%br-lan", "fe80::2", "192.0.2.1"],
-])("Connections: %s a share each", (_who, address, same, other) => {
+  {
+    who: "IPv4 clients of a port that also takes IPv6 have",
+    address: "::ffff:192.0.2.1",
+    same: "192.0.2.1",
+    other: "::ffff:192.0.2.2",
+  },
+  {
+    who: "the clients of a link-local network have",
+    address: "fe80::1%br-lan",
+    same: "fe80::2",
+    other: "192.0.2.1",
+  },
+])("Connections: $who a share each", ({ address, same, other }) => {
   const { connect, share } = openPort();
   expect(times(share, () => connect(address))).not.toContain(false);
   expect([connect(same), connect(other)]).toEqual([false, true]);

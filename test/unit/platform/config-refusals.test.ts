@@ -68,43 +68,63 @@ const secret = { INTERNAL_SECRET: "between-the-two-of-us" };
 const SERVICES_URL = "http://services:50051";
 const unusable = ["unix:services.sock", "tcp://services", SERVICES_URL, "tcp://services:1/path"];
 
-type Refusal = [
-  role: "all" | "gateway" | "services",
-  env: Record<string, string>,
-  problems: RegExp[],
-];
+type Refusal = {
+  role: "all" | "gateway" | "services";
+  env: Record<string, string>;
+  problems: RegExp[];
+};
 
 test.each<Refusal>([
-  ["gateway", { SERVICES_URL }, [/^INTERNAL_SECRET /]],
-  ["gateway", { SERVICES_URL: "nonsense" }, [/^SERVICES_URL /, /^INTERNAL_SECRET /]],
-  ["gateway", secret, [/^SERVICES_URL must be set /]],
-  ["gateway", { ...secret, SERVICES_URL, GRPC_PORT: "none", NODE_ENV: "production" }, []], // no variable of the services
-  ["services", { ...secret, SERVICES_URL }, [/^SERVICES_URL must not be set /]],
-  ["services", {}, [/INTERNAL_SECRET/]],
-  [
-    "services",
-    { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" },
-    [/^GRPC_TLS_CERT must be set when INTERNAL_URL is tls:\/\/$/],
-  ],
+  { role: "gateway", env: { SERVICES_URL }, problems: [/^INTERNAL_SECRET /] },
+  {
+    role: "gateway",
+    env: { SERVICES_URL: "nonsense" },
+    problems: [/^SERVICES_URL /, /^INTERNAL_SECRET /],
+  },
+  { role: "gateway", env: secret, problems: [/^SERVICES_URL must be set /] },
+  {
+    role: "gateway",
+    env: { ...secret, SERVICES_URL, GRPC_PORT: "none", NODE_ENV: "production" },
+    problems: [],
+  }, // no variable of the services
+  {
+    role: "services",
+    env: { ...secret, SERVICES_URL },
+    problems: [/^SERVICES_URL must not be set /],
+  },
+  { role: "services", env: {}, problems: [/INTERNAL_SECRET/] },
+  {
+    role: "services",
+    env: { ...secret, INTERNAL_URL: "tls://0.0.0.0:50052" },
+    problems: [/^GRPC_TLS_CERT must be set when INTERNAL_URL is tls:\/\/$/],
+  },
   ...unusable.map(
-    (url): Refusal => ["services", { ...secret, INTERNAL_URL: url }, [/^INTERNAL_URL must /]],
+    (url): Refusal => ({
+      role: "services",
+      env: { ...secret, INTERNAL_URL: url },
+      problems: [/^INTERNAL_URL must /],
+    }),
   ),
-  [
-    "all",
-    { INTERNAL_URL: "tcp://services:50052" },
-    [/^INTERNAL_URL may only be set for standalone services/],
-  ],
-  ["all", { NODE_ENV: "production" }, [/SECRET_KEY/, /SMTP_URL/]],
-  ["all", { DATABASE_URL: "postgres://127.0.0.1" }, [/\/database/]],
-  ["all", { REFRESH_TOKEN_TTL: "31d" }, [/SESSION_MAX_AGE/]],
-  ["all", { GRPC_TLS_KEY: "own.key" }, [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/]],
-  [
-    "all",
-    { ADMIN_EMAIL: "hidden", ADMIN_PASSWORD: "short" },
-    [/^ADMIN_EMAIL (?!.*hidden)/, /^ADMIN_PASSWORD /],
-  ],
-  ["all", { MAIL_FROM: "Acme" }, [/^MAIL_FROM must be an address such as/]],
-])("Configuration of %s: names the problems of %j", (role, env, problems) => {
+  {
+    role: "all",
+    env: { INTERNAL_URL: "tcp://services:50052" },
+    problems: [/^INTERNAL_URL may only be set for standalone services/],
+  },
+  { role: "all", env: { NODE_ENV: "production" }, problems: [/SECRET_KEY/, /SMTP_URL/] },
+  { role: "all", env: { DATABASE_URL: "postgres://127.0.0.1" }, problems: [/\/database/] },
+  { role: "all", env: { REFRESH_TOKEN_TTL: "31d" }, problems: [/SESSION_MAX_AGE/] },
+  {
+    role: "all",
+    env: { GRPC_TLS_KEY: "own.key" },
+    problems: [/^GRPC_TLS_CERT and GRPC_TLS_KEY must be set together$/],
+  },
+  {
+    role: "all",
+    env: { ADMIN_EMAIL: "hidden", ADMIN_PASSWORD: "short" },
+    problems: [/^ADMIN_EMAIL (?!.*hidden)/, /^ADMIN_PASSWORD /],
+  },
+  { role: "all", env: { MAIL_FROM: "Acme" }, problems: [/^MAIL_FROM must be an address such as/] },
+])("Configuration of $role: names the problems of $env", ({ role, env, problems }) => {
   expect(readConfig(env, role).problems).toEqual(
     problems.map((problem) => expect.stringMatching(problem)),
   );

@@ -55,45 +55,52 @@ const certificates = { GRPC_TLS_CERT: "own.pem", GRPC_TLS_KEY: "own.key", GRPC_T
 const tls = { cert: "own.pem", key: "own.key", ca: "ca.pem" };
 const spelled = "gatehouse:p%40se%23%2Fcret@127.0.0.1";
 
-test.each<[env: Record<string, string>, config: object, role?: "gateway" | "services"]>([
-  [{ DATABASE_URL: "" }, { database: { kind: "folder", path: "./data" } }],
-  [
-    { DATABASE_URL: "postgresql://a/b" },
-    { database: { kind: "postgres", url: "postgresql://a/b" } },
-  ],
-  [
-    { DATABASE_URL: `postgres://${spelled}/a?b=c` },
-    { database: { url: `postgres://${spelled}/a?b=c` } },
-  ],
-  [{ REDIS_URL: "rediss://a" }, { redisUrl: ["rediss://a"] }],
-  [{ REDIS_URL: `redis://${spelled}` }, { redisUrl: [`redis://${spelled}`] }],
-  [{ REDIS_URL: "redis://a:1, redis://b:2" }, { redisUrl: ["redis://a:1", "redis://b:2"] }],
-  [{ SMTP_URL: "smtps://a" }, { smtpUrl: "smtps://a" }],
-  [{ SMTP_URL: `smtp://${spelled}` }, { smtpUrl: `smtp://${spelled}` }],
-  [{ METRICS_HOST: "10.0.0.1" }, { metricsHost: "10.0.0.1" }],
-  [{ LOG_LEVEL: "debug" }, { logLevel: "debug" }],
-  [
-    { TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1" },
-    { trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"] },
-  ],
-  [{ CORS_ORIGINS: `${origins}` }, { corsOrigins: origins }],
-  [
-    { ...SECRET, SERVICES_URL: "https://a:1/", ...certificates },
-    { servicesUrl: "https://a:1", tls },
-    "gateway",
-  ],
-  [{ SHUTDOWN_TIMEOUT: "500ms" }, { shutdownTimeoutMs: 500 }],
-  [{ APP_URL: "https://b.example//" }, { appUrl: "https://b.example" }],
-  [{ AI_TOTAL_TIMEOUT: "24d" }, { aiTotalTimeoutMs: 24 * 86_400_000 }],
-  ...internalUrls.flatMap((url): [Record<string, string>, object, "gateway" | "services"][] => [
-    [
-      { ...SECRET, SERVICES_URL: url },
-      { servicesUrl: url, internalSecret: SECRET.INTERNAL_SECRET },
-      "gateway",
-    ],
-    [{ ...SECRET, INTERNAL_URL: url }, { internalUrl: url }, "services"],
+test.each<{ env: Record<string, string>; config: object; role?: "gateway" | "services" }>([
+  { env: { DATABASE_URL: "" }, config: { database: { kind: "folder", path: "./data" } } },
+  {
+    env: { DATABASE_URL: "postgresql://a/b" },
+    config: { database: { kind: "postgres", url: "postgresql://a/b" } },
+  },
+  {
+    env: { DATABASE_URL: `postgres://${spelled}/a?b=c` },
+    config: { database: { url: `postgres://${spelled}/a?b=c` } },
+  },
+  { env: { REDIS_URL: "rediss://a" }, config: { redisUrl: ["rediss://a"] } },
+  { env: { REDIS_URL: `redis://${spelled}` }, config: { redisUrl: [`redis://${spelled}`] } },
+  {
+    env: { REDIS_URL: "redis://a:1, redis://b:2" },
+    config: { redisUrl: ["redis://a:1", "redis://b:2"] },
+  },
+  { env: { SMTP_URL: "smtps://a" }, config: { smtpUrl: "smtps://a" } },
+  { env: { SMTP_URL: `smtp://${spelled}` }, config: { smtpUrl: `smtp://${spelled}` } },
+  { env: { METRICS_HOST: "10.0.0.1" }, config: { metricsHost: "10.0.0.1" } },
+  { env: { LOG_LEVEL: "debug" }, config: { logLevel: "debug" } },
+  {
+    env: { TRUST_PROXY: "10.0.0.0/8, ::1 ,192.168.0.1" },
+    config: { trustProxy: ["10.0.0.0/8", "::1", "192.168.0.1"] },
+  },
+  { env: { CORS_ORIGINS: `${origins}` }, config: { corsOrigins: origins } },
+  {
+    env: { ...SECRET, SERVICES_URL: "https://a:1/", ...certificates },
+    config: { servicesUrl: "https://a:1", tls },
+    role: "gateway",
+  },
+  { env: { SHUTDOWN_TIMEOUT: "500ms" }, config: { shutdownTimeoutMs: 500 } },
+  { env: { APP_URL: "https://b.example//" }, config: { appUrl: "https://b.example" } },
+  { env: { AI_TOTAL_TIMEOUT: "24d" }, config: { aiTotalTimeoutMs: 24 * 86_400_000 } },
+  ...internalUrls.flatMap((url) => [
+    {
+      env: { ...SECRET, SERVICES_URL: url },
+      config: { servicesUrl: url, internalSecret: SECRET.INTERNAL_SECRET },
+      role: "gateway" as const,
+    },
+    {
+      env: { ...SECRET, INTERNAL_URL: url },
+      config: { internalUrl: url },
+      role: "services" as const,
+    },
   ]),
-])("Configuration: reads %j", (env, config, role) =>
+])("Configuration: reads $env", ({ env, config, role }) =>
   expect(requireConfig(env, role)).toMatchObject(config),
 );
 
@@ -120,18 +127,18 @@ const careful = {
   REQUIRE_ADMIN_MFA: "on",
 };
 
-test.each<[env: Record<string, string>, warnings: string[], nodeFlags?: ReadonlySet<string>]>([
-  [{}, []],
-  [
-    { ...production, GRPC_REFLECTION: "on", RATE_LIMITS: "off" },
-    ["PUBLIC_URL", "RATE_LIMITS", "DATABASE_URL", "GRPC_REFLECTION", "REQUIRE_ADMIN_MFA"],
-  ],
-  [{ ...production, ...careful }, []],
-  [{ HTTPS_PROXY: "http://proxy:1" }, []],
-  [{ HTTPS_PROXY: "http://proxy:1" }, ["HTTPS_PROXY"], new Set()], // of an older Node
+test.each<{ env: Record<string, string>; warnings: string[]; nodeFlags?: ReadonlySet<string> }>([
+  { env: {}, warnings: [] },
+  {
+    env: { ...production, GRPC_REFLECTION: "on", RATE_LIMITS: "off" },
+    warnings: ["PUBLIC_URL", "RATE_LIMITS", "DATABASE_URL", "GRPC_REFLECTION", "REQUIRE_ADMIN_MFA"],
+  },
+  { env: { ...production, ...careful }, warnings: [] },
+  { env: { HTTPS_PROXY: "http://proxy:1" }, warnings: [] },
+  { env: { HTTPS_PROXY: "http://proxy:1" }, warnings: ["HTTPS_PROXY"], nodeFlags: new Set() }, // of an older Node
 ])(
-  "Configuration: warns of %j by %j",
-  (env, warnings, nodeFlags = process.allowedNodeEnvironmentFlags) => {
+  "Configuration: warns of $env by $warnings",
+  ({ env, warnings, nodeFlags = process.allowedNodeEnvironmentFlags }) => {
     const flags = vi
       .spyOn(process, "allowedNodeEnvironmentFlags", "get")
       .mockReturnValue(nodeFlags);

@@ -65,19 +65,19 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
   });
 
   test.each([
-    [Code.NotFound, 404, "NOT_FOUND"],
-    [Code.Unauthenticated, 401, "UNAUTHENTICATED"],
-    [Code.PermissionDenied, 403, "FORBIDDEN"],
-    [Code.InvalidArgument, 400, "MALFORMED_REQUEST"],
-    [Code.ResourceExhausted, 429, "RATE_LIMITED"],
-    [Code.Unimplemented, 501, "NOT_IMPLEMENTED"],
-    [Code.Unavailable, 503, "UNAVAILABLE"],
-    [Code.DeadlineExceeded, 504, "UNAVAILABLE"],
-    [Code.Internal, 500, "INTERNAL"],
-    [Code.DataLoss, 500, "INTERNAL"],
+    { code: Code.NotFound, status: 404, word: "NOT_FOUND" },
+    { code: Code.Unauthenticated, status: 401, word: "UNAUTHENTICATED" },
+    { code: Code.PermissionDenied, status: 403, word: "FORBIDDEN" },
+    { code: Code.InvalidArgument, status: 400, word: "MALFORMED_REQUEST" },
+    { code: Code.ResourceExhausted, status: 429, word: "RATE_LIMITED" },
+    { code: Code.Unimplemented, status: 501, word: "NOT_IMPLEMENTED" },
+    { code: Code.Unavailable, status: 503, word: "UNAVAILABLE" },
+    { code: Code.DeadlineExceeded, status: 504, word: "UNAVAILABLE" },
+    { code: Code.Internal, status: 500, word: "INTERNAL" },
+    { code: Code.DataLoss, status: 500, word: "INTERNAL" },
   ])(
-    "for code %s without details has Connect's status and a fixed message",
-    async (code, status, word) => {
+    "for code $code without details has Connect's status and a fixed message",
+    async ({ code, status, word }) => {
       const { answer } = await failBy(new ConnectError("connect ECONNREFUSED 10.1.2.3:5432", code));
       expect(answer).toMatchObject({ status, body: { statusCode: status, code: word } });
       expect(answer.text).not.toContain("10.1.2.3");
@@ -86,16 +86,24 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
   );
 
   test.each([
-    ["a bug is masked and logged once", new TypeError("x is not a function: password=hunter2"), 1],
-    [
-      "a bug that the services have logged",
-      failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"),
-      0,
-    ],
-    ["a reason newer than the gateway", failWith(999 as Reason, Code.Aborted, "hunter2"), 1],
+    {
+      what: "a bug is masked and logged once",
+      error: new TypeError("x is not a function: password=hunter2"),
+      logged: 1,
+    },
+    {
+      what: "a bug that the services have logged",
+      error: failWith(Reason.UNSPECIFIED, Code.Internal, "hunter2"),
+      logged: 0,
+    },
+    {
+      what: "a reason newer than the gateway",
+      error: failWith(999 as Reason, Code.Aborted, "hunter2"),
+      logged: 1,
+    },
   ])(
-    "for %s is a masked 500, with the request id in %i lines of the log",
-    async (_what, error, logged) => {
+    "for $what is a masked 500, with the request id in $error lines of the log",
+    async ({ error, logged }) => {
       const { answer, logs } = await failBy(error);
       expect(answer).toMatchObject({
         status: 500,

@@ -61,16 +61,20 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
   });
 
   const unsupported = { code: "UNSUPPORTED_MEDIA_TYPE", error: "Unsupported Media Type" };
-  test.each<[type: string, others?: object, message?: unknown]>([
-    ["text/plain"],
-    ["application/x-www-form-urlencoded"],
-    ["application/jsonp"],
-    ["application/json; charset=latin1"],
-    ["x"],
-    ["application/json", { "content-encoding": "gzip" }, "The body must be sent uncompressed."],
+  test.each<{ type: string; others?: object; message?: unknown }>([
+    { type: "text/plain" },
+    { type: "application/x-www-form-urlencoded" },
+    { type: "application/jsonp" },
+    { type: "application/json; charset=latin1" },
+    { type: "x" },
+    {
+      type: "application/json",
+      others: { "content-encoding": "gzip" },
+      message: "The body must be sent uncompressed.",
+    },
   ])(
-    "with content type %s and %j is 415",
-    async (type, others = {}, message = expect.any(String)) => {
+    "with content type $type and $others is 415",
+    async ({ type, others = {}, message = expect.any(String) }) => {
       const answer = await server.login('{"email":"a@b.cd","password":"x"}', {
         "content-type": type,
         ...others,

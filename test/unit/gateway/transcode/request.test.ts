@@ -30,39 +30,89 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     messages: [{ role: "user", content: "x" }],
     ...changes,
   });
-  test.each<[what: string, path: string, body: unknown, fields: string]>([
-    ["a number for a string", "/auth/login", { email: 5, password: "x" }, "email"],
-    ["a boolean for a string", "/auth/login", { email: "a@b.cd", password: true }, "password"],
-    [
-      "objects for strings",
-      "/auth/login",
-      { email: { $gt: "" }, password: [""] },
-      "email password",
-    ],
-    ["a number as text", "/ai/chat", chat({ temperature: "1" }), "temperature"],
-    ["NaN as text", "/ai/chat", chat({ temperature: "NaN" }), "temperature"],
-    ["Infinity as text", "/ai/chat", chat({ temperature: "Infinity" }), "temperature"],
-    ["an integer as text", "/ai/chat", chat({ maxTokens: "10" }), "maxTokens"],
-    ["a fraction for an integer", "/ai/chat", chat({ maxTokens: 1.5 }), "maxTokens"],
-    [
-      "a number beyond a double",
-      "/ai/chat",
-      '{"provider":"p","messages":[],"temperature":1e999}',
-      "messages temperature",
-    ],
-    ["an object for a list", "/ai/chat", chat({ messages: {} }), "messages"],
-    ["a string for a list", "/ai/chat", chat({ messages: "x" }), "messages"],
-    [
-      "too many items of a wrong type",
-      "/ai/chat",
-      chat({ messages: Array(513).fill(0) }),
-      "messages",
-    ],
-    ["zero for a string", "/ai/chat", chat({ systemPrompt: 0 }), "systemPrompt"],
-    [
-      "wrong types at several paths",
-      "/ai/chat",
-      {
+  test.each<{ what: string; path: string; body: unknown; fields: string }>([
+    {
+      what: "a number for a string",
+      path: "/auth/login",
+      body: { email: 5, password: "x" },
+      fields: "email",
+    },
+    {
+      what: "a boolean for a string",
+      path: "/auth/login",
+      body: { email: "a@b.cd", password: true },
+      fields: "password",
+    },
+    {
+      what: "objects for strings",
+      path: "/auth/login",
+      body: { email: { $gt: "" }, password: [""] },
+      fields: "email password",
+    },
+    {
+      what: "a number as text",
+      path: "/ai/chat",
+      body: chat({ temperature: "1" }),
+      fields: "temperature",
+    },
+    {
+      what: "NaN as text",
+      path: "/ai/chat",
+      body: chat({ temperature: "NaN" }),
+      fields: "temperature",
+    },
+    {
+      what: "Infinity as text",
+      path: "/ai/chat",
+      body: chat({ temperature: "Infinity" }),
+      fields: "temperature",
+    },
+    {
+      what: "an integer as text",
+      path: "/ai/chat",
+      body: chat({ maxTokens: "10" }),
+      fields: "maxTokens",
+    },
+    {
+      what: "a fraction for an integer",
+      path: "/ai/chat",
+      body: chat({ maxTokens: 1.5 }),
+      fields: "maxTokens",
+    },
+    {
+      what: "a number beyond a double",
+      path: "/ai/chat",
+      body: '{"provider":"p","messages":[],"temperature":1e999}',
+      fields: "messages temperature",
+    },
+    {
+      what: "an object for a list",
+      path: "/ai/chat",
+      body: chat({ messages: {} }),
+      fields: "messages",
+    },
+    {
+      what: "a string for a list",
+      path: "/ai/chat",
+      body: chat({ messages: "x" }),
+      fields: "messages",
+    },
+    {
+      what: "too many items of a wrong type",
+      path: "/ai/chat",
+      body: chat({ messages: Array(513).fill(0) }),
+      fields: "messages",
+    },
+    {
+      what: "zero for a string",
+      path: "/ai/chat",
+      body: chat({ systemPrompt: 0 }),
+      fields: "systemPrompt",
+    },
+    {
+      what: "wrong types at several paths",
+      path: "/ai/chat",
+      body: {
         provider: 7,
         messages: [
           { role: "user", content: "hidden" },
@@ -74,23 +124,24 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
         maxTokens: 1.5,
         model: "",
       },
-      "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature",
-    ],
-    [
-      "wrong types beside wrong values",
-      "/auth/register",
-      { email: "nope", password: "x", name: 1, acceptTerms: "true" },
-      "acceptTerms email name password",
-    ],
-    [
-      "a wrong type, which counts as present",
-      "/auth/verify-mfa",
-      { tempToken: "t", backupCode: 5 },
-      "backupCode",
-    ],
+      fields:
+        "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature",
+    },
+    {
+      what: "wrong types beside wrong values",
+      path: "/auth/register",
+      body: { email: "nope", password: "x", name: 1, acceptTerms: "true" },
+      fields: "acceptTerms email name password",
+    },
+    {
+      what: "a wrong type, which counts as present",
+      path: "/auth/verify-mfa",
+      body: { tempToken: "t", backupCode: 5 },
+      fields: "backupCode",
+    },
   ])(
-    "is refused with %s: every invalid field is listed, and no value",
-    async (_what, path, body, fields) => {
+    "is refused with $what: every invalid field is listed, and no value",
+    async ({ path, body, fields }) => {
       const answer = await server.send("POST", path, body);
       const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
       expect(answer).toMatchObject({ status: 400, body: error });

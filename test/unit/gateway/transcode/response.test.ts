@@ -72,20 +72,40 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
 
   const cleared = ["refreshToken=; Max-Age=0; Path=/auth; HttpOnly; SameSite=Strict"];
   test.each([
-    ["/auth/logout", "success", undefined, cleared],
-    ["/auth/logout", "UNAUTHENTICATED", failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated), []],
-    [
-      "/auth/refresh",
-      "REFRESH_TOKEN_INVALID",
-      failWith(Reason.REFRESH_TOKEN_INVALID, Code.Unauthenticated),
-      cleared,
-    ],
-    ["/auth/refresh", "RATE_LIMITED", failWith(Reason.RATE_LIMITED, Code.ResourceExhausted), []],
-    ["/auth/refresh", "UNAVAILABLE", failWith(Reason.UNAVAILABLE, Code.Unavailable), []],
-    ["/auth/refresh", "INTERNAL", failWith(Reason.UNSPECIFIED, Code.Internal), []],
+    { path: "/auth/logout", what: "success", cookies: cleared },
+    {
+      path: "/auth/logout",
+      what: "UNAUTHENTICATED",
+      error: failWith(Reason.UNAUTHENTICATED, Code.Unauthenticated),
+      cookies: [],
+    },
+    {
+      path: "/auth/refresh",
+      what: "REFRESH_TOKEN_INVALID",
+      error: failWith(Reason.REFRESH_TOKEN_INVALID, Code.Unauthenticated),
+      cookies: cleared,
+    },
+    {
+      path: "/auth/refresh",
+      what: "RATE_LIMITED",
+      error: failWith(Reason.RATE_LIMITED, Code.ResourceExhausted),
+      cookies: [],
+    },
+    {
+      path: "/auth/refresh",
+      what: "UNAVAILABLE",
+      error: failWith(Reason.UNAVAILABLE, Code.Unavailable),
+      cookies: [],
+    },
+    {
+      path: "/auth/refresh",
+      what: "INTERNAL",
+      error: failWith(Reason.UNSPECIFIED, Code.Internal),
+      cookies: [],
+    },
   ])(
-    "to POST %s clears the cookie after an end of the session only: %s",
-    async (path, _, error, cookies) => {
+    "to POST $path clears the cookie after an end of the session only: $what",
+    async ({ path, error, cookies }) => {
       const answer = () => {
         if (error) throw error;
         return {};
