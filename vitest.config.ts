@@ -22,10 +22,7 @@ const full = process.env.TEST_FULL !== undefined;
 /** Suites that drive the product from outside. */
 const contract = ["test/contract/**/*.test.ts"];
 
-/**
- * Suites that meet storage, or the way between gateway and services: embedded, and apart on
- * servers. Others run once.
- */
+/** Suites that meet storage, or the way between gateway and services. */
 const stored = [
   "test/contract/{admin,ai,auth,database,user}/**/*.test.ts",
   "test/contract/http/hostile-input.test.ts",
@@ -64,6 +61,13 @@ const alone = [
   "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls}.test.ts",
 ];
 
+/** Suites of the way between gateway and services: streams, hostile values, and races on servers. */
+const hops = [
+  "test/contract/ai/**/*.test.ts",
+  "test/contract/http/hostile-input.test.ts",
+  ...races,
+];
+
 /** Suites that use both cores by themselves. They run after all others, so that neither disturbs the other. */
 const load = ["test/resilience/exhaustion.test.ts"];
 
@@ -94,7 +98,7 @@ class LongestFirst extends BaseSequencer {
 const suites: Record<Mode, string[]> = {
   embedded: contract,
   servers: races,
-  apart: stored,
+  apart: full ? stored : hops,
   replicas: full ? contract : some,
 };
 const modes: Mode[] = ["embedded"];
