@@ -29,7 +29,7 @@ const focusIsOn = (page: Page, name: string) =>
   expect.poll(() => page.locator(":focus").ariaSnapshot()).toContain(name);
 
 describeWeb("Web app: keyboard, motion, history", {}, (web) => {
-  test("signs in, skips the menu, chats and stops a reply by the keyboard alone", async () => {
+  test("signs in by the keyboard alone, and leads to the message", async () => {
     const user = await web.app.addUser();
     const { page } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
@@ -39,6 +39,10 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await page.keyboard.type(user.password);
     await page.keyboard.press("Enter");
     await focusIsOn(page, 'textbox "Message"');
+  });
+
+  test("a link skips the menu", async () => {
+    const { page } = await web.signInUser();
     await goTo(page, "/account/profile");
     await focusIsOn(page, 'heading "Profile"');
     await page.reload();
@@ -47,6 +51,10 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await focusIsOn(page, "Skip to content");
     await page.keyboard.press("Enter");
     await focusIsOn(page, 'heading "Profile"');
+  });
+
+  test("a reply is asked for and stopped by the keyboard alone", async () => {
+    const { page } = await web.signInUser();
     await goTo(page, "/");
     await focusIsOn(page, 'textbox "Message"');
     await page.keyboard.type("case: silent");
@@ -57,7 +65,14 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await see(page, "Stopped.");
     await focusIsOn(page, "Send");
     expect(await page.title()).toBe("case: silent · Gatehouse");
-    await page.getByRole("button", { name: "Try again" }).click();
+  });
+
+  test("Escape stops a reply", async () => {
+    const { page } = await web.signInUser();
+    await goTo(page, "/");
+    await focusIsOn(page, 'textbox "Message"');
+    await page.keyboard.type("case: silent");
+    await page.keyboard.press("Enter");
     await see(page, "Thinking");
     await page.keyboard.press("Escape");
     await see(page, "Stopped.");
@@ -76,13 +91,19 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await focusIsOn(page, 'button "Delete the account"');
   });
 
-  test("back and forward, a reload, a sign-out: the place and the filters of a list are kept, data are not", async () => {
+  /** Opens the list of users, filtered down to one of them. */
+  async function openFilteredList() {
     const user = await web.app.addUser();
     const { page } = await web.signInAdmin();
     await goTo(page, "/admin/users");
     await page.getByRole("searchbox").fill(user.email);
     await filterBy(page, "Role", "User");
     await see(page, "Entries: 1");
+    return { user, page };
+  }
+
+  test("a list keeps its filters on the way back, forward and after a reload", async () => {
+    const { user, page } = await openFilteredList();
     await page.getByRole("link", { name: user.email }).click();
     await seeHeading(page, user.email);
     for (const way of [() => page.goBack(), () => page.reload()]) {
@@ -92,6 +113,10 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     }
     await page.goForward();
     await seeHeading(page, user.email);
+  });
+
+  test("after a sign-out, the way back shows no data", async () => {
+    const { user, page } = await openFilteredList();
     await signOut(page);
     await seeHeading(page, "Sign in");
     await page.goBack();
