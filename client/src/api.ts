@@ -192,6 +192,54 @@ export type ApiKey = {
   lastUsedIp?: string | undefined;
 };
 
+/** A number, and how it went in the last 30 days. */
+export type OverviewNumber = {
+  /** The number of today. */
+  today: number;
+  /** The number of all days together. Absent where days can't be added up. */
+  total?: number | undefined;
+  /** The number on each day, oldest first. */
+  daily: number[];
+};
+
+/** The calls of a model. */
+export type OverviewModel = {
+  /** Public id of the provider. */
+  provider: string;
+  /** Public name of the model. */
+  model: string;
+  /** Number of calls in all days. */
+  calls: number;
+  /** Number of calls on each day, oldest first. */
+  dailyCalls: number[];
+};
+
+/** Something that an administrator should look at. */
+export type OverviewNotice = {
+  /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
+  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed";
+  /** Number of accounts, e-mails, failed calls or events. Absent for `no-provider`. */
+  count?: number | undefined;
+  /** Public id of the failing provider. Absent otherwise. */
+  provider?: string | undefined;
+};
+
+/** How a provider has replied within the last hour. */
+export type ProviderHealth = {
+  /** Public id of the provider. */
+  provider: string;
+  /** Number of calls that have ended, without cancelled ones. */
+  calls: number;
+  /** Number of calls that failed at the provider. Requests and content that it refuses do not count. */
+  failedCalls: number;
+  /** Median duration of completed calls in ms. Absent without one. */
+  medianLatencyMs?: number | undefined;
+  /** How the last failed call failed, such as `overloaded`. Absent without one. */
+  lastFailure?: string | undefined;
+  /** Time of the last failed call. Absent without one. */
+  lastFailureAt?: string | undefined;
+};
+
 /** A user as shown to administrators. */
 export type AdminUser = {
   /** UUIDv7. */
@@ -364,6 +412,38 @@ export type UsageDay = {
   estimatedCalls: number;
   /** Id of the API key, with `groupBy=key`. Absent for calls without a key. */
   apiKeyId?: string | undefined;
+  /** The user, as of now, in ListAllUsage. Absent once the account has been erased. */
+  user?: Person | undefined;
+};
+
+/** Sums of usage. */
+export type UsageSums = {
+  /** Number of calls, including failed ones. */
+  calls: number;
+  /** Number of input tokens. */
+  inputTokens: number;
+  /** Number of output tokens. */
+  outputTokens: number;
+  /** Number of calls with estimated token counts. */
+  estimatedCalls: number;
+  /** Number of calls on each day of the period, oldest first. */
+  dailyCalls: number[];
+  /** Number of input and output tokens on each day of the period, oldest first. */
+  dailyTokens: number[];
+};
+
+/** The usage of one day, user, model or provider. */
+export type UsageGroup = {
+  /** Day in UTC, such as `2026-11-21`. Absent unless grouped by day. */
+  day?: string | undefined;
+  /** The user, as of now. Absent unless grouped by user. */
+  user?: Person | undefined;
+  /** Public id of the provider. Absent unless grouped by provider or model. */
+  provider?: string | undefined;
+  /** Public name of the model. Absent unless grouped by model. */
+  model?: string | undefined;
+  /** Sums of the group. */
+  usage: UsageSums;
 };
 
 /** One invalid field of a request. */
@@ -880,6 +960,37 @@ export type ExportDataRequest = {
 
 export type ExportDataResponse = Record<string, unknown>;
 
+export type GetOverviewResponse = {
+  /** The last 30 days in UTC, such as `2026-11-21`, oldest first. The last one is today. */
+  days: string[];
+  /** Number of users. Exact up to 10,000, an estimate above. */
+  users: number;
+  /** True when `users` is an estimate. Absent otherwise. */
+  usersEstimated?: boolean | undefined;
+  /** Number of users with a session that was used on the day. Without a total, since a user may be active on several days. */
+  activeUsers: OverviewNumber;
+  /** Number of successful sign-ins. */
+  signIns: OverviewNumber;
+  /** Number of failed sign-ins. */
+  failedSignIns: OverviewNumber;
+  /** Share of today's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
+  failedSignInShare?: number | undefined;
+  /** Number of registrations. */
+  registrations: OverviewNumber;
+  /** Number of AI calls, including failed ones. */
+  aiCalls: OverviewNumber;
+  /** Number of input and output tokens. */
+  aiTokens: OverviewNumber;
+  /** Number of e-mails that could not be delivered, by the day on which they were queued. */
+  failedEmails: OverviewNumber;
+  /** The models with the most calls in these days, at most 5, largest first. */
+  models: OverviewModel[];
+  /** What an administrator should look at. Empty if all is well. */
+  attention: OverviewNotice[];
+  /** How providers have replied within the last hour, of at most 20,000 calls. Providers without calls are left out. */
+  providers: ProviderHealth[];
+};
+
 export type ListUsersRequest = {
   /** Number of rows per page: 1 to 100. The default is 20. */
   limit?: number | undefined;
@@ -1195,6 +1306,30 @@ export type ListAllUsageRequest = {
 
 export type ListAllUsageResponse = UsageDay[];
 
+export type SumUsageRequest = {
+  /** Filter by user. */
+  userId?: string | undefined;
+  /** First day of the period: the day in UTC of this time, at most 366 days before the last one. The default is 29 days before the last day. */
+  from?: string | undefined;
+  /** Last day of the period: the day in UTC of this time, inclusive. The default is today. */
+  to?: string | undefined;
+  /** What to sum up by: `day`, `user`, `model` or `provider`. The default is `day`. */
+  groupBy?: "day" | "user" | "model" | "provider" | undefined;
+  /** Maximum number of groups: 1 to 100. The default is 10. */
+  limit?: number | undefined;
+};
+
+export type SumUsageResponse = {
+  /** Every day of the period in UTC, such as `2026-11-21`, oldest first. */
+  days: string[];
+  /** Sums of the whole period. */
+  totals: UsageSums;
+  /** The groups with the most tokens, largest first; days newest first. Groups without calls are left out. */
+  groups: UsageGroup[];
+  /** Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any. */
+  others?: UsageSums | undefined;
+};
+
 export type GetAppConfigResponse = {
   /** Name of the installation. */
   name: string;
@@ -1450,6 +1585,9 @@ export const createApi = (call: Call, stream: Stream) => ({
   },
   /** Administration of users, sessions, the audit log and the e-mail log. */
   admin: {
+    /** Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    getOverview: (options?: CallOptions) =>
+      call<GetOverviewResponse>("GET", "/admin/overview", {}, options),
     /** Lists users, newest first. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
@@ -1513,9 +1651,12 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),
-    /** Lists the usage of all users by day, user, provider and model, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
       call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
+    /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
+      call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),
   },
   /** What clients need to know before anybody signs in. */
   app: {

@@ -12,6 +12,7 @@ import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { inviteUser } from "./invite-user.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
+import { readOverview } from "./read-overview.ts";
 import { resetUserAccess } from "./reset-user-access.ts";
 import { retryEmail } from "./retry-email.ts";
 import { createServiceAccount, createServiceKey } from "./service-accounts.ts";
@@ -19,6 +20,10 @@ import { updateKey } from "./update-key.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
+  async getOverview(_req, ctx) {
+    const overview = await readOverview(callOf(ctx));
+    return { ...overview, providers: overview.providers.map(toMessage) };
+  },
   async listUsers(req, ctx) {
     const call = callOf(ctx);
     const page = await listUsers(call, req, req);

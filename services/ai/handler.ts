@@ -3,8 +3,10 @@ import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type UserCall, userCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
+import { findPeople } from "../store/person.ts";
 import { type Conversation, chat, findTarget, streamChat, usableModels } from "./chat.ts";
 import { listUsage } from "./list-usage.ts";
+import { sumUsage } from "./sum-usage.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const aiHandler: ServiceImpl<typeof AIService> = {
@@ -41,8 +43,20 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { usage: await listUsage(call, { ...req, userId: call.principal.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    return { usage: await listUsage(userCallOf(ctx), req) };
+    const call = userCallOf(ctx);
+    const usage = await listUsage(call, req);
+    const people = await findPeople(
+      call,
+      usage.flatMap(({ userId }) => userId ?? []),
+    );
+    return {
+      usage: usage.map((row) => {
+        const user = people.get(row.userId ?? "");
+        return { ...row, ...(user && { user }) };
+      }),
+    };
   },
+  sumUsage: (req, ctx) => sumUsage(userCallOf(ctx), req),
 };
 
 const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit;

@@ -2,9 +2,16 @@ import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_serv
 import { domainSpellings, foldDigits } from "../platform/rpc/typed-text.ts";
 import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
-import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
+import {
+  countMatches,
+  type Page,
+  type PageRequest,
+  readPage,
+  rowsWhere,
+  type Total,
+} from "./page.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
-import { type ClockedDb, type Db, firstRow } from "./statement.ts";
+import { type ClockedDb, type Db, firstRow, oneRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 import { PROFILE_COLUMNS, type Profile, SERVICE_DOMAIN, type User } from "./users.ts";
 
@@ -48,6 +55,8 @@ const MAX_INDEXED_CHARACTERS = 16;
  * number.
  */
 const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > :now";
+const LOCKED_OWNERS =
+  "attempts l join users u on u.canonical_email = l.subject where l.kind = 'password' and l.locked_until > :now";
 const LOCKED_FACTORS =
   "attempts l join users u on u.id = l.subject::uuid where l.kind = 'second-factor' and l.locked_until > :now";
 const IS_LOCKED = `t.canonical_email in
@@ -57,6 +66,22 @@ const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject
 
 /** Service accounts are few, and the index of searches finds them by their domain. */
 const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE_DOMAIN}%'`)}`;
+
+/** Number of users: exact up to 10,000. */
+export const countUsers = (db: Db): Promise<Total> =>
+  countMatches(db, { columns: "", from: "users", where: "true", values: {} });
+
+/** Number of users who can't sign in because of failed attempts. */
+export async function countLockedUsers(db: ClockedDb): Promise<number> {
+  const { locked } = await oneRow<{ locked: number }>(
+    db,
+    `select count(*)::int as locked from (
+       select u.id from ${LOCKED_OWNERS}
+       union select u.id from ${LOCKED_FACTORS}) as users`,
+    { now: db.clock.now() },
+  );
+  return locked;
+}
 
 /** A term as it is, with ASCII digits, and with its domain in Unicode and Punycode. */
 const spellingsOf = (search: string): string[] => [

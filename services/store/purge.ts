@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Config } from "../platform/config/config.ts";
+import { closeActiveDays } from "./overview.ts";
 import { oneRow } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { firstDetailedDay, rollUpUsage } from "./usage.ts";
@@ -10,6 +11,9 @@ const PAGES_PER_STATEMENT = 64;
 const CALLS_PER_STATEMENT = 5_000;
 /** Pause between two statements, in ms, to give requests priority. */
 const PAUSE_MS = 10;
+
+/** Time after which the active users of a day are known, in ms: sealing takes about a second. */
+const ACTIVE_DAY_MS = 3_600_000;
 
 /** Rows that are no longer needed, by table. */
 const EXPIRED = {
@@ -26,7 +30,7 @@ const EXPIRED = {
 
 /**
  * Deletes data that is no longer needed: ended sessions and API keys, expired one-time tokens,
- * attempt counters and e-mails. Aggregates old AI calls by day.
+ * attempt counters and e-mails. Aggregates old AI calls and active users by day.
  * @param signal stops the run between two statements
  */
 export async function purgeExpired(
@@ -67,6 +71,7 @@ export async function purgeExpired(
       await wait(PAUSE_MS);
     }
   }
+  await closeActiveDays({ em: store.fork() }, new Date(now.getTime() - ACTIVE_DAY_MS));
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
   while (
     !signal.aborted &&

@@ -46,6 +46,10 @@ export function time(
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
 
+/** A share from 0 to 1, formatted like 12%. */
+export const percent = (share: number) =>
+  new Intl.NumberFormat(locale(), { style: "percent" }).format(share);
+
 /** The time of a day, such as 21:41. */
 export const timeOfDay = (at: number) =>
   new Intl.DateTimeFormat(locale(), { timeStyle: "short" }).format(at);

@@ -47,6 +47,8 @@ export const chat = {
   "usage.none": ["No usage in this period.", "Keine Nutzung in diesem Zeitraum."],
   "usage.table": ["As a table", "Als Tabelle"],
   "usage.day": ["Day", "Tag"],
+  "usage.user": ["User", "Benutzer"],
+  "usage.others": ["All others", "Alle übrigen"],
 
   "chat.placeholder": ["Message {name} …", "Nachricht an {name} …"],
   "chat.messages": ["Messages", "Nachrichten"],

@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { Person } from "../../account/v1/admin_service_pb.ts";
+import { file_gatehouse_account_v1_admin_service } from "../../account/v1/admin_service_pb.ts";
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../platform/v1/rules_pb.ts";
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.ts";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/ai/v1/ai_service.proto.
  */
 export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAki7gEKEExpc3RVc2FnZVJlcXVlc3QSOQoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARI3CgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRjoBygBSAKIAQESIQoIZ3JvdXBfYnkYBCABKAlCCrpIB3IFUgNrZXlIA4gBAUIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5Ij0KEUxpc3RVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IqMCChNMaXN0QWxsVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARIdCgRwYWdlGAQgASgNQgq6SAcqBRjoBygBSAOIAQESIQoIZ3JvdXBfYnkYBSABKAlCCrpIB3IFUgNrZXlIBIgBAUIKCghfdXNlcl9pZEIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5IkAKFExpc3RBbGxVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5ItcBCghVc2FnZURheRILCgNkYXkYASABKAkSFAoHdXNlcl9pZBgCIAEoCUgAiAEBEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg0KBWNhbGxzGAUgASgNEhQKDGlucHV0X3Rva2VucxgGIAEoARIVCg1vdXRwdXRfdG9rZW5zGAcgASgBEhcKD2VzdGltYXRlZF9jYWxscxgIIAEoDRIXCgphcGlfa2V5X2lkGAkgASgJSAGIAQFCCgoIX3VzZXJfaWRCDQoLX2FwaV9rZXlfaWQy1gUKCUFJU2VydmljZRKfAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiP4q1GBsIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACYAGC0+STAhpiCXByb3ZpZGVycxINL2FpL3Byb3ZpZGVycxKIAQoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiQ4q1GCwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDToBKiIIL2FpL2NoYXQSoAEKClN0cmVhbUNoYXQSIi5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlcXVlc3QaIy5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlc3BvbnNlIkeKtRguCAISEQoJYWktc3RyZWFtEGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDzoBKiIKL2FpL3N0cmVhbTABEnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2ViBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAki7gEKEExpc3RVc2FnZVJlcXVlc3QSOQoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARI3CgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRjoBygBSAKIAQESIQoIZ3JvdXBfYnkYBCABKAlCCrpIB3IFUgNrZXlIA4gBAUIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5Ij0KEUxpc3RVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IqMCChNMaXN0QWxsVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARIdCgRwYWdlGAQgASgNQgq6SAcqBRjoBygBSAOIAQESIQoIZ3JvdXBfYnkYBSABKAlCCrpIB3IFUgNrZXlIBIgBAUIKCghfdXNlcl9pZEIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5IkAKFExpc3RBbGxVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IpECCghVc2FnZURheRILCgNkYXkYASABKAkSFAoHdXNlcl9pZBgCIAEoCUgAiAEBEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg0KBWNhbGxzGAUgASgNEhQKDGlucHV0X3Rva2VucxgGIAEoARIVCg1vdXRwdXRfdG9rZW5zGAcgASgBEhcKD2VzdGltYXRlZF9jYWxscxgIIAEoDRIXCgphcGlfa2V5X2lkGAkgASgJSAGIAQESLwoEdXNlchgKIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLlBlcnNvbkgCiAEBQgoKCF91c2VyX2lkQg0KC19hcGlfa2V5X2lkQgcKBV91c2VyIrcCCg9TdW1Vc2FnZVJlcXVlc3QSJAoHdXNlcl9pZBgBIAEoCUIOukgFcgOwAQGKtRgCGAFIAIgBARI5CgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgBiAEBEjcKAnRvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgCiAEBEjgKCGdyb3VwX2J5GAQgASgJQiG6SB5yHFIDZGF5UgR1c2VyUgVtb2RlbFIIcHJvdmlkZXJIA4gBARIdCgVsaW1pdBgFIAEoDUIJukgGKgQYZCgBSASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgsKCV9ncm91cF9ieUIICgZfbGltaXQitQEKEFN1bVVzYWdlUmVzcG9uc2USDAoEZGF5cxgBIAMoCRIqCgZ0b3RhbHMYAiABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zEisKBmdyb3VwcxgDIAMoCzIbLmdhdGVob3VzZS5haS52MS5Vc2FnZUdyb3VwEi8KBm90aGVycxgEIAEoCzIaLmdhdGVob3VzZS5haS52MS5Vc2FnZVN1bXNIAIgBAUIJCgdfb3RoZXJzIs0BCgpVc2FnZUdyb3VwEhAKA2RheRgBIAEoCUgAiAEBEi8KBHVzZXIYAiABKAsyHC5nYXRlaG91c2UuYWNjb3VudC52MS5QZXJzb25IAYgBARIVCghwcm92aWRlchgDIAEoCUgCiAEBEhIKBW1vZGVsGAQgASgJSAOIAQESKQoFdXNhZ2UYBSABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zQgYKBF9kYXlCBwoFX3VzZXJCCwoJX3Byb3ZpZGVyQggKBl9tb2RlbCKLAQoJVXNhZ2VTdW1zEg0KBWNhbGxzGAEgASgBEhQKDGlucHV0X3Rva2VucxgCIAEoARIVCg1vdXRwdXRfdG9rZW5zGAMgASgBEhcKD2VzdGltYXRlZF9jYWxscxgEIAEoARITCgtkYWlseV9jYWxscxgFIAMoARIUCgxkYWlseV90b2tlbnMYBiADKAEyygYKCUFJU2VydmljZRKfAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiP4q1GBsIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACYAGC0+STAhpiCXByb3ZpZGVycxINL2FpL3Byb3ZpZGVycxKIAQoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiQ4q1GCwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDToBKiIIL2FpL2NoYXQSoAEKClN0cmVhbUNoYXQSIi5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlcXVlc3QaIy5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlc3BvbnNlIkeKtRguCAISEQoJYWktc3RyZWFtEGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDzoBKiIKL2FpL3N0cmVhbTABEnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2UScgoIU3VtVXNhZ2USIC5nYXRlaG91c2UuYWkudjEuU3VtVXNhZ2VSZXF1ZXN0GiEuZ2F0ZWhvdXNlLmFpLnYxLlN1bVVzYWdlUmVzcG9uc2UiIYq1GAQIAygBgtPkkwITEhEvYWRtaW4vdXNhZ2Uvc3Vtc2IGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for ListProviders.
@@ -588,6 +590,13 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
    * @generated from field: optional string api_key_id = 9;
    */
   apiKeyId?: string | undefined;
+
+  /**
+   * The user, as of now, in ListAllUsage. Absent once the account has been erased.
+   *
+   * @generated from field: optional gatehouse.account.v1.Person user = 10;
+   */
+  user?: Person | undefined;
 };
 
 /**
@@ -596,6 +605,203 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
  */
 export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 14);
+
+/**
+ * Request for SumUsage.
+ *
+ * @generated from message gatehouse.ai.v1.SumUsageRequest
+ */
+export type SumUsageRequest = Message<"gatehouse.ai.v1.SumUsageRequest"> & {
+  /**
+   * Filter by user.
+   *
+   * @generated from field: optional string user_id = 1;
+   */
+  userId?: string | undefined;
+
+  /**
+   * First day of the period: the day in UTC of this time, at most 366 days before the last one. The default is 29 days before
+   * the last day.
+   *
+   * @generated from field: optional google.protobuf.Timestamp from = 2;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Last day of the period: the day in UTC of this time, inclusive. The default is today.
+   *
+   * @generated from field: optional google.protobuf.Timestamp to = 3;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * What to sum up by: `day`, `user`, `model` or `provider`. The default is `day`.
+   *
+   * @generated from field: optional string group_by = 4;
+   */
+  groupBy?: string | undefined;
+
+  /**
+   * Maximum number of groups: 1 to 100. The default is 10.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.SumUsageRequest.
+ * Use `create(SumUsageRequestSchema)` to create a new message.
+ */
+export const SumUsageRequestSchema: GenMessage<SumUsageRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 15);
+
+/**
+ * Response of SumUsage.
+ *
+ * @generated from message gatehouse.ai.v1.SumUsageResponse
+ */
+export type SumUsageResponse = Message<"gatehouse.ai.v1.SumUsageResponse"> & {
+  /**
+   * Every day of the period in UTC, such as `2026-11-21`, oldest first.
+   *
+   * @generated from field: repeated string days = 1;
+   */
+  days: string[];
+
+  /**
+   * Sums of the whole period.
+   *
+   * @generated from field: gatehouse.ai.v1.UsageSums totals = 2;
+   */
+  totals?: UsageSums | undefined;
+
+  /**
+   * The groups with the most tokens, largest first; days newest first. Groups without calls are left out.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.UsageGroup groups = 3;
+   */
+  groups: UsageGroup[];
+
+  /**
+   * Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any.
+   *
+   * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
+   */
+  others?: UsageSums | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.SumUsageResponse.
+ * Use `create(SumUsageResponseSchema)` to create a new message.
+ */
+export const SumUsageResponseSchema: GenMessage<SumUsageResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 16);
+
+/**
+ * The usage of one day, user, model or provider.
+ *
+ * @generated from message gatehouse.ai.v1.UsageGroup
+ */
+export type UsageGroup = Message<"gatehouse.ai.v1.UsageGroup"> & {
+  /**
+   * Day in UTC, such as `2026-11-21`. Absent unless grouped by day.
+   *
+   * @generated from field: optional string day = 1;
+   */
+  day?: string | undefined;
+
+  /**
+   * The user, as of now. Absent unless grouped by user.
+   *
+   * @generated from field: optional gatehouse.account.v1.Person user = 2;
+   */
+  user?: Person | undefined;
+
+  /**
+   * Public id of the provider. Absent unless grouped by provider or model.
+   *
+   * @generated from field: optional string provider = 3;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Public name of the model. Absent unless grouped by model.
+   *
+   * @generated from field: optional string model = 4;
+   */
+  model?: string | undefined;
+
+  /**
+   * Sums of the group.
+   *
+   * @generated from field: gatehouse.ai.v1.UsageSums usage = 5;
+   */
+  usage?: UsageSums | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.UsageGroup.
+ * Use `create(UsageGroupSchema)` to create a new message.
+ */
+export const UsageGroupSchema: GenMessage<UsageGroup> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 17);
+
+/**
+ * Sums of usage.
+ *
+ * @generated from message gatehouse.ai.v1.UsageSums
+ */
+export type UsageSums = Message<"gatehouse.ai.v1.UsageSums"> & {
+  /**
+   * Number of calls, including failed ones.
+   *
+   * @generated from field: double calls = 1;
+   */
+  calls: number;
+
+  /**
+   * Number of input tokens.
+   *
+   * @generated from field: double input_tokens = 2;
+   */
+  inputTokens: number;
+
+  /**
+   * Number of output tokens.
+   *
+   * @generated from field: double output_tokens = 3;
+   */
+  outputTokens: number;
+
+  /**
+   * Number of calls with estimated token counts.
+   *
+   * @generated from field: double estimated_calls = 4;
+   */
+  estimatedCalls: number;
+
+  /**
+   * Number of calls on each day of the period, oldest first.
+   *
+   * @generated from field: repeated double daily_calls = 5;
+   */
+  dailyCalls: number[];
+
+  /**
+   * Number of input and output tokens on each day of the period, oldest first.
+   *
+   * @generated from field: repeated double daily_tokens = 6;
+   */
+  dailyTokens: number[];
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.UsageSums.
+ * Use `create(UsageSumsSchema)` to create a new message.
+ */
+export const UsageSumsSchema: GenMessage<UsageSums> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 18);
 
 /**
  * One chat API for all AI providers.
@@ -645,7 +851,7 @@ export const AIService: GenService<{
     output: typeof ListUsageResponseSchema;
   },
   /**
-   * Lists the usage of all users by day, user, provider and model, newest first.
+   * Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListAllUsage
    */
@@ -653,6 +859,16 @@ export const AIService: GenService<{
     methodKind: "unary";
     input: typeof ListAllUsageRequestSchema;
     output: typeof ListAllUsageResponseSchema;
+  },
+  /**
+   * Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.SumUsage
+   */
+  sumUsage: {
+    methodKind: "unary";
+    input: typeof SumUsageRequestSchema;
+    output: typeof SumUsageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gatehouse_ai_v1_ai_service, 0);

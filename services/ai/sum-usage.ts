@@ -1,0 +1,160 @@
+import type { Message } from "@bufbuild/protobuf";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import type { SumUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import type { UserCall } from "../call.ts";
+import { invalid } from "../platform/rpc/errors.ts";
+import type { Person } from "../store/person.ts";
+import {
+  type CallSums,
+  type Days,
+  findTopUsers,
+  type ModelDay,
+  sumModelDays,
+  sumModelDaysOf,
+  sumUserDays,
+} from "../store/usage-sums.ts";
+import type { AiContext } from "./context.ts";
+
+const DAY_MS = 86_400_000;
+/** Days that the response covers if the request has no `from`. */
+const DEFAULT_DAYS = 30;
+/** Maximum number of days before the last one. */
+const MAX_DAYS = 366;
+const DEFAULT_GROUPS = 10;
+
+/** Sums of a period, in total and by day. */
+type PeriodSums = CallSums & { dailyCalls: number[]; dailyTokens: number[] };
+
+/** What a group has in common. */
+type GroupName = { day?: string; user?: Person; provider?: string; model?: string };
+type Group = GroupName & { usage: PeriodSums };
+/** The calls of a group on a day. */
+type GroupDay = CallSums & { day: string; group: GroupName };
+
+type UsageReport = {
+  days: string[];
+  totals: PeriodSums;
+  groups: Group[];
+  others?: PeriodSums;
+};
+
+/**
+ * Sums up the usage of all users, or of one, by day, user, model or provider.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function sumUsage(
+  call: Pick<UserCall, "em" | "clock"> & { ai: Pick<AiContext, "usage"> },
+  {
+    userId,
+    from,
+    to,
+    groupBy = "day",
+    limit = DEFAULT_GROUPS,
+  }: Omit<SumUsageRequest, keyof Message>,
+): Promise<UsageReport> {
+  const days = daysOf(call.clock.now(), from, to);
+  const period = { firstDay: days[0] as string, lastDay: days.at(-1) as string };
+  await call.ai.usage.flush();
+  const modelDays = await (userId
+    ? sumModelDaysOf(call, { userId, ...period })
+    : sumModelDays(call, period));
+  const totals = addUp(modelDays, days);
+  const rows =
+    groupBy === "user"
+      ? await userRows(call, period, limit, userId)
+      : modelDays.map((row) => ({ ...row, group: nameOf(row, groupBy) }));
+  const groups = groupsOf(rows, days).sort(groupBy === "day" ? newestFirst : mostTokensFirst);
+  const listed = groups.slice(0, limit);
+  const others = subtract(totals, listed);
+  return { days, totals, groups: listed, ...(others.calls > 0 && { others }) };
+}
+
+/**
+ * The days of a period, oldest first.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+function daysOf(now: Date, from: Timestamp | undefined, to: Timestamp | undefined): string[] {
+  const dayOf = (time: number) => Math.floor(time / DAY_MS);
+  const last = dayOf((to ? timestampDate(to) : now).getTime());
+  const first = from ? dayOf(timestampDate(from).getTime()) : last - DEFAULT_DAYS + 1;
+  if (first > last) throw invalid("from", "must not lie after the end");
+  if (first < last - MAX_DAYS)
+    throw invalid("from", `must lie at most ${MAX_DAYS} days before the end`);
+  return Array.from({ length: last - first + 1 }, (_, i) =>
+    new Date((first + i) * DAY_MS).toISOString().slice(0, 10),
+  );
+}
+
+/** The rows of the users with the most tokens. */
+async function userRows(
+  call: Pick<UserCall, "em">,
+  period: Days,
+  limit: number,
+  userId: string | undefined,
+): Promise<GroupDay[]> {
+  const userIds = userId
+    ? [userId]
+    : (await findTopUsers(call, { ...period, limit })).map((top) => top.userId);
+  if (userIds.length === 0) return [];
+  const rows = await sumUserDays(call, { userIds, ...period });
+  return rows.map(({ user, ...row }) => ({ ...row, group: { user } }));
+}
+
+function nameOf({ day, provider, model }: ModelDay, groupBy: string): GroupName {
+  if (groupBy === "day") return { day };
+  return groupBy === "provider" ? { provider } : { provider, model };
+}
+
+const newestFirst = (a: Group, b: Group) => ((a.day ?? "") < (b.day ?? "") ? 1 : -1);
+const tokensOf = ({ inputTokens, outputTokens }: CallSums) => inputTokens + outputTokens;
+const mostTokensFirst = (a: Group, b: Group) =>
+  tokensOf(b.usage) - tokensOf(a.usage) || b.usage.calls - a.usage.calls;
+
+function groupsOf(rows: readonly GroupDay[], days: readonly string[]): Group[] {
+  const byKey = Map.groupBy(rows, ({ group: { day, user, provider, model } }) =>
+    JSON.stringify([day, user?.id, provider, model]),
+  );
+  return [...byKey.values()].map((members) => ({
+    ...(members[0] as GroupDay).group,
+    usage: addUp(members, days),
+  }));
+}
+
+const emptySums = (days: readonly string[]): PeriodSums => ({
+  calls: 0,
+  inputTokens: 0,
+  outputTokens: 0,
+  estimatedCalls: 0,
+  dailyCalls: days.map(() => 0),
+  dailyTokens: days.map(() => 0),
+});
+
+/** Adds up rows, in total and by day. */
+function addUp(rows: readonly (CallSums & { day: string })[], days: readonly string[]): PeriodSums {
+  const sums = emptySums(days);
+  const indexes = new Map(days.map((day, i) => [day, i]));
+  for (const row of rows) {
+    sums.calls += row.calls;
+    sums.inputTokens += row.inputTokens;
+    sums.outputTokens += row.outputTokens;
+    sums.estimatedCalls += row.estimatedCalls;
+    const i = indexes.get(row.day) ?? 0;
+    sums.dailyCalls[i] = (sums.dailyCalls[i] ?? 0) + row.calls;
+    sums.dailyTokens[i] = (sums.dailyTokens[i] ?? 0) + tokensOf(row);
+  }
+  return sums;
+}
+
+/** What is left of the totals without some groups. */
+function subtract(totals: PeriodSums, groups: readonly Group[]): PeriodSums {
+  const left = (value: (sums: PeriodSums) => number) =>
+    groups.reduce((rest, { usage }) => rest - value(usage), value(totals));
+  return {
+    calls: left((sums) => sums.calls),
+    inputTokens: left((sums) => sums.inputTokens),
+    outputTokens: left((sums) => sums.outputTokens),
+    estimatedCalls: left((sums) => sums.estimatedCalls),
+    dailyCalls: totals.dailyCalls.map((_, i) => left((sums) => sums.dailyCalls[i] ?? 0)),
+    dailyTokens: totals.dailyTokens.map((_, i) => left((sums) => sums.dailyTokens[i] ?? 0)),
+  };
+}

@@ -1,0 +1,82 @@
+-- Audit events by day. They are counted when they are sealed, by one process at a time, so that sign-ins never wait for each
+-- other. The trigger comes first: its lock keeps new seals waiting until all earlier events are counted.
+create table audit_days (
+  day date not null,
+  event varchar(64) not null,
+  outcome varchar(16) not null,
+  events bigint not null,
+  primary key (day, event, outcome)
+);
+
+--> statement-breakpoint
+
+-- Who was active on a day. Days that have passed are replaced by a number.
+create table active_users (
+  day date not null,
+  user_id uuid not null,
+  primary key (day, user_id)
+);
+
+--> statement-breakpoint
+
+create table active_user_days (day date primary key, users bigint not null);
+
+--> statement-breakpoint
+
+create function audit_count() returns trigger language plpgsql as $$
+begin
+  insert into audit_days as d
+  select (created_at at time zone 'UTC')::date, event, outcome, count(*)
+  from audit_events where id = any(new.ids) group by 1, 2, 3 order by 1, 2, 3
+  on conflict (day, event, outcome) do update set events = d.events + excluded.events;
+
+  insert into active_users
+  select distinct (created_at at time zone 'UTC')::date, user_id
+  from audit_events where id = any(new.ids) and event = 'auth.login' and user_id is not null
+  order by 1, 2
+  on conflict do nothing;
+  return null;
+end $$;
+
+--> statement-breakpoint
+
+create trigger audit_counted after insert on audit_seals for each row execute function audit_count();
+
+--> statement-breakpoint
+
+create function session_count() returns trigger language plpgsql as $$
+begin
+  insert into active_users values ((new.last_active_at at time zone 'UTC')::date, new.user_id) on conflict do nothing;
+  return null;
+end $$;
+
+--> statement-breakpoint
+
+-- A session that is used on another day than before. Its first day is that of the sign-in.
+create trigger session_counted after update of last_active_at on sessions for each row
+  when (new.actor_id is null
+    and (new.last_active_at at time zone 'UTC')::date <> (old.last_active_at at time zone 'UTC')::date)
+  execute function session_count();
+
+--> statement-breakpoint
+
+insert into audit_days
+select (created_at at time zone 'UTC')::date, event, outcome, count(*) from audit_events e
+where id >= audit_id_at((now() at time zone 'UTC')::date - 31)
+  and not exists (select from audit_unsealed u where u.event_id = e.id)
+group by 1, 2, 3;
+
+--> statement-breakpoint
+
+insert into active_user_days
+select (created_at at time zone 'UTC')::date, count(distinct user_id) from audit_events
+where event = 'auth.login' and id >= audit_id_at((now() at time zone 'UTC')::date - 31)
+  and id < audit_id_at((now() at time zone 'UTC')::date)
+group by 1;
+
+--> statement-breakpoint
+
+insert into active_users
+select distinct (created_at at time zone 'UTC')::date, user_id from audit_events
+where event = 'auth.login' and id >= audit_id_at((now() at time zone 'UTC')::date) and user_id is not null
+on conflict do nothing;
