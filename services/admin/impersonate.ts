@@ -36,6 +36,8 @@ export async function impersonate(call: SessionCall, id: string, reason = "") {
     await lockOwnSession(call);
     if (user.isService)
       throw new ServiceError(Reason.CONFLICT, "Service accounts can't be impersonated.");
+    if (user.suspendedAt)
+      throw new ServiceError(Reason.CONFLICT, "Suspended users can't be impersonated.");
     if (user.isProtectedAsAdmin(createdAt)) {
       const message = "Administrators can't be impersonated, nor can users who recently were one.";
       throw new ServiceError(Reason.CONFLICT, message);

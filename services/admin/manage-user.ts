@@ -41,7 +41,17 @@ export const userNotFound = () => new ServiceError(Reason.NOT_FOUND, "There is n
 
 const DAY_MS = 86_400_000;
 
-const FIELDS = ["name", "email", "role", "emailVerified", "locked", "mfaEnabled"] as const;
+const FIELDS = [
+  "name",
+  "email",
+  "role",
+  "emailVerified",
+  "locked",
+  "mfaEnabled",
+  "suspended",
+] as const;
+/** The fields of a service account that can be changed. */
+const SERVICE_FIELDS: readonly string[] = ["name", "suspended"];
 /**
  * Changes to a user. Undefined fields keep their values. The proto only allows false for `locked` and
  * `mfaEnabled`.
@@ -49,7 +59,7 @@ const FIELDS = ["name", "email", "role", "emailVerified", "locked", "mfaEnabled"
 type UserChanges = Pick<UpdateUserRequest, (typeof FIELDS)[number]>;
 
 /** Fields that can only be changed after a recent sign-in. */
-const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled"] as const;
+const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled", "suspended"] as const;
 
 /**
  * Changes a user for an administrator, who must prove not to be using a stolen token: with a recent
@@ -71,8 +81,8 @@ export async function updateUserAsAdmin(
 }
 
 /**
- * Changes a user. Demoting the user, changing the address and removing the second factor revoke the
- * user's sessions; a promotion revokes impersonations of the user. A new address is unverified unless
+ * Changes a user. Demoting and suspending the user, changing the address and removing the second factor
+ * revoke the user's sessions; a promotion revokes impersonations of the user. A new address is unverified unless
  * `emailVerified` is true.
  * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN,
  * VALIDATION_FAILED
@@ -90,14 +100,17 @@ export async function updateUser(
     const user = await call.em.findOne(User, { id });
     if (!user) throw userNotFound();
     const fields = FIELDS.filter((field) => changes[field] !== undefined);
-    if (user.isService && fields.some((field) => field !== "name")) {
-      throw new ServiceError(Reason.CONFLICT, "Only the name of a service account can be changed.");
+    if (user.isService && fields.some((field) => !SERVICE_FIELDS.includes(field))) {
+      const message = "Only the name and the suspension of a service account can be changed.";
+      throw new ServiceError(Reason.CONFLICT, message);
     }
+    assertSuspendable(call, user, changes);
     assertEditableAccess(call, user, changes, address);
     if (fields.length === 0) return readAdminUser(call, id);
     await applyChanges(call, user, changes, address);
-    const details = { fields, ...(changes.role && { role: changes.role }) };
-    await recordAudit(call, "admin.user_updated", { userId: id, details });
+    const others = fields.filter((field) => field !== "suspended");
+    const details = { fields: others, ...(changes.role && { role: changes.role }) };
+    if (others.length > 0) await recordAudit(call, "admin.user_updated", { userId: id, details });
     return readAdminUser(call, id);
   });
 }
@@ -142,6 +155,22 @@ function assertEditableAccess(
   throw new ServiceError(Reason.CONFLICT, `${message} until ${days} days after a demotion.`);
 }
 
+/**
+ * Checks that the changes leave no administrator suspended: administrators are demoted first, which
+ * needs a password and is announced.
+ * @throws ServiceError SELF_TARGETED, CONFLICT
+ */
+function assertSuspendable(call: SystemCall, user: User, { role, suspended }: UserChanges): void {
+  if (suspended) assertNotSelf(call, user.id, "suspend");
+  if (!(suspended ?? user.suspendedAt != null) || (role ?? user.role) !== "admin") return;
+  throw new ServiceError(
+    Reason.CONFLICT,
+    suspended
+      ? "Administrators can't be suspended. Please change the role first."
+      : "Suspended users can't become administrators. Please reinstate the user first.",
+  );
+}
+
 /** Whether changes affect how a user signs in or recovers the account. */
 function changesAccess(
   user: User,
@@ -167,10 +196,28 @@ async function applyChanges(
   if (isMoving) await leaveAddress(call, { id, name, email, canonicalEmail }, user.email);
   if (changes.locked === false) await clearLocks(call, user, "operator");
   const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id));
-  if (isMoving || losesFactor || isDemoted) await revokeSessions(call, id);
+  const isSuspended = await applySuspension(call, user, changes.suspended);
+  if (isMoving || losesFactor || isDemoted || isSuspended) await revokeSessions(call, id);
   if (user.role === role) return;
   if (user.role === "admin") await endImpersonations(call, id); // administrators can't be impersonated
   await announceRole(call, user);
+}
+
+/**
+ * Suspends or reinstates a user, unless it already is as wanted.
+ * @returns whether the user is suspended now, and was not before
+ */
+async function applySuspension(
+  call: SystemCall,
+  user: User,
+  suspended: boolean | undefined,
+): Promise<boolean> {
+  if (suspended === undefined || suspended === (user.suspendedAt != null)) return false;
+  call.em.assign(user, { suspendedAt: suspended ? call.clock.now() : null });
+  await call.em.flush();
+  const event = suspended ? "admin.user_suspended" : "admin.user_reinstated";
+  await recordAudit(call, event, { userId: user.id });
+  return suspended;
 }
 
 /** The new column values of a user, computed from the unchanged user. */
@@ -251,7 +298,7 @@ async function assertRemovableAdmin(
 export function assertNotSelf(
   { principal }: SystemCall,
   id: string,
-  action: "delete" | "demote" | "reset the access of",
+  action: "delete" | "demote" | "reset the access of" | "suspend",
 ): void {
   if (userOf(principal)?.id !== id) return;
   const message = `Administrators can't ${action} themselves. Please ask another one.`;

@@ -36,6 +36,7 @@ export type AuditedEvent =
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
   | ("admin.user_invited" | "admin.access_reset")
+  | ("admin.user_suspended" | "admin.user_reinstated")
   | ("admin.api_key_updated" | "admin.service_account_created")
   | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 

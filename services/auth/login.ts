@@ -22,8 +22,8 @@ export type LoginOutcome = LoginResult | { tempToken: string; mfaMethods: MfaMet
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
  * required. An unknown address and a wrong password take the same time and return the same error.
- * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, EMAIL_NOT_VERIFIED, PASSWORD_EXPIRED,
- * UNAVAILABLE
+ * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
+ * PASSWORD_EXPIRED, UNAVAILABLE
  */
 export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
@@ -56,7 +56,8 @@ export async function login(call: Call, email: string, password: string): Promis
  */
 async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): Promise<void> {
   const isExpired = call.config.passwordExpiry === "refuse" && isPasswordExpired(call, user);
-  if (isUnverified(call, user) || isExpired) await attempt.succeed();
+  if (user.suspendedAt || isUnverified(call, user) || isExpired) await attempt.succeed();
+  await assertNotSuspended(call, user);
   await assertVerifiedAddress(call, user);
   if (!isExpired) return;
   await recordRefusal(call, user, Reason.PASSWORD_EXPIRED);
@@ -64,6 +65,22 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
   throw new ServiceError(
     Reason.PASSWORD_EXPIRED,
     "Your password has expired. We have sent you an e-mail with a link to set a new one.",
+  );
+}
+
+/**
+ * Checks that the account of a user who has proved to be its owner is not suspended.
+ * @throws ServiceError ACCOUNT_SUSPENDED
+ */
+export async function assertNotSuspended(
+  call: Call,
+  user: Pick<User, "id" | "suspendedAt">,
+): Promise<void> {
+  if (!user.suspendedAt) return;
+  await recordRefusal(call, user, Reason.ACCOUNT_SUSPENDED);
+  throw new ServiceError(
+    Reason.ACCOUNT_SUSPENDED,
+    "This account is suspended. Please contact an administrator.",
   );
 }
 
@@ -127,7 +144,7 @@ const MAX_CODES = 5;
  * Completes a login with a second factor: in one transaction, the MFA token and the factor are consumed
  * and the session is opened. The code is counted before it is evaluated, for the account and for the
  * MFA token.
- * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
+ * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, UNAVAILABLE
  */
 export async function verifyMfa(
   call: Call,
@@ -137,6 +154,7 @@ export async function verifyMfa(
   const token = await readMfaToken(call, tempToken);
   const user = token && (await call.em.findOne(User, { id: token.userId }));
   if (!user) throw invalidMfaToken();
+  await assertNotSuspended(call, user); // the MFA token shows that the password was right
   const before = async () => {
     await lockUser(call, user.id);
     // false: used up, or already consumed by a concurrent caller; this code does not count as wrong

@@ -16,7 +16,7 @@ import { readMfaToken } from "../sessions/tokens.ts";
 import { consumeSignIn } from "../store/one-time-tokens.ts";
 import { listPasskeys } from "../store/passkeys.ts";
 import { lockUser, User } from "../store/users.ts";
-import { assertVerifiedAddress, invalidMfaToken } from "./login.ts";
+import { assertNotSuspended, assertVerifiedAddress, invalidMfaToken } from "./login.ts";
 
 /** The MFA token of a login that waits for its second factor. */
 type Pending = { id: string; userId: string };
@@ -54,8 +54,8 @@ export async function startPasskey(
  * Signs in with a passkey, or completes a login with it as the second factor. Ceremony, MFA token,
  * use of the passkey and session are one transaction. No attempts are counted, and a locked password
  * does not matter: a passkey can't be guessed.
- * @throws ServiceError PASSKEY_INVALID, PASSKEY_UNKNOWN, TICKET_INVALID, EMAIL_NOT_VERIFIED, NOT_FOUND
- * where passkeys are off
+ * @throws ServiceError PASSKEY_INVALID, PASSKEY_UNKNOWN, TICKET_INVALID, ACCOUNT_SUSPENDED,
+ * EMAIL_NOT_VERIFIED, NOT_FOUND where passkeys are off
  */
 export async function verifyPasskey(
   call: Call,
@@ -68,6 +68,7 @@ export async function verifyPasskey(
   if (pending && pending.userId !== userId) throw passkeyInvalid();
   const user = await call.em.findOne(User, { id: userId });
   if (!user || user.isDeletionDue(call.clock.now())) throw passkeyUnknown();
+  await assertNotSuspended(call, user);
   await assertVerifiedAddress(call, user);
   return call.em.transactional(() => openWithPasskey(call, user, assertion, pending));
 }

@@ -17,13 +17,13 @@ import { PROFILE_COLUMNS, type Profile, SERVICE_DOMAIN, type User } from "./user
 
 /** A user as shown to administrators. */
 export type AdminUser = Profile &
-  Pick<User, "lastLoginAt"> & {
+  Pick<User, "lastLoginAt" | "suspendedAt"> & {
     deletionDate: Date | null;
     lockedUntil: Date | null;
     serviceAccount: true | null;
   };
 
-const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.deletion_at as "deletionDate",
+const COLUMNS = `${PROFILE_COLUMNS}, t.last_login_at as "lastLoginAt", t.suspended_at as "suspendedAt", t.deletion_at as "deletionDate",
   greatest(a.locked_until, f.locked_until) as "lockedUntil", nullif(t.is_service, false) as "serviceAccount"`;
 
 /** Password locks are stored by address, second-factor locks by user id. */
@@ -37,7 +37,7 @@ export const findAdminUser = (db: Db, id: string) =>
 /** Filter for users. `search` is part of the address or name, case-insensitive. */
 export type UserFilter = Pick<
   ListUsersRequest,
-  "search" | "role" | "emailVerified" | "locked" | "serviceAccount"
+  "search" | "role" | "emailVerified" | "locked" | "serviceAccount" | "suspended"
 >;
 
 /** The indexed expression of `users_search`. */
@@ -110,13 +110,14 @@ export function listUsers(
   filter: UserFilter,
   request: PageRequest,
 ): Promise<Page<AdminUser>> {
-  const { search, role, emailVerified, locked, serviceAccount } = filter;
+  const { search, role, emailVerified, locked, serviceAccount, suspended } = filter;
   const terms = search === undefined ? [] : spellingsOf(search);
   const conditions = {
     role: "t.role = :role",
     emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,
     locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
     serviceAccount: serviceAccount ? IS_SERVICE : "not t.is_service",
+    suspended: `t.suspended_at is ${suspended ? "not null" : "null"}`,
     search: terms.map(containsTerm).join(" or "),
   };
   const values = {
@@ -124,6 +125,7 @@ export function listUsers(
     emailVerified,
     locked,
     serviceAccount,
+    suspended,
     search,
     ...Object.assign({}, ...terms.map(valuesOf)),
   };
@@ -137,7 +139,7 @@ export function listUsers(
 }
 
 /**
- * Creates an administrator, or promotes the account with this address and cancels its deletion. An
+ * Creates an administrator, or promotes the account with this address and cancels its deletion and suspension. An
  * account whose address was never verified gets the given password. Concurrent calls create one account.
  * @returns undefined if the account is already an administrator
  */
@@ -152,6 +154,7 @@ export const upsertAdmin = (
        email_verified_at, terms_accepted_at, created_at, updated_at)
      values (:id, :email, :canonicalEmail, 'Administrator', 'admin', :passwordHash, :now, :now, :now, :now, :now)
      on conflict (canonical_email) do update set role = 'admin', updated_at = excluded.updated_at, deletion_at = null,
+       suspended_at = null,
        password_hash = case when u.email_verified_at is null then excluded.password_hash else u.password_hash end,
        has_password = u.has_password or u.email_verified_at is null,
        password_changed_at =

@@ -32,10 +32,10 @@ export interface ApiKey extends InferEntity<typeof ApiKey> {}
 /** Whether key `k` is neither revoked nor expired at a time. */
 const IS_ACTIVE = "k.revoked_at is null and (k.expires_at is null or k.expires_at > :now)";
 /**
- * Whether key `k` of user `t` may be used. The keys of an account whose deletion is requested come
- * back with the account.
+ * Whether key `k` of user `t` may be used. The keys of an account whose deletion is requested, or that
+ * is suspended, come back with the account.
  */
-export const IS_USABLE = `${IS_ACTIVE} and t.deletion_at is null`;
+export const IS_USABLE = `${IS_ACTIVE} and t.deletion_at is null and t.suspended_at is null`;
 
 /** A usable key, as read for every request with it. */
 export type CallerKey = Pick<ApiKey, "id" | "models" | "requestsPerMinute" | "lastUsedAt">;

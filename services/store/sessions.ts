@@ -76,7 +76,7 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
        coalesce(t.mfa_confirmed_at <= s.created_at, false) or 'passkey' = any(s.methods) as "usedSecondFactor",
        t.has_password as "hasPassword", t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
-     where s.id = any((select :ids::uuid[])::uuid[]) and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would replan
+     where s.id = any((select :ids::uuid[])::uuid[]) and t.suspended_at is null and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would replan
 );
 
 /**

@@ -28,9 +28,10 @@ export type NewSession = Pick<
  */
 export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
 
-/** Whether user `u` is unchanged since the password was verified. */
+/** Whether user `u` is unchanged since the password was verified, and not suspended. */
 const IS_UNCHANGED = `u.id = :userId and u.password_changed_at = :passwordChangedAt
-  and u.mfa_secret is not distinct from :mfaSecret and u.second_factor = :secondFactor and (u.deletion_at is null or u.deletion_at > :now)`;
+  and u.mfa_secret is not distinct from :mfaSecret and u.second_factor = :secondFactor and u.suspended_at is null
+  and (u.deletion_at is null or u.deletion_at > :now)`;
 
 const unchangedValues = (
   { id, passwordChangedAt, mfaSecret = null, secondFactor }: LoginUser,
@@ -166,7 +167,7 @@ export const rotateSession = prepared<
      ip = :address, location = :location, expires_at = least(s.ends_at, :expiresAt)
    from users as u
    where u.id = s.user_id and s.id = :sessionId and s.user_id = :userId and s.generation = :generation
-     and s.revoked_at is null and s.expires_at > :now
+     and s.revoked_at is null and s.expires_at > :now and u.suspended_at is null
    returning ${COLUMNS}`,
 );
 

@@ -33,6 +33,7 @@ const table = defineEntity({
     mfaLastStep: p.integer().nullable(), // TOTP steps up to this one have been used
     secondFactor: p.boolean().default(false), // the owner wants every sign-in to need a second factor
     lastLoginAt: p.datetime().nullable(),
+    suspendedAt: p.datetime().nullable(), // while suspended, nobody can sign in and API keys are refused
     deletionAt: p.datetime().nullable(), // when the account will be erased
     createdAt: p.datetime(),
     updatedAt: p.datetime(),
@@ -91,6 +92,7 @@ export type LoginUser = Pick<
   | "mfaEnabled"
   | "mfaSecret"
   | "secondFactor"
+  | "suspendedAt"
 >;
 
 /** Finds the account for a canonical address. An account that is due for deletion is not found. */
@@ -98,7 +100,7 @@ export const findLoginUser = prepared<{ email: string; now: Date }, LoginUser>(
   "find_login_user",
   `select id, email, name, role, password_hash as "passwordHash", password_changed_at as "passwordChangedAt",
      email_verified_at is not null as "emailVerified", mfa_secret is not null as "mfaEnabled", mfa_secret as "mfaSecret",
-     second_factor as "secondFactor"
+     second_factor as "secondFactor", suspended_at as "suspendedAt"
    from users where canonical_email = :email and not is_service and (deletion_at is null or deletion_at > :now)`,
 );
 

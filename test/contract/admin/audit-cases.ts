@@ -248,6 +248,19 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       { "admin.user_updated": { fields: ["name", "role"], role: "admin" } },
       { name: "Bea", role: "admin", password: PASSWORD },
     ),
+    "UpdateUser, a suspension": admin({ "admin.user_suspended": {} }, { suspended: true }),
+    "UpdateUser, a reinstatement": admin(
+      { "admin.user_reinstated": {} },
+      { suspended: false },
+      async ({ id }) => {
+        await app.sql("update users set suspended_at = now() where id = ?", [id]);
+        return id;
+      },
+    ),
+    "UpdateUser, a suspension and a name": admin(
+      { "admin.user_suspended": {}, "admin.user_updated": { fields: ["name"] } },
+      { suspended: true, name: "Bea" },
+    ),
     DeleteUser: admin({ "admin.user_deleted": {}, "user.erased": {} }),
     RevokeUserSessions: admin({ "admin.sessions_revoked": { sessions: 1 } }),
     RetryEmail: admin({ "admin.email_retried": { emailId: TEXT } }, undefined, app.failEmailOf),

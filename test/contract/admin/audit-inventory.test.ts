@@ -24,7 +24,7 @@ const unaudited = [
     "ListUserSessions",
     "ListAuditLogs",
   ],
-  ...["ListApiKeys", "ListAllApiKeys"],
+  ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
   ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
 ];
 

@@ -80,7 +80,13 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     {
       whom: "a user",
       disabled: [],
-      buttons: ["Save", "Turn off two-factor authentication", "Sign in as this user", "Delete now"],
+      buttons: [
+        "Save",
+        "Turn off two-factor authentication",
+        "Sign in as this user",
+        "Suspend",
+        "Delete now",
+      ],
     },
     {
       whom: "another administrator",

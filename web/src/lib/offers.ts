@@ -14,7 +14,7 @@ const byOwner: Rule = ({ isImpersonating }) =>
 const byAdmin: Rule = (actor) =>
   byOwner(actor) ?? (actor.viewer?.role === "admin" ? undefined : "errors.FORBIDDEN");
 
-/** Of a service account only the name can be changed. */
+/** Of a service account only the name and the suspension can be changed. */
 const toPeople =
   (rule: Rule): Rule =>
   (actor, target) =>
@@ -29,6 +29,10 @@ const toAccess: Rule = (actor, target) => {
   const isOwn = target.id === actor.viewer?.id;
   return byAdmin(actor) ?? (isOwn ? "refused.ownAccess" : "refused.administratorAccess");
 };
+
+/** Administrators are demoted first, which asks for a password. */
+const toSuspendable: Rule = (actor, target) =>
+  toOthers(actor, target) ?? (target?.role === "admin" ? "refused.suspendAdmin" : undefined);
 
 const toOrdinary: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.role === "admin" ? "refused.impersonateAdmin" : undefined);
@@ -57,6 +61,7 @@ const RULES = {
   administration: byAdmin,
   "updateUser.role": toPeople(toOthers),
   "updateUser.access": toPeople(toAccess),
+  "updateUser.suspended": toSuspendable,
   deleteUser: toOthers,
   impersonate: toPeople(toOrdinary),
 } satisfies Record<string, Rule>;

@@ -43,6 +43,10 @@ export const errors = {
     "Please confirm your e-mail address first: open the link that we sent you.",
     "Bitte bestätigen Sie zuerst Ihre E-Mail-Adresse: Öffnen Sie den Link, den wir Ihnen gesendet haben.",
   ],
+  "errors.ACCOUNT_SUSPENDED": [
+    "This account is suspended. Please contact an administrator.",
+    "Dieses Konto ist stillgelegt. Bitte wenden Sie sich an die Verwaltung.",
+  ],
   "errors.PASSWORD_EXPIRED": [
     "Your password has expired. We sent you an e-mail with a link to set a new one.",
     "Ihr Passwort ist abgelaufen. Wir haben Ihnen eine E-Mail mit einem Link für ein neues gesendet.",
@@ -157,8 +161,12 @@ export const errors = {
     "Adresse und zweiter Faktor anderer Administratoren lassen sich nicht ändern. Entziehen Sie zuerst die Rolle.",
   ],
   "refused.serviceAccount": [
-    "Of a service account only the name can be changed.",
-    "Bei einem Dienstkonto lässt sich nur der Name ändern.",
+    "Of a service account only the name and the suspension can be changed.",
+    "Bei einem Dienstkonto lassen sich nur der Name und die Stilllegung ändern.",
+  ],
+  "refused.suspendAdmin": [
+    "Administrators can't be suspended. Change the role first.",
+    "Administratoren können nicht stillgelegt werden. Ändern Sie zuerst die Rolle.",
   ],
   "refused.impersonateAdmin": [
     "Nobody can sign in as an administrator.",

@@ -64,6 +64,11 @@ export const events = {
     "Access reset by an administrator",
     "Zugang von der Verwaltung zurückgesetzt",
   ],
+  "event.admin.user_suspended": ["Suspended by an administrator", "Von der Verwaltung stillgelegt"],
+  "event.admin.user_reinstated": [
+    "Reinstated by an administrator",
+    "Von der Verwaltung wieder zugelassen",
+  ],
   "event.admin.api_key_updated": [
     "API key changed by an administrator",
     "API-Schlüssel von der Verwaltung geändert",
@@ -140,6 +145,8 @@ export const sentences = {
     "reset the access of {user}",
     "hat den Zugang von {user} zurückgesetzt",
   ],
+  "did.admin.user_suspended": ["suspended {user}", "hat {user} stillgelegt"],
+  "did.admin.user_reinstated": ["reinstated {user}", "hat {user} wieder zugelassen"],
   "did.admin.api_key_updated": [
     "changed an API key of {user}",
     "hat einen API-Schlüssel von {user} geändert",
