@@ -1012,10 +1012,12 @@ export type ListUsersRequest = {
   serviceAccount?: boolean | undefined;
   /** Filter by suspended (true) or other (false) accounts. */
   suspended?: boolean | undefined;
+  /** Order: `createdAt` or `email` ascending, `-createdAt` or `-email` descending. The default is `-createdAt`. It cannot be combined with `search`. A `cursor` belongs to the order of its page. */
+  sort?: "createdAt" | "-createdAt" | "email" | "-email" | undefined;
 };
 
 export type ListUsersResponse = {
-  /** Users, newest first. */
+  /** Users, in the order of `sort`. */
   items: AdminUser[];
   /** Position of the next page, for `cursor`. Absent on the last page. */
   nextCursor?: string | undefined;
@@ -1594,7 +1596,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getOverview: (options?: CallOptions) =>
       call<GetOverviewResponse>("GET", "/admin/overview", {}, options),
-    /** Lists users, newest first. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
     /** Creates an account without a password, and sends an e-mail with a token that sets one. Requires a recent sign-in, by default within the last hour. The role `admin` also requires the password of the caller, or a confirmation within 15 minutes. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

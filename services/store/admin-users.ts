@@ -4,8 +4,10 @@ import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import {
   countMatches,
+  type Order,
   type Page,
   type PageRequest,
+  readOrderedPage,
   readPage,
   rowsWhere,
   type Total,
@@ -102,13 +104,22 @@ function valuesOf(term: string, i: number): Record<string, string> {
   return { [`pattern${i}`]: pattern, [`term${i}`]: term };
 }
 
+/** Orders by their names in requests. */
+const ORDERS: Record<string, Order> = {
+  createdAt: { column: "id", descending: false }, // ids begin with the time
+  email: { column: "canonical_email", descending: false },
+  "-email": { column: "canonical_email", descending: true },
+};
+
 /**
- * Lists users, newest first. Cursor pages of a search for one or two characters may be short.
+ * Lists users, newest first or in another order. Cursor pages of a search for one or two characters may
+ * be short.
+ * @throws ServiceError VALIDATION_FAILED for a cursor in another order whose row no longer exists
  */
-export function listUsers(
+export async function listUsers(
   db: ClockedDb,
   filter: UserFilter,
-  request: PageRequest,
+  request: PageRequest & { sort?: string | undefined },
 ): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked, serviceAccount, suspended } = filter;
   const terms = search === undefined ? [] : spellingsOf(search);
@@ -131,6 +142,8 @@ export function listUsers(
   };
   const rows = rowsWhere(conditions, { ...values, now: db.clock.now() });
   const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
+  const order = ORDERS[request.sort ?? ""];
+  if (order) return readOrderedPage(db, query, request, order);
   if (terms.some((term) => [...term].length < MIN_INDEXED_CHARACTERS))
     return readPartialPage(db, query, request);
   return search !== undefined || locked || serviceAccount

@@ -1,6 +1,7 @@
 import { MAX as MAX_ID } from "uuid";
+import { invalid } from "../platform/rpc/errors.ts";
 import { bytesOfId, ID_BYTES, idOfBytes } from "../platform/rpc/id-bytes.ts";
-import { type Db, oneRow, type Values } from "./statement.ts";
+import { type Db, oneRow, returnsRow, type Values } from "./statement.ts";
 
 const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number; beyond it the total is estimated. */
@@ -114,6 +115,39 @@ export function readRows<Row>(
      join ${from} t on t.id = p.id ${joins} order by t.id desc`,
     { ...values, ...position },
   );
+}
+
+/** The order of a list: by a unique column with an index. */
+export type Order = { column: "id" | "canonical_email"; descending: boolean };
+
+/**
+ * Reads one page in another order than the newest first. A cursor is the id of the last row, whose column
+ * is the position.
+ * @throws ServiceError VALIDATION_FAILED if the row of the cursor no longer exists
+ */
+export async function readOrderedPage<Row extends { id: string }>(
+  db: Db,
+  query: ListQuery,
+  request: PageRequest,
+  { column, descending }: Order,
+): Promise<Page<Row>> {
+  const { columns, from, joins = "", where, values } = query;
+  const position = parsePosition(request);
+  const isLater = `t.${column} ${descending ? "<" : ">"} (select s.${column} from ${from} s where s.id = :after)`;
+  const order = `order by t.${column} ${descending ? "desc" : "asc"}`;
+  const isFirst = request.cursor === undefined;
+  if (!isFirst && !(await returnsRow(db, `select 1 from ${from} where id = :after`, position)))
+    throw invalid("cursor", "belongs to a row that no longer exists");
+  const [rows, total] = await Promise.all([
+    db.em.execute<Row[]>(
+      `select ${columns} from (
+         select t.id from ${from} t where ${where} ${isFirst ? "" : `and ${isLater}`} ${order} limit :limit + 1 offset :offset) p
+       join ${from} t on t.id = p.id ${joins} ${order}`,
+      { ...values, ...position },
+    ),
+    position.total ?? countMatches(db, query),
+  ]);
+  return toPage(rows, position.limit, total);
 }
 
 /**

@@ -3,7 +3,7 @@ import { test as base, expect } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import type { TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
-import { fieldsIn, sessionShape, userShape } from "../../support/http/responses.ts";
+import { fieldsIn, invalid, sessionShape, userShape } from "../../support/http/responses.ts";
 
 const app = await testApp();
 const test = base.extend("admin", () => app.signInAdmin());
@@ -172,4 +172,46 @@ test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a ps
   expect(JSON.stringify(body)).not.toContain(user.email);
   expect((await admin.get(`/admin/email-logs?to=${user.email}`)).body.total).toBe(0);
   expect((await app.addUser({ email: user.email })).id).not.toBe(user.id);
+});
+
+test("GET /admin/users, sort: by address or time, both ways, page by page, over REST and gRPC", async ({
+  admin,
+}) => {
+  const word = randomUUID().slice(0, 13);
+  const users: TestUser[] = [];
+  for (const letter of ["b", "c", "a"])
+    users.push(await app.addUser({ email: `${letter}.${word}@example.com` }));
+  const [b, c, a] = idsOf(users) as [string, string, string];
+  for (const id of [a, b, c])
+    await app.sql("update users set suspended_at = now() where id = ?", [id]); // apart from others
+  const own = (items: { id: string }[]) => idsOf(items).filter((id) => [a, b, c].includes(id));
+  const read = async (sort: string) => {
+    const ids: string[] = [];
+    for (let cursor = ""; ; ) {
+      const query = `suspended=true&limit=1&sort=${sort}${cursor && `&cursor=${cursor}`}`;
+      const { body } = await admin.get(`/admin/users?${query}`);
+      ids.push(...own(body.items));
+      if (!body.nextCursor) return ids;
+      cursor = body.nextCursor;
+    }
+  };
+  expect(await read("email")).toEqual([a, b, c]);
+  expect(await read("-email")).toEqual([c, b, a]);
+  expect(await read("createdAt")).toEqual([b, c, a]);
+  expect(await read("-createdAt")).toEqual([a, c, b]);
+  const request = { suspended: true, sort: "email", limit: 100 };
+  const { items } = await app.grpc(AdminService).listUsers(request, admin);
+  expect(own(items)).toEqual([a, b, c]);
+});
+
+test("GET /admin/users, sort: refuses other orders, a search, and the cursor of an erased user", async ({
+  admin,
+}) => {
+  for (const query of ["sort=name", "sort=email&search=ann"])
+    expect(await admin.get(`/admin/users?${query}`)).toMatchObject(invalid("sort"));
+  await group(2);
+  const { body } = await admin.get("/admin/users?sort=-email&limit=1&role=user");
+  await admin.delete(`/admin/users/${body.items[0].id}`);
+  const next = `/admin/users?sort=-email&limit=1&role=user&cursor=${body.nextCursor}`;
+  expect(await admin.get(next)).toMatchObject(invalid("cursor"));
 });

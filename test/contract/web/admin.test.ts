@@ -135,6 +135,67 @@ describeWeb("Web app: administration", {}, (web) => {
     await see(page, "Nothing to show.");
   });
 
+  test("invites a user, who is in the list at once", async () => {
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/users", "Users");
+    await press(page, "Invite a user");
+    await expectAccessible(tab);
+    const dialog = page.getByRole("dialog");
+    await submit(dialog, { "E-mail address": "no address", Name: "Ida" }, "Send the invitation");
+    await see(dialog, "must be a valid e-mail address");
+    const fields = { "E-mail address": "ida@example.com", Name: "Ida" };
+    await submit(dialog, fields, "Send the invitation");
+    await see(page, "The invitation is on its way.");
+    await page.getByRole("link", { name: "ida@example.com" }).waitFor();
+    expect((await web.app.mail.emailTo("ida@example.com")).subject).toBe("You are invited");
+  });
+
+  test("suspends selected users and reinstates one, who reads the reason at the sign-in", async () => {
+    const users = [
+      await web.app.addVerifiedUser({ email: "stop1@example.com", name: "Stop One" }),
+      await web.app.addVerifiedUser({ email: "stop2@example.com", name: "Stop Two" }),
+    ];
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/users?search=stop", "Users");
+    for (const { name } of users) await page.getByLabel(`Select ${name}`).check();
+    await press(page, "Suspend accounts: 2");
+    await expectAccessible(tab);
+    await press(page.getByRole("dialog"), "Suspend");
+    await see(page, "Done.");
+    await expect
+      .poll(() => page.locator("td .chip:visible", { hasText: "suspended" }).count())
+      .toBe(2);
+    const [one] = users as [(typeof users)[0]];
+    expect((await web.app.login(one.email)).body.code).toBe("ACCOUNT_SUSPENDED");
+    await open(tab, `/admin/users/${one.id}`, one.email);
+    await press(page, "Reinstate");
+    await page.getByText("Reinstated.", { exact: true }).waitFor();
+    expect((await web.app.login(one.email)).status).toBe(200);
+    await press(page, "Suspend");
+    await press(page.getByRole("dialog"), "Suspend");
+    await see(page, "Suspended.");
+    const { page: other } = await web.open("/sign-in");
+    await submit(other, { "E-mail address": one.email, Password: PASSWORD }, "Sign in");
+    await seeAlert(other, "This account is suspended.");
+  });
+
+  test("sorts users by address, and back", async () => {
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/users", "Users");
+    const head = page.getByRole("columnheader", { name: "Name and address" });
+    await press(head, "Name and address");
+    await page.waitForURL("**/admin/users?sort=email");
+    await expect.poll(() => head.getAttribute("aria-sort")).toBe("ascending");
+    await press(head, "Name and address");
+    await page.waitForURL("**/admin/users?sort=-email");
+    await page.getByRole("searchbox").fill("root");
+    await expect.poll(() => head.getByRole("button").count()).toBe(0);
+    await page.getByRole("link", { name: "root@example.com" }).waitFor();
+  });
+
   test("sends a failed e-mail again", async () => {
     const user = await web.app.addUser();
     await web.app.failEmailOf(user);
