@@ -4,6 +4,8 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { z } from "zod";
+import shipped from "../../services/external/providers.json" with { type: "json" };
+import { variablesOfProvider } from "../../services/external/registry.ts";
 import { variableOf, variablesOf } from "../../services/platform/config/config-kinds.ts";
 import {
   commonVariables,
@@ -19,6 +21,7 @@ const groups: [title: string, rows: Row[]][] = [
   ["Gateway", rowsOf(gatewayVariables)],
   ["Services", rowsOf(servicesVariables)],
   ["AI providers", providerRows()],
+  ["Sign-in providers", signInProviderRows()],
 ];
 
 function rowsOf(variables: Record<string, z.ZodType>): Row[] {
@@ -51,6 +54,27 @@ function providerRows(): Row[] {
   ]);
 }
 
+/** The variables of the shipped sign-in providers. */
+function signInProviderRows(): Row[] {
+  const row = (name: string, about: string, fallback = "") => ({
+    name,
+    fallback,
+    shown: fallback ? `\`${fallback}\`` : "none",
+    about,
+  });
+  return shipped.providers.flatMap((provider) => {
+    const { clientId, secrets, urls } = variablesOfProvider(provider);
+    const where = `[sign-in.md](sign-in.md#${provider.id})`;
+    return [
+      row(clientId, `Client id. Activates \`${provider.id}\`. See ${where}.`),
+      ...secrets.map((name) => row(name, `Required with \`${clientId}\`.`)),
+      ...Object.entries(urls).map(([name, fallback]) =>
+        row(name, `For ${provider.name}'s servers at another address.`, fallback),
+      ),
+    ];
+  });
+}
+
 const table = (rows: Row[]) => [
   "| variable | default | meaning |",
   "|---|---|---|",
@@ -67,7 +91,7 @@ export const configurationPage = (): string =>
     "Settings are environment variables. `.env` is read if it exists; variables that are set already win.",
     "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
     "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
-    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last two.",
+    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last three.",
     ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
     "",
   ].join("\n");

@@ -8,9 +8,9 @@ import {
   createInflate,
   createZstdDecompress,
 } from "node:zlib";
+import { exemptions, type ProxyEnv } from "../../platform/outbound-proxy.ts";
 import { version } from "../../platform/process/version.ts";
 import { ProviderError } from "./errors.ts";
-import { exemptions, type ProxyEnv } from "./outbound-proxy.ts";
 
 /** Base URL and API key of a provider, and the HTTP client for it. */
 export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };

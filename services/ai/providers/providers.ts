@@ -1,9 +1,9 @@
+import type { ProxyEnv } from "../../platform/outbound-proxy.ts";
 import { BASE_URL, type Catalogue, isBaseUrl } from "../catalogue.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
 import { createHttpClient } from "./http-client.ts";
 import { compatibleAdapter, openaiAdapter } from "./openai.ts";
-import type { ProxyEnv } from "./outbound-proxy.ts";
 import { DEFAULT_BOUNDS, type Provider, type ProviderBounds } from "./provider.ts";
 import { createProvider } from "./reply.ts";
 

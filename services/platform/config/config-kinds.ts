@@ -206,6 +206,17 @@ export const passkeyOrigins = list(
   "must be origins such as https://example.com or android:apk-key-hash:…, separated by commas",
 );
 
+/** A page or app that gets the answer of a provider. Schemes of apps have a dot (RFC 8252 section 7.1). */
+const isReturnUrl = (item: string) =>
+  /^[^\s?#@\\]+$/.test(item) &&
+  URL.canParse(item) &&
+  (item.startsWith("https://") || /^[a-z][a-z0-9+-]*(?:\.[a-z0-9+-]+)+:\//.test(item));
+
+export const returnUrls = list(
+  isReturnUrl,
+  "must be URLs such as https://example.com/external or com.example.app:/external, without user, ? and #, separated by commas",
+);
+
 /** Redis URLs. Several URLs mean a cluster. */
 export const redisUrls = list(
   (item) => isUrl(item, ["redis:", "rediss:"]),

@@ -177,6 +177,8 @@ function toConfig(values: Values, env: Env) {
     mailFrom: values.mailFrom ?? { name: values.appName, address: "no-reply@localhost" },
     /** Whom passkeys are for; undefined: passkeys are off. */
     relyingParty: relyingPartyOf(values, { appUrl, publicUrl }),
+    /** The pages that may receive the answer of a sign-in provider. The first one is ours. */
+    externalPages: Object.freeze([`${appUrl}/external`, ...values.externalReturnUrls]),
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
     passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
     /** TLS files of the gRPC port, or of a standalone gateway. */

@@ -35,6 +35,9 @@ export const commonVariables = {
   registration: setting(kind.choice("open", "invited"), "open").describe(
     "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",
   ),
+  externalReturnUrls: setting(kind.returnUrls, "").describe(
+    "Pages and apps beside `APP_URL/external` that may receive the answer of a sign-in provider, separated by commas: `https://…`, or the scheme of an app such as `com.example.app:/external`. See [sign-in.md](sign-in.md#apps-and-other-front-ends).",
+  ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
@@ -170,6 +173,9 @@ export const servicesVariables = {
   passkeyOrigins: setting(kind.passkeyOrigins, "").describe(
     "Further origins that may use passkeys, separated by commas: `https://…`, or `android:apk-key-hash:…` for Android apps.",
   ),
+  signInProviders: optional(text).describe(
+    "File with further sign-in providers, in JSON. See [sign-in.md](sign-in.md#any-openid-connect-provider).",
+  ),
   signUpDomains: setting(kind.domains, "").describe(
     "Domains of the e-mail addresses that may register, separated by commas. Without any, all may. Invitations are not restricted.",
   ),
@@ -222,7 +228,7 @@ export const servicesVariables = {
   httpsProxy: optional(kind.proxyUrl)
     .meta({ names: ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "Proxy for AI providers with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
+      "Proxy for AI and sign-in providers with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
     ),
   // HTTP_PROXY in upper case is ignored, as in curl: a CGI server sets it from a request header.
   httpProxy: optional(kind.proxyUrl)

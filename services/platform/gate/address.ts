@@ -47,3 +47,11 @@ export function networksOf(address: string): [network: string, factor: number][]
 export const siteOf = (address: string): string => networksOf(address).at(-1)?.[0] ?? address;
 
 export const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");
+
+/** Whether a host of a URL is this machine, by its name or address. */
+export function isLoopbackHost(hostname: string): boolean {
+  const host = hostname.replace(/^\[|\]$/g, "").toLowerCase();
+  if (host === "localhost" || host.endsWith(".localhost")) return true;
+  const address = plainAddress(host);
+  return isIP(address) !== 0 && ipaddr.parse(address).range() === "loopback";
+}
