@@ -24,6 +24,7 @@ import { requestIdOf, SECRET } from "../services/platform/rpc/metadata.ts";
 import { clientMethods, DEFAULT_BODY_BYTES } from "../services/platform/rpc/policy.ts";
 import { readBody } from "../services/platform/rpc/read-body.ts";
 import { addAppConfig } from "./app-config.ts";
+import { addExternal } from "./external.ts";
 import { addHealth, isHealthPath } from "./health.ts";
 import { createLifecycle, type StartSpan } from "./lifecycle.ts";
 import { addRequestHooks, commonHeaders, type Navigation } from "./request-hooks.ts";
@@ -118,6 +119,7 @@ export function createGateway(options: GatewayOptions) {
   for (const method of clientMethods()) addRoute(app, readBinding(method), transcoder);
   addHealth(app, transport, lifecycle.phase);
   addAppConfig(app, config);
+  addExternal(app, config);
   if (config.docs) addDocs(app, config, config.publicUrl);
   addWellKnown(app, config);
   if (config.web && isWebBuilt) navigation.sendPage = addWeb(app, config, config.publicUrl);

@@ -9,6 +9,7 @@ import { startAuditWorker } from "./audit/worker.ts";
 import { type AppContext, systemCall } from "./call.ts";
 import { createCipher } from "./crypto/cipher.ts";
 import { createPasswords, type HashCost } from "./crypto/passwords.ts";
+import { openExternal } from "./external/registry.ts";
 import { addGauges } from "./gauges.ts";
 import { reportRefused } from "./interceptors/observe.ts";
 import { startJobs } from "./jobs/cleanup.ts";
@@ -178,6 +179,7 @@ async function openContext(
     findSession: createFindSession(store, clock),
     findKey: createFindKey(store, clock),
     ai: own(createAiContext(config, store, clock, log)),
+    external: openExternal(config),
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost),
     commonPasswords: readCommonPasswords(config),

@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { AiContext } from "./ai/context.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
+import type { ExternalContext } from "./external/registry.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Config } from "./platform/config/config.ts";
@@ -42,6 +43,7 @@ export type AppContext = {
   locate: (address: string) => string | null;
   mailWorker: MailWorker;
   ai: AiContext;
+  external: ExternalContext;
   metrics: Metrics;
   /** Undefined unless traces are exported. */
   tracing: Tracing | undefined;

@@ -1,6 +1,7 @@
 import { assertNotGuessable, readCommonPasswords } from "./accounts/password-rules.ts";
 import { readCatalogue } from "./ai/catalogue.ts";
 import { openProviders } from "./ai/providers/providers.ts";
+import { openExternal } from "./external/registry.ts";
 import type { Config } from "./platform/config/config.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
@@ -21,6 +22,7 @@ export function checksOf(config: Config): (() => unknown)[] {
         "ADMIN_PASSWORD",
       ),
     () => openProviders(readCatalogue(aiCatalog), catalogueVariables).close(),
+    () => openExternal(config),
     () => openGeoIp(geoipDb),
   ];
 }

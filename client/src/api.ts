@@ -10,7 +10,7 @@ export type Call = <T>(method: string, path: string, sent: Sent, options: CallOp
 export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
 /** Routes that sign in: they set the refresh cookie. */
-export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey"];
+export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external"];
 
 /** The user who signed in. */
 export type SignedInUser = {
@@ -68,6 +68,20 @@ export type PasskeyCredential = {
   type: "public-key";
   /** Response of the authenticator. */
   response: PasskeyResponse;
+};
+
+/** An account at a sign-in provider that is connected to a user. */
+export type Identity = {
+  /** UUIDv7. */
+  id: string;
+  /** Id of the provider, such as `google`. */
+  provider: string;
+  /** E-mail address that the provider reported last. Absent if it reported none. */
+  email?: string | undefined;
+  /** Time at which it was connected. */
+  createdAt: string;
+  /** Time of its last use. Absent before the first one. */
+  lastUsedAt?: string | undefined;
 };
 
 /** A provider whose accounts can sign in. */
@@ -546,14 +560,14 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
-  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD";
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. */
-export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD";
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
@@ -723,6 +737,64 @@ export type VerifyPasskeyResponse = {
   restored?: boolean | undefined;
 };
 
+export type StartExternalRequest = {
+  /** Id of the provider, such as `google`. */
+  provider: string;
+  /** `sign-in`, which is the default; or `prove`, which asks the user to sign in at the provider anew and yields an `identityToken` to connect or to confirm with. */
+  purpose?: "sign-in" | "prove" | undefined;
+  /** The page or app that gets the answer: one of those that the service is configured for. The default is the web app's. */
+  returnTo?: string | undefined;
+  /** Whether the user accepts the terms, which a new account needs. */
+  acceptTerms?: boolean | undefined;
+};
+
+export type StartExternalResponse = {
+  /** Where to send the user: a page of the provider. */
+  authorizationUrl: string;
+};
+
+export type FinishExternalRequest = {
+  /** Id of the provider. */
+  provider: string;
+  /** Authorization code. Absent when the provider reports an error. */
+  code?: string | undefined;
+  /** State, as StartExternal made it. */
+  state: string;
+  /** Issuer, where the provider sends it (RFC 9207). */
+  iss?: string | undefined;
+  /** Error of the provider, such as `accessDenied`. */
+  error?: string | undefined;
+};
+
+export type FinishExternalResponse = {
+  /** Access token, a JWT. Absent when a second factor is required, and with an identity token. */
+  accessToken?: string | undefined;
+  /** Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. Absent like the access token. */
+  refreshToken?: string | undefined;
+  /** The user who signed in. Absent like the access token. */
+  user?: SignedInUser | undefined;
+  /** True when a second factor is required. Continue with VerifyMfa and `tempToken`. */
+  requiresMfa: boolean;
+  /** Temporary token for VerifyMfa. Absent when no second factor is required. */
+  tempToken?: string | undefined;
+  /** True when this sign-in cancelled a pending account deletion. Absent otherwise. */
+  restored?: boolean | undefined;
+  /** Second factors that complete the sign-in: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys. */
+  mfaMethods?: string[] | undefined;
+  /** Proof of an identity that belongs to no account yet, or was to be proven: for ConnectIdentity and Confirm. It is valid for 10 minutes and for one use, in this browser or app. */
+  identityToken?: string | undefined;
+};
+
+export type ConnectIdentityRequest = {
+  /** Token from FinishExternal. */
+  identityToken: string;
+};
+
+export type ConnectIdentityResponse = {
+  /** The connected identity. */
+  identity: Identity;
+};
+
 export type DisableTotpRequest = {
   /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
   password?: string | undefined;
@@ -758,6 +830,8 @@ export type ConfirmRequest = {
   backupCode?: string | undefined;
   /** The use of a passkey of the caller, as the browser returns it. It needs no second factor. */
   passkey?: PasskeyCredential | undefined;
+  /** Proof of an identity of the caller, from FinishExternal with the purpose `prove`. */
+  identityToken?: string | undefined;
 };
 
 export type ConfirmResponse = {
@@ -904,6 +978,13 @@ export type DeletePasskeyResponse = {
   message: string;
   /** Credential ids of the passkeys that remain, for `PublicKeyCredential.signalAllAcceptedCredentials`. */
   acceptedIds: string[];
+};
+
+export type ListIdentitiesResponse = Identity[];
+
+export type DeleteIdentityResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
 };
 
 export type ListSessionsResponse = Session[];
@@ -1089,6 +1170,8 @@ export type RevokeUserSessionsResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
 };
+
+export type ListUserIdentitiesResponse = Identity[];
 
 export type ListAuditLogsRequest = {
   /** Number of rows per page: 1 to 100. The default is 20. */
@@ -1509,13 +1592,22 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Signs in with a passkey, or completes a login that requires a second factor. Requires no token. At most 120 requests in 60 seconds per address. */
     verifyPasskey: (body: VerifyPasskeyRequest, options?: CallOptions) =>
       call<VerifyPasskeyResponse>("POST", "/auth/verify-passkey", { body }, options),
+    /** Begins a sign-in with a provider. Send the user to `authorizationUrl`. The provider's answer comes back to the page at `returnTo`, in the fragment, and only this browser or app can finish it. Requires no token. At most 60 requests in 60 seconds per address. */
+    startExternal: (body: StartExternalRequest, options?: CallOptions) =>
+      call<StartExternalResponse>("POST", "/auth/start-external", { body }, options),
+    /** Finishes a sign-in with a provider, with what came back. Answers like Login; or with `identityToken` where the account has to be proven first, and where the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
+    finishExternal: (body: FinishExternalRequest, options?: CallOptions) =>
+      call<FinishExternalResponse>("POST", "/auth/finish-external", { body }, options),
+    /** Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation within the last 15 minutes. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
+    connectIdentity: (body: ConnectIdentityRequest, options?: CallOptions) =>
+      call<ConnectIdentityResponse>("POST", "/auth/connect-identity", { body }, options),
     /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user. */
     disableTotp: (body?: DisableTotpRequest, options?: CallOptions) =>
       call<DisableTotpResponse>("POST", "/auth/disable-totp", { body }, options),
     /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
     createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
       call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
-    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. With a password an account that has a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. With a password or an identity, an account that has a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
     confirm: (body?: ConfirmRequest, options?: CallOptions) =>
       call<ConfirmResponse>("POST", "/auth/confirm", { body }, options),
     /** Lists the ways to sign in that this service offers, for a sign-in page. Requires no token. At most 120 requests in 60 seconds per address. */
@@ -1566,6 +1658,12 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Removes a passkey of the caller. Another way to sign in must remain, and another second factor while one is required. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     deletePasskey: (id: string, options?: CallOptions) =>
       call<DeletePasskeyResponse>("DELETE", `/user/passkeys/${encodeURIComponent(id)}`, {}, options),
+    /** Lists the identities of the caller, newest first: accounts at sign-in providers that are connected. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listIdentities: (options?: CallOptions) =>
+      call<ListIdentitiesResponse>("GET", "/user/identities", {}, options),
+    /** Disconnects an identity of the caller. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    deleteIdentity: (id: string, options?: CallOptions) =>
+      call<DeleteIdentityResponse>("DELETE", `/user/identities/${encodeURIComponent(id)}`, {}, options),
     /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),
@@ -1620,6 +1718,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Revokes every session of a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     revokeUserSessions: (id: string, options?: CallOptions) =>
       call<RevokeUserSessionsResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),
+    /** Lists the identities of a user, newest first: accounts at sign-in providers that are connected. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listUserIdentities: (id: string, options?: CallOptions) =>
+      call<ListUserIdentitiesResponse>("GET", `/admin/users/${encodeURIComponent(id)}/identities`, {}, options),
     /** Lists audit events, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAuditLogs: (query?: ListAuditLogsRequest, options?: CallOptions) =>
       call<ListAuditLogsResponse>("GET", "/admin/audit-logs", { query }, options),

@@ -6,12 +6,19 @@ import {
   type DescMethodUnary,
   getOption,
 } from "@bufbuild/protobuf";
-import { Access, field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { policyOf } from "../../services/platform/rpc/policy.ts";
 
 /** A field that is carried in a cookie. */
-export type CookieField = { cookie: string; field: DescField };
+export type CookieField = {
+  cookie: string;
+  field: DescField;
+  /** Whether JSON does not have the field. */
+  isOnly: boolean;
+  /** How long browsers keep the cookie, in seconds; 0 for a JWT, whose expiry counts. */
+  maxAgeSeconds: number;
+};
 
 /** The HTTP mapping of one RPC, read at startup from the options of its descriptor. */
 export type HttpBinding = ReturnType<typeof readBinding>;
@@ -59,13 +66,16 @@ export function readBinding(method: DescMethod) {
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
     /** The lists that are left out of the response while they are empty. */
     omittedLists: method.output.fields.filter((field) => getOption(field, fieldPolicy).omitEmpty),
-    /** Whether cross-site requests are rejected: the method is public and uses a cookie. */
-    csrfProtected: policy.access === Access.PUBLIC && requestCookies.length > 0,
+    /** The fields that JSON responses do not have. */
+    hiddenFields: responseCookies.filter(({ isOnly }) => isOnly).map(({ field }) => field),
   };
 }
 
 function cookieFields({ fields }: DescMessage): CookieField[] {
   return fields
-    .map((field) => ({ cookie: getOption(field, fieldPolicy).cookie, field }))
+    .map((field) => {
+      const { cookie, cookieOnly: isOnly, cookieMaxAgeSeconds } = getOption(field, fieldPolicy);
+      return { cookie, field, isOnly, maxAgeSeconds: cookieMaxAgeSeconds };
+    })
     .filter(({ cookie }) => cookie !== "");
 }

@@ -33,10 +33,10 @@ export function sendMessage(
   { message, header }: { message: MessageShape<DescMessage>; header: Headers },
   clock: Clock,
 ): void {
-  for (const { cookie, field } of rule.responseCookies) {
+  for (const { cookie, field, maxAgeSeconds } of rule.responseCookies) {
     const token = (message as Record<string, unknown>)[field.localName];
     if (typeof token === "string" && token !== "")
-      reply.setCookie(cookie, token, { maxAge: secondsLeft(token, clock) });
+      reply.setCookie(cookie, token, { maxAge: maxAgeSeconds || secondsLeft(token, clock) });
   }
   const clears =
     rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
@@ -46,6 +46,7 @@ export function sendMessage(
   const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
   for (const { jsonName } of rule.omittedLists)
     if ((json[jsonName] as unknown[]).length === 0) delete json[jsonName];
+  for (const { jsonName } of rule.hiddenFields) delete json[jsonName];
   const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
   reply
     .code(rule.policy.successStatus)

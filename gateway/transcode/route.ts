@@ -39,7 +39,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
   const { transport, internalSecret, clock, origins, report, keepAliveMs } = transcoder;
   const { method } = binding;
   const handler = async (request: FastifyRequest, reply: FastifyReply) => {
-    if (binding.csrfProtected && !origins.isOwn(request.headers)) {
+    if (binding.policy.sameOrigin && !origins.isOwn(request.headers)) {
       throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
     }
     if (binding.requestCookies.length > 0)

@@ -3,25 +3,42 @@ import type { PasskeyCredential } from "../../gen/gatehouse/account/v1/passkey_p
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
+import { externalFailed, openIdentity } from "../external/identity-token.ts";
 import { needsSecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { passkeyInvalid, recordAssertion, verifyAssertion } from "../passkeys/verify-passkey.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
+import { completeCeremony } from "../store/ceremonies.ts";
+import { findIdentity } from "../store/identities.ts";
 import { confirmSession } from "../store/sessions.ts";
-import type { User } from "../store/users.ts";
-import { confirmPassword, lockCaller, RECENT_SIGN_IN_MS, wrongPassword } from "./guards.ts";
+import { User } from "../store/users.ts";
+import {
+  accountGone,
+  confirmPassword,
+  lockCaller,
+  RECENT_SIGN_IN_MS,
+  wrongPassword,
+} from "./guards.ts";
 
-/** What confirms a session: a passkey, or a password and, where the account has one, a code. */
-type Proof = Pick<ConfirmRequest, "password" | "code" | "backupCode" | "passkey">;
+/**
+ * What confirms a session: a passkey; or a password or identity and, where the account has a second
+ * factor, a code.
+ */
+type Proof = Pick<
+  ConfirmRequest,
+  "password" | "code" | "backupCode" | "passkey" | "identityToken" | "deviceToken"
+>;
 
 /**
  * Confirms the caller's session, which counts as if it had just begun. The remedy for
  * REAUTHENTICATION_REQUIRED beside a new sign-in.
  * @returns when the confirmation ends
  * @throws ServiceError INVALID_CURRENT_PASSWORD, INVALID_CODE, MFA_NOT_ENABLED, VALIDATION_FAILED,
- * PASSKEY_INVALID, PASSKEY_UNKNOWN, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
+ * PASSKEY_INVALID, PASSKEY_UNKNOWN, EXTERNAL_FAILED, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
  */
 export async function confirm(call: SessionCall, proof: Proof): Promise<Date> {
   if (proof.passkey) await confirmByPasskey(call, proof.passkey);
+  else if (proof.identityToken !== undefined)
+    await confirmByIdentity(call, proof.identityToken, proof);
   else await confirmByPassword(call, proof);
   return new Date(call.clock.now().getTime() + RECENT_SIGN_IN_MS);
 }
@@ -42,8 +59,34 @@ async function confirmByPassword(call: SessionCall, proof: Proof): Promise<void>
   if (!caller.hasPassword) throw wrongPassword(); // it counts as no guess: nothing can be right
   assertFactorIsGiven(caller, proof);
   const user = await confirmPassword(call, proof.password ?? "");
-  const lock = () => lockCaller(call);
   const record = () => recordConfirmation(call, "password");
+  await confirmWithFactor(call, user, proof, record);
+}
+
+/** The identity must belong to the caller, who must have signed in at its provider anew. */
+async function confirmByIdentity(call: SessionCall, token: string, proof: Proof): Promise<void> {
+  const { id } = call.principal.user;
+  const { ceremony, isFresh, ...key } = openIdentity(call, token, proof.deviceToken);
+  const owner = (await findIdentity(call, key))?.userId;
+  if (!isFresh || owner !== id) throw externalFailed();
+  const user = await call.em.findOne(User, { id });
+  if (!user) throw accountGone();
+  assertFactorIsGiven(user, proof);
+  await confirmWithFactor(call, user, proof, async () => {
+    if (!(await completeCeremony(call, ceremony))) throw externalFailed();
+    if (!(await findIdentity(call, key))) throw externalFailed(); // removed meanwhile
+    await recordConfirmation(call, "external");
+  });
+}
+
+/** Records a confirmation, after the second factor where the account has one. */
+async function confirmWithFactor(
+  call: SessionCall,
+  user: User,
+  proof: Proof,
+  record: () => Promise<void>,
+): Promise<void> {
+  const lock = () => lockCaller(call);
   if (needsSecondFactor(user)) return withSecondFactor(call, user, proof, lock, record);
   await call.em.transactional(async () => {
     await lock();
@@ -65,7 +108,7 @@ function assertFactorIsGiven(
 /** Notes the confirmation of the caller's session, which is locked. */
 async function recordConfirmation(
   call: SessionCall,
-  method: "password" | "passkey",
+  method: "password" | "passkey" | "external",
 ): Promise<void> {
   const { user, session } = call.principal;
   await confirmSession(call, session.id);

@@ -1,5 +1,6 @@
 import type { Call, SystemCall } from "../call.ts";
 import { disableMfa } from "../mfa/second-factor.ts";
+import { deleteIdentities } from "../store/identities.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { deletePasskeys } from "../store/passkeys.ts";
 import { revokeSessions } from "../store/sessions.ts";
@@ -7,7 +8,7 @@ import { User } from "../store/users.ts";
 import { revokeAllKeysOf } from "./revoke-keys.ts";
 
 /**
- * Ends everything that opens an account but its password: sessions, passkeys, second factor, API keys and
+ * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys and
  * one-time tokens. Joins the caller's transaction, which has locked the user.
  * @param event is recorded if there was a second factor
  */
@@ -19,6 +20,7 @@ export async function endOtherAccess(
   await revokeSessions(call, userId);
   await invalidateOneTimeTokens(call, userId);
   await deletePasskeys(call, userId);
+  await deleteIdentities(call, userId);
   await disableMfa(call, userId, event);
   await revokeAllKeysOf(call, userId);
 }

@@ -1,20 +1,25 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SystemCall } from "../call.ts";
+import type { Call, SystemCall } from "../call.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
+import { countIdentities } from "../store/identities.ts";
 import { countPasskeys } from "../store/passkeys.ts";
 import { User } from "../store/users.ts";
 
 /** How many ways to sign in an account has, by kind. */
-export type WaysIn = { password: number; passkeys: number };
+export type WaysIn = { password: number; passkeys: number; identities: number };
 
-type Deps = Pick<SystemCall, "em" | "config">;
+type Deps = Pick<SystemCall, "em" | "config"> & Pick<Call, "external">;
 
-/** Counts the ways in of an account. Lock the user first where the answer must stay true. */
+/**
+ * Counts the ways in of an account that work in this deployment: those of a provider that is no longer
+ * configured do not. Lock the user first where the answer must stay true.
+ */
 export async function countWaysIn(call: Deps, userId: string): Promise<WaysIn> {
   const { relyingParty } = call.config;
   return {
     password: await call.em.count(User, { id: userId, hasPassword: true }),
     passkeys: relyingParty ? await countPasskeys(call, userId, relyingParty.id) : 0,
+    identities: await countIdentities(call, userId, [...call.external.providers.keys()]),
   };
 }
 

@@ -2,11 +2,13 @@ import { type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/prot
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { AdminService } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { callOf, sessionCallOf } from "../call.ts";
+import { identityMessage } from "../external/identity-message.ts";
 import { type AdminUser, listUsers } from "../store/admin-users.ts";
 import { listAllKeys } from "../store/api-keys.ts";
 import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
+import { listIdentities } from "../store/identities.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
@@ -56,6 +58,11 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     await readAdminUser(call, req.id);
     const sessions = await listOpenSessions(call, req.id, call.clock.now());
     return { sessions: sessions.map((row) => sessionMessage(row, call)) };
+  },
+  async listUserIdentities(req, ctx) {
+    const call = callOf(ctx);
+    await readAdminUser(call, req.id);
+    return { identities: (await listIdentities(call, req.id)).map(identityMessage) };
   },
   async revokeUserSessions(req, ctx) {
     const ended = await revokeUserSessions(callOf(ctx), req.id);

@@ -15,6 +15,7 @@ export type AuditedEvent =
       | "auth.refresh_reused"
       | "auth.confirmed"
       | "auth.passkey_counter_fell"
+      | "auth.external_failed"
     )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
   | (
@@ -31,6 +32,7 @@ export type AuditedEvent =
       | "user.session_revoked"
     )
   | ("user.passkey_added" | "user.passkey_removed")
+  | ("user.identity_added" | "user.identity_removed" | "user.taken_back")
   | ("user.password_set" | "user.password_removed" | "user.second_factor_changed")
   | ("user.api_key_created" | "user.api_key_revoked")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")

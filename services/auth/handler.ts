@@ -4,10 +4,13 @@ import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb
 import { confirm } from "../accounts/confirm.ts";
 import { assertSetupToken, makeFirstAdministrator } from "../accounts/first-administrator.ts";
 import { callOf, sessionCallOf } from "../call.ts";
+import { identityMessage } from "../external/identity-message.ts";
 import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { referenceOf } from "../sessions/check-key.ts";
+import { connectIdentity } from "./connect-identity.ts";
 import { logout } from "./end-session.ts";
+import { finishExternal, startExternal } from "./external-sign-in.ts";
 import { login, verifyMfa } from "./login.ts";
 import { createBackupCodes, disableTotp, setupTotp } from "./mfa-settings.ts";
 import { startPasskey, verifyPasskey } from "./passkey-sign-in.ts";
@@ -27,7 +30,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
   },
   async login(req, ctx) {
-    const outcome = await login(callOf(ctx), req.email, req.password);
+    const outcome = await login(callOf(ctx), req.email, req.password, req.deviceToken);
     return { requiresMfa: "tempToken" in outcome, ...outcome };
   },
   async logout(req, ctx) {
@@ -56,12 +59,24 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
     return { message: "Your password has been changed. Please sign in." };
   },
   setupTotp: (req, ctx) => setupTotp(sessionCallOf(ctx), req.password),
-  verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req),
+  verifyMfa: (req, ctx) => verifyMfa(callOf(ctx), req.tempToken, req, req.deviceToken),
   async startPasskey(req, ctx) {
     return { options: await startPasskey(callOf(ctx), req.tempToken) };
   },
-  async verifyPasskey({ credential, tempToken }, ctx) {
-    return verifyPasskey(callOf(ctx), given(credential), tempToken);
+  async verifyPasskey({ credential, tempToken, deviceToken }, ctx) {
+    return verifyPasskey(callOf(ctx), given(credential), tempToken, deviceToken);
+  },
+  async startExternal(req, ctx) {
+    return startExternal(callOf(ctx), req, req.deviceToken);
+  },
+  async finishExternal(req, ctx) {
+    const outcome = await finishExternal(callOf(ctx), req, req.deviceToken);
+    return { requiresMfa: "tempToken" in outcome, ...outcome };
+  },
+  async connectIdentity(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const identity = await connectIdentity(call, req.identityToken, req.deviceToken);
+    return { identity: identityMessage(identity) };
   },
   async disableTotp(req, ctx) {
     await disableTotp(sessionCallOf(ctx), req.password, req);

@@ -8,7 +8,7 @@ import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reser
 import { needsSecondFactor, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { reasonName, ServiceError } from "../platform/rpc/errors.ts";
 import { isPasswordExpired, type LoginResult, openSession } from "../sessions/open-session.ts";
-import { createMfaToken, readMfaToken } from "../sessions/tokens.ts";
+import { createMfaToken, type FirstFactor, readMfaToken } from "../sessions/tokens.ts";
 import { countMfaTokenAttempt, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { countBackupCodes, findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
@@ -17,7 +17,10 @@ import { queueReset } from "./reset-password.ts";
 /** Second factors by their names in responses. */
 type MfaMethod = "passkey" | "totp" | "backup-code";
 
-export type LoginOutcome = LoginResult | { tempToken: string; mfaMethods: MfaMethod[] };
+/** A login that waits for its second factor. */
+type PendingLogin = { tempToken: string; mfaMethods: MfaMethod[] };
+
+export type LoginOutcome = LoginResult | PendingLogin;
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
@@ -25,7 +28,12 @@ export type LoginOutcome = LoginResult | { tempToken: string; mfaMethods: MfaMet
  * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
  * PASSWORD_EXPIRED, UNAVAILABLE
  */
-export async function login(call: Call, email: string, password: string): Promise<LoginOutcome> {
+export async function login(
+  call: Call,
+  email: string,
+  password: string,
+  deviceToken: string,
+): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
   call.passwords.assertCapacity(call.client.address);
   return withAttempt(call, { kind: "password", subject: canonical }, async (attempt) => {
@@ -41,11 +49,13 @@ export async function login(call: Call, email: string, password: string): Promis
       await recordAudit(call, "auth.login_failed", { userId: user.id, outcome: "failure" });
       throw invalidCredentials(); // the password or second factor has changed since the row was read
     };
-    if (needsSecondFactor(user))
-      return (await requireSecondFactor(call, user, attempt)) ?? refuseChanged();
+    if (needsSecondFactor(user)) {
+      await attempt.succeed();
+      return (await askForSecondFactor(call, user, "password")) ?? refuseChanged();
+    }
     return attempt.end(
       async (reservation) =>
-        (await openSession(call, user, ["password"], reservation)) ?? refuseChanged(),
+        (await openSession(call, user, ["password"], deviceToken, reservation)) ?? refuseChanged(),
     );
   });
 }
@@ -108,17 +118,21 @@ async function recordRefusal(call: Call, { id: userId }: Pick<User, "id">, reaso
   await recordAudit(call, "auth.login_failed", { userId, outcome: "failure", details });
 }
 
-/** Issues the MFA token for a login that requires a second factor. It replaces an older one. */
-async function requireSecondFactor(
+/**
+ * Issues the MFA token for a login that requires a second factor. It replaces an older one.
+ * @param method the first factor
+ * @returns undefined if the password or second factor has changed since the row was read
+ */
+export async function askForSecondFactor(
   call: Call,
   user: LoginUser,
-  attempt: Attempt,
-): Promise<LoginOutcome | undefined> {
-  await attempt.succeed();
+  method: FirstFactor,
+): Promise<PendingLogin | undefined> {
   return call.em.transactional(async () => {
     if (!(await lockIfUnchanged(call, user, call.clock.now()))) return undefined;
     const token = await issueOneTimeToken(call, "sign-in", user, call.config.mfaTokenTtlMs);
-    return { tempToken: createMfaToken(call, token), mfaMethods: await mfaMethodsOf(call, user) };
+    const tempToken = createMfaToken(call, token, method);
+    return { tempToken, mfaMethods: await mfaMethodsOf(call, user) };
   });
 }
 
@@ -150,10 +164,11 @@ export async function verifyMfa(
   call: Call,
   tempToken: string,
   factor: SecondFactor,
+  deviceToken: string,
 ): Promise<LoginResult> {
   const token = await readMfaToken(call, tempToken);
   const user = token && (await call.em.findOne(User, { id: token.userId }));
-  if (!user) throw invalidMfaToken();
+  if (!token || !user) throw invalidMfaToken();
   await assertNotSuspended(call, user); // the MFA token shows that the password was right
   const before = async () => {
     await lockUser(call, user.id);
@@ -163,7 +178,7 @@ export async function verifyMfa(
   return withSecondFactor(call, user, factor, before, async () => {
     await call.em.nativeDelete(OneTimeToken, { id: token.id });
     const method = factor.code === undefined ? "backup-code" : "totp";
-    const result = await openSession(call, user, ["password", method]);
+    const result = await openSession(call, user, [token.method, method], deviceToken);
     if (!result) throw invalidMfaToken(); // the password or second factor has changed since the row was read
     await recordAudit(call, "auth.mfa_verified", { userId: user.id, details: { method } });
     return result;

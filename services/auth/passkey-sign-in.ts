@@ -15,11 +15,12 @@ import { type LoginResult, openSession } from "../sessions/open-session.ts";
 import { readMfaToken } from "../sessions/tokens.ts";
 import { consumeSignIn } from "../store/one-time-tokens.ts";
 import { listPasskeys } from "../store/passkeys.ts";
+import type { SignInMethod } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
 import { assertNotSuspended, assertVerifiedAddress, invalidMfaToken } from "./login.ts";
 
 /** The MFA token of a login that waits for its second factor. */
-type Pending = { id: string; userId: string };
+type Pending = NonNullable<Awaited<ReturnType<typeof readMfaToken>>>;
 
 const purposeOf = (pending: Pending | undefined): CeremonyPurpose =>
   pending ? `passkey second-factor ${pending.id}` : "passkey sign-in";
@@ -61,6 +62,7 @@ export async function verifyPasskey(
   call: Call,
   credential: PasskeyCredential,
   tempToken: string | undefined,
+  deviceToken: string,
 ): Promise<LoginResult> {
   const pending = await readPending(call, tempToken);
   const assertion = await verifyAssertion(call, credential, purposeOf(pending));
@@ -70,7 +72,7 @@ export async function verifyPasskey(
   if (!user || user.isDeletionDue(call.clock.now())) throw passkeyUnknown();
   await assertNotSuspended(call, user);
   await assertVerifiedAddress(call, user);
-  return call.em.transactional(() => openWithPasskey(call, user, assertion, pending));
+  return call.em.transactional(() => openWithPasskey(call, user, assertion, pending, deviceToken));
 }
 
 async function openWithPasskey(
@@ -78,12 +80,14 @@ async function openWithPasskey(
   user: User,
   assertion: Assertion,
   pending: Pending | undefined,
+  deviceToken: string,
 ): Promise<LoginResult> {
   await lockUser(call, user.id);
   await recordAssertion(call, assertion, user);
   if (pending && !(await consumeSignIn(call, pending.id, call.clock.now())))
     throw invalidMfaToken();
-  const result = await openSession(call, user, pending ? ["password", "passkey"] : ["passkey"]);
+  const methods: SignInMethod[] = pending ? [pending.method, "passkey"] : ["passkey"];
+  const result = await openSession(call, user, methods, deviceToken);
   if (!result) throw pending ? invalidMfaToken() : passkeyInvalid(); // the account has changed since it was read
   const details = { method: "passkey" };
   if (pending) await recordAudit(call, "auth.mfa_verified", { userId: user.id, details });

@@ -2,8 +2,10 @@ import { bytesOfId } from "../platform/rpc/id-bytes.ts";
 import type { Cipher } from "./cipher.ts";
 import { openSealedId, sealId } from "./sealed-id.ts";
 
-/** How long a ceremony lasts, in ms. */
+/** How long a ceremony with an authenticator lasts, in ms. */
 export const CEREMONY_MS = 5 * 60_000;
+/** How long a ceremony with a provider lasts, in ms: people may have to sign in there first. */
+export const EXTERNAL_CEREMONY_MS = 10 * 60_000;
 /** The clocks of replicas differ by less than this, in ms. */
 const CLOCK_TOLERANCE_MS = 30_000;
 
@@ -36,11 +38,18 @@ export function readCeremony(
   now: Date,
 ): Ceremony | undefined {
   const id = openSealedId(cipher, bytes, contextOf(purpose));
-  if (id === undefined) return undefined;
+  return id === undefined ? undefined : ceremonyOf(id, now, CEREMONY_MS);
+}
+
+/**
+ * The ceremony with an id, which is known to be ours.
+ * @returns undefined if it has expired
+ */
+export function ceremonyOf(id: string, now: Date, lifetimeMs: number): Ceremony | undefined {
   const begunAt = timeOf(id);
   const ageMs = now.getTime() - begunAt;
-  if (ageMs < -CLOCK_TOLERANCE_MS || ageMs >= CEREMONY_MS) return undefined;
-  return { id, expiresAt: new Date(begunAt + CEREMONY_MS + CLOCK_TOLERANCE_MS) };
+  if (ageMs < -CLOCK_TOLERANCE_MS || ageMs >= lifetimeMs) return undefined;
+  return { id, expiresAt: new Date(begunAt + lifetimeMs + CLOCK_TOLERANCE_MS) };
 }
 
 const contextOf = (purpose: CeremonyPurpose) => `ceremony ${purpose}`;

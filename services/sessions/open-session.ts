@@ -1,5 +1,6 @@
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { encodeDeviceToken, readDeviceToken } from "../crypto/device-token.ts";
 import type { Reservation } from "../store/attempts.ts";
 import { newId } from "../store/ids.ts";
 import type { SignInMethod } from "../store/sessions.ts";
@@ -11,6 +12,8 @@ import { createTokenPair, type TokenPair } from "./tokens.ts";
 /** Result of a login, with the field names of the response messages. Flags that are false are absent. */
 export type LoginResult = TokenPair & {
   user: SignedInUser;
+  /** Of the browser or app, which has signed in here now. */
+  deviceToken: string;
   passwordExpired?: true;
   restored?: true;
 };
@@ -19,6 +22,7 @@ export type LoginResult = TokenPair & {
  * Opens a session for a user whose password or second factor was verified against this row. Cancels
  * a pending deletion.
  * @param methods what proved the sign-in, the first factor first
+ * @param deviceToken of the browser or app; it keeps its id
  * @param attempt the successful password attempt, which is completed by the same statement; undefined
  * if a second factor was verified, whose transaction the statement joins
  * @returns undefined if the password or second factor has changed since the row was read
@@ -27,10 +31,13 @@ export async function openSession(
   call: Call,
   user: LoginUser,
   methods: SignInMethod[],
+  deviceToken: string,
   attempt?: Reservation,
 ): Promise<LoginResult | undefined> {
   const { refreshTokenTtlMs, sessionMaxAgeMs } = call.config;
-  const session = newSession(call, methods, refreshTokenTtlMs, sessionMaxAgeMs);
+  const deviceId = deviceIdOf(call, deviceToken);
+  const opened = newSession(call, methods, refreshTokenTtlMs, sessionMaxAgeMs);
+  const session = { ...opened, deviceId };
   const [method = "password"] = methods;
   const events = [
     auditRow(call, "user.restored", { userId: user.id }),
@@ -42,10 +49,15 @@ export async function openSession(
   return {
     ...createTokenPair(call, tokenSession, signedIn),
     user: signedIn,
+    deviceToken: encodeDeviceToken(call.cipher, deviceId),
     ...(method === "password" && isPasswordExpired(call, user) && { passwordExpired: true }),
     ...(signedIn.restored && { restored: true }),
   };
 }
+
+/** The id in the token of a browser or app, or a new id for a new one. */
+export const deviceIdOf = ({ cipher, clock }: Call, deviceToken: string): string =>
+  readDeviceToken(cipher, deviceToken) ?? newId(clock.now());
 
 /**
  * The row of a session that starts now.
@@ -63,7 +75,8 @@ export function newSession(
   const { address: ip, agent } = client;
   const times = { createdAt, expiresAt: after(lifetimeMs), endsAt: after(maxAgeMs) };
   const device = deviceOf(agent);
-  return { id: newId(createdAt), methods, device, ip, location: locate(ip), ...times };
+  const deviceId = null;
+  return { id: newId(createdAt), methods, deviceId, device, ip, location: locate(ip), ...times };
 }
 
 /** Whether the password has reached its maximum age. */

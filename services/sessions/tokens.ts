@@ -81,12 +81,17 @@ const claimsOf = (type: TokenKind, { id, generation }: TokenSession, user: Token
   return { jti: `${type}.${id}.${generation}`, sid: id, gen: generation, type, sub: user.id };
 };
 
+/** What the first step of a login was. */
+export type FirstFactor = Extract<SignInMethod, "password" | "external">;
+
 /** Creates the MFA token of a login that is waiting for its second factor. */
 export function createMfaToken(
   call: Signing,
   { id, userId, createdAt, expiresAt }: IssuedToken,
+  method: FirstFactor,
 ): string {
-  return signJwt(call, { jti: id, type: "mfa", sub: userId }, createdAt, expiresAt);
+  const first = method === "password" ? {} : { method };
+  return signJwt(call, { jti: id, type: "mfa", sub: userId, ...first }, createdAt, expiresAt);
 }
 
 /** Reads a refresh token; undefined if it is invalid. */
@@ -100,7 +105,9 @@ export async function readRefreshToken(
 /** Reads an MFA token; undefined if it is invalid. */
 export async function readMfaToken(call: TokenDeps, token: string) {
   const claims = await verifyToken(call, "mfa", token);
-  return claims && { id: claims.jti as string, userId: claims.sub as string };
+  if (!claims) return undefined;
+  const method: FirstFactor = claims.method === "external" ? "external" : "password";
+  return { id: claims.jti as string, userId: claims.sub as string, method };
 }
 
 /**

@@ -23,6 +23,8 @@ const LISTS = {
     where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation') and expires_at > :now order by kind`,
   passkeys: `select id, name, algorithm, transports, aaguid, backed_up as synced, created_at, last_used_at
     from passkeys where user_id = :userId order by created_at desc, id desc`,
+  identities: `select id, provider, issuer, subject, email, created_at, last_used_at
+    from identities where user_id = :userId order by created_at desc, id desc`,
   // ended sessions are kept for a while; their end is the earliest of these times
   // the device and location of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,

@@ -19,7 +19,15 @@ const MAX_SESSIONS = 100;
 /** The row of a new session. */
 export type NewSession = Pick<
   Session,
-  "id" | "methods" | "device" | "ip" | "location" | "createdAt" | "expiresAt" | "endsAt"
+  | "id"
+  | "methods"
+  | "deviceId"
+  | "device"
+  | "ip"
+  | "location"
+  | "createdAt"
+  | "expiresAt"
+  | "endsAt"
 >;
 
 /**
@@ -66,8 +74,8 @@ const SIGN_IN = `with signed as (
       select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
   opened as (
     insert into sessions
-      (id, user_id, rotated_at, methods, device, ip, location, created_at, last_active_at, expires_at, ends_at)
-    select :id::uuid, id, :now::timestamptz, string_to_array(:methods, ','), :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
+      (id, user_id, rotated_at, methods, device_id, device, ip, location, created_at, last_active_at, expires_at, ends_at)
+    select :id::uuid, id, :now::timestamptz, string_to_array(:methods, ','), :deviceId::uuid, :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
     from signed),
   recorded as (
     insert into audit_events

@@ -276,3 +276,24 @@ export const insertInvited = (db: Db, user: Invited): Promise<boolean> =>
      on conflict (canonical_email) do nothing returning id`,
     user,
   );
+
+/** A user who comes from a provider. */
+type External = Pick<
+  User,
+  "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "emailVerifiedAt" | "createdAt"
+>;
+
+/**
+ * Inserts a user without a password, who has accepted the terms.
+ * @returns false if the address is taken
+ */
+export const insertExternal = (db: Db, user: External): Promise<boolean> =>
+  returnsRow(
+    db,
+    `insert into users (id, email, canonical_email, name, role, password_hash, has_password,
+       password_changed_at, email_verified_at, terms_accepted_at, created_at, updated_at)
+     values (:id, :email, :canonicalEmail, :name, 'user', :passwordHash, false,
+       :createdAt, :emailVerifiedAt, :createdAt, :createdAt, :createdAt)
+     on conflict (canonical_email) do nothing returning id`,
+    user,
+  );

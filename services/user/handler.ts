@@ -5,8 +5,10 @@ import { countWaysIn } from "../accounts/ways-in.ts";
 import { revokeOtherSessions, revokeOwnSession } from "../auth/end-session.ts";
 import { requireSecondFactor } from "../auth/mfa-settings.ts";
 import { sessionCallOf } from "../call.ts";
+import { identityMessage } from "../external/identity-message.ts";
 import { given } from "../passkeys/credential.ts";
 import { listActiveKeys } from "../store/api-keys.ts";
+import { listIdentities } from "../store/identities.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import {
   changeEmail,
@@ -17,6 +19,7 @@ import {
   updateProfile,
 } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
+import { disconnectIdentity } from "./manage-identities.ts";
 import {
   createPasskey,
   createPasskeyOptions,
@@ -48,8 +51,8 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async getSignInMethods(_req, ctx) {
     const call = sessionCallOf(ctx);
     const { id, secondFactor } = call.principal.user;
-    const { password, passkeys } = await countWaysIn(call, id);
-    return { hasPassword: password > 0, passkeys, secondFactorRequired: secondFactor };
+    const { password, ...others } = await countWaysIn(call, id);
+    return { hasPassword: password > 0, ...others, secondFactorRequired: secondFactor };
   },
   async setPassword(req, ctx) {
     await setPassword(sessionCallOf(ctx), req.newPassword);
@@ -86,6 +89,15 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async deletePasskey(req, ctx) {
     const acceptedIds = await removePasskey(sessionCallOf(ctx), req.id);
     return { message: "The passkey is removed.", acceptedIds };
+  },
+  async listIdentities(_req, ctx) {
+    const call = sessionCallOf(ctx);
+    const identities = await listIdentities(call, call.principal.user.id);
+    return { identities: identities.map(identityMessage) };
+  },
+  async deleteIdentity(req, ctx) {
+    await disconnectIdentity(sessionCallOf(ctx), req.id);
+    return { message: "The account is disconnected." };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);

@@ -137,14 +137,14 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
-      // a token of a public method is its security scheme
-      ...(isOpen
-        ? []
-        : requestCookies.map(({ field, cookie }) => parameter("cookie", field, cookie))),
+      // the refresh token of a public method is its security scheme
+      ...requestCookies
+        .filter(({ isOnly }) => isOnly || !isOpen)
+        .map(({ field, cookie }) => parameter("cookie", field, cookie)),
     ],
     requestBody: bodyFields && requestBody(commentOn(method.input), bodyFields, used),
     security: isOpen
-      ? requestCookies.length > 0
+      ? requestCookies.some(({ isOnly }) => !isOnly)
         ? [{ refreshCookie: [] }]
         : []
       : [{ accessToken: [] }, ...(takesKeys(policy) ? [{ apiKey: [] }] : [])],
@@ -173,10 +173,11 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
       content: { "text/event-stream": { schema: { type: "string" }, example: EVENTS_EXAMPLE } },
     };
   }
-  const { responseField, method } = binding;
+  const { responseField, method, hiddenFields } = binding;
+  const shown = method.output.fields.filter((field) => !hiddenFields.includes(field));
   return responseField
     ? json(commentOn(responseField), fieldSchema(responseField, used))
-    : json(commentOn(method.output), objectSchema(method.output.fields, used));
+    : json(commentOn(method.output), objectSchema(shown, used));
 }
 
 /** A request body. It is optional if none of its fields is required. */

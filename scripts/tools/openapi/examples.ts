@@ -6,6 +6,12 @@ const JWT = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzYTVjMiJ9.c2lnbmF0dXJl";
 const BY_NAME: Record<string, unknown> = {
   acceptedIds: BASE64URL,
 
+  authorizationUrl: "https://accounts.google.com/o/oauth2/v2/auth?client_id=acme",
+  iss: "https://accounts.google.com",
+  identityToken: BASE64URL,
+  deviceToken: BASE64URL,
+  returnTo: "https://example.com/external",
+  state: `0.${BASE64URL}`,
   attestation: "none",
   attestationObject: BASE64URL,
   authenticatorData: BASE64URL,

@@ -41,15 +41,7 @@ export const errorSchema = (used: Set<DescMessage>): Schema => ({
  * returns.
  */
 export function failures(binding: HttpBinding, isLimited: boolean) {
-  const {
-    method,
-    policy,
-    httpMethod,
-    pathFields,
-    queryFields,
-    bodyFields = [],
-    csrfProtected,
-  } = binding;
+  const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [] } = binding;
   const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
   return responsesOf([
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
@@ -61,7 +53,7 @@ export function failures(binding: HttpBinding, isLimited: boolean) {
       ? [Reason.KEY_NOT_ALLOWED]
       : []),
     ...(policy.forbidImpersonation ? [Reason.IMPERSONATING] : []),
-    ...(csrfProtected ? [Reason.CROSS_SITE] : []),
+    ...(policy.sameOrigin ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
     ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
     ...(method.methodKind === "unary" ? policy.refusals : []), // errors of a stream are events
@@ -122,7 +114,7 @@ export const headers = {
   "WWW-Authenticate": header("Bearer", "Always `Bearer`."),
   "Set-Cookie": header(
     "refreshToken=eyJhbGciOiJFZERTQSJ9.e30.c2ln; Path=/auth; HttpOnly; SameSite=Strict",
-    "Sets or clears the refresh token.",
+    "Sets or clears the refresh token, or sets the cookie `device`.",
   ),
 };
 

@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { Identity } from "./identity_pb.ts";
+import { file_gatehouse_account_v1_identity } from "./identity_pb.ts";
 import type { PasskeyCredential, PasskeyOptions } from "./passkey_pb.ts";
 import { file_gatehouse_account_v1_passkey } from "./passkey_pb.ts";
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
@@ -18,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/auth_service.proto.
  */
 export const file_gatehouse_account_v1_auth_service: GenFile = /*@__PURE__*/
-  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIowCCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzEiUKC3NldHVwX3Rva2VuGAUgASgJQguAAQG6SAVyAxiAAUgAiAEBQg4KDF9zZXR1cF90b2tlbiI+ChBSZWdpc3RlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSGQoHdXNlcl9pZBgCIAEoCUIIukgFcgOwAQEiVgoMTG9naW5SZXF1ZXN0EiAKBWVtYWlsGAEgASgJQhG6SAZyBIiIJwGKtRgEEAEgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSoiCcBirUYAiAHIv0CCg1Mb2dpblJlc3BvbnNlEh4KDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBSACIAQESMQoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuSAGIAQESNQoEdXNlchgDIAEoCzIiLmdhdGVob3VzZS5hY2NvdW50LnYxLlNpZ25lZEluVXNlckgCiAEBEhQKDHJlcXVpcmVzX21mYRgEIAEoCBIcCgp0ZW1wX3Rva2VuGAUgASgJQgOAAQFIA4gBARIdChBwYXNzd29yZF9leHBpcmVkGAYgASgISASIAQESFQoIcmVzdG9yZWQYByABKAhIBYgBARIbCgttZmFfbWV0aG9kcxgIIAMoCUIGirUYAjABQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASKMAgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQE6YLpIXRpbCgRjb2RlEiptdXN0IGJlIGdpdmVuLCBvciBiYWNrdXBDb2RlLCBidXQgbm90IGJvdGgaJ2hhcyh0aGlzLmNvZGUpICE9IGhhcyh0aGlzLmJhY2t1cF9jb2RlKUIHCgVfY29kZUIOCgxfYmFja3VwX2NvZGUi5gEKEVZlcmlmeU1mYVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZpZWRVc2VyEh0KEHBhc3N3b3JkX2V4cGlyZWQYBCABKAhIAIgBARIVCghyZXN0b3JlZBgFIAEoCEgBiAEBQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIlEKE1N0YXJ0UGFzc2tleVJlcXVlc3QSKwoKdGVtcF90b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABSACIAQFCDQoLX3RlbXBfdG9rZW4iTQoUU3RhcnRQYXNza2V5UmVzcG9uc2USNQoHb3B0aW9ucxgBIAEoCzIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXlPcHRpb25zIpcBChRWZXJpZnlQYXNza2V5UmVxdWVzdBJDCgpjcmVkZW50aWFsGAEgASgLMicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleUNyZWRlbnRpYWxCBrpIA8gBARIrCgp0ZW1wX3Rva2VuGAIgASgJQhKAAQG6SAZyBKCIJwGKtRgCIAFIAIgBAUINCgtfdGVtcF90b2tlbiKAAgoVVmVyaWZ5UGFzc2tleVJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbhIwCgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VyEhQKDHJlcXVpcmVzX21mYRgEIAEoCBIdChBwYXNzd29yZF9leHBpcmVkGAUgASgISACIAQESFQoIcmVzdG9yZWQYBiABKAhIAYgBAUITChFfcGFzc3dvcmRfZXhwaXJlZEILCglfcmVzdG9yZWQijwIKEkRpc2FibGVUb3RwUmVxdWVzdBImCghwYXNzd29yZBgBIAEoCUIUgAEBukgGcgSoiCcBirUYBCAHKAESJQoEY29kZRgCIAEoCUISgAEBukgGcgQQARggirUYAiACSACIAQESLAoLYmFja3VwX2NvZGUYAyABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgBiAEBOmO6SGAaXgoEY29kZRIqbXVzdCBub3QgYmUgZ2l2ZW4gdG9nZXRoZXIgd2l0aCBiYWNrdXBDb2RlGiohKGhhcyh0aGlzLmNvZGUpICYmIGhhcyh0aGlzLmJhY2t1cF9jb2RlKSlCBwoFX2NvZGVCDgoMX2JhY2t1cF9jb2RlIiYKE0Rpc2FibGVUb3RwUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJkChhDcmVhdGVCYWNrdXBDb2Rlc1JlcXVlc3QSJgoIcGFzc3dvcmQYASABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBEiAKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAiI2ChlDcmVhdGVCYWNrdXBDb2Rlc1Jlc3BvbnNlEhkKDGJhY2t1cF9jb2RlcxgBIAMoCUIDgAEBIsYDCg5Db25maXJtUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQESJQoEY29kZRgCIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQESLAoLYmFja3VwX2NvZGUYAyABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgCiAEBEj0KB3Bhc3NrZXkYBCABKAsyJy5nYXRlaG91c2UuYWNjb3VudC52MS5QYXNza2V5Q3JlZGVudGlhbEgDiAEBOsIBuki+ARpcCghwYXNzd29yZBInbXVzdCBiZSBnaXZlbiwgb3IgcGFzc2tleSwgYnV0IG5vdCBib3RoGidoYXModGhpcy5wYXNzd29yZCkgIT0gaGFzKHRoaXMucGFzc2tleSkaXgoEY29kZRIqbXVzdCBub3QgYmUgZ2l2ZW4gdG9nZXRoZXIgd2l0aCBiYWNrdXBDb2RlGiohKGhhcyh0aGlzLmNvZGUpICYmIGhhcyh0aGlzLmJhY2t1cF9jb2RlKSlCCwoJX3Bhc3N3b3JkQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZUIKCghfcGFzc2tleSJXCg9Db25maXJtUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIzCg9jb25maXJtZWRfdW50aWwYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCKKAQoZTGlzdFNpZ25Jbk1ldGhvZHNSZXNwb25zZRIPCgdwYXNza2V5GAEgASgIEhIKCmVtYWlsX2NvZGUYAiABKAgSDwoHc2lnbl91cBgDIAEoCBI3Cglwcm92aWRlcnMYBCADKAsyJC5nYXRlaG91c2UuYWNjb3VudC52MS5TaWduSW5Qcm92aWRlciIqCg5TaWduSW5Qcm92aWRlchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJIhEKD0xpc3RLZXlzUmVxdWVzdCJBChBMaXN0S2V5c1Jlc3BvbnNlEi0KBGtleXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5QdWJsaWNLZXkiVwoJUHVibGljS2V5EgsKA2tpZBgBIAEoCRILCgNrdHkYAiABKAkSCwoDY3J2GAMgASgJEgkKAXgYBCABKAkSCwoDYWxnGAUgASgJEgsKA3VzZRgGIAEoCSIvChFGaW5kQXBpS2V5UmVxdWVzdBIaCgZkaWdlc3QYASABKAxCCoABAbpIBHoCaCAiWQoSRmluZEFwaUtleVJlc3BvbnNlEjcKB2FwaV9rZXkYASABKAsyIS5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3VuZEFwaUtleUgAiAEBQgoKCF9hcGlfa2V5In0KC0ZvdW5kQXBpS2V5EgoKAmlkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkSFwoPc2VydmljZV9hY2NvdW50GAMgASgIEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZTK+FgoLQXV0aFNlcnZpY2USxgEKCFJlZ2lzdGVyEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXNwb25zZSJrirUYTggBEkIKCHJlZ2lzdGVyEAoYhAcgASovVG9vIG1hbnkgcmVnaXN0cmF0aW9ucy4gUGxlYXNlIHRyeSBhZ2FpbiBsYXRlci4YyQFCAxInA4LT5JMCEzoBKiIOL2F1dGgvcmVnaXN0ZXISuAEKBUxvZ2luEiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXNwb25zZSJmirUYTAgBEkAKBWxvZ2luEAUYhAcgAyowVG9vIG1hbnkgbG9naW4gYXR0ZW1wdHMuIFBsZWFzZSB0cnkgYWdhaW4gbGF0ZXIuIAFCBAYMDSyC0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKJAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjGKtRgYCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJgtPkkwIPIg0vYXV0aC9yZWZyZXNoEqIBCgtWZXJpZnlFbWFpbBIoLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVxdWVzdBopLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeUVtYWlsUmVzcG9uc2UiPoq1GB0IARIVCgx2ZXJpZnktZW1haWwQHhiEByABQgIDEoLT5JMCFzoBKiISL2F1dGgvdmVyaWZ5LWVtYWlsEsEBChJSZXNlbmRWZXJpZmljYXRpb24SLy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXF1ZXN0GjAuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2UiSIq1GCAIARIcChNyZXNlbmQtdmVyaWZpY2F0aW9uEAMYkBwgA4LT5JMCHjoBKiIZL2F1dGgvcmVzZW5kLXZlcmlmaWNhdGlvbhKtAQoORm9yZ290UGFzc3dvcmQSKy5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlcXVlc3QaLC5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3Jnb3RQYXNzd29yZFJlc3BvbnNlIkCKtRgcCAESGAoPZm9yZ290LXBhc3N3b3JkEAMYkBwgA4LT5JMCGjoBKiIVL2F1dGgvZm9yZ290LXBhc3N3b3JkEqsBCg1SZXNldFBhc3N3b3JkEiouZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVzZXRQYXNzd29yZFJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVzcG9uc2UiQYq1GB4IARIXCg5yZXNldC1wYXNzd29yZBAeGIQHIAFCAQOC0+STAhk6ASoiFC9hdXRoL3Jlc2V0LXBhc3N3b3JkEocBCglTZXR1cFRvdHASJi5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2V0dXBUb3RwUmVzcG9uc2UiKYq1GAoIAigBQgQiBBMbgtPkkwIVOgEqIhAvYXV0aC9zZXR1cC10b3RwEpsBCglWZXJpZnlNZmESJi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXF1ZXN0GicuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5TWZhUmVzcG9uc2UiPYq1GB4IARITCgp2ZXJpZnktbWZhEAoYhAcgAyACQgMHCCyC0+STAhU6ASoiEC9hdXRoL3ZlcmlmeS1tZmESqgEKDFN0YXJ0UGFzc2tleRIpLmdhdGVob3VzZS5hY2NvdW50LnYxLlN0YXJ0UGFzc2tleVJlcXVlc3QaKi5nYXRlaG91c2UuYWNjb3VudC52MS5TdGFydFBhc3NrZXlSZXNwb25zZSJDirUYHwgBEhcKD3Bhc3NrZXktb3B0aW9ucxB4GDwgAUICBw+C0+STAho6ASoiFS9hdXRoL3Bhc3NrZXktb3B0aW9ucxKvAQoNVmVyaWZ5UGFzc2tleRIqLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeVBhc3NrZXlSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5UGFzc2tleVJlc3BvbnNlIkWKtRgiCAESFgoOdmVyaWZ5LXBhc3NrZXkQeBg8IAFCBislBwwsD4LT5JMCGToBKiIUL2F1dGgvdmVyaWZ5LXBhc3NrZXkSkQEKC0Rpc2FibGVUb3RwEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRGlzYWJsZVRvdHBSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGlzYWJsZVRvdHBSZXNwb25zZSItirUYDAgCKAFCBiIECBQoG4LT5JMCFzoBKiISL2F1dGgvZGlzYWJsZS10b3RwEqIBChFDcmVhdGVCYWNrdXBDb2RlcxIuLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBovLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2UiLIq1GAsIAigBQgUiBAgUG4LT5JMCFzoBKiISL2F1dGgvYmFja3VwLWNvZGVzEoEBCgdDb25maXJtEiQuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ29uZmlybVJlcXVlc3QaJS5nYXRlaG91c2UuYWNjb3VudC52MS5Db25maXJtUmVzcG9uc2UiKYq1GA0IAigBQgcECCslDxQbgtPkkwISOgEqIg0vYXV0aC9jb25maXJtErIBChFMaXN0U2lnbkluTWV0aG9kcxIuLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RTaWduSW5NZXRob2RzUmVxdWVzdBovLmdhdGVob3VzZS5hY2NvdW50LnYxLkxpc3RTaWduSW5NZXRob2RzUmVzcG9uc2UiPIq1GBsIARIXCg9zaWduLWluLW1ldGhvZHMQeBg8IAGC0+STAhcSFS9hdXRoL3NpZ24taW4tbWV0aG9kcxKCAQoITGlzdEtleXMSJS5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0S2V5c1JlcXVlc3QaJi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0S2V5c1Jlc3BvbnNlIieKtRgFCAFIrAKC0+STAhgSFi8ud2VsbC1rbm93bi9qd2tzLmpzb24SZwoKRmluZEFwaUtleRInLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXF1ZXN0GiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRmluZEFwaUtleVJlc3BvbnNlIgaKtRgCCARiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_passkey, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CidnYXRlaG91c2UvYWNjb3VudC92MS9hdXRoX3NlcnZpY2UucHJvdG8SFGdhdGVob3VzZS5hY2NvdW50LnYxIowCCg9SZWdpc3RlclJlcXVlc3QSHgoFZW1haWwYASABKAlCD7pIBnIEiIgnAYq1GAIgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSYiCcBirUYAiAGEh0KBG5hbWUYAyABKAlCD7pIBnIEkIgnAYq1GAIgBBJdCgxhY2NlcHRfdGVybXMYBCABKAhCR7pIRLoBQQoMYWNjZXB0X3Rlcm1zEittdXN0IGJlIHRydWU6IHRoZSB0ZXJtcyBoYXZlIHRvIGJlIGFjY2VwdGVkGgR0aGlzEiUKC3NldHVwX3Rva2VuGAUgASgJQguAAQG6SAVyAxiAAUgAiAEBQg4KDF9zZXR1cF90b2tlbiI+ChBSZWdpc3RlclJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSGQoHdXNlcl9pZBgCIAEoCUIIukgFcgOwAQEifwoMTG9naW5SZXF1ZXN0EiAKBWVtYWlsGAEgASgJQhG6SAZyBIiIJwGKtRgEEAEgAxIkCghwYXNzd29yZBgCIAEoCUISgAEBukgGcgSoiCcBirUYAiAHEicKDGRldmljZV90b2tlbhgDIAEoCUIRgAEBirUYCgoGZGV2aWNlOAEiqwMKDUxvZ2luUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEh0KEHBhc3N3b3JkX2V4cGlyZWQYBiABKAhIBIgBARIVCghyZXN0b3JlZBgHIAEoCEgFiAEBEhsKC21mYV9tZXRob2RzGAggAygJQgaKtRgCMAESLAoMZGV2aWNlX3Rva2VuGAkgASgJQhaAAQGKtRgPCgZkZXZpY2U4AUCAsL0QQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CEwoRX3Bhc3N3b3JkX2V4cGlyZWRCCwoJX3Jlc3RvcmVkImMKDFNpZ25lZEluVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIgCgRyb2xlGAQgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4iPQoNTG9nb3V0UmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iIQoOTG9nb3V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI+Cg5SZWZyZXNoUmVxdWVzdBIsCg1yZWZyZXNoX3Rva2VuGAEgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW4iWgoPUmVmcmVzaFJlc3BvbnNlEhkKDGFjY2Vzc190b2tlbhgBIAEoCUIDgAEBEiwKDXJlZnJlc2hfdG9rZW4YAiABKAlCFYABAYq1GA4KDHJlZnJlc2hUb2tlbiI3ChJWZXJpZnlFbWFpbFJlcXVlc3QSIQoFdG9rZW4YASABKAlCEoABAbpIBnIEoIgnAYq1GAIgASImChNWZXJpZnlFbWFpbFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiPQoZUmVzZW5kVmVyaWZpY2F0aW9uUmVxdWVzdBIgCgVlbWFpbBgBIAEoCUIRukgGcgSIiCcBirUYBBABIAMiLQoaUmVzZW5kVmVyaWZpY2F0aW9uUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSI5ChVGb3Jnb3RQYXNzd29yZFJlcXVlc3QSIAoFZW1haWwYASABKAlCEbpIBnIEiIgnAYq1GAQQASADIikKFkZvcmdvdFBhc3N3b3JkUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSJfChRSZXNldFBhc3N3b3JkUmVxdWVzdBIhCgV0b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABEiQKCHBhc3N3b3JkGAIgASgJQhKAAQG6SAZyBJiIJwGKtRgCIAYiKAoVUmVzZXRQYXNzd29yZFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiSgoQU2V0dXBUb3RwUmVxdWVzdBIpCghwYXNzd29yZBgBIAEoCUISgAEBukgGcgSoiCcBirUYAiAHSACIAQFCCwoJX3Bhc3N3b3JkIlkKEVNldHVwVG90cFJlc3BvbnNlEhMKBnNlY3JldBgBIAEoCUIDgAEBEhQKB3FyX2NvZGUYAiABKAlCA4ABARIZCgxiYWNrdXBfY29kZXMYAyADKAlCA4ABASK1AgoQVmVyaWZ5TWZhUmVxdWVzdBIoCgp0ZW1wX3Rva2VuGAEgASgJQhSAAQG6SAZyBKCIJwGKtRgEEAIgARIlCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAIgBARIsCgtiYWNrdXBfY29kZRgDIAEoCUISgAEBukgGcgQQARggirUYAiACSAGIAQESJwoMZGV2aWNlX3Rva2VuGAQgASgJQhGAAQGKtRgKCgZkZXZpY2U4ATpgukhdGlsKBGNvZGUSKm11c3QgYmUgZ2l2ZW4sIG9yIGJhY2t1cENvZGUsIGJ1dCBub3QgYm90aBonaGFzKHRoaXMuY29kZSkgIT0gaGFzKHRoaXMuYmFja3VwX2NvZGUpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSKUAgoRVmVyaWZ5TWZhUmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuEjAKBHVzZXIYAyABKAsyIi5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZmllZFVzZXISHQoQcGFzc3dvcmRfZXhwaXJlZBgEIAEoCEgAiAEBEhUKCHJlc3RvcmVkGAUgASgISAGIAQESLAoMZGV2aWNlX3Rva2VuGAYgASgJQhaAAQGKtRgPCgZkZXZpY2U4AUCAsL0QQhMKEV9wYXNzd29yZF9leHBpcmVkQgsKCV9yZXN0b3JlZCIzCgxWZXJpZmllZFVzZXISFAoCaWQYASABKAlCCLpIBXIDsAEBEg0KBWVtYWlsGAIgASgJIlEKE1N0YXJ0UGFzc2tleVJlcXVlc3QSKwoKdGVtcF90b2tlbhgBIAEoCUISgAEBukgGcgSgiCcBirUYAiABSACIAQFCDQoLX3RlbXBfdG9rZW4iTQoUU3RhcnRQYXNza2V5UmVzcG9uc2USNQoHb3B0aW9ucxgBIAEoCzIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXlPcHRpb25zIsABChRWZXJpZnlQYXNza2V5UmVxdWVzdBJDCgpjcmVkZW50aWFsGAEgASgLMicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleUNyZWRlbnRpYWxCBrpIA8gBARIrCgp0ZW1wX3Rva2VuGAIgASgJQhKAAQG6SAZyBKCIJwGKtRgCIAFIAIgBARInCgxkZXZpY2VfdG9rZW4YAyABKAlCEYABAYq1GAoKBmRldmljZTgBQg0KC190ZW1wX3Rva2VuIq4CChVWZXJpZnlQYXNza2V5UmVzcG9uc2USGQoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQESLAoNcmVmcmVzaF90b2tlbhgCIAEoCUIVgAEBirUYDgoMcmVmcmVzaFRva2VuEjAKBHVzZXIYAyABKAsyIi5nYXRlaG91c2UuYWNjb3VudC52MS5TaWduZWRJblVzZXISFAoMcmVxdWlyZXNfbWZhGAQgASgIEh0KEHBhc3N3b3JkX2V4cGlyZWQYBSABKAhIAIgBARIVCghyZXN0b3JlZBgGIAEoCEgBiAEBEiwKDGRldmljZV90b2tlbhgHIAEoCUIWgAEBirUYDwoGZGV2aWNlOAFAgLC9EEITChFfcGFzc3dvcmRfZXhwaXJlZEILCglfcmVzdG9yZWQi8QEKFFN0YXJ0RXh0ZXJuYWxSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASKwoHcHVycG9zZRgCIAEoCUIVukgSchBSB3NpZ24taW5SBXByb3ZlSACIAQESIAoJcmV0dXJuX3RvGAMgASgJQgi6SAVyAxiAEEgBiAEBEhkKDGFjY2VwdF90ZXJtcxgEIAEoCEgCiAEBEicKDGRldmljZV90b2tlbhgFIAEoCUIRgAEBirUYCgoGZGV2aWNlOAFCCgoIX3B1cnBvc2VCDAoKX3JldHVybl90b0IPCg1fYWNjZXB0X3Rlcm1zImUKFVN0YXJ0RXh0ZXJuYWxSZXNwb25zZRIeChFhdXRob3JpemF0aW9uX3VybBgBIAEoCUIDgAEBEiwKDGRldmljZV90b2tlbhgCIAEoCUIWgAEBirUYDwoGZGV2aWNlOAFAgLC9ECLuAQoVRmluaXNoRXh0ZXJuYWxSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASHgoEY29kZRgCIAEoCUILgAEBukgFcgMYgCBIAIgBARIaCgVzdGF0ZRgDIAEoCUILgAEBukgFcgMYgCASGgoDaXNzGAQgASgJQgi6SAVyAxiAIEgBiAEBEhwKBWVycm9yGAUgASgJQgi6SAVyAxiAIEgCiAEBEicKDGRldmljZV90b2tlbhgGIAEoCUIRgAEBirUYCgoGZGV2aWNlOAFCBwoFX2NvZGVCBgoEX2lzc0IICgZfZXJyb3IitQMKFkZpbmlzaEV4dGVybmFsUmVzcG9uc2USHgoMYWNjZXNzX3Rva2VuGAEgASgJQgOAAQFIAIgBARIxCg1yZWZyZXNoX3Rva2VuGAIgASgJQhWAAQGKtRgOCgxyZWZyZXNoVG9rZW5IAYgBARI1CgR1c2VyGAMgASgLMiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuU2lnbmVkSW5Vc2VySAKIAQESFAoMcmVxdWlyZXNfbWZhGAQgASgIEhwKCnRlbXBfdG9rZW4YBSABKAlCA4ABAUgDiAEBEhUKCHJlc3RvcmVkGAYgASgISASIAQESGwoLbWZhX21ldGhvZHMYByADKAlCBoq1GAIwARIgCg5pZGVudGl0eV90b2tlbhgIIAEoCUIDgAEBSAWIAQESLAoMZGV2aWNlX3Rva2VuGAkgASgJQhaAAQGKtRgPCgZkZXZpY2U4AUCAsL0QQg8KDV9hY2Nlc3NfdG9rZW5CEAoOX3JlZnJlc2hfdG9rZW5CBwoFX3VzZXJCDQoLX3RlbXBfdG9rZW5CCwoJX3Jlc3RvcmVkQhEKD19pZGVudGl0eV90b2tlbiJtChZDb25uZWN0SWRlbnRpdHlSZXF1ZXN0EioKDmlkZW50aXR5X3Rva2VuGAEgASgJQhKAAQG6SAZyBKCIJwGKtRgCIAESJwoMZGV2aWNlX3Rva2VuGAIgASgJQhGAAQGKtRgKCgZkZXZpY2U4ASJLChdDb25uZWN0SWRlbnRpdHlSZXNwb25zZRIwCghpZGVudGl0eRgBIAEoCzIeLmdhdGVob3VzZS5hY2NvdW50LnYxLklkZW50aXR5Io8CChJEaXNhYmxlVG90cFJlcXVlc3QSJgoIcGFzc3dvcmQYASABKAlCFIABAbpIBnIEqIgnAYq1GAQgBygBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgAiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAYgBATpjukhgGl4KBGNvZGUSKm11c3Qgbm90IGJlIGdpdmVuIHRvZ2V0aGVyIHdpdGggYmFja3VwQ29kZRoqIShoYXModGhpcy5jb2RlKSAmJiBoYXModGhpcy5iYWNrdXBfY29kZSkpQgcKBV9jb2RlQg4KDF9iYWNrdXBfY29kZSImChNEaXNhYmxlVG90cFJlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiZAoYQ3JlYXRlQmFja3VwQ29kZXNSZXF1ZXN0EiYKCHBhc3N3b3JkGAEgASgJQhSAAQG6SAZyBKiIJwGKtRgEIAcoARIgCgRjb2RlGAIgASgJQhKAAQG6SAZyBBABGCCKtRgCIAIiNgoZQ3JlYXRlQmFja3VwQ29kZXNSZXNwb25zZRIZCgxiYWNrdXBfY29kZXMYASADKAlCA4ABASKLBQoOQ29uZmlybVJlcXVlc3QSKQoIcGFzc3dvcmQYASABKAlCEoABAbpIBnIEqIgnAYq1GAIgB0gAiAEBEiUKBGNvZGUYAiABKAlCEoABAbpIBnIEEAEYIIq1GAIgAkgBiAEBEiwKC2JhY2t1cF9jb2RlGAMgASgJQhKAAQG6SAZyBBABGCCKtRgCIAJIAogBARI9CgdwYXNza2V5GAQgASgLMicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleUNyZWRlbnRpYWxIA4gBARIvCg5pZGVudGl0eV90b2tlbhgFIAEoCUISgAEBukgGcgSgiCcBirUYAiABSASIAQESJwoMZGV2aWNlX3Rva2VuGAYgASgJQhGAAQGKtRgKCgZkZXZpY2U4ATqaArpIlgIaswEKCHBhc3N3b3JkEkFtdXN0IGJlIGdpdmVuLCBvciBwYXNza2V5LCBvciBpZGVudGl0eVRva2VuLCBidXQgb25seSBvbmUgb2YgdGhlbRpkKGhhcyh0aGlzLnBhc3N3b3JkKSA/IDEgOiAwKSArIChoYXModGhpcy5wYXNza2V5KSA/IDEgOiAwKSArIChoYXModGhpcy5pZGVudGl0eV90b2tlbikgPyAxIDogMCkgPT0gMRpeCgRjb2RlEiptdXN0IG5vdCBiZSBnaXZlbiB0b2dldGhlciB3aXRoIGJhY2t1cENvZGUaKiEoaGFzKHRoaXMuY29kZSkgJiYgaGFzKHRoaXMuYmFja3VwX2NvZGUpKUILCglfcGFzc3dvcmRCBwoFX2NvZGVCDgoMX2JhY2t1cF9jb2RlQgoKCF9wYXNza2V5QhEKD19pZGVudGl0eV90b2tlbiJXCg9Db25maXJtUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIzCg9jb25maXJtZWRfdW50aWwYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhoKGExpc3RTaWduSW5NZXRob2RzUmVxdWVzdCKKAQoZTGlzdFNpZ25Jbk1ldGhvZHNSZXNwb25zZRIPCgdwYXNza2V5GAEgASgIEhIKCmVtYWlsX2NvZGUYAiABKAgSDwoHc2lnbl91cBgDIAEoCBI3Cglwcm92aWRlcnMYBCADKAsyJC5nYXRlaG91c2UuYWNjb3VudC52MS5TaWduSW5Qcm92aWRlciIqCg5TaWduSW5Qcm92aWRlchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJIhEKD0xpc3RLZXlzUmVxdWVzdCJBChBMaXN0S2V5c1Jlc3BvbnNlEi0KBGtleXMYASADKAsyHy5nYXRlaG91c2UuYWNjb3VudC52MS5QdWJsaWNLZXkiVwoJUHVibGljS2V5EgsKA2tpZBgBIAEoCRILCgNrdHkYAiABKAkSCwoDY3J2GAMgASgJEgkKAXgYBCABKAkSCwoDYWxnGAUgASgJEgsKA3VzZRgGIAEoCSIvChFGaW5kQXBpS2V5UmVxdWVzdBIaCgZkaWdlc3QYASABKAxCCoABAbpIBHoCaCAiWQoSRmluZEFwaUtleVJlc3BvbnNlEjcKB2FwaV9rZXkYASABKAsyIS5nYXRlaG91c2UuYWNjb3VudC52MS5Gb3VuZEFwaUtleUgAiAEBQgoKCF9hcGlfa2V5In0KC0ZvdW5kQXBpS2V5EgoKAmlkGAEgASgJEg8KB3VzZXJfaWQYAiABKAkSFwoPc2VydmljZV9hY2NvdW50GAMgASgIEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBAUIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZTLMGgoLQXV0aFNlcnZpY2USxgEKCFJlZ2lzdGVyEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVnaXN0ZXJSZXNwb25zZSJrirUYTggBEkIKCHJlZ2lzdGVyEAoYhAcgASovVG9vIG1hbnkgcmVnaXN0cmF0aW9ucy4gUGxlYXNlIHRyeSBhZ2FpbiBsYXRlci4YyQFCAxInA4LT5JMCEzoBKiIOL2F1dGgvcmVnaXN0ZXISuAEKBUxvZ2luEiIuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFjY291bnQudjEuTG9naW5SZXNwb25zZSJmirUYTAgBEkAKBWxvZ2luEAUYhAcgAyowVG9vIG1hbnkgbG9naW4gYXR0ZW1wdHMuIFBsZWFzZSB0cnkgYWdhaW4gbGF0ZXIuIAFCBAYMDSyC0+STAhA6ASoiCy9hdXRoL2xvZ2luEnEKBkxvZ291dBIjLmdhdGVob3VzZS5hY2NvdW50LnYxLkxvZ291dFJlcXVlc3QaJC5nYXRlaG91c2UuYWNjb3VudC52MS5Mb2dvdXRSZXNwb25zZSIcirUYBAgCOAGC0+STAg4iDC9hdXRoL2xvZ291dBKLAQoHUmVmcmVzaBIkLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlZnJlc2hSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUmVmcmVzaFJlc3BvbnNlIjOKtRgaCAESDwoHcmVmcmVzaBB4GDwgATgCQgEJaAGC0+STAg8iDS9hdXRoL3JlZnJlc2gSogEKC1ZlcmlmeUVtYWlsEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5RW1haWxSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5RW1haWxSZXNwb25zZSI+irUYHQgBEhUKDHZlcmlmeS1lbWFpbBAeGIQHIAFCAgMSgtPkkwIXOgEqIhIvYXV0aC92ZXJpZnktZW1haWwSwQEKElJlc2VuZFZlcmlmaWNhdGlvbhIvLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlc2VuZFZlcmlmaWNhdGlvblJlcXVlc3QaMC5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNlbmRWZXJpZmljYXRpb25SZXNwb25zZSJIirUYIAgBEhwKE3Jlc2VuZC12ZXJpZmljYXRpb24QAxiQHCADgtPkkwIeOgEqIhkvYXV0aC9yZXNlbmQtdmVyaWZpY2F0aW9uEq0BCg5Gb3Jnb3RQYXNzd29yZBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvcmdvdFBhc3N3b3JkUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkZvcmdvdFBhc3N3b3JkUmVzcG9uc2UiQIq1GBwIARIYCg9mb3Jnb3QtcGFzc3dvcmQQAxiQHCADgtPkkwIaOgEqIhUvYXV0aC9mb3Jnb3QtcGFzc3dvcmQSqwEKDVJlc2V0UGFzc3dvcmQSKi5nYXRlaG91c2UuYWNjb3VudC52MS5SZXNldFBhc3N3b3JkUmVxdWVzdBorLmdhdGVob3VzZS5hY2NvdW50LnYxLlJlc2V0UGFzc3dvcmRSZXNwb25zZSJBirUYHggBEhcKDnJlc2V0LXBhc3N3b3JkEB4YhAcgAUIBA4LT5JMCGToBKiIUL2F1dGgvcmVzZXQtcGFzc3dvcmQShwEKCVNldHVwVG90cBImLmdhdGVob3VzZS5hY2NvdW50LnYxLlNldHVwVG90cFJlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5TZXR1cFRvdHBSZXNwb25zZSIpirUYCggCKAFCBCIEExuC0+STAhU6ASoiEC9hdXRoL3NldHVwLXRvdHASmwEKCVZlcmlmeU1mYRImLmdhdGVob3VzZS5hY2NvdW50LnYxLlZlcmlmeU1mYVJlcXVlc3QaJy5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlNZmFSZXNwb25zZSI9irUYHggBEhMKCnZlcmlmeS1tZmEQChiEByADIAJCAwcILILT5JMCFToBKiIQL2F1dGgvdmVyaWZ5LW1mYRKqAQoMU3RhcnRQYXNza2V5EikuZ2F0ZWhvdXNlLmFjY291bnQudjEuU3RhcnRQYXNza2V5UmVxdWVzdBoqLmdhdGVob3VzZS5hY2NvdW50LnYxLlN0YXJ0UGFzc2tleVJlc3BvbnNlIkOKtRgfCAESFwoPcGFzc2tleS1vcHRpb25zEHgYPCABQgIHD4LT5JMCGjoBKiIVL2F1dGgvcGFzc2tleS1vcHRpb25zEq8BCg1WZXJpZnlQYXNza2V5EiouZ2F0ZWhvdXNlLmFjY291bnQudjEuVmVyaWZ5UGFzc2tleVJlcXVlc3QaKy5nYXRlaG91c2UuYWNjb3VudC52MS5WZXJpZnlQYXNza2V5UmVzcG9uc2UiRYq1GCIIARIWCg52ZXJpZnktcGFzc2tleRB4GDwgAUIGKyUHDCwPgtPkkwIZOgEqIhQvYXV0aC92ZXJpZnktcGFzc2tleRKqAQoNU3RhcnRFeHRlcm5hbBIqLmdhdGVob3VzZS5hY2NvdW50LnYxLlN0YXJ0RXh0ZXJuYWxSZXF1ZXN0GisuZ2F0ZWhvdXNlLmFjY291bnQudjEuU3RhcnRFeHRlcm5hbFJlc3BvbnNlIkCKtRgdCAESFgoOc3RhcnQtZXh0ZXJuYWwQPBg8IAFCAQ+C0+STAhk6ASoiFC9hdXRoL3N0YXJ0LWV4dGVybmFsErYBCg5GaW5pc2hFeHRlcm5hbBIrLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmlzaEV4dGVybmFsUmVxdWVzdBosLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmlzaEV4dGVybmFsUmVzcG9uc2UiSYq1GCUIARIXCg9maW5pc2gtZXh0ZXJuYWwQPBg8IAFCBiYqJywMD2gBgtPkkwIaOgEqIhUvYXV0aC9maW5pc2gtZXh0ZXJuYWwSogEKD0Nvbm5lY3RJZGVudGl0eRIsLmdhdGVob3VzZS5hY2NvdW50LnYxLkNvbm5lY3RJZGVudGl0eVJlcXVlc3QaLS5nYXRlaG91c2UuYWNjb3VudC52MS5Db25uZWN0SWRlbnRpdHlSZXNwb25zZSIyirUYDQgCGMkBKAFCBCImKReC0+STAhs6ASoiFi9hdXRoL2Nvbm5lY3QtaWRlbnRpdHkSkQEKC0Rpc2FibGVUb3RwEiguZ2F0ZWhvdXNlLmFjY291bnQudjEuRGlzYWJsZVRvdHBSZXF1ZXN0GikuZ2F0ZWhvdXNlLmFjY291bnQudjEuRGlzYWJsZVRvdHBSZXNwb25zZSItirUYDAgCKAFCBiIECBQoG4LT5JMCFzoBKiISL2F1dGgvZGlzYWJsZS10b3RwEqIBChFDcmVhdGVCYWNrdXBDb2RlcxIuLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVxdWVzdBovLmdhdGVob3VzZS5hY2NvdW50LnYxLkNyZWF0ZUJhY2t1cENvZGVzUmVzcG9uc2UiLIq1GAsIAigBQgUiBAgUG4LT5JMCFzoBKiISL2F1dGgvYmFja3VwLWNvZGVzEoIBCgdDb25maXJtEiQuZ2F0ZWhvdXNlLmFjY291bnQudjEuQ29uZmlybVJlcXVlc3QaJS5nYXRlaG91c2UuYWNjb3VudC52MS5Db25maXJtUmVzcG9uc2UiKoq1GA4IAigBQggECCslJg8UG4LT5JMCEjoBKiINL2F1dGgvY29uZmlybRKyAQoRTGlzdFNpZ25Jbk1ldGhvZHMSLi5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1JlcXVlc3QaLy5nYXRlaG91c2UuYWNjb3VudC52MS5MaXN0U2lnbkluTWV0aG9kc1Jlc3BvbnNlIjyKtRgbCAESFwoPc2lnbi1pbi1tZXRob2RzEHgYPCABgtPkkwIXEhUvYXV0aC9zaWduLWluLW1ldGhvZHMSggEKCExpc3RLZXlzEiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXF1ZXN0GiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuTGlzdEtleXNSZXNwb25zZSInirUYBQgBSKwCgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEmcKCkZpbmRBcGlLZXkSJy5nYXRlaG91c2UuYWNjb3VudC52MS5GaW5kQXBpS2V5UmVxdWVzdBooLmdhdGVob3VzZS5hY2NvdW50LnYxLkZpbmRBcGlLZXlSZXNwb25zZSIGirUYAggEYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_account_v1_identity, file_gatehouse_account_v1_passkey, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for Register.
@@ -118,6 +120,13 @@ export type LoginRequest = Message<"gatehouse.account.v1.LoginRequest"> & {
    * @generated from field: string password = 2;
    */
   password: string;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 3;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -188,6 +197,13 @@ export type LoginResponse = Message<"gatehouse.account.v1.LoginResponse"> & {
    * @generated from field: repeated string mfa_methods = 8;
    */
   mfaMethods: string[];
+
+  /**
+   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   *
+   * @generated from field: string device_token = 9;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -591,6 +607,13 @@ export type VerifyMfaRequest = Message<"gatehouse.account.v1.VerifyMfaRequest"> 
    * @generated from field: optional string backup_code = 3;
    */
   backupCode?: string | undefined;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 4;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -640,6 +663,13 @@ export type VerifyMfaResponse = Message<"gatehouse.account.v1.VerifyMfaResponse"
    * @generated from field: optional bool restored = 5;
    */
   restored?: boolean | undefined;
+
+  /**
+   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   *
+   * @generated from field: string device_token = 6;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -738,6 +768,13 @@ export type VerifyPasskeyRequest = Message<"gatehouse.account.v1.VerifyPasskeyRe
    * @generated from field: optional string temp_token = 2;
    */
   tempToken?: string | undefined;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 3;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -794,6 +831,13 @@ export type VerifyPasskeyResponse = Message<"gatehouse.account.v1.VerifyPasskeyR
    * @generated from field: optional bool restored = 6;
    */
   restored?: boolean | undefined;
+
+  /**
+   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   *
+   * @generated from field: string device_token = 7;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -802,6 +846,267 @@ export type VerifyPasskeyResponse = Message<"gatehouse.account.v1.VerifyPasskeyR
  */
 export const VerifyPasskeyResponseSchema: GenMessage<VerifyPasskeyResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 25);
+
+/**
+ * Request of StartExternal.
+ *
+ * @generated from message gatehouse.account.v1.StartExternalRequest
+ */
+export type StartExternalRequest = Message<"gatehouse.account.v1.StartExternalRequest"> & {
+  /**
+   * Id of the provider, such as `google`.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * `sign-in`, which is the default; or `prove`, which asks the user to sign in at the provider anew and yields an
+   * `identity_token` to connect or to confirm with.
+   *
+   * @generated from field: optional string purpose = 2;
+   */
+  purpose?: string | undefined;
+
+  /**
+   * The page or app that gets the answer: one of those that the service is configured for. The default is the web app's.
+   *
+   * @generated from field: optional string return_to = 3;
+   */
+  returnTo?: string | undefined;
+
+  /**
+   * Whether the user accepts the terms, which a new account needs.
+   *
+   * @generated from field: optional bool accept_terms = 4;
+   */
+  acceptTerms?: boolean | undefined;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 5;
+   */
+  deviceToken: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.StartExternalRequest.
+ * Use `create(StartExternalRequestSchema)` to create a new message.
+ */
+export const StartExternalRequestSchema: GenMessage<StartExternalRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 26);
+
+/**
+ * Response of StartExternal.
+ *
+ * @generated from message gatehouse.account.v1.StartExternalResponse
+ */
+export type StartExternalResponse = Message<"gatehouse.account.v1.StartExternalResponse"> & {
+  /**
+   * Where to send the user: a page of the provider.
+   *
+   * @generated from field: string authorization_url = 1;
+   */
+  authorizationUrl: string;
+
+  /**
+   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   *
+   * @generated from field: string device_token = 2;
+   */
+  deviceToken: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.StartExternalResponse.
+ * Use `create(StartExternalResponseSchema)` to create a new message.
+ */
+export const StartExternalResponseSchema: GenMessage<StartExternalResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 27);
+
+/**
+ * Request of FinishExternal: what came back in the fragment.
+ *
+ * @generated from message gatehouse.account.v1.FinishExternalRequest
+ */
+export type FinishExternalRequest = Message<"gatehouse.account.v1.FinishExternalRequest"> & {
+  /**
+   * Id of the provider.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * Authorization code. Absent when the provider reports an error.
+   *
+   * @generated from field: optional string code = 2;
+   */
+  code?: string | undefined;
+
+  /**
+   * State, as StartExternal made it.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * Issuer, where the provider sends it (RFC 9207).
+   *
+   * @generated from field: optional string iss = 4;
+   */
+  iss?: string | undefined;
+
+  /**
+   * Error of the provider, such as `access_denied`.
+   *
+   * @generated from field: optional string error = 5;
+   */
+  error?: string | undefined;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 6;
+   */
+  deviceToken: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.FinishExternalRequest.
+ * Use `create(FinishExternalRequestSchema)` to create a new message.
+ */
+export const FinishExternalRequestSchema: GenMessage<FinishExternalRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 28);
+
+/**
+ * Response of FinishExternal: as that of Login, or an identity token.
+ *
+ * @generated from message gatehouse.account.v1.FinishExternalResponse
+ */
+export type FinishExternalResponse = Message<"gatehouse.account.v1.FinishExternalResponse"> & {
+  /**
+   * Access token, a JWT. Absent when a second factor is required, and with an identity token.
+   *
+   * @generated from field: optional string access_token = 1;
+   */
+  accessToken?: string | undefined;
+
+  /**
+   * Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. Absent like the access token.
+   *
+   * @generated from field: optional string refresh_token = 2;
+   */
+  refreshToken?: string | undefined;
+
+  /**
+   * The user who signed in. Absent like the access token.
+   *
+   * @generated from field: optional gatehouse.account.v1.SignedInUser user = 3;
+   */
+  user?: SignedInUser | undefined;
+
+  /**
+   * True when a second factor is required. Continue with VerifyMfa and `temp_token`.
+   *
+   * @generated from field: bool requires_mfa = 4;
+   */
+  requiresMfa: boolean;
+
+  /**
+   * Temporary token for VerifyMfa. Absent when no second factor is required.
+   *
+   * @generated from field: optional string temp_token = 5;
+   */
+  tempToken?: string | undefined;
+
+  /**
+   * True when this sign-in cancelled a pending account deletion. Absent otherwise.
+   *
+   * @generated from field: optional bool restored = 6;
+   */
+  restored?: boolean | undefined;
+
+  /**
+   * Second factors that complete the sign-in: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys.
+   *
+   * @generated from field: repeated string mfa_methods = 7;
+   */
+  mfaMethods: string[];
+
+  /**
+   * Proof of an identity that belongs to no account yet, or was to be proven: for ConnectIdentity and Confirm. It is valid for 10
+   * minutes and for one use, in this browser or app.
+   *
+   * @generated from field: optional string identity_token = 8;
+   */
+  identityToken?: string | undefined;
+
+  /**
+   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   *
+   * @generated from field: string device_token = 9;
+   */
+  deviceToken: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.FinishExternalResponse.
+ * Use `create(FinishExternalResponseSchema)` to create a new message.
+ */
+export const FinishExternalResponseSchema: GenMessage<FinishExternalResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 29);
+
+/**
+ * Request of ConnectIdentity.
+ *
+ * @generated from message gatehouse.account.v1.ConnectIdentityRequest
+ */
+export type ConnectIdentityRequest = Message<"gatehouse.account.v1.ConnectIdentityRequest"> & {
+  /**
+   * Token from FinishExternal.
+   *
+   * @generated from field: string identity_token = 1;
+   */
+  identityToken: string;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 2;
+   */
+  deviceToken: string;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ConnectIdentityRequest.
+ * Use `create(ConnectIdentityRequestSchema)` to create a new message.
+ */
+export const ConnectIdentityRequestSchema: GenMessage<ConnectIdentityRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 30);
+
+/**
+ * Response of ConnectIdentity.
+ *
+ * @generated from message gatehouse.account.v1.ConnectIdentityResponse
+ */
+export type ConnectIdentityResponse = Message<"gatehouse.account.v1.ConnectIdentityResponse"> & {
+  /**
+   * The connected identity.
+   *
+   * @generated from field: gatehouse.account.v1.Identity identity = 1;
+   */
+  identity?: Identity | undefined;
+};
+
+/**
+ * Describes the message gatehouse.account.v1.ConnectIdentityResponse.
+ * Use `create(ConnectIdentityResponseSchema)` to create a new message.
+ */
+export const ConnectIdentityResponseSchema: GenMessage<ConnectIdentityResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_account_v1_auth_service, 31);
 
 /**
  * Request for DisableTotp. Once a code has been accepted, `code` or `backup_code` is required.
@@ -837,7 +1142,7 @@ export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpReques
  * Use `create(DisableTotpRequestSchema)` to create a new message.
  */
 export const DisableTotpRequestSchema: GenMessage<DisableTotpRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 26);
+  messageDesc(file_gatehouse_account_v1_auth_service, 32);
 
 /**
  * Response of DisableTotp.
@@ -858,7 +1163,7 @@ export type DisableTotpResponse = Message<"gatehouse.account.v1.DisableTotpRespo
  * Use `create(DisableTotpResponseSchema)` to create a new message.
  */
 export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 27);
+  messageDesc(file_gatehouse_account_v1_auth_service, 33);
 
 /**
  * Request for CreateBackupCodes.
@@ -887,7 +1192,7 @@ export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBacku
  * Use `create(CreateBackupCodesRequestSchema)` to create a new message.
  */
 export const CreateBackupCodesRequestSchema: GenMessage<CreateBackupCodesRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 28);
+  messageDesc(file_gatehouse_account_v1_auth_service, 34);
 
 /**
  * Response of CreateBackupCodes. The codes are never returned again.
@@ -908,7 +1213,7 @@ export type CreateBackupCodesResponse = Message<"gatehouse.account.v1.CreateBack
  * Use `create(CreateBackupCodesResponseSchema)` to create a new message.
  */
 export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 29);
+  messageDesc(file_gatehouse_account_v1_auth_service, 35);
 
 /**
  * Request of Confirm. Exactly one proof is required.
@@ -944,6 +1249,20 @@ export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
    * @generated from field: optional gatehouse.account.v1.PasskeyCredential passkey = 4;
    */
   passkey?: PasskeyCredential | undefined;
+
+  /**
+   * Proof of an identity of the caller, from FinishExternal with the purpose `prove`.
+   *
+   * @generated from field: optional string identity_token = 5;
+   */
+  identityToken?: string | undefined;
+
+  /**
+   * Token of the browser or app, from the cookie `device`.
+   *
+   * @generated from field: string device_token = 6;
+   */
+  deviceToken: string;
 };
 
 /**
@@ -951,7 +1270,7 @@ export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
  * Use `create(ConfirmRequestSchema)` to create a new message.
  */
 export const ConfirmRequestSchema: GenMessage<ConfirmRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 30);
+  messageDesc(file_gatehouse_account_v1_auth_service, 36);
 
 /**
  * Response of Confirm.
@@ -979,7 +1298,7 @@ export type ConfirmResponse = Message<"gatehouse.account.v1.ConfirmResponse"> & 
  * Use `create(ConfirmResponseSchema)` to create a new message.
  */
 export const ConfirmResponseSchema: GenMessage<ConfirmResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 31);
+  messageDesc(file_gatehouse_account_v1_auth_service, 37);
 
 /**
  * Request of ListSignInMethods.
@@ -994,7 +1313,7 @@ export type ListSignInMethodsRequest = Message<"gatehouse.account.v1.ListSignInM
  * Use `create(ListSignInMethodsRequestSchema)` to create a new message.
  */
 export const ListSignInMethodsRequestSchema: GenMessage<ListSignInMethodsRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 32);
+  messageDesc(file_gatehouse_account_v1_auth_service, 38);
 
 /**
  * Response of ListSignInMethods: what a sign-in page shows beside the password.
@@ -1036,7 +1355,7 @@ export type ListSignInMethodsResponse = Message<"gatehouse.account.v1.ListSignIn
  * Use `create(ListSignInMethodsResponseSchema)` to create a new message.
  */
 export const ListSignInMethodsResponseSchema: GenMessage<ListSignInMethodsResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 33);
+  messageDesc(file_gatehouse_account_v1_auth_service, 39);
 
 /**
  * A provider whose accounts can sign in.
@@ -1064,7 +1383,7 @@ export type SignInProvider = Message<"gatehouse.account.v1.SignInProvider"> & {
  * Use `create(SignInProviderSchema)` to create a new message.
  */
 export const SignInProviderSchema: GenMessage<SignInProvider> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 34);
+  messageDesc(file_gatehouse_account_v1_auth_service, 40);
 
 /**
  * Request for ListKeys.
@@ -1079,7 +1398,7 @@ export type ListKeysRequest = Message<"gatehouse.account.v1.ListKeysRequest"> & 
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 35);
+  messageDesc(file_gatehouse_account_v1_auth_service, 41);
 
 /**
  * Response of ListKeys: a JSON Web Key Set.
@@ -1100,7 +1419,7 @@ export type ListKeysResponse = Message<"gatehouse.account.v1.ListKeysResponse"> 
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 36);
+  messageDesc(file_gatehouse_account_v1_auth_service, 42);
 
 /**
  * An Ed25519 public key (RFC 8037).
@@ -1156,7 +1475,7 @@ export type PublicKey = Message<"gatehouse.account.v1.PublicKey"> & {
  * Use `create(PublicKeySchema)` to create a new message.
  */
 export const PublicKeySchema: GenMessage<PublicKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 37);
+  messageDesc(file_gatehouse_account_v1_auth_service, 43);
 
 /**
  * Request of FindApiKey.
@@ -1177,7 +1496,7 @@ export type FindApiKeyRequest = Message<"gatehouse.account.v1.FindApiKeyRequest"
  * Use `create(FindApiKeyRequestSchema)` to create a new message.
  */
 export const FindApiKeyRequestSchema: GenMessage<FindApiKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 38);
+  messageDesc(file_gatehouse_account_v1_auth_service, 44);
 
 /**
  * Response of FindApiKey. Empty when no valid key has this digest.
@@ -1198,7 +1517,7 @@ export type FindApiKeyResponse = Message<"gatehouse.account.v1.FindApiKeyRespons
  * Use `create(FindApiKeyResponseSchema)` to create a new message.
  */
 export const FindApiKeyResponseSchema: GenMessage<FindApiKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 39);
+  messageDesc(file_gatehouse_account_v1_auth_service, 45);
 
 /**
  * What a gateway needs to know of an API key.
@@ -1240,7 +1559,7 @@ export type FoundApiKey = Message<"gatehouse.account.v1.FoundApiKey"> & {
  * Use `create(FoundApiKeySchema)` to create a new message.
  */
 export const FoundApiKeySchema: GenMessage<FoundApiKey> = /*@__PURE__*/
-  messageDesc(file_gatehouse_account_v1_auth_service, 40);
+  messageDesc(file_gatehouse_account_v1_auth_service, 46);
 
 /**
  * Registration, login and tokens.
@@ -1372,6 +1691,39 @@ export const AuthService: GenService<{
     output: typeof VerifyPasskeyResponseSchema;
   },
   /**
+   * Begins a sign-in with a provider. Send the user to `authorization_url`. The provider's answer comes back to the page at
+   * `return_to`, in the fragment, and only this browser or app can finish it.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.StartExternal
+   */
+  startExternal: {
+    methodKind: "unary";
+    input: typeof StartExternalRequestSchema;
+    output: typeof StartExternalResponseSchema;
+  },
+  /**
+   * Finishes a sign-in with a provider, with what came back. Answers like Login; or with `identity_token` where the account has
+   * to be proven first, and where the exchange was begun to prove an identity.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.FinishExternal
+   */
+  finishExternal: {
+    methodKind: "unary";
+    input: typeof FinishExternalRequestSchema;
+    output: typeof FinishExternalResponseSchema;
+  },
+  /**
+   * Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation
+   * within the last 15 minutes. An account has at most 20.
+   *
+   * @generated from rpc gatehouse.account.v1.AuthService.ConnectIdentity
+   */
+  connectIdentity: {
+    methodKind: "unary";
+    input: typeof ConnectIdentityRequestSchema;
+    output: typeof ConnectIdentityResponseSchema;
+  },
+  /**
    * Disables MFA.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.DisableTotp
@@ -1393,7 +1745,7 @@ export const AuthService: GenService<{
   },
   /**
    * Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if
-   * it had just begun. With a password an account that has a second factor needs a code or backup code too.
+   * it had just begun. With a password or an identity, an account that has a second factor needs a code or backup code too.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Confirm
    */

@@ -1,0 +1,293 @@
+import { SignJWT } from "jose/jwt/sign";
+import type * as library from "openid-client";
+import { z } from "zod";
+import type { Call } from "../call.ts";
+import { OutboundError } from "../platform/outbound.ts";
+import { ServiceError, unavailable } from "../platform/rpc/errors.ts";
+import { type ExternalIdentity, externalFailed } from "./identity-token.ts";
+import type { ClientSecret, ExternalProvider } from "./registry.ts";
+import type { ExternalState } from "./state.ts";
+
+type Deps = Pick<Call, "external" | "clock" | "config" | "signal" | "log" | "requestId">;
+type Library = typeof library;
+
+/** What came back from a provider. */
+export type ProviderAnswer = { code: string; state: string; iss?: string | undefined };
+
+/** Time limit for all requests of a start or finish together, in ms. */
+const DEADLINE_MS = 5_000;
+/** How long a discovery document counts, in ms. */
+const DISCOVERY_MS = 3_600_000;
+/** Lifetime of the client secret that we sign for Apple, in seconds. */
+const SECRET_SECONDS = 300;
+/** With the purpose `prove`, the sign-in at the provider must not be older than this, in seconds. */
+const MAX_AUTH_AGE_SECONDS = 300;
+/** Tolerated difference of a provider's clock, in seconds. */
+const SKEW_SECONDS = 60;
+/** Longest values that are stored (OpenID Connect Core section 2 limits the subject). */
+const [MAX_SUBJECT, MAX_ISSUER, MAX_EMAIL] = [255, 512, 254];
+
+/** Where a provider sends its answer. Register it there. */
+export const callbackUrl = ({ publicUrl }: Pick<Call["config"], "publicUrl">, id: string): string =>
+  `${publicUrl}/auth/external/${id}/callback`;
+
+/**
+ * The page of the provider at which the user signs in: code flow with PKCE, state and nonce.
+ * @param stateText the sealed state
+ * @throws ServiceError UNAVAILABLE if the provider can't be reached or is misconfigured
+ */
+export async function authorizationUrl(
+  call: Deps,
+  provider: ExternalProvider,
+  state: ExternalState,
+  stateText: string,
+): Promise<string> {
+  const { calculatePKCECodeChallenge, buildAuthorizationUrl } = await loadLibrary();
+  try {
+    const { configuration } = await configurationOf(call, provider);
+    const url = buildAuthorizationUrl(configuration, {
+      redirect_uri: callbackUrl(call.config, provider.id),
+      scope: provider.scopes,
+      code_challenge: await calculatePKCECodeChallenge(state.verifier),
+      code_challenge_method: "S256",
+      state: stateText,
+      ...(provider.kind !== "github" && { nonce: state.nonce }),
+      ...(provider.kind === "apple" && { response_mode: "form_post" }), // Apple demands it with scopes
+      ...(state.purpose === "prove" && { prompt: "login", max_age: String(MAX_AUTH_AGE_SECONDS) }),
+    });
+    if (!call.external.outbound.allows(url))
+      throw new Error("the authorization endpoint is unsafe"); // the browser goes there
+    return url.href;
+  } catch (error) {
+    report(call, provider, error);
+    call.external.discovered.delete(provider.id); // its document may be the cause
+    throw providerAway(provider);
+  }
+}
+
+/**
+ * Exchanges the code of an answer and reads the identity. Tokens of the provider are dropped at once.
+ * Complete the ceremony of the state before, so that a code is sent once.
+ * @throws ServiceError EXTERNAL_FAILED, UNAVAILABLE
+ */
+export async function exchangeCode(
+  call: Deps,
+  provider: ExternalProvider,
+  { verifier, nonce, purpose }: ExternalState,
+  { code, state, iss }: ProviderAnswer,
+): Promise<ExternalIdentity> {
+  const { authorizationCodeGrant, getJwksCache } = await loadLibrary();
+  const isGithub = provider.kind === "github";
+  const answered = new URL(callbackUrl(call.config, provider.id));
+  answered.searchParams.set("code", code);
+  answered.searchParams.set("state", state);
+  if (iss !== undefined && !isGithub) answered.searchParams.set("iss", iss);
+  try {
+    const { configuration, signal } = await configurationOf(call, provider);
+    const tokens = await authorizationCodeGrant(configuration, answered, {
+      pkceCodeVerifier: verifier,
+      expectedState: state,
+      ...(!isGithub && { expectedNonce: nonce, idTokenExpected: true }),
+    });
+    if (isGithub) return await readGithub(call, provider, tokens.access_token, signal);
+    const keys = getJwksCache(configuration);
+    const known = call.external.discovered.get(provider.id);
+    if (keys && known) call.external.discovered.set(provider.id, { ...known, keys });
+    return readClaims(call, provider, tokens.claims() ?? {}, purpose === "prove");
+  } catch (error) {
+    report(call, provider, error);
+    if (error instanceof ServiceError) throw error;
+    throw isOutbound(error) ? providerAway(provider) : externalFailed();
+  }
+}
+
+/** The library, loaded on first use. */
+const loadLibrary = (): Promise<Library> => import("openid-client");
+
+/** The error for a provider that can't be reached now. */
+const providerAway = ({ name }: ExternalProvider) =>
+  unavailable(`${name} does not answer. Please begin again in a moment.`);
+
+/** Whether a request failed. The library wraps such errors. */
+function isOutbound(error: unknown): boolean {
+  for (let each = error; each instanceof Error; each = each.cause)
+    if (each instanceof OutboundError) return true;
+  return false;
+}
+
+/**
+ * Tells operators what is wrong with a provider. Only codes: the errors of the library contain answers
+ * of the provider, with tokens.
+ */
+function report({ log, requestId }: Deps, { id: provider }: ExternalProvider, thrown: unknown) {
+  const { code, error, name } = thrown as { code?: unknown; error?: unknown; name?: string };
+  const isCode = (value: unknown) => typeof value === "string" && /^\w{1,64}$/.test(value);
+  const problem = isOutbound(thrown) ? "no answer" : ([error, code].find(isCode) ?? name);
+  log.warn({ provider, problem, requestId }, "an exchange with a sign-in provider failed");
+}
+
+/** The configuration of one start or finish, whose requests end together. */
+async function configurationOf(call: Deps, provider: ExternalProvider) {
+  const { Configuration, ClientSecretPost, ...openid } = await loadLibrary();
+  const signal = AbortSignal.any([call.signal, AbortSignal.timeout(DEADLINE_MS)]);
+  const fetch: library.CustomFetch = (url, { method, headers, body }) => {
+    const text = body === undefined || body === null ? undefined : String(body);
+    return call.external.outbound.fetch(url, { method, headers, body: text }, signal);
+  };
+  const { issuer, clientId } = provider;
+  const skew = Math.round((call.clock.now().getTime() - Date.now()) / 1000);
+  const metadata = { [openid.clockSkew]: skew };
+  const isPlain = issuer.startsWith("http:");
+  if (provider.kind === "github") {
+    const server = {
+      issuer,
+      authorization_endpoint: `${issuer}/login/oauth/authorize`,
+      token_endpoint: `${issuer}/login/oauth/access_token`,
+    };
+    const secret = ClientSecretPost(await secretOf(call, provider));
+    const configuration = new Configuration(server, clientId, metadata, secret);
+    configuration[openid.customFetch] = fetch;
+    if (isPlain) openid.allowInsecureRequests(configuration);
+    return { configuration, signal };
+  }
+  const secret = await secretOf(call, provider);
+  const authentication: library.ClientAuth = (server, ...rest) => {
+    const { token_endpoint_auth_methods_supported: methods } = server;
+    const isPost = provider.kind === "apple" || methods?.includes("client_secret_post");
+    (isPost ? ClientSecretPost(secret) : openid.ClientSecretBasic(secret))(server, ...rest);
+  };
+  const configuration = await openid.discovery(
+    new URL(issuer),
+    clientId,
+    metadata,
+    authentication,
+    {
+      [openid.customFetch]: (url, options) => discover(call, provider, () => fetch(url, options)),
+      execute: isPlain ? [openid.allowInsecureRequests] : [],
+    },
+  );
+  configuration[openid.customFetch] = fetch;
+  openid.enableNonRepudiationChecks(configuration); // else the signature of an ID token would not count
+  const keys = call.external.discovered.get(provider.id)?.keys;
+  if (keys) openid.setJwksCache(configuration, keys);
+  return { configuration, signal };
+}
+
+/** Reads the discovery document, or the one that was read within the last hour. */
+async function discover(
+  { external: { discovered }, clock }: Deps,
+  { id }: ExternalProvider,
+  fetchDocument: () => Promise<Response>,
+): Promise<Response> {
+  const now = clock.now().getTime();
+  const known = discovered.get(id);
+  const headers = { "content-type": "application/json" };
+  if (known && Math.abs(now - known.readAt) < DISCOVERY_MS)
+    return new Response(known.document, { headers });
+  const response = await fetchDocument();
+  if (response.status !== 200) return response;
+  const document = await response.text();
+  discovered.set(id, { document, readAt: now });
+  return new Response(document, { headers: response.headers });
+}
+
+/** The client secret. Apple's is a JWT (Sign in with Apple REST API, "Creating a client secret"). */
+async function secretOf({ clock }: Deps, provider: ExternalProvider): Promise<string> {
+  const { secret, issuer, clientId } = provider;
+  if (!isAppleSecret(secret)) return secret;
+  const now = Math.floor(clock.now().getTime() / 1000);
+  return new SignJWT()
+    .setProtectedHeader({ alg: "ES256", kid: secret.keyId })
+    .setIssuer(secret.teamId)
+    .setSubject(clientId)
+    .setAudience(issuer)
+    .setIssuedAt(now)
+    .setExpirationTime(now + SECRET_SECONDS)
+    .sign(secret.privateKey);
+}
+
+const isAppleSecret = (secret: ClientSecret): secret is Exclude<ClientSecret, string> =>
+  typeof secret !== "string";
+
+type Claims = Partial<library.IDToken>;
+
+/**
+ * The identity in an ID token, whose signature, issuer, audience, nonce and expiry the library has
+ * checked.
+ * @throws ServiceError EXTERNAL_FAILED
+ */
+function readClaims(
+  { clock }: Deps,
+  provider: ExternalProvider,
+  claims: Claims,
+  isProof: boolean,
+): ExternalIdentity {
+  const { iss: issuer = "", sub: subject = "", iat = 0, auth_time: authTime, name } = claims;
+  const now = clock.now().getTime() / 1000;
+  const isNamed =
+    /^[\x20-\x7e]+$/.test(subject) && subject.length <= MAX_SUBJECT && issuer.length <= MAX_ISSUER;
+  if (!isNamed || iat > now + SKEW_SECONDS) throw externalFailed();
+  const age = typeof authTime === "number" ? now - authTime : 0; // some providers do not tell
+  if (isProof && (age > MAX_AUTH_AGE_SECONDS + SKEW_SECONDS || age < -SKEW_SECONDS))
+    throw externalFailed();
+  const email = textOf(claims.email, MAX_EMAIL);
+  return {
+    provider: provider.id,
+    issuer,
+    subject,
+    email: email ?? null,
+    isProven: email !== undefined && isProvenAddress(provider, email, claims),
+    name: textOf(name, 1_000),
+  };
+}
+
+const textOf = (value: unknown, maxLength: number): string | undefined =>
+  typeof value === "string" && value !== "" && value.length <= maxLength ? value : undefined;
+
+/** Whether the owner of an account owns the mailbox too. Each provider has its own meaning of "verified". */
+function isProvenAddress({ emails }: ExternalProvider, email: string, claims: Claims): boolean {
+  const { email_verified: isVerified, hd } = claims;
+  const isGmail = email.toLowerCase().endsWith("@gmail.com");
+  switch (emails) {
+    case "google": // other addresses were verified once, and may belong to somebody else by now
+      return isVerified === true && (isGmail || textOf(hd, MAX_EMAIL) !== undefined);
+    case "apple": // sends it as text, too
+      return [true, "true"].includes(isVerified as boolean | string);
+    case "trusted":
+      return isVerified === undefined || isVerified === true;
+    default:
+      return false;
+  }
+}
+
+const githubUser = z.object({ id: z.int(), login: z.string(), name: z.string().nullish() });
+const githubEmails = z.array(
+  z.object({ email: z.string(), primary: z.boolean(), verified: z.boolean() }),
+);
+
+/** The identity behind an access token of GitHub, which knows no ID tokens. */
+async function readGithub(
+  { external }: Deps,
+  { id: provider, issuer, apiUrl }: ExternalProvider,
+  token: string,
+  signal: AbortSignal,
+): Promise<ExternalIdentity> {
+  const headers = { authorization: `Bearer ${token}`, accept: "application/vnd.github+json" };
+  const read = async (path: string): Promise<unknown> => {
+    const response = await external.outbound.fetch(apiUrl + path, { headers }, signal);
+    if (response.status !== 200) throw externalFailed();
+    return response.json();
+  };
+  const { id, login, name } = githubUser.parse(await read("/user"));
+  const emails = githubEmails.parse(await read("/user/emails"));
+  const primary = emails.find((each) => each.primary);
+  const email = textOf(primary?.email, MAX_EMAIL) ?? null;
+  return {
+    provider,
+    issuer,
+    subject: String(id),
+    email,
+    isProven: email !== null && primary?.verified === true,
+    name: name ?? login,
+  };
+}

@@ -1,0 +1,74 @@
+import { z } from "zod";
+import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Call } from "../call.ts";
+import { type Ceremony, ceremonyOf, EXTERNAL_CEREMONY_MS } from "../crypto/ceremony.ts";
+import { readDeviceToken } from "../crypto/device-token.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+import { newId } from "../store/ids.ts";
+import { openSealed } from "./state.ts";
+
+/** What a provider says about the account that somebody has signed in to there. */
+export type ExternalIdentity = {
+  provider: string;
+  issuer: string;
+  subject: string;
+  email: string | null;
+  /** Whether the address belongs to the owner of the account, by the rules for this provider. */
+  isProven: boolean;
+  name: string | undefined;
+};
+
+const CONTEXT = "identity";
+
+const tokenSchema = z.strictObject({
+  id: z.uuid(),
+  device: z.uuid(),
+  provider: z.string(),
+  issuer: z.string(),
+  subject: z.string(),
+  email: z.string().nullable(),
+  /** Whether the user was asked to sign in at the provider anew. */
+  isFresh: z.boolean(),
+});
+
+/** An identity that somebody has proven on a device, and the use of that proof. */
+export type ProvenIdentity = Omit<z.infer<typeof tokenSchema>, "id" | "device"> & {
+  ceremony: Ceremony;
+};
+
+/** Seals an identity for 10 minutes and one use, on the device that proved it. */
+export function sealIdentity(
+  { cipher, clock }: Pick<Call, "cipher" | "clock">,
+  { provider, issuer, subject, email }: ExternalIdentity,
+  device: string,
+  isFresh: boolean,
+): string {
+  const named = { provider, issuer, subject, email };
+  const sealed = { id: newId(clock.now()), device, ...named, isFresh };
+  return cipher.encrypt(JSON.stringify(sealed), CONTEXT);
+}
+
+/**
+ * Opens a proof of an identity. Complete its ceremony in the transaction of what it allows.
+ * @param deviceToken of the caller
+ * @throws ServiceError EXTERNAL_FAILED
+ */
+export function openIdentity(
+  { cipher, clock }: Pick<Call, "cipher" | "clock">,
+  token: string,
+  deviceToken: string,
+): ProvenIdentity {
+  const opened = openSealed(cipher, token, CONTEXT, tokenSchema);
+  if (!opened || readDeviceToken(cipher, deviceToken) !== opened.device) throw externalFailed();
+  const { id, device: _, ...identity } = opened;
+  const ceremony = ceremonyOf(id, clock.now(), EXTERNAL_CEREMONY_MS);
+  if (!ceremony) throw externalFailed();
+  return { ...identity, ceremony };
+}
+
+/** The error for an exchange with a provider that proves nothing here. */
+export const externalFailed = () =>
+  new ServiceError(
+    Reason.EXTERNAL_FAILED,
+    "The sign-in with this provider did not succeed. Please begin again in this browser.",
+  );

@@ -1,0 +1,526 @@
+import { randomUUID } from "node:crypto";
+import type { ServerResponse } from "node:http";
+import type { JWTPayload } from "jose";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { createAuthenticator } from "../../support/authenticator.ts";
+import {
+  type Answer,
+  githubAccount,
+  googleAccount,
+  RETURN_URLS,
+  startExternalApp,
+} from "../../support/external.ts";
+import { type HttpClient, sendHttp, withToken } from "../../support/http/client.ts";
+import { passkeyActions } from "../../support/passkeys.ts";
+import type { ProviderFaults, SimulatedAccount } from "../../support/sign-in-provider.ts";
+
+const { app, main, other, own, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
+  await startExternalApp();
+
+const FAILED = [401, "EXTERNAL_FAILED"];
+
+/** Lets the main provider misbehave during a test. */
+function misbehave(faults: ProviderFaults): void {
+  main.misbehave(faults);
+  onTestFinished(() => main.misbehave({}));
+}
+
+const sessions = async () =>
+  (await app.sql<{ count: number }>("select count(*)::int as count from sessions"))[0]?.count;
+
+/** Finishes, and expects that nothing follows from it. */
+async function expectRefused(browser: HttpClient, answer: Answer): Promise<void> {
+  const [cookies, before] = [new Map(browser.cookies), await sessions()];
+  const { status, body } = await finish(browser, answer);
+  expect([status, body.code]).toEqual(FAILED);
+  expect(new Map(browser.cookies)).toEqual(cookies);
+  expect(await sessions()).toBe(before);
+}
+
+/** A browser that has a device cookie of its own. */
+async function otherBrowser(): Promise<HttpClient> {
+  const browser = app.httpClient();
+  await start(browser);
+  return browser;
+}
+
+/** Changes one bit of a character of base64url. */
+function flip(text: string, at: number): string {
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const flipped = alphabet[alphabet.indexOf(text[at] as string) ^ 1] as string;
+  return text.slice(0, at) + flipped + text.slice(at + 1);
+}
+
+describe("POST /auth/finish-external: login CSRF", () => {
+  test("refuses an attacker's answer in the victim's browser, and the victim's in the attacker's", async () => {
+    const [attacker, victim] = [app.httpClient(), await otherBrowser()];
+    await expectRefused(victim, await answerOf(attacker, googleAccount()));
+    await expectRefused(app.httpClient(), await answerOf(attacker, googleAccount())); // without a cookie
+    await expectRefused(attacker, await answerOf(victim, googleAccount()));
+  });
+
+  test("refuses requests of other sites, and two cookies", async () => {
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, googleAccount());
+    const foreign = await browser.send("POST", "/auth/finish-external", answer, {
+      origin: "https://evil.example",
+    });
+    expect([foreign.status, foreign.body.code]).toEqual([403, "CROSS_SITE"]);
+    const device = browser.cookies.get("device");
+    const planted = (await otherBrowser()).cookies.get("device");
+    const two = await browser.send("POST", "/auth/finish-external", answer, {
+      cookie: `device=${device}; device=${planted}`,
+    });
+    expect([two.status, two.body.code]).toEqual(FAILED);
+  });
+});
+
+describe("POST /auth/finish-external: mix-up", () => {
+  test("refuses the answer of a provider in the name of another", async () => {
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, googleAccount());
+    const seen = other.requests.length;
+    await expectRefused(browser, { ...answer, provider: "microsoft" });
+    expect(other.requests.length).toBe(seen); // a code of one provider reaches no other
+    const { iss: _, ...without } = await answerOf(browser, googleAccount());
+    await expectRefused(browser, without);
+    const wrong = await answerOf(browser, googleAccount());
+    await expectRefused(browser, { ...wrong, iss: other.issuer });
+  });
+
+  test("takes an answer without iss where the provider does not announce it, but no wrong one", async () => {
+    const account = googleAccount();
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, account, { provider: "microsoft" });
+    await expectRefused(browser, { ...answer, iss: main.issuer });
+    expect((await signInBy(account, { provider: "microsoft" })).status).toBe(200);
+  });
+});
+
+describe("POST /auth/finish-external: state", () => {
+  test("refuses a state that was changed in any place, or has another number", async () => {
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, googleAccount(), { returnTo: RETURN_URLS[0] as string });
+    const { state } = answer;
+    expect(state.startsWith("1.")).toBe(true);
+    for (const at of [2, 20, 30, 100, state.length - 1])
+      await expectRefused(browser, { ...answer, state: flip(state, at) });
+    for (const changed of [
+      `0.${state.slice(2)}`,
+      `01.${state.slice(2)}`,
+      state.slice(2),
+      `${state}A`,
+      "",
+    ])
+      await expectRefused(browser, { ...answer, state: changed });
+    expect((await finish(browser, answer)).status).toBe(200);
+    await expectRefused(browser, answer);
+  });
+
+  test("refuses a state after 10 minutes, an answer without a code, and an error", async () => {
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, googleAccount());
+    app.clock.advance("10m");
+    await expectRefused(browser, answer);
+    const { code: _, ...without } = await answerOf(browser, googleAccount());
+    await expectRefused(browser, without);
+    await expectRefused(browser, { ...without, error: "access_denied" });
+    const [failure] = await app.sql<{ details: object }>(
+      "select details from audit_events where event = 'auth.external_failed' order by id desc limit 1",
+    );
+    expect(failure?.details).toEqual({ provider: "google" });
+  });
+});
+
+describe("POST /auth/finish-external: code", () => {
+  test("sends a code once, and opens one session, for 50 callers at once", async () => {
+    const account = googleAccount();
+    const { body } = await signInBy(account);
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, account);
+    const tokensBefore = main.requests.filter(({ endpoint }) => endpoint === "token").length;
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () =>
+        app.httpClient().send("POST", "/auth/finish-external", answer, {
+          cookie: `device=${browser.cookies.get("device")}`,
+        }),
+      ),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+    expect(answers.filter(({ status }) => status === 401)).toHaveLength(49);
+    const sent = main.requests.filter(({ endpoint }) => endpoint === "token").length;
+    expect(sent - tokensBefore).toBe(1);
+    const [row] = await app.sql<{ count: number }>(
+      "select count(*)::int as count from sessions where user_id = ?",
+      [body.user.id],
+    );
+    expect(row?.count).toBe(2);
+  });
+
+  test("refuses a code that was issued for another exchange (PKCE), and its ID token (nonce)", async () => {
+    const [attacker, victim] = [app.httpClient(), app.httpClient()];
+    const stolen = await answerOf(attacker, googleAccount());
+    const answer = await answerOf(victim, googleAccount());
+    await expectRefused(victim, { ...answer, code: stolen.code as string });
+    misbehave({ ignoresPkce: true });
+    const stolenAgain = await answerOf(attacker, googleAccount());
+    const own = await answerOf(victim, googleAccount());
+    await expectRefused(victim, { ...own, code: stolenAgain.code as string });
+  });
+});
+
+describe("POST /auth/finish-external: ID tokens", () => {
+  const change = (changes: Record<string, unknown>): ProviderFaults => ({
+    claims: (claims) => ({ ...claims, ...changes }) as JWTPayload,
+  });
+  const later = (claim: string, seconds: number): ProviderFaults => ({
+    claims: (claims) => ({ ...claims, [claim]: Number(claims[claim]) + seconds }),
+  });
+  const cases: [string, ProviderFaults][] = [
+    ["alg none", { signature: "none" }],
+    ["a strange key", { signature: "strange" }],
+    ["HS256 by the client secret", { signature: "hs256" }],
+    ["another audience", change({ aud: "somebody-else" })],
+    [
+      "several audiences without azp",
+      change({ aud: ["gatehouse-client", "other"], azp: undefined }),
+    ],
+    ["another authorized party", change({ aud: ["gatehouse-client", "other"], azp: "other" })],
+    ["another issuer", change({ iss: "https://accounts.google.com" })],
+    ["another nonce", change({ nonce: "x".repeat(43) })],
+    ["no nonce", change({ nonce: undefined })],
+    ["an expiry in the past", later("exp", -400)],
+    ["no expiry", change({ exp: undefined })],
+    ["a beginning in the future", later("iat", 600)],
+    ["no subject", change({ sub: undefined })],
+    ["an empty subject", change({ sub: "" })],
+    ["a subject of 10 KiB", change({ sub: "s".repeat(10_240) })],
+    ["a subject that is a number", change({ sub: 7 })],
+    ["a subject with NUL", change({ sub: "a\0b" })],
+  ];
+  test.each(cases)("refuses %s", async (_what, faults) => {
+    misbehave(faults);
+    const browser = app.httpClient();
+    await expectRefused(browser, await answerOf(browser, googleAccount()));
+  });
+
+  const answers: [string, (response: ServerResponse) => void][] = [
+    ["no ID token", (r) => r.end('{"access_token":"a","token_type":"Bearer"}')],
+    ["HTML", (r) => r.setHeader("content-type", "text/html").end("<h1>Hello</h1>")],
+    ["status 500", (r) => r.writeHead(500).end("secret details")],
+    ["a redirect to this machine", (r) => r.writeHead(302, { location: own.issuer }).end()],
+  ];
+  test.each(answers)("refuses a token response with %s", async (_what, answer) => {
+    misbehave({ answer: { token: answer } });
+    const browser = app.httpClient();
+    const seen = own.requests.length;
+    await expectRefused(browser, await answerOf(browser, googleAccount()));
+    expect(own.requests.length).toBe(seen);
+  });
+});
+
+describe("POST /auth/finish-external: takeover of a verified account", () => {
+  const cases: [string, string, (email: string) => SimulatedAccount][] = [
+    [
+      "Google with a proven address",
+      "google",
+      (email) => googleAccount({ email, hd: "example.com" }),
+    ],
+    ["Google on a foreign domain without hd", "google", (email) => googleAccount({ email })],
+    [
+      "the address in upper case",
+      "google",
+      (email) => googleAccount({ email: email.toUpperCase(), hd: "x" }),
+    ],
+    [
+      "the address in full-width letters",
+      "google",
+      (email) => googleAccount({ email: email.replaceAll("e", "ｅ"), hd: "x" }),
+    ],
+    ["a tenant of Microsoft", "microsoft", (email) => googleAccount({ email })],
+    ["an unverified primary address of GitHub", "github", (email) => githubAccount(email, false)],
+    ["a verified primary address of GitHub", "github", (email) => githubAccount(email, true)],
+    ["a trusted provider", "acme", (email) => googleAccount({ email })],
+  ];
+  test.each(cases)("%s does not open it", async (_what, provider, accountWith) => {
+    const user = await app.addVerifiedUser();
+    const browser = app.httpClient();
+    const { status, body } = await signInBy(accountWith(user.email), { provider, browser });
+    expect(status).toBe(200);
+    expect(body.accessToken).toBeUndefined();
+    expect(body.identityToken).toEqual(expect.any(String));
+    expect(browser.cookies.has("refreshToken")).toBe(false);
+    expect(await identitiesOf(user.id)).toEqual([]);
+  });
+
+  test("an address of another alphabet is another account, or none", async () => {
+    const user = await app.addVerifiedUser();
+    const lookalike = user.email.replace("example", "ехample"); // two letters are Cyrillic
+    const { body } = await signInBy(googleAccount({ email: lookalike, hd: "x" }));
+    expect(body.user?.id).not.toBe(user.id);
+    const local = await signInBy(googleAccount({ email: `ехample.${user.email}`, hd: "x" }));
+    expect([local.status, local.body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
+  });
+
+  test("an unproven address does not open an account that was never verified", async () => {
+    const user = await app.addUser();
+    for (const provider of ["google", "microsoft"]) {
+      const { body } = await signInBy(googleAccount({ email: user.email }), { provider });
+      expect(body.identityToken).toEqual(expect.any(String));
+    }
+    expect((await app.login(user.email)).status).toBe(200);
+  });
+});
+
+describe("POST /auth/finish-external: an account that somebody else has registered", () => {
+  test("is taken back: its password, sessions, factor, identities and mailed links are dead", async () => {
+    const account = await app.signIn();
+    const { user, browser, get, post, refreshToken, accessToken } = account;
+    const authenticator = createAuthenticator();
+    const passkeys = passkeyActions(app);
+    expect((await passkeys.register(account, authenticator)).status).toBe(201);
+    expect((await post("/auth/setup-totp")).status).toBe(200);
+    const attacker = googleAccount();
+    const identityToken = await prove(browser, attacker);
+    expect((await post("/auth/connect-identity", { identityToken })).status).toBe(201);
+    const { token: resetToken } = { token: await app.resetTokenFor(user.email) };
+    const owner = app.httpClient();
+    const theirs = googleAccount({ email: user.email, hd: "example.com" });
+    const { status, body } = await signInBy(theirs, { browser: owner });
+    expect([status, body.user?.id]).toEqual([200, user.id]);
+    expect((await get("/user/profile")).status).toBe(401);
+    expect((await app.refresh(refreshToken)).status).toBe(401);
+    expect(await app.profileStatus(accessToken)).toBe(401);
+    expect((await app.login(user.email)).status).toBe(401);
+    expect((await app.resetPassword(resetToken)).status).toBe(400);
+    expect(await identitiesOf(user.id)).toMatchObject([{ subject: theirs.sub }]);
+    expect((await passkeys.signIn(authenticator)).status).toBe(401);
+    const stranger = await signInBy(attacker);
+    expect(stranger.body.user?.id).not.toBe(user.id);
+    expect(await app.auditOf(user.id, "user.taken_back")).toHaveLength(1);
+    await app.mail.emailTo(user.email, /yours now/);
+    const { get: getOwn } = withToken(owner, body.accessToken);
+    expect((await getOwn("/user/sign-in-methods")).body).toMatchObject({
+      hasPassword: false,
+      passkeys: 0,
+      identities: 1,
+    });
+    expect((await getOwn("/user/profile")).body.mfaEnabled).toBe(false);
+  });
+
+  test("keeps its password on a device that has signed in to it", async () => {
+    const { user, browser, accessToken } = await app.signIn();
+    const account = googleAccount({ email: user.email, hd: "example.com" });
+    const { body } = await signInBy(account, { browser });
+    expect(body.user.id).toBe(user.id);
+    expect(await app.profileStatus(accessToken)).toBe(200);
+    expect((await app.login(user.email)).status).toBe(200);
+    expect(await app.auditOf(user.id, "user.taken_back")).toEqual([]);
+  });
+});
+
+describe("GET and POST /auth/external/:provider/callback", () => {
+  const call = (query: string) =>
+    sendHttp(app.url, "GET", `/auth/external/google/callback?${query}`);
+  const locationOf = async (query: string) => {
+    const { status, headers } = await call(query);
+    expect(status).toBe(303);
+    expect(headers.get("set-cookie")).toBeNull();
+    return headers.get("location");
+  };
+  const home = "http://gatehouse.test/external#";
+
+  test("forwards the answer in the fragment, to the page of its number", async () => {
+    expect(await locationOf("code=a&state=0.x&iss=https%3A%2F%2Fi&scope=s")).toBe(
+      `${home}provider=google&code=a&state=0.x&iss=https%3A%2F%2Fi`,
+    );
+    expect(await locationOf("error=access_denied&state=1.x")).toBe(
+      `${RETURN_URLS[0]}#provider=google&state=1.x&error=access_denied`,
+    );
+    expect(await locationOf("code=a&state=2.x")).toBe(
+      `${RETURN_URLS[1]}#provider=google&code=a&state=2.x`,
+    );
+    const form = new URLSearchParams({ code: "a", state: "0.x", user: "{}" }).toString();
+    const posted = await sendHttp(app.url, "POST", "/auth/external/apple/callback", form, {
+      "content-type": "application/x-www-form-urlencoded",
+      origin: "https://appleid.apple.com",
+    });
+    expect([posted.status, posted.headers.get("location")]).toEqual([
+      303,
+      `${home}provider=apple&code=a&state=0.x`,
+    ]);
+  });
+
+  const targets = [
+    "state=3.x",
+    "state=999.x",
+    "state=-1.x",
+    "state=//evil.example",
+    "state=https://evil.example",
+    "state=0.x%0d%0aLocation:%20https://evil.example",
+    "state=0.%00",
+    "returnTo=https://evil.example&state=0.x",
+    "redirect_uri=javascript:alert(1)",
+    "code=%5c%5cevil.example",
+    "state=@evil.example",
+    Array.from({ length: 100 }, (_, i) => `p${i}=https://evil.example`).join("&"),
+    "",
+  ];
+  test.each(targets)("leads nowhere else with %s", async (query) => {
+    const location = (await locationOf(query)) ?? "";
+    expect(location.startsWith(home)).toBe(true);
+    expect(location).not.toMatch(/[\r\n\0]/);
+    expect(new URL(location).host).toBe("gatehouse.test");
+  });
+
+  test.each(["state=0.a&state=0.b", "code=a&code=b", `code=${"c".repeat(4_097)}`])(
+    "refuses what is repeated or too long",
+    async (query) => {
+      expect((await call(query)).status).toBe(400);
+    },
+  );
+
+  test("refuses a form of 1 MiB, and providers that can't be", async () => {
+    const big = await sendHttp(
+      app.url,
+      "POST",
+      "/auth/external/apple/callback",
+      "a".repeat(2 ** 20),
+      {
+        "content-type": "application/x-www-form-urlencoded",
+      },
+    );
+    expect(big.status).toBe(413);
+    const path = "/auth/external/%2e%2e%2fx/callback";
+    expect((await sendHttp(app.url, "GET", path)).status).toBe(404);
+  });
+
+  test.each([
+    "https://evil.example/external",
+    "http://gatehouse.test.evil.example/external",
+    "http://gatehouse.test@evil.example/external",
+    "//evil.example",
+    "\\\\evil.example",
+    "javascript:alert(1)",
+    `${RETURN_URLS[0]}/`,
+    "",
+  ])("POST /auth/start-external refuses returnTo %s", async (returnTo) => {
+    const { status, body } = await start(app.httpClient(), { returnTo });
+    expect([status, body.violations?.[0]?.field]).toEqual([400, "returnTo"]);
+  });
+});
+
+describe("Sign-in providers that are away", () => {
+  const cases: [string, (response: ServerResponse) => void][] = [
+    ["silent", () => {}],
+    ["cut off", (response) => response.destroy()],
+    [
+      "endless",
+      (response) => {
+        response.writeHead(200, { "content-type": "application/json" });
+        const chunk = "[".repeat(65_536);
+        const write = () => {
+          if (response.destroyed) return;
+          response.write(chunk);
+          setImmediate(write);
+        };
+        write();
+      },
+    ],
+  ];
+  test.each(cases)(
+    "POST /auth/finish-external: a %s one fails within 5 s, and logins go on",
+    async (_what, answer) => {
+      misbehave({ answer: { token: answer } });
+      const browser = app.httpClient();
+      const given = await answerOf(browser, googleAccount());
+      const startedAt = performance.now();
+      const finishing = finish(browser, given);
+      await app.signIn();
+      const { status, body } = await finishing;
+      expect([status, body.code]).toEqual([503, "UNAVAILABLE"]);
+      expect(performance.now() - startedAt).toBeLessThan(6_500);
+    },
+  );
+
+  test.each(cases)(
+    "POST /auth/start-external: a %s one fails within 5 s",
+    async (_what, answer) => {
+      app.clock.advance("1h"); // its discovery document counts for so long
+      misbehave({ answer: { discovery: answer } });
+      const startedAt = performance.now();
+      const { status, body } = await start(app.httpClient());
+      expect([status, body.code]).toEqual([503, "UNAVAILABLE"]);
+      expect(performance.now() - startedAt).toBeLessThan(6_500);
+      expect((await start(app.httpClient(), { provider: "microsoft" })).status).toBe(200);
+    },
+  );
+
+  test("a wrong client secret is named in the log by its code", async () => {
+    misbehave({
+      answer: {
+        token: (response) =>
+          response
+            .writeHead(401, { "content-type": "application/json" })
+            .end('{"error":"invalid_client","error_description":"gatehouse-secret"}'),
+      },
+    });
+    const browser = app.httpClient();
+    await expectRefused(browser, await answerOf(browser, googleAccount()));
+    expect(app.logs.join("")).toContain('"problem":"invalid_client"');
+  });
+
+  test("no code, token or secret is in the log", async () => {
+    const account = googleAccount();
+    const browser = app.httpClient();
+    const answer = await answerOf(browser, account);
+    await call(answer);
+    const { body } = await finish(browser, answer);
+    const log = JSON.stringify(app.logs);
+    const secrets = [answer.code, answer.state, body.accessToken, "gatehouse-secret"];
+    for (const secret of secrets) expect(log).not.toContain(secret);
+    function call({ provider, ...query }: Answer) {
+      return sendHttp(
+        app.url,
+        "GET",
+        `/auth/external/${provider}/callback?${new URLSearchParams(query)}`,
+      );
+    }
+  });
+});
+
+describe("Identities: at once", () => {
+  test("POST /auth/connect-identity: of two accounts one gets an identity", async () => {
+    const account = googleAccount();
+    const owners = [await app.signIn(), await app.signIn()];
+    const tokens = await Promise.all(owners.map(({ browser }) => prove(browser, account)));
+    const answers = await Promise.all(
+      owners.map(({ post }, i) => post("/auth/connect-identity", { identityToken: tokens[i] })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
+    expect(answers.find(({ status }) => status === 409)?.body.code).toBe("IDENTITY_TAKEN");
+  });
+
+  test("DELETE /user/identities/:id: of two ways in, removed from two tabs at once, one stays", async () => {
+    const account = googleAccount();
+    const browser = app.httpClient();
+    const { body } = await signInBy(account, { browser });
+    const tab = withToken(browser, body.accessToken);
+    const identityToken = await prove(browser, googleAccount(), "acme");
+    expect((await tab.post("/auth/connect-identity", { identityToken })).status).toBe(201);
+    const identities: { id: string }[] = (await tab.get("/user/identities")).body;
+    const answers = await Promise.all(
+      identities.map(({ id }) => tab.delete(`/user/identities/${id}`)),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
+    expect(await identitiesOf(body.user.id)).toHaveLength(1);
+  });
+
+  test("POST /auth/finish-external: two first sign-ins make one account", async () => {
+    const account = googleAccount({ email: `${randomUUID()}@gmail.com` });
+    const answers = await Promise.all(Array.from({ length: 10 }, () => signInBy(account)));
+    expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    const ids = new Set(answers.map(({ body }) => body.user.id));
+    expect([...ids]).toEqual([await userIdOf(account.email as string)]);
+  });
+});

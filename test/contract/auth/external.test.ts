@@ -1,0 +1,285 @@
+import { randomUUID } from "node:crypto";
+import { expect, test } from "vitest";
+import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import { NEW_PASSWORD } from "../../support/accounts.ts";
+import { githubAccount, googleAccount, startExternalApp } from "../../support/external.ts";
+import { withToken } from "../../support/http/client.ts";
+
+const { app, main, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
+  await startExternalApp();
+
+test("GET /auth/sign-in-methods: lists the configured providers", async () => {
+  const { body } = await app.httpClient().get("/auth/sign-in-methods");
+  expect(body.providers).toEqual([
+    { id: "google", name: "Google" },
+    { id: "github", name: "GitHub" },
+    { id: "microsoft", name: "Microsoft" },
+    { id: "apple", name: "Apple" },
+    { id: "acme", name: "Acme" },
+    { id: "staff", name: "Staff" },
+    { id: "school", name: "School" },
+  ]);
+});
+
+test("POST /auth/start-external: asks for code flow with PKCE, state and nonce, and sets the device cookie", async () => {
+  const browser = app.httpClient();
+  const { body, headers } = await start(browser);
+  const url = new URL(body.authorizationUrl);
+  expect(Object.fromEntries(url.searchParams)).toMatchObject({
+    response_type: "code",
+    redirect_uri: "http://gatehouse.test/auth/external/google/callback",
+    scope: "openid email profile",
+    code_challenge_method: "S256",
+    nonce: expect.any(String),
+    state: expect.stringMatching(/^0\./),
+  });
+  expect(url.searchParams.has("prompt")).toBe(false);
+  expect(headers.get("set-cookie")).toMatch(
+    /^device=[\w-]{43}; Max-Age=34560000; Path=\/auth; HttpOnly; SameSite=Strict$/,
+  );
+  expect(body).toEqual({ authorizationUrl: expect.any(String) });
+  const device = browser.cookies.get("device");
+  await start(browser);
+  expect(browser.cookies.get("device")).toBe(device);
+});
+
+test("POST /auth/start-external: returns 404 for an unknown provider", async () => {
+  const { status, body } = await start(app.httpClient(), { provider: "nobody" });
+  expect([status, body.code]).toEqual([404, "NOT_FOUND"]);
+});
+
+test("POST /auth/finish-external: creates a verified account, and signs in to it the next time", async () => {
+  const account = googleAccount();
+  const browser = app.httpClient();
+  const first = await signInBy(account, { browser });
+  expect(first.status).toBe(200);
+  expect(first.body).toMatchObject({
+    requiresMfa: false,
+    user: { email: account.email, name: "Ann Example", role: "user" },
+  });
+  expect(browser.cookies.get("refreshToken")).toBe(first.body.refreshToken);
+  const { get } = withToken(browser, first.body.accessToken);
+  expect((await get("/user/profile")).body).toMatchObject({ emailVerified: true });
+  expect((await get("/user/sign-in-methods")).body).toMatchObject({
+    hasPassword: false,
+    identities: 1,
+  });
+  expect((await get("/user/sessions")).body[0]).toMatchObject({ method: "external" });
+  const again = await signInBy({ ...account, email: "new.address@gmail.com" });
+  expect(again.body.user).toMatchObject({ id: first.body.user.id, email: account.email });
+  expect(await identitiesOf(first.body.user.id)).toEqual([
+    { provider: "google", subject: account.sub, email: "new.address@gmail.com" },
+  ]);
+  const [added] = await app.auditOf(first.body.user.id, "user.identity_added");
+  expect(added?.details).toMatchObject({ provider: "google", how: "create" });
+  expect(await app.auditOf(first.body.user.id, "auth.register")).toHaveLength(1);
+  const [login] = await app.auditOf(first.body.user.id, "auth.login");
+  expect(login?.details).toEqual({ method: "external" });
+});
+
+test("POST /auth/finish-external: signs in by GitHub, which knows no ID token", async () => {
+  const account = githubAccount(`octo-${Date.now()}@example.com`, true);
+  const { status, body } = await signInBy(account, { provider: "github" });
+  expect(status).toBe(200);
+  expect(await identitiesOf(body.user.id)).toMatchObject([{ subject: account.sub }]);
+});
+
+test("POST /auth/finish-external: signs in by Apple, whose secret is signed and whose flags are text", async () => {
+  const account = googleAccount({
+    email: `${randomUUID()}@privaterelay.example`,
+    email_verified: "true",
+  });
+  const { body: begun } = await start(app.httpClient(), { provider: "apple" });
+  expect(new URL(begun.authorizationUrl).searchParams.get("response_mode")).toBe("form_post");
+  const { status, body } = await signInBy(account, { provider: "apple" });
+  expect(status).toBe(200);
+  const { get } = withToken(app.httpClient(), body.accessToken);
+  expect((await get("/user/profile")).body.emailVerified).toBe(true);
+});
+
+test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the device token as a field", async () => {
+  const { startExternal, finishExternal } = app.grpc(AuthService);
+  const account = googleAccount();
+  const begun = await startExternal({ provider: "google", acceptTerms: true });
+  const { code, state, iss } = main.authorize(begun.authorizationUrl, account);
+  const answer = {
+    provider: "google",
+    code: code as string,
+    state: state as string,
+    iss: iss as string,
+  };
+  await expect(finishExternal(answer)).rejects.toThrow("begin again");
+  const { deviceToken } = begun;
+  const { user, accessToken } = await finishExternal({ ...answer, deviceToken });
+  expect([user?.email, typeof accessToken]).toEqual([account.email, "string"]);
+});
+
+test("POST /auth/finish-external: keeps the rules of a provider about new accounts", async () => {
+  const refused = [
+    await signInBy(googleAccount(), { provider: "staff" }),
+    await signInBy(googleAccount(), { provider: "school" }),
+  ];
+  for (const { status, body } of refused)
+    expect([status, body.code]).toEqual([403, "SIGN_UP_CLOSED"]);
+  const pupil = googleAccount({ email: `${randomUUID()}@school.example` });
+  expect((await signInBy(pupil, { provider: "school" })).status).toBe(200);
+  const member = await app.signIn();
+  const account = googleAccount();
+  const identityToken = await prove(member.browser, account, "staff");
+  expect((await member.post("/auth/connect-identity", { identityToken })).status).toBe(201);
+  expect((await signInBy(account, { provider: "staff" })).body.user.id).toBe(member.user.id);
+});
+
+test("POST /auth/finish-external: an unproven address makes an unverified account with the usual e-mail", async () => {
+  const account = googleAccount({ email_verified: false });
+  const { body } = await signInBy(account);
+  const [user] = await app.sql<{ email_verified_at: Date | null }>(
+    "select email_verified_at from users where id = ?",
+    [body.user.id],
+  );
+  expect(user?.email_verified_at).toBeNull();
+  const { token } = await app.mail.emailTo(account.email as string, /Confirm/);
+  expect((await app.verifyEmail(token)).status).toBe(200);
+});
+
+test("POST /auth/finish-external: a new account needs accepted terms", async () => {
+  const { status, body } = await signInBy(googleAccount(), { acceptTerms: false });
+  expect([status, body.violations?.[0]?.field]).toEqual([400, "acceptTerms"]);
+});
+
+test("POST /auth/finish-external: a new account needs an address", async () => {
+  const { status, body } = await signInBy(googleAccount({ email: undefined }));
+  expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
+});
+
+test("POST /auth/finish-external: asks for the second factor of the account", async () => {
+  const account = googleAccount();
+  const { body: first } = await signInBy(account);
+  const owner = withToken(app.httpClient(), first.accessToken);
+  const setup = await owner.post("/auth/setup-totp");
+  const authenticator = app.authenticatorOf(setup.body);
+  const browser = app.httpClient();
+  const { body } = await signInBy(account, { browser });
+  expect(body).toMatchObject({ requiresMfa: true, tempToken: expect.any(String) });
+  expect(browser.cookies.has("refreshToken")).toBe(false);
+  const done = await app.verifyMfa(body.tempToken, { code: await authenticator.code() });
+  expect(done.status).toBe(200);
+  const claims = JSON.parse(
+    Buffer.from(done.body.accessToken.split(".")[1], "base64url").toString(),
+  );
+  expect(claims.amr).toEqual(["otp", "mfa"]);
+  const [session] = await app.sql<{ methods: string[] }>(
+    "select methods from sessions where user_id = ? order by id desc limit 1",
+    [first.user.id],
+  );
+  expect(session?.methods).toEqual(["external", "totp"]);
+});
+
+test("POST /auth/connect-identity: connects after a sign-in as before, and the identity signs in then", async () => {
+  const user = await app.addVerifiedUser();
+  const account = googleAccount({ email: user.email, hd: "example.com" });
+  const { user: _, browser, ...own } = await app.signIn(user);
+  const { body } = await signInBy(account, { browser });
+  expect(Object.keys(body).sort()).toEqual(["identityToken", "requiresMfa"]);
+  const { identityToken } = body;
+  const { status, body: connected } = await own.post("/auth/connect-identity", { identityToken });
+  expect(status).toBe(201);
+  expect(connected.identity).toMatchObject({ provider: "google", email: user.email });
+  expect((await own.get("/user/identities")).body).toEqual([connected.identity]);
+  await app.mail.emailTo(user.email, /connected/);
+  expect((await signInBy(account)).body.user.id).toBe(user.id);
+  const used = await own.post("/auth/connect-identity", { identityToken });
+  expect([used.status, used.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+});
+
+test("POST /auth/connect-identity: refuses the token on another device, after 10 minutes, and without a recent sign-in", async () => {
+  const { browser, post } = await app.signIn();
+  const other = await app.signIn();
+  const identityToken = await prove(browser, googleAccount());
+  const elsewhere = await other.post("/auth/connect-identity", { identityToken });
+  expect([elsewhere.status, elsewhere.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+  app.clock.advance("10m");
+  const late = await post("/auth/connect-identity", { identityToken });
+  expect([late.status, late.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+  app.clock.advance("6m");
+  const { body } = await browser.post("/auth/refresh");
+  const refreshed = withToken(browser, body.accessToken);
+  const old = await refreshed.post("/auth/connect-identity", { identityToken: "x" });
+  expect([old.status, old.body.code]).toEqual([403, "REAUTHENTICATION_REQUIRED"]);
+});
+
+test("POST /auth/confirm: an identity of the caller confirms, once it was proven anew", async () => {
+  const account = googleAccount();
+  const browser = app.httpClient();
+  const { body } = await signInBy(account, { browser });
+  expect(body.user.email).toBe(account.email);
+  app.clock.advance("16m");
+  const refreshed = await browser.post("/auth/refresh");
+  const own = withToken(browser, refreshed.body.accessToken);
+  const stale = await own.put("/user/password", { newPassword: NEW_PASSWORD });
+  expect([stale.status, stale.body.code]).toEqual([403, "REAUTHENTICATION_REQUIRED"]);
+  const foreign = await prove(browser, googleAccount());
+  const refused = await own.post("/auth/confirm", { identityToken: foreign });
+  expect([refused.status, refused.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+  const identityToken = await prove(browser, account);
+  expect((await own.post("/auth/confirm", { identityToken })).status).toBe(200);
+  expect((await own.put("/user/password", { newPassword: NEW_PASSWORD })).status).toBe(200);
+  const again = await own.post("/auth/confirm", { identityToken });
+  expect([again.status, again.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+});
+
+test("POST /auth/start-external: prove asks for a new sign-in at the provider, and an old one proves nothing", async () => {
+  const browser = app.httpClient();
+  const { body } = await start(browser, { purpose: "prove" });
+  const { searchParams } = new URL(body.authorizationUrl);
+  expect([searchParams.get("prompt"), searchParams.get("max_age")]).toEqual(["login", "300"]);
+  main.misbehave({ claims: (claims) => ({ ...claims, auth_time: Number(claims.iat) - 600 }) });
+  const answer = await answerOf(browser, googleAccount(), { purpose: "prove" });
+  const { status, body: refused } = await finish(browser, answer);
+  main.misbehave({});
+  expect([status, refused.code]).toEqual([401, "EXTERNAL_FAILED"]);
+});
+
+test("DELETE /user/identities/:id: disconnects, unless it is the last way in", async () => {
+  const account = googleAccount();
+  const browser = app.httpClient();
+  const { body } = await signInBy(account, { browser });
+  const own = withToken(browser, body.accessToken);
+  const [identity] = (await own.get("/user/identities")).body;
+  const last = await own.delete(`/user/identities/${identity.id}`);
+  expect([last.status, last.body.code]).toEqual([409, "LAST_SIGN_IN_METHOD"]);
+  await own.put("/user/password", { newPassword: NEW_PASSWORD });
+  expect((await own.delete(`/user/identities/${identity.id}`)).status).toBe(200);
+  await app.mail.emailTo(account.email as string, /disconnected/);
+  expect((await own.get("/user/identities")).body).toEqual([]);
+  const [removed] = await app.auditOf(body.user.id, "user.identity_removed");
+  expect(removed?.details).toMatchObject({ provider: "google" });
+  const { body: next } = await signInBy(account);
+  expect(next.identityToken).toBeDefined(); // the address has an account
+});
+
+test("GET /admin/users/:id/identities, GET /user/export, DELETE /admin/users/:id: show identities, and erase them", async () => {
+  const account = googleAccount();
+  const { body } = await signInBy(account);
+  const own = withToken(app.httpClient(), body.accessToken);
+  const admin = await app.signInAdmin();
+  const listed = await admin.get(`/admin/users/${body.user.id}/identities`);
+  expect(listed.body).toEqual((await own.get("/user/identities")).body);
+  const exported = await own.get("/user/export");
+  expect(exported.body.data?.identities ?? exported.body.identities).toMatchObject([
+    { provider: "google", subject: account.sub, email: account.email },
+  ]);
+  expect((await admin.delete(`/admin/users/${body.user.id}`)).status).toBe(200);
+  expect(await identitiesOf(body.user.id)).toEqual([]);
+  const back = await signInBy(account);
+  expect(back.body.user.id).not.toBe(body.user.id);
+});
+
+test("POST /admin/users/:id/reset-access: takes identities from a user", async () => {
+  const account = googleAccount();
+  const { body } = await signInBy(account);
+  const admin = await app.signInAdmin();
+  expect((await admin.post(`/admin/users/${body.user.id}/reset-access`)).status).toBe(200);
+  expect(await identitiesOf(body.user.id)).toEqual([]);
+  expect(await userIdOf(account.email as string)).toBe(body.user.id);
+});
