@@ -26,6 +26,7 @@ const open: Record<string, Load> = {
   "/register": page(() => import("../pages/Register.svelte")),
   "/forgot-password": page(() => import("../pages/ForgotPassword.svelte")),
   "/verify-email": page(() => import("../pages/VerifyEmail.svelte")),
+  "/external": page(() => import("../pages/External.svelte")),
   "/reset-password": page(() => import("../pages/ResetPassword.svelte")),
 };
 const account: Record<string, Load> = {

@@ -60,6 +60,8 @@ if (formerPath) route.open((FORMER[formerPath] ?? formerPath) + formerQuery, { r
 const secrets = new URLSearchParams(location.hash.slice(1));
 if (secrets.size > 0 && !formerPath) route.open(route.path + location.search, { replace: true }); // they stay in no history
 
+/** What a sign-in provider has answered; empty without an answer. */
+export const providerAnswer: Record<string, string> = Object.fromEntries(secrets);
 /** The token of the e-mail link that opened the app; empty without one. */
 export const mailToken = secrets.get("token") ?? "";
 /** The token of the link that makes the first administrator. */

@@ -2,6 +2,7 @@ import {
   type Client,
   claimsOf,
   createClient,
+  type FinishExternalRequest,
   GatehouseError,
   type PasskeySignIn,
   type User,
@@ -108,6 +109,26 @@ class Session {
     await this.#begin(await this.#client.passkeys.signIn(settings));
   }
 
+  /** Leaves for the page of a provider: to sign in, or to prove an account there that is to be connected. */
+  async leaveFor(provider: string, purpose: "sign-in" | "prove"): Promise<void> {
+    const request = { provider, purpose, acceptTerms: purpose === "sign-in" };
+    const { authorizationUrl } = await this.#client.auth.startExternal(request);
+    location.assign(authorizationUrl);
+  }
+
+  /**
+   * Finishes a sign-in with a provider.
+   * @returns the token of the second step, or of an identity that is to be connected
+   */
+  async finishExternal(
+    answer: FinishExternalRequest,
+  ): Promise<{ tempToken?: string | undefined; identityToken?: string | undefined }> {
+    const finished = await this.#client.auth.finishExternal(answer);
+    const { tempToken, identityToken } = finished;
+    if (finished.accessToken) await this.#begin(finished);
+    return { tempToken, identityToken };
+  }
+
   /** Signs out every tab of this browser. */
   async signOut(): Promise<void> {
     if (this.impersonation) await this.leave();
@@ -150,8 +171,8 @@ class Session {
     passwordExpired,
     restored,
   }: {
-    passwordExpired?: boolean;
-    restored?: boolean;
+    passwordExpired?: boolean | undefined;
+    restored?: boolean | undefined;
   }): Promise<void> {
     const before = this.user?.id;
     localStorage.setItem(MARK, "yes");

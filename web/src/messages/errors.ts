@@ -89,6 +89,18 @@ export const errors = {
     "This passkey is not known here. It may have been removed from your account.",
     "Dieser Passkey ist hier nicht bekannt. Vielleicht wurde er aus Ihrem Konto entfernt.",
   ],
+  "errors.EXTERNAL_FAILED": [
+    "The sign-in with this provider did not succeed. Please begin again in this browser.",
+    "Die Anmeldung bei diesem Anbieter ist nicht gelungen. Bitte beginnen Sie in diesem Browser neu.",
+  ],
+  "errors.IDENTITY_TAKEN": [
+    "Another account here is connected with it. Please disconnect it there first.",
+    "Ein anderes Konto ist schon damit verbunden. Bitte trennen Sie es dort zuerst.",
+  ],
+  "errors.EXTERNAL_EMAIL_MISSING": [
+    "This provider has not told us your e-mail address, which a new account needs.",
+    "Dieser Anbieter hat uns Ihre E-Mail-Adresse nicht mitgeteilt. Ein neues Konto braucht eine.",
+  ],
   "errors.SIGN_UP_CLOSED": [
     "This service does not accept this registration. Please ask for an invitation.",
     "Dieser Dienst nimmt diese Registrierung nicht an. Bitten Sie um eine Einladung.",
@@ -199,6 +211,10 @@ export const errors = {
   "violations.must be at most {0} characters": [
     "must have at most {0} characters",
     "darf höchstens {0} Zeichen haben",
+  ],
+  "violations.must be a page that this service is configured for": [
+    "is no page that this service is configured for",
+    "ist keine Seite, für die dieser Dienst eingerichtet ist",
   ],
   "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
   "violations.must be a valid e-mail address": [

@@ -14,6 +14,10 @@ export const events = {
     "Passkey counted fewer uses than before",
     "Passkey zählte weniger Anmeldungen als zuvor",
   ],
+  "event.auth.external_failed": [
+    "Sign-in with a provider failed",
+    "Anmeldung bei einem Anbieter misslungen",
+  ],
   "event.auth.email_verified": ["Address confirmed", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
@@ -37,6 +41,12 @@ export const events = {
   "event.user.session_revoked": ["Session ended", "Sitzung beendet"],
   "event.user.passkey_added": ["Passkey added", "Passkey hinzugefügt"],
   "event.user.passkey_removed": ["Passkey removed", "Passkey entfernt"],
+  "event.user.identity_added": ["Provider connected", "Anbieter verbunden"],
+  "event.user.identity_removed": ["Provider disconnected", "Anbieter getrennt"],
+  "event.user.taken_back": [
+    "Account taken back by the owner of its address",
+    "Konto vom Besitzer der Adresse übernommen",
+  ],
   "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
   "event.user.password_removed": ["Password removed", "Passwort entfernt"],
   "event.user.second_factor_changed": [
@@ -95,6 +105,10 @@ export const sentences = {
     "used a passkey that counted fewer uses than before",
     "hat einen Passkey benutzt, der weniger Anmeldungen zählte als zuvor",
   ],
+  "did.auth.external_failed": [
+    "could not sign in with a provider",
+    "konnte sich bei einem Anbieter nicht anmelden",
+  ],
   "did.auth.email_verified": ["confirmed the e-mail address", "hat die E-Mail-Adresse bestätigt"],
   "did.auth.password_reset_requested": [
     "requested a password reset",
@@ -118,6 +132,12 @@ export const sentences = {
   "did.user.session_revoked": ["ended a session", "hat eine Sitzung beendet"],
   "did.user.passkey_added": ["added a passkey", "hat einen Passkey hinzugefügt"],
   "did.user.passkey_removed": ["removed a passkey", "hat einen Passkey entfernt"],
+  "did.user.identity_added": ["connected a sign-in provider", "hat einen Anbieter verbunden"],
+  "did.user.identity_removed": ["disconnected a sign-in provider", "hat einen Anbieter getrennt"],
+  "did.user.taken_back": [
+    "took the account back by its address",
+    "hat das Konto über seine Adresse übernommen",
+  ],
   "did.user.password_set": ["set a first password", "hat ein erstes Passwort festgelegt"],
   "did.user.password_removed": ["removed the password", "hat das Passwort entfernt"],
   "did.user.second_factor_changed": [

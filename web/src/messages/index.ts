@@ -4,6 +4,7 @@ import { chat } from "./chat.ts";
 import { common } from "./common.ts";
 import { errors } from "./errors.ts";
 import { events, sentences } from "./events.ts";
+import { external } from "./external.ts";
 import { passkeys } from "./passkeys.ts";
 import { providers } from "./providers.ts";
 import { templates } from "./templates.ts";
@@ -14,6 +15,7 @@ export const messages = {
   ...errors,
   ...account,
   ...passkeys,
+  ...external,
   ...chat,
   ...admin,
   ...events,

@@ -50,4 +50,7 @@ export const templates = {
   "template.passkey-added": ["A passkey was added", "Passkey hinzugefügt"],
   "template.passkey-removed": ["A passkey was removed", "Passkey entfernt"],
   "template.passkey-counter": ["A passkey behaved unusually", "Auffälliger Passkey"],
+  "template.identity-added": ["A sign-in provider was connected", "Anbieter verbunden"],
+  "template.identity-removed": ["A sign-in provider was disconnected", "Anbieter getrennt"],
+  "template.account-taken-back": ["Your account is yours now", "Konto übernommen"],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -1,0 +1,100 @@
+import { expect, test } from "vitest";
+import {
+  describeWeb,
+  enter,
+  expectAccessible,
+  goTo,
+  press,
+  see,
+  seeHeading,
+  type Tab,
+} from "../../support/browser.ts";
+import { googleAccount } from "../../support/external.ts";
+import { freePort } from "../../support/network/sockets.ts";
+import { CLIENT, startSignInProvider } from "../../support/sign-in-provider.ts";
+import { forSuite } from "../../support/suites.ts";
+
+const url = `http://localhost:${await freePort()}`;
+const provider = await forSuite(startSignInProvider());
+const env = {
+  PORT: new URL(url).port,
+  PUBLIC_URL: url,
+  ...{ GOOGLE_CLIENT_ID: CLIENT.id, GOOGLE_CLIENT_SECRET: CLIENT.secret },
+  GOOGLE_ISSUER: provider.issuer,
+};
+
+// the provider is at another site: 127.0.0.1 and not localhost
+describeWeb("Web app: sign-in providers", { env }, (web) => {
+  const menu = ({ page }: Tab) =>
+    page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
+  const CONTINUE = "Continue with Google";
+
+  test("creates an account, and keeps the answer out of address and history", async () => {
+    provider.visitedBy(googleAccount());
+    const tab = await web.open(`${url}/sign-in`);
+    await see(tab.page, CONTINUE);
+    await expectAccessible(tab);
+    await press(tab.page, CONTINUE);
+    await menu(tab);
+    expect(tab.page.url()).toBe(`${url}/`);
+    await tab.page.reload();
+    await menu(tab);
+  });
+
+  test("connects after a sign-in as before, and signs in then", async () => {
+    const user = await web.app.addVerifiedUser();
+    provider.visitedBy(googleAccount({ email: user.email, hd: "example.com" }));
+    const tab = await web.open(`${url}/sign-in`);
+    await press(tab.page, CONTINUE);
+    await see(tab.page, "Sign in once as before, then Google is connected.");
+    await expectAccessible(tab);
+    await enter(tab.page, user);
+    await seeHeading(tab.page, "Sign-in providers");
+    await see(tab.page, `Google ${user.email}`);
+    const other = await web.open(`${url}/sign-in`, await web.newBrowser());
+    await press(other.page, CONTINUE);
+    await menu(other);
+  });
+
+  test("connects and disconnects on the security page", async () => {
+    const user = await web.app.addUser();
+    const account = googleAccount();
+    provider.visitedBy(account);
+    const tab = await web.open(`${url}/sign-in`);
+    await enter(tab.page, user);
+    await menu(tab);
+    await goTo(tab.page, "/account/security");
+    await press(tab.page, "Connect Google");
+    await see(tab.page, account.email as string);
+    await expectAccessible(tab);
+    await press(tab.page, "Disconnect");
+    await press(tab.page.getByRole("dialog"), "Disconnect");
+    await see(tab.page, "No provider is connected.");
+  });
+
+  test("shows administrators which providers a user has connected", async () => {
+    const account = googleAccount();
+    provider.visitedBy(account);
+    const own = await web.open(`${url}/sign-in`);
+    await press(own.page, CONTINUE);
+    await menu(own);
+    const [user] = await web.app.sql<{ id: string }>("select id from users where email = ?", [
+      account.email,
+    ]);
+    const tab = await web.signInAdmin(await web.newBrowser());
+    await goTo(tab.page, `/admin/users/${user?.id}`);
+    await tab.page.getByRole("tab", { name: "Sign-in providers" }).click();
+    await see(tab.page, `Google ${account.email}`);
+    await expectAccessible(tab);
+  });
+
+  test("says that a refused sign-in did not succeed, and offers to begin again", async () => {
+    provider.visitedBy(undefined);
+    const tab = await web.open(`${url}/sign-in`);
+    await press(tab.page, CONTINUE);
+    await see(tab.page, "The sign-in with this provider did not succeed.");
+    await expectAccessible(tab);
+    await press(tab.page, "Begin again");
+    await see(tab.page, CONTINUE);
+  });
+});

@@ -1,0 +1,34 @@
+/** Sign-in providers: sign-in, the page that their answers come to, and the list of the security page. */
+export const external = {
+  "external.signIn": ["Continue with {provider}", "Weiter mit {provider}"],
+  "external.terms": [
+    "If you have no account yet, this creates one, and you accept the terms of use.",
+    "Wenn Sie noch kein Konto haben, wird eines angelegt, und Sie stimmen den Nutzungsbedingungen zu.",
+  ],
+  "external.title": ["Sign-in with a provider", "Anmeldung bei einem Anbieter"],
+  "external.wait": ["One moment, please.", "Einen Moment, bitte."],
+  "external.again": ["Begin again", "Neu beginnen"],
+  "external.haveAccount": [
+    "You have an account here. Sign in once as before, then {provider} is connected.",
+    "Sie haben hier schon ein Konto. Melden Sie sich einmal wie bisher an, dann ist {provider} verbunden.",
+  ],
+  "external.connected": ["The provider is connected.", "Der Anbieter ist verbunden."],
+  "external.confirm": [
+    "Please enter your password to connect {provider}, and a code if your account asks for one.",
+    "Bitte geben Sie Ihr Passwort ein, um {provider} zu verbinden, und einen Code, wenn Ihr Konto danach fragt.",
+  ],
+  "identities.title": ["Sign-in providers", "Anbieter für die Anmeldung"],
+  "identities.about": [
+    "Sign in with an account that you have elsewhere.",
+    "Melden Sie sich mit einem Konto an, das Sie anderswo haben.",
+  ],
+  "identities.none": ["No provider is connected.", "Kein Anbieter ist verbunden."],
+  "identities.connect": ["Connect {provider}", "{provider} verbinden"],
+  "identities.disconnect": ["Disconnect", "Trennen"],
+  "identities.disconnectAbout": [
+    "{provider} will no longer sign in to your account.",
+    "{provider} meldet dann nicht mehr an Ihrem Konto an.",
+  ],
+  "identities.created": ["Connected {time}", "Verbunden {time}"],
+  "identities.used": ["last used {time}", "zuletzt benutzt {time}"],
+} as const satisfies Record<string, readonly [string, string]>;
