@@ -275,6 +275,18 @@ test("GET /admin/users/:id/identities, GET /user/export, DELETE /admin/users/:id
   expect(back.body.user.id).not.toBe(body.user.id);
 });
 
+test("POST /auth/finish-external: refuses a suspended account, until it is reinstated", async () => {
+  const account = googleAccount();
+  const { body } = await signInBy(account);
+  const admin = await app.signInAdmin();
+  const suspend = (suspended: boolean) => admin.put(`/admin/users/${body.user.id}`, { suspended });
+  expect((await suspend(true)).status).toBe(200);
+  const refused = await signInBy(account);
+  expect([refused.status, refused.body.code]).toEqual([403, "ACCOUNT_SUSPENDED"]);
+  expect((await suspend(false)).status).toBe(200);
+  expect((await signInBy(account)).status).toBe(200);
+});
+
 test("POST /admin/users/:id/reset-access: takes identities from a user", async () => {
   const account = googleAccount();
   const { body } = await signInBy(account);
