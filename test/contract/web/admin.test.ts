@@ -196,6 +196,28 @@ describeWeb("Web app: administration", {}, (web) => {
     await page.getByRole("link", { name: "root@example.com" }).waitFor();
   });
 
+  test("shows how the providers have replied, and what needs attention", async () => {
+    const { id } = await web.app.addUser();
+    await web.app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, latency_ms, created_at)
+       select gen_random_uuid(), ?, 'provider-d', 'model-d-1', case when n < 4 then 'overloaded' else 'completed' end, 1840, ?
+       from generate_series(1, 5) as n`,
+      [id, web.app.clock.now()],
+    );
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin", "Overview");
+    await page
+      .getByRole("link", { name: "provider-d is failing: 3 calls in the last hour" })
+      .click();
+    await seeHeading(page, "Providers");
+    const card = page.getByRole("article").filter({ hasText: "provider-d" });
+    for (const text of ["failing", "1.8 s", "overloaded"])
+      await card.getByText(text).first().waitFor();
+    await expectAccessible(tab);
+    await screenshot(tab, "providers");
+  });
+
   test("sends a failed e-mail again", async () => {
     const user = await web.app.addUser();
     await web.app.failEmailOf(user);

@@ -197,6 +197,13 @@ export const admin = {
   "providers.title": ["Providers", "Anbieter"],
   "providers.configured": ["set up", "eingerichtet"],
   "providers.missing": ["no key", "kein Schlüssel"],
+  "providers.working": ["working", "arbeitet"],
+  "providers.failing": ["failing", "fällt aus"],
+  "providers.calls": ["Calls in the last hour", "Aufrufe in der letzten Stunde"],
+  "providers.latency": ["Median duration", "Mittlere Dauer (Median)"],
+  "providers.failed": ["Failed", "Fehlgeschlagen"],
+  "providers.lastFailure": ["Last failure", "Letzter Fehler"],
+  "providers.idle": ["No calls in the last hour.", "Keine Aufrufe in der letzten Stunde."],
   "providers.models": ["Models", "Modelle"],
   "providers.default": ["default", "Vorgabe"],
   "providers.about": [
