@@ -61,7 +61,7 @@ export async function sumUsage(
   const totals = addUp(modelDays, days);
   const rows =
     groupBy === "user"
-      ? await userRows(call, period, limit, userId)
+      ? await userRows(call, { ...period, days, limit }, userId)
       : modelDays.map((row) => ({ ...row, group: nameOf(row, groupBy) }));
   const groups = groupsOf(rows, days).sort(groupBy === "day" ? newestFirst : mostTokensFirst);
   const listed = groups.slice(0, limit);
@@ -88,15 +88,12 @@ function daysOf(now: Date, from: Timestamp | undefined, to: Timestamp | undefine
 /** The rows of the users with the most tokens. */
 async function userRows(
   call: Pick<UserCall, "em">,
-  period: Days,
-  limit: number,
+  request: Days & { days: string[]; limit: number },
   userId: string | undefined,
 ): Promise<GroupDay[]> {
-  const userIds = userId
-    ? [userId]
-    : (await findTopUsers(call, { ...period, limit })).map((top) => top.userId);
+  const userIds = userId ? [userId] : (await findTopUsers(call, request)).map((top) => top.userId);
   if (userIds.length === 0) return [];
-  const rows = await sumUserDays(call, { userIds, ...period });
+  const rows = await sumUserDays(call, { userIds, ...request });
   return rows.map(({ user, ...row }) => ({ ...row, group: { user } }));
 }
 

@@ -56,7 +56,10 @@ const DEPTHS = [5, 50];
  * these has at most the sum of the last places, the bound: once enough candidates reach it, the answer is
  * exact (Fagin's threshold algorithm). Users who all use about the same are added up.
  */
-export async function findTopUsers(db: Db, request: Days & { limit: number }): Promise<TopUser[]> {
+export async function findTopUsers(
+  db: Db,
+  request: Days & { days: string[]; limit: number },
+): Promise<TopUser[]> {
   for (const depth of DEPTHS) {
     const top = await findCandidates(db, { ...request, depth: depth * request.limit });
     if (top) return top;
@@ -72,14 +75,14 @@ export async function findTopUsers(db: Db, request: Days & { limit: number }): P
 /** @returns undefined if users who are no candidates may have more tokens */
 async function findCandidates(
   { em }: Db,
-  request: Days & { limit: number; depth: number },
+  request: Days & { days: string[]; limit: number; depth: number },
 ): Promise<TopUser[] | undefined> {
   const rows = await em.execute<(TopUser & { bound: number })[]>(
     `with tops as materialized (
-       select d.day, t.user_id, t.tokens from generate_series(:firstDay::date, :lastDay::date, '1 day') as d (day)
+       select d.day, t.user_id, t.tokens from unnest(array[:days]::date[]) as d (day)
        cross join lateral (
          select user_id, input_tokens + output_tokens as tokens from ai_usage_users
-         where day = d.day::date and user_id is not null order by input_tokens + output_tokens desc limit :depth) as t),
+         where day = d.day and user_id is not null order by input_tokens + output_tokens desc limit :depth) as t),
      bound as (
        select coalesce(sum(lowest), 0)::float8 as bound from (
          select case when count(*) = :depth then min(tokens) else 0 end as lowest from tops group by day) as days)
