@@ -175,7 +175,7 @@ describeWeb("Web app: administration", {}, (web) => {
     expect((await web.app.login(one.email)).status).toBe(200);
     await press(page, "Suspend");
     await press(page.getByRole("dialog"), "Suspend");
-    await see(page, "Suspended.");
+    await page.getByText("Suspended.", { exact: true }).waitFor();
     const { page: other } = await web.open("/sign-in");
     await submit(other, { "E-mail address": one.email, Password: PASSWORD }, "Sign in");
     await seeAlert(other, "This account is suspended.");

@@ -123,6 +123,21 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
   });
 
+  test("an administrator can't act as a suspended user, or promote one", async () => {
+    const user = await web.app.addUser();
+    const { page } = await web.signInAdmin();
+    await web.app.sql("update users set suspended_at = now() where id = ?", [user.id]);
+    await openPage(page, `/admin/users/${user.id}`, user.email);
+    const panel = page.getByRole("tabpanel");
+    expect(await panel.getByRole("button").allInnerTexts()).toEqual([
+      "Save",
+      "Reinstate",
+      "Delete now",
+    ]);
+    expect(await panel.getByRole("combobox").isDisabled()).toBe(true);
+    await see(page, "This user is suspended. Reinstate the user first.");
+  });
+
   test("a change of the role asks for the administrator's own password", async () => {
     const user = await web.app.addUser();
     const admin = await web.app.addUser({ role: "admin" });

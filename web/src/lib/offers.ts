@@ -4,7 +4,7 @@ import type { MessageKey } from "../messages/index.ts";
 /** The acting user: whose data is shown, and whether it is someone else's (impersonation). */
 export type Actor = { viewer: User | undefined; isImpersonating: boolean };
 /** The user that an administrator manages. */
-export type Target = Pick<AdminUser, "id" | "role" | "serviceAccount">;
+export type Target = Pick<AdminUser, "id" | "role" | "serviceAccount" | "suspendedAt">;
 /** The reason why something is refused, as a message key; undefined if it is allowed. */
 type Rule = (actor: Actor, target?: Target) => MessageKey | undefined;
 
@@ -34,8 +34,16 @@ const toAccess: Rule = (actor, target) => {
 const toSuspendable: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.role === "admin" ? "refused.suspendAdmin" : undefined);
 
-const toOrdinary: Rule = (actor, target) =>
-  toOthers(actor, target) ?? (target?.role === "admin" ? "refused.impersonateAdmin" : undefined);
+const toOrdinary: Rule = (actor, target) => {
+  if (target?.suspendedAt) return byAdmin(actor) ?? "refused.suspended";
+  return (
+    toOthers(actor, target) ?? (target?.role === "admin" ? "refused.impersonateAdmin" : undefined)
+  );
+};
+
+/** Suspended users are reinstated before they become administrators. */
+const toRole: Rule = (actor, target) =>
+  toOthers(actor, target) ?? (target?.suspendedAt ? "refused.suspended" : undefined);
 
 /**
  * Rules for who may do what besides reading, matching the API (`docs/rest.md`): by API method and,
@@ -62,7 +70,7 @@ const RULES = {
   deleteAccount: byOwner,
   /** All pages and actions for administrators that have no rule of their own below. */
   administration: byAdmin,
-  "updateUser.role": toPeople(toOthers),
+  "updateUser.role": toPeople(toRole),
   "updateUser.access": toPeople(toAccess),
   "updateUser.suspended": toSuspendable,
   deleteUser: toOthers,

@@ -176,6 +176,10 @@ export const errors = {
     "Of a service account only the name and the suspension can be changed.",
     "Bei einem Dienstkonto lassen sich nur der Name und die Stilllegung ändern.",
   ],
+  "refused.suspended": [
+    "This user is suspended. Reinstate the user first.",
+    "Dieses Konto ist stillgelegt. Lassen Sie es zuerst wieder zu.",
+  ],
   "refused.suspendAdmin": [
     "Administrators can't be suspended. Change the role first.",
     "Administratoren können nicht stillgelegt werden. Ändern Sie zuerst die Rolle.",
