@@ -17,6 +17,7 @@ const NOT_TYPED = [
   "purpose",
   "refreshToken",
   "role",
+  "sort",
   "state",
   "status",
   "tempToken",
