@@ -408,6 +408,62 @@ export type Usage = {
   outputTokens: number;
 };
 
+/** One message of a conversation for Complete. */
+export type Message = {
+  /** `system`, `user`, `assistant`, or `tool` for the result of a tool call. */
+  role: "system" | "user" | "assistant" | "tool";
+  /** Content, in order: up to 1,024 parts. Only `user` messages may have images. */
+  parts: Part[];
+  /** The tool calls of an `assistant` message: up to 128. Each needs a result: a `tool` message before the next message of another role. */
+  toolCalls: ToolCall[];
+  /** Id of the call whose result a `tool` message is. */
+  toolCallId: string;
+};
+
+/** A tool that the model may call. */
+export type Tool = {
+  /** Name: 1 to 64 letters, digits, underscores and hyphens. */
+  name: string;
+  /** What the tool does and when to call it, for the model. */
+  description?: string | undefined;
+  /** JSON Schema of the arguments, an object: up to 65,536 characters, nested at most 64 deep. The default is a tool without arguments. */
+  parametersJson?: string | undefined;
+  /** Whether the arguments must match the schema. The default is that of the provider. */
+  strict?: boolean | undefined;
+};
+
+/** Whether the model calls tools, and which. */
+export type ToolChoice = {
+  /** `none`, `auto`, `required` for at least one call, or `function` for a call of the tool `name`. */
+  mode: "none" | "auto" | "required" | "function";
+  /** Name of one of the tools, with `function` only. */
+  name: string;
+};
+
+/** Form of a reply. */
+export type ResponseFormat = {
+  /** `text`, `jsonObject` for any JSON object, or `jsonSchema`. */
+  type: "text" | "json_object" | "json_schema";
+  /** Name of the schema, with `jsonSchema` only: 1 to 64 letters, digits, underscores and hyphens. */
+  name: string;
+  /** What the reply is for, for the model. */
+  description?: string | undefined;
+  /** The JSON Schema, an object: up to 65,536 characters, nested at most 64 deep. */
+  schemaJson: string;
+  /** Whether the reply must match the schema. The default is that of the provider. */
+  strict?: boolean | undefined;
+};
+
+/** A model that Complete accepts. */
+export type ListedModel = {
+  /** Name for requests: that of the model, or `provider/model` if several providers have a model of this name. */
+  model: string;
+  /** Public id of the provider. */
+  provider: string;
+  /** When the models were last checked against the provider's list. Absent if the catalogue does not say. */
+  checkedAt: string;
+};
+
 /** One user's usage of one model on one day. */
 export type UsageDay = {
   /** Day in UTC, such as `2026-11-21`. */
@@ -468,6 +524,8 @@ export type Violation = {
   field: string;
   /** Description of the problem. It never contains the submitted value. */
   message: string;
+  /** True if the field is valid, but the model does not support it or its value. Only AIService sets it. */
+  unsupported: boolean;
 };
 
 /** A passkey that may be used, or must not be made again. */
@@ -550,6 +608,38 @@ export type Model = {
   ignored: string[];
   /** Name for people. Absent if the catalogue has none. */
   displayName?: string | undefined;
+};
+
+/** A part of a message. */
+export type Part = {
+  /** Text. */
+  text: string;
+  /** An image. */
+  image: Image;
+};
+
+/** A tool call of the model. */
+export type ToolCall = {
+  /** Id of the call, which its result repeats. */
+  id: string;
+  /** Name of the tool. */
+  name: string;
+  /** Arguments as a JSON object, nested at most 64 deep. Blank text means no arguments. */
+  arguments: string;
+  /** Google's signature of the thoughts before the call, in base64. The id contains it too, so that clients need not know it. */
+  thoughtSignature?: string | undefined;
+};
+
+/** An image: either `data` with its `mediaType`, or `url`. */
+export type Image = {
+  /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
+  mediaType: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+  /** The image in base64. */
+  data: string;
+  /** Address of the image, with `https`: up to 8,192 characters. The provider reads it, this server never does. */
+  url: string;
+  /** How closely the model looks: `auto`, `low` or `high`. Only OpenAI's models distinguish. */
+  detail: "auto" | "low" | "high";
 };
 
 /** The body of every error. */
@@ -1369,6 +1459,51 @@ export type StreamChatRequest = {
   systemPrompt?: string | undefined;
 };
 
+export type CompleteRequest = {
+  /** Name of a model from ListModels. `provider/model` names a model of a provider, and is the only name of models of the same name at several providers. */
+  model: string;
+  /** The conversation so far, oldest first: 1 to 2,048 messages with at most 16 images. */
+  messages: Message[];
+  /** Tools that the model may call, each with a name of its own: up to 128. */
+  tools?: Tool[] | undefined;
+  /** Whether the model calls tools, and which. The default is `auto`. */
+  toolChoice?: ToolChoice | undefined;
+  /** Whether the model may call several tools at once. The default is that of the provider. */
+  parallelToolCalls?: boolean | undefined;
+  /** Form of the reply. The default is text. */
+  responseFormat?: ResponseFormat | undefined;
+  /** Maximum number of tokens in the reply, reasoning included: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
+  maxTokens?: number | undefined;
+  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. */
+  temperature?: number | undefined;
+  /** Share of the most probable tokens that are considered, from 0 to 1. */
+  topP?: number | undefined;
+  /** Penalty for tokens by their number so far, from -2 to 2. */
+  frequencyPenalty?: number | undefined;
+  /** Penalty for tokens that have occurred, from -2 to 2. */
+  presencePenalty?: number | undefined;
+  /** Up to 4 texts that end the reply, each with 1 to 256 characters. They are not part of it. */
+  stop?: string[] | undefined;
+  /** Makes replies to the same request more alike, without a guarantee. */
+  seed?: unknown | undefined;
+  /** How much the model reasons before it replies. */
+  reasoningEffort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | undefined;
+  /** Whether the reply arrives while it is written. Otherwise it arrives as a whole. */
+  stream: boolean;
+  /** Names of fields that the caller has left out because Complete has no equivalent, for `X-AI-Ignored`: up to 64. */
+  ignored?: string[] | undefined;
+};
+
+export type ListModelsResponse = {
+  /** Models in catalogue order. */
+  models: ListedModel[];
+};
+
+export type GetModelResponse = {
+  /** The model. */
+  model: ListedModel;
+};
+
 export type ListUsageRequest = {
   /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day. */
   from?: string | undefined;
@@ -1757,6 +1892,15 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     stream: (body: StreamChatRequest, options?: CallOptions) =>
       stream("/ai/stream", body, options),
+    /** Continues a conversation with tools, images and structured output, as OpenAI's chat completions do. A reply that is not streamed arrives as the same events, all at its end. The response header `X-AI-Ignored` names, separated by commas, the fields of `ignored` and the fields of this message that the model does not take and that only tune the reply. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
+    stream: (body: CompleteRequest, options?: CallOptions) =>
+      stream("/v1/chat/completions", body, options),
+    /** Lists the models that Complete accepts from this caller: those of configured providers that its API key may use. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
+    listModels: (options?: CallOptions) =>
+      call<ListModelsResponse>("GET", "/v1/models", {}, options),
+    /** Returns one of the models that Complete accepts from this caller. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
+    getModel: (model: string, options?: CallOptions) =>
+      call<GetModelResponse>("GET", `/v1/models/${encodeURIComponent(model)}`, {}, options),
     /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),

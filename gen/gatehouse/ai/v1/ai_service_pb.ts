@@ -5,27 +5,25 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import type { Person } from "../../account/v1/admin_service_pb.ts";
-import { file_gatehouse_account_v1_admin_service } from "../../account/v1/admin_service_pb.ts";
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../platform/v1/rules_pb.ts";
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Message } from "@bufbuild/protobuf";
+import type { Message as Message$1 } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gatehouse/ai/v1/ai_service.proto.
  */
 export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAki7gEKEExpc3RVc2FnZVJlcXVlc3QSOQoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBARI3CgJ0bxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRjoBygBSAKIAQESIQoIZ3JvdXBfYnkYBCABKAlCCrpIB3IFUgNrZXlIA4gBAUIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5Ij0KEUxpc3RVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IqMCChNMaXN0QWxsVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARIdCgRwYWdlGAQgASgNQgq6SAcqBRjoBygBSAOIAQESIQoIZ3JvdXBfYnkYBSABKAlCCrpIB3IFUgNrZXlIBIgBAUIKCghfdXNlcl9pZEIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5IkAKFExpc3RBbGxVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IpECCghVc2FnZURheRILCgNkYXkYASABKAkSFAoHdXNlcl9pZBgCIAEoCUgAiAEBEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg0KBWNhbGxzGAUgASgNEhQKDGlucHV0X3Rva2VucxgGIAEoARIVCg1vdXRwdXRfdG9rZW5zGAcgASgBEhcKD2VzdGltYXRlZF9jYWxscxgIIAEoDRIXCgphcGlfa2V5X2lkGAkgASgJSAGIAQESLwoEdXNlchgKIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLlBlcnNvbkgCiAEBQgoKCF91c2VyX2lkQg0KC19hcGlfa2V5X2lkQgcKBV91c2VyIrcCCg9TdW1Vc2FnZVJlcXVlc3QSJAoHdXNlcl9pZBgBIAEoCUIOukgFcgOwAQGKtRgCGAFIAIgBARI5CgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgBiAEBEjcKAnRvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgCiAEBEjgKCGdyb3VwX2J5GAQgASgJQiG6SB5yHFIDZGF5UgR1c2VyUgVtb2RlbFIIcHJvdmlkZXJIA4gBARIdCgVsaW1pdBgFIAEoDUIJukgGKgQYZCgBSASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgsKCV9ncm91cF9ieUIICgZfbGltaXQitQEKEFN1bVVzYWdlUmVzcG9uc2USDAoEZGF5cxgBIAMoCRIqCgZ0b3RhbHMYAiABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zEisKBmdyb3VwcxgDIAMoCzIbLmdhdGVob3VzZS5haS52MS5Vc2FnZUdyb3VwEi8KBm90aGVycxgEIAEoCzIaLmdhdGVob3VzZS5haS52MS5Vc2FnZVN1bXNIAIgBAUIJCgdfb3RoZXJzIs0BCgpVc2FnZUdyb3VwEhAKA2RheRgBIAEoCUgAiAEBEi8KBHVzZXIYAiABKAsyHC5nYXRlaG91c2UuYWNjb3VudC52MS5QZXJzb25IAYgBARIVCghwcm92aWRlchgDIAEoCUgCiAEBEhIKBW1vZGVsGAQgASgJSAOIAQESKQoFdXNhZ2UYBSABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zQgYKBF9kYXlCBwoFX3VzZXJCCwoJX3Byb3ZpZGVyQggKBl9tb2RlbCKLAQoJVXNhZ2VTdW1zEg0KBWNhbGxzGAEgASgBEhQKDGlucHV0X3Rva2VucxgCIAEoARIVCg1vdXRwdXRfdG9rZW5zGAMgASgBEhcKD2VzdGltYXRlZF9jYWxscxgEIAEoARITCgtkYWlseV9jYWxscxgFIAMoARIUCgxkYWlseV90b2tlbnMYBiADKAEyygYKCUFJU2VydmljZRKfAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiP4q1GBsIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACYAGC0+STAhpiCXByb3ZpZGVycxINL2FpL3Byb3ZpZGVycxKIAQoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiQ4q1GCwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDToBKiIIL2FpL2NoYXQSoAEKClN0cmVhbUNoYXQSIi5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlcXVlc3QaIy5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlc3BvbnNlIkeKtRguCAISEQoJYWktc3RyZWFtEGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDzoBKiIKL2FpL3N0cmVhbTABEnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2UScgoIU3VtVXNhZ2USIC5nYXRlaG91c2UuYWkudjEuU3VtVXNhZ2VSZXF1ZXN0GiEuZ2F0ZWhvdXNlLmFpLnYxLlN1bVVzYWdlUmVzcG9uc2UiIYq1GAQIAygBgtPkkwITEhEvYWRtaW4vdXNhZ2Uvc3Vtc2IGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAkiogcKD0NvbXBsZXRlUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBARI3CghtZXNzYWdlcxgCIAMoCzIYLmdhdGVob3VzZS5haS52MS5NZXNzYWdlQgu6SAiSAQUIARCAEBIvCgV0b29scxgDIAMoCzIVLmdhdGVob3VzZS5haS52MS5Ub29sQgm6SAaSAQMQgAESNQoLdG9vbF9jaG9pY2UYBCABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9vbENob2ljZUgAiAEBEiAKE3BhcmFsbGVsX3Rvb2xfY2FsbHMYBSABKAhIAYgBARI9Cg9yZXNwb25zZV9mb3JtYXQYBiABKAsyHy5nYXRlaG91c2UuYWkudjEuUmVzcG9uc2VGb3JtYXRIAogBARIkCgptYXhfdG9rZW5zGAcgASgFQgu6SAgaBhjAhD0oAUgDiAEBEjEKC3RlbXBlcmF0dXJlGAggASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgEiAEBEisKBXRvcF9wGAkgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgFiAEBEjcKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAwEgGiAEBEjYKEHByZXNlbmNlX3BlbmFsdHkYCyABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAADASAeIAQESHwoEc3RvcBgMIAMoCUIRukgOkgELEAQiB3IFEAEYgAISEQoEc2VlZBgNIAEoA0gIiAEBElIKEHJlYXNvbmluZ19lZmZvcnQYDiABKAlCM7pIMHIuUgRub25lUgdtaW5pbWFsUgNsb3dSBm1lZGl1bVIEaGlnaFIFeGhpZ2hSA21heEgJiAEBEg4KBnN0cmVhbRgPIAEoCBI1CgdpZ25vcmVkGBAgAygJQiS6SCGSAR4QQCIachgyFl5bQS1aYS16MC05Xy4tXXsxLDY0fSRCDgoMX3Rvb2xfY2hvaWNlQhYKFF9wYXJhbGxlbF90b29sX2NhbGxzQhIKEF9yZXNwb25zZV9mb3JtYXRCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIUChJfZnJlcXVlbmN5X3BlbmFsdHlCEwoRX3ByZXNlbmNlX3BlbmFsdHlCBwoFX3NlZWRCEwoRX3JlYXNvbmluZ19lZmZvcnQiyQEKB01lc3NhZ2USMgoEcm9sZRgBIAEoCUIkukghch9SBnN5c3RlbVIEdXNlclIJYXNzaXN0YW50UgR0b29sEi8KBXBhcnRzGAIgAygLMhUuZ2F0ZWhvdXNlLmFpLnYxLlBhcnRCCbpIBpIBAxCACBI4Cgp0b29sX2NhbGxzGAMgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlRvb2xDYWxsQgm6SAaSAQMQgAESHwoMdG9vbF9jYWxsX2lkGAQgASgJQgm6SAZyBBiAgAQiTgoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoFaW1hZ2UYAiABKAsyFi5nYXRlaG91c2UuYWkudjEuSW1hZ2VIAEINCgRwYXJ0EgW6SAIIASK4AQoFSW1hZ2USSgoKbWVkaWFfdHlwZRgBIAEoCUI2ukgz2AEBci5SCWltYWdlL3BuZ1IKaW1hZ2UvanBlZ1IJaW1hZ2UvZ2lmUgppbWFnZS93ZWJwEgwKBGRhdGEYAiABKAkSKgoDdXJsGAMgASgJQh26SBrYAQFyFRiAQDIQXmh0dHBzOi8vW15cc10rJBIpCgZkZXRhaWwYBCABKAlCGbpIFtgBAXIRUgRhdXRvUgNsb3dSBGhpZ2giowEKCFRvb2xDYWxsEhcKAmlkGAEgASgJQgu6SAhyBhABGICABBIqCgRuYW1lGAIgASgJQhy6SBlyFzIVXltBLVphLXowLTlfLV17MSw2NH0kEhEKCWFyZ3VtZW50cxgDIAEoCRIpChF0aG91Z2h0X3NpZ25hdHVyZRgEIAEoCUIJukgGcgQYgIAESACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIrkBCgRUb29sEioKBG5hbWUYASABKAlCHLpIGXIXMhVeW0EtWmEtejAtOV8tXXsxLDY0fSQSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARInCg9wYXJhbWV0ZXJzX2pzb24YAyABKAlCCbpIBnIEGICABEgBiAEBEhMKBnN0cmljdBgEIAEoCEgCiAEBQg4KDF9kZXNjcmlwdGlvbkISChBfcGFyYW1ldGVyc19qc29uQgkKB19zdHJpY3QiTwoKVG9vbENob2ljZRIzCgRtb2RlGAEgASgJQiW6SCJyIFIEbm9uZVIEYXV0b1IIcmVxdWlyZWRSCGZ1bmN0aW9uEgwKBG5hbWUYAiABKAki3gEKDlJlc3BvbnNlRm9ybWF0EjMKBHR5cGUYASABKAlCJbpIInIgUgR0ZXh0Ugtqc29uX29iamVjdFILanNvbl9zY2hlbWESLQoEbmFtZRgCIAEoCUIfukgc2AEBchcyFV5bQS1aYS16MC05Xy1dezEsNjR9JBIYCgtkZXNjcmlwdGlvbhgDIAEoCUgAiAEBEh4KC3NjaGVtYV9qc29uGAQgASgJQgm6SAZyBBiAgAQSEwoGc3RyaWN0GAUgASgISAGIAQFCDgoMX2Rlc2NyaXB0aW9uQgkKB19zdHJpY3QizgEKDUNvbXBsZXRlRXZlbnQSKwoHc3RhcnRlZBgBIAEoCzIYLmdhdGVob3VzZS5haS52MS5TdGFydGVkSAASDgoEdGV4dBgCIAEoCUgAEhMKCXJlYXNvbmluZxgDIAEoCUgAEjMKCXRvb2xfY2FsbBgEIAEoCzIeLmdhdGVob3VzZS5haS52MS5Ub29sQ2FsbERlbHRhSAASLQoIZmluaXNoZWQYBSABKAsyGS5nYXRlaG91c2UuYWkudjEuRmluaXNoZWRIAEIHCgVldmVudCI2CgdTdGFydGVkEgoKAmlkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJIoEBCg1Ub29sQ2FsbERlbHRhEg0KBWluZGV4GAEgASgNEgoKAmlkGAIgASgJEgwKBG5hbWUYAyABKAkSEQoJYXJndW1lbnRzGAQgASgJEh4KEXRob3VnaHRfc2lnbmF0dXJlGAUgASgJSACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIlwKCEZpbmlzaGVkEhUKDWZpbmlzaF9yZWFzb24YASABKAkSLwoFdXNhZ2UYAiABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9rZW5Vc2FnZUgAiAEBQggKBl91c2FnZSKrAQoKVG9rZW5Vc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKAUSFQoNb3V0cHV0X3Rva2VucxgCIAEoBRIbChNjYWNoZWRfaW5wdXRfdG9rZW5zGAMgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoBRIdChVjYWNoZV93cml0ZV8xaF90b2tlbnMYBSABKAUSGAoQcmVhc29uaW5nX3Rva2VucxgGIAEoBSITChFMaXN0TW9kZWxzUmVxdWVzdCJCChJMaXN0TW9kZWxzUmVzcG9uc2USLAoGbW9kZWxzGAEgAygLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIiwKD0dldE1vZGVsUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBASI/ChBHZXRNb2RlbFJlc3BvbnNlEisKBW1vZGVsGAEgASgLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIl4KC0xpc3RlZE1vZGVsEg0KBW1vZGVsGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEi4KCmNoZWNrZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEiEKCGdyb3VwX2J5GAQgASgJQgq6SAdyBVIDa2V5SAOIAQFCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKjAgoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEiEKCGdyb3VwX2J5GAUgASgJQgq6SAdyBVIDa2V5SASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLXAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA0SFwoKYXBpX2tleV9pZBgJIAEoCUgBiAEBQgoKCF91c2VyX2lkQg0KC19hcGlfa2V5X2lkMosJCglBSVNlcnZpY2USnwEKDUxpc3RQcm92aWRlcnMSJS5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaJi5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIj+KtRgbCAISFQoMYWktcHJvdmlkZXJzEMgBGDwgAmABgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSiAEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkOKtRgsCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg06ASoiCC9haS9jaGF0EqABCgpTdHJlYW1DaGF0EiIuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXNwb25zZSJHirUYLggCEhEKCWFpLXN0cmVhbRBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg86ASoiCi9haS9zdHJlYW0wARKhAQoIQ29tcGxldGUSIC5nYXRlaG91c2UuYWkudjEuQ29tcGxldGVSZXF1ZXN0Gh4uZ2F0ZWhvdXNlLmFpLnYxLkNvbXBsZXRlRXZlbnQiUYq1GC4IAhIOCgVhaS12MRCsAhg8IAIwgICABEIDDxodWgxYLUFJLUlnbm9yZWRgAWgBgtPkkwIZOgEqIhQvdjEvY2hhdC9jb21wbGV0aW9uczABEoMBCgpMaXN0TW9kZWxzEiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIsirUYFggCEg4KBWFpLXYxEKwCGDwgAmABaAGC0+STAgwSCi92MS9tb2RlbHMSiAEKCEdldE1vZGVsEiAuZ2F0ZWhvdXNlLmFpLnYxLkdldE1vZGVsUmVxdWVzdBohLmdhdGVob3VzZS5haS52MS5HZXRNb2RlbFJlc3BvbnNlIjeKtRgZCAISDgoFYWktdjEQrAIYPCACQgEPYAFoAYLT5JMCFBISL3YxL21vZGVscy97bW9kZWx9EnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2ViBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for ListProviders.
  *
  * @generated from message gatehouse.ai.v1.ListProvidersRequest
  */
-export type ListProvidersRequest = Message<"gatehouse.ai.v1.ListProvidersRequest"> & {
+export type ListProvidersRequest = Message$1<"gatehouse.ai.v1.ListProvidersRequest"> & {
 };
 
 /**
@@ -40,7 +38,7 @@ export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@_
  *
  * @generated from message gatehouse.ai.v1.ListProvidersResponse
  */
-export type ListProvidersResponse = Message<"gatehouse.ai.v1.ListProvidersResponse"> & {
+export type ListProvidersResponse = Message$1<"gatehouse.ai.v1.ListProvidersResponse"> & {
   /**
    * Providers in catalogue order.
    *
@@ -61,7 +59,7 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
  *
  * @generated from message gatehouse.ai.v1.Provider
  */
-export type Provider = Message<"gatehouse.ai.v1.Provider"> & {
+export type Provider = Message$1<"gatehouse.ai.v1.Provider"> & {
   /**
    * Public id, such as `provider-a`.
    *
@@ -110,7 +108,7 @@ export const ProviderSchema: GenMessage<Provider> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.Model
  */
-export type Model = Message<"gatehouse.ai.v1.Model"> & {
+export type Model = Message$1<"gatehouse.ai.v1.Model"> & {
   /**
    * Public name of the model.
    *
@@ -145,7 +143,7 @@ export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.AIMessage
  */
-export type AIMessage = Message<"gatehouse.ai.v1.AIMessage"> & {
+export type AIMessage = Message$1<"gatehouse.ai.v1.AIMessage"> & {
   /**
    * `user`, `assistant` or `system`.
    *
@@ -173,7 +171,7 @@ export const AIMessageSchema: GenMessage<AIMessage> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.ChatRequest
  */
-export type ChatRequest = Message<"gatehouse.ai.v1.ChatRequest"> & {
+export type ChatRequest = Message$1<"gatehouse.ai.v1.ChatRequest"> & {
   /**
    * Public id of a provider from ListProviders, 1 to 64 characters.
    *
@@ -233,7 +231,7 @@ export const ChatRequestSchema: GenMessage<ChatRequest> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.ChatResponse
  */
-export type ChatResponse = Message<"gatehouse.ai.v1.ChatResponse"> & {
+export type ChatResponse = Message$1<"gatehouse.ai.v1.ChatResponse"> & {
   /**
    * Text of the reply.
    *
@@ -283,7 +281,7 @@ export const ChatResponseSchema: GenMessage<ChatResponse> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.Usage
  */
-export type Usage = Message<"gatehouse.ai.v1.Usage"> & {
+export type Usage = Message$1<"gatehouse.ai.v1.Usage"> & {
   /**
    * Number of input tokens.
    *
@@ -311,7 +309,7 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
  *
  * @generated from message gatehouse.ai.v1.StreamChatRequest
  */
-export type StreamChatRequest = Message<"gatehouse.ai.v1.StreamChatRequest"> & {
+export type StreamChatRequest = Message$1<"gatehouse.ai.v1.StreamChatRequest"> & {
   /**
    * Public id of a provider from ListProviders, 1 to 64 characters.
    *
@@ -371,7 +369,7 @@ export const StreamChatRequestSchema: GenMessage<StreamChatRequest> = /*@__PURE_
  *
  * @generated from message gatehouse.ai.v1.StreamChatResponse
  */
-export type StreamChatResponse = Message<"gatehouse.ai.v1.StreamChatResponse"> & {
+export type StreamChatResponse = Message$1<"gatehouse.ai.v1.StreamChatResponse"> & {
   /**
    * Text. Never empty; never ends in the middle of a character.
    *
@@ -388,11 +386,766 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
   messageDesc(file_gatehouse_ai_v1_ai_service, 9);
 
 /**
+ * Request for Complete. All text together, that of tools and arguments included, has at most 4,000,000 characters.
+ *
+ * @generated from message gatehouse.ai.v1.CompleteRequest
+ */
+export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
+  /**
+   * Name of a model from ListModels. `provider/model` names a model of a provider, and is the only name of models of the same
+   * name at several providers.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * The conversation so far, oldest first: 1 to 2,048 messages with at most 16 images.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.Message messages = 2;
+   */
+  messages: Message[];
+
+  /**
+   * Tools that the model may call, each with a name of its own: up to 128.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.Tool tools = 3;
+   */
+  tools: Tool[];
+
+  /**
+   * Whether the model calls tools, and which. The default is `auto`.
+   *
+   * @generated from field: optional gatehouse.ai.v1.ToolChoice tool_choice = 4;
+   */
+  toolChoice?: ToolChoice | undefined;
+
+  /**
+   * Whether the model may call several tools at once. The default is that of the provider.
+   *
+   * @generated from field: optional bool parallel_tool_calls = 5;
+   */
+  parallelToolCalls?: boolean | undefined;
+
+  /**
+   * Form of the reply. The default is text.
+   *
+   * @generated from field: optional gatehouse.ai.v1.ResponseFormat response_format = 6;
+   */
+  responseFormat?: ResponseFormat | undefined;
+
+  /**
+   * Maximum number of tokens in the reply, reasoning included: 1 to 1,000,000. A value above the model's maximum is lowered to
+   * it. The default depends on the model.
+   *
+   * @generated from field: optional int32 max_tokens = 7;
+   */
+  maxTokens?: number | undefined;
+
+  /**
+   * Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it.
+   *
+   * @generated from field: optional double temperature = 8;
+   */
+  temperature?: number | undefined;
+
+  /**
+   * Share of the most probable tokens that are considered, from 0 to 1.
+   *
+   * @generated from field: optional double top_p = 9;
+   */
+  topP?: number | undefined;
+
+  /**
+   * Penalty for tokens by their number so far, from -2 to 2.
+   *
+   * @generated from field: optional double frequency_penalty = 10;
+   */
+  frequencyPenalty?: number | undefined;
+
+  /**
+   * Penalty for tokens that have occurred, from -2 to 2.
+   *
+   * @generated from field: optional double presence_penalty = 11;
+   */
+  presencePenalty?: number | undefined;
+
+  /**
+   * Up to 4 texts that end the reply, each with 1 to 256 characters. They are not part of it.
+   *
+   * @generated from field: repeated string stop = 12;
+   */
+  stop: string[];
+
+  /**
+   * Makes replies to the same request more alike, without a guarantee.
+   *
+   * @generated from field: optional int64 seed = 13;
+   */
+  seed?: bigint | undefined;
+
+  /**
+   * How much the model reasons before it replies.
+   *
+   * @generated from field: optional string reasoning_effort = 14;
+   */
+  reasoningEffort?: string | undefined;
+
+  /**
+   * Whether the reply arrives while it is written. Otherwise it arrives as a whole.
+   *
+   * @generated from field: bool stream = 15;
+   */
+  stream: boolean;
+
+  /**
+   * Names of fields that the caller has left out because Complete has no equivalent, for `X-AI-Ignored`: up to 64.
+   *
+   * @generated from field: repeated string ignored = 16;
+   */
+  ignored: string[];
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.CompleteRequest.
+ * Use `create(CompleteRequestSchema)` to create a new message.
+ */
+export const CompleteRequestSchema: GenMessage<CompleteRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 10);
+
+/**
+ * One message of a conversation for Complete.
+ *
+ * @generated from message gatehouse.ai.v1.Message
+ */
+export type Message = Message$1<"gatehouse.ai.v1.Message"> & {
+  /**
+   * `system`, `user`, `assistant`, or `tool` for the result of a tool call.
+   *
+   * @generated from field: string role = 1;
+   */
+  role: string;
+
+  /**
+   * Content, in order: up to 1,024 parts. Only `user` messages may have images.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.Part parts = 2;
+   */
+  parts: Part[];
+
+  /**
+   * The tool calls of an `assistant` message: up to 128. Each needs a result: a `tool` message before the next message of
+   * another role.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.ToolCall tool_calls = 3;
+   */
+  toolCalls: ToolCall[];
+
+  /**
+   * Id of the call whose result a `tool` message is.
+   *
+   * @generated from field: string tool_call_id = 4;
+   */
+  toolCallId: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Message.
+ * Use `create(MessageSchema)` to create a new message.
+ */
+export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 11);
+
+/**
+ * A part of a message.
+ *
+ * @generated from message gatehouse.ai.v1.Part
+ */
+export type Part = Message$1<"gatehouse.ai.v1.Part"> & {
+  /**
+   * Required.
+   *
+   * @generated from oneof gatehouse.ai.v1.Part.part
+   */
+  part: {
+    /**
+     * Text.
+     *
+     * @generated from field: string text = 1;
+     */
+    value: string;
+    case: "text";
+  } | {
+    /**
+     * An image.
+     *
+     * @generated from field: gatehouse.ai.v1.Image image = 2;
+     */
+    value: Image;
+    case: "image";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Part.
+ * Use `create(PartSchema)` to create a new message.
+ */
+export const PartSchema: GenMessage<Part> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 12);
+
+/**
+ * An image: either `data` with its `media_type`, or `url`.
+ *
+ * @generated from message gatehouse.ai.v1.Image
+ */
+export type Image = Message$1<"gatehouse.ai.v1.Image"> & {
+  /**
+   * `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+   *
+   * @generated from field: string media_type = 1;
+   */
+  mediaType: string;
+
+  /**
+   * The image in base64.
+   *
+   * @generated from field: string data = 2;
+   */
+  data: string;
+
+  /**
+   * Address of the image, with `https`: up to 8,192 characters. The provider reads it, this server never does.
+   *
+   * @generated from field: string url = 3;
+   */
+  url: string;
+
+  /**
+   * How closely the model looks: `auto`, `low` or `high`. Only OpenAI's models distinguish.
+   *
+   * @generated from field: string detail = 4;
+   */
+  detail: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Image.
+ * Use `create(ImageSchema)` to create a new message.
+ */
+export const ImageSchema: GenMessage<Image> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 13);
+
+/**
+ * A tool call of the model.
+ *
+ * @generated from message gatehouse.ai.v1.ToolCall
+ */
+export type ToolCall = Message$1<"gatehouse.ai.v1.ToolCall"> & {
+  /**
+   * Id of the call, which its result repeats.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Name of the tool.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Arguments as a JSON object, nested at most 64 deep. Blank text means no arguments.
+   *
+   * @generated from field: string arguments = 3;
+   */
+  arguments: string;
+
+  /**
+   * Google's signature of the thoughts before the call, in base64. The id contains it too, so that clients need not know it.
+   *
+   * @generated from field: optional string thought_signature = 4;
+   */
+  thoughtSignature?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ToolCall.
+ * Use `create(ToolCallSchema)` to create a new message.
+ */
+export const ToolCallSchema: GenMessage<ToolCall> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 14);
+
+/**
+ * A tool that the model may call.
+ *
+ * @generated from message gatehouse.ai.v1.Tool
+ */
+export type Tool = Message$1<"gatehouse.ai.v1.Tool"> & {
+  /**
+   * Name: 1 to 64 letters, digits, underscores and hyphens.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What the tool does and when to call it, for the model.
+   *
+   * @generated from field: optional string description = 2;
+   */
+  description?: string | undefined;
+
+  /**
+   * JSON Schema of the arguments, an object: up to 65,536 characters, nested at most 64 deep. The default is a tool without
+   * arguments.
+   *
+   * @generated from field: optional string parameters_json = 3;
+   */
+  parametersJson?: string | undefined;
+
+  /**
+   * Whether the arguments must match the schema. The default is that of the provider.
+   *
+   * @generated from field: optional bool strict = 4;
+   */
+  strict?: boolean | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Tool.
+ * Use `create(ToolSchema)` to create a new message.
+ */
+export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 15);
+
+/**
+ * Whether the model calls tools, and which.
+ *
+ * @generated from message gatehouse.ai.v1.ToolChoice
+ */
+export type ToolChoice = Message$1<"gatehouse.ai.v1.ToolChoice"> & {
+  /**
+   * `none`, `auto`, `required` for at least one call, or `function` for a call of the tool `name`.
+   *
+   * @generated from field: string mode = 1;
+   */
+  mode: string;
+
+  /**
+   * Name of one of the tools, with `function` only.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ToolChoice.
+ * Use `create(ToolChoiceSchema)` to create a new message.
+ */
+export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 16);
+
+/**
+ * Form of a reply.
+ *
+ * @generated from message gatehouse.ai.v1.ResponseFormat
+ */
+export type ResponseFormat = Message$1<"gatehouse.ai.v1.ResponseFormat"> & {
+  /**
+   * `text`, `json_object` for any JSON object, or `json_schema`.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * Name of the schema, with `json_schema` only: 1 to 64 letters, digits, underscores and hyphens.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What the reply is for, for the model.
+   *
+   * @generated from field: optional string description = 3;
+   */
+  description?: string | undefined;
+
+  /**
+   * The JSON Schema, an object: up to 65,536 characters, nested at most 64 deep.
+   *
+   * @generated from field: string schema_json = 4;
+   */
+  schemaJson: string;
+
+  /**
+   * Whether the reply must match the schema. The default is that of the provider.
+   *
+   * @generated from field: optional bool strict = 5;
+   */
+  strict?: boolean | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ResponseFormat.
+ * Use `create(ResponseFormatSchema)` to create a new message.
+ */
+export const ResponseFormatSchema: GenMessage<ResponseFormat> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 17);
+
+/**
+ * An event of a reply: `started` first, `finished` last. Without `finished` the reply is incomplete, and the call fails.
+ *
+ * @generated from message gatehouse.ai.v1.CompleteEvent
+ */
+export type CompleteEvent = Message$1<"gatehouse.ai.v1.CompleteEvent"> & {
+  /**
+   * What happens. Clients ignore events that they do not know.
+   *
+   * @generated from oneof gatehouse.ai.v1.CompleteEvent.event
+   */
+  event: {
+    /**
+     * The model begins to reply. Comes with the first of the other events.
+     *
+     * @generated from field: gatehouse.ai.v1.Started started = 1;
+     */
+    value: Started;
+    case: "started";
+  } | {
+    /**
+     * Text. Never empty; never ends in the middle of a character.
+     *
+     * @generated from field: string text = 2;
+     */
+    value: string;
+    case: "text";
+  } | {
+    /**
+     * Text of the model's reasoning, or of a summary of it. Never empty; never ends in the middle of a character.
+     *
+     * @generated from field: string reasoning = 3;
+     */
+    value: string;
+    case: "reasoning";
+  } | {
+    /**
+     * A tool call, or the next piece of its arguments.
+     *
+     * @generated from field: gatehouse.ai.v1.ToolCallDelta tool_call = 4;
+     */
+    value: ToolCallDelta;
+    case: "toolCall";
+  } | {
+    /**
+     * The reply is complete.
+     *
+     * @generated from field: gatehouse.ai.v1.Finished finished = 5;
+     */
+    value: Finished;
+    case: "finished";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.CompleteEvent.
+ * Use `create(CompleteEventSchema)` to create a new message.
+ */
+export const CompleteEventSchema: GenMessage<CompleteEvent> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 18);
+
+/**
+ * The beginning of a reply.
+ *
+ * @generated from message gatehouse.ai.v1.Started
+ */
+export type Started = Message$1<"gatehouse.ai.v1.Started"> & {
+  /**
+   * Id of the call, a UUID. The caller's usage has it too.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Public id of the provider that replies.
+   *
+   * @generated from field: string provider = 2;
+   */
+  provider: string;
+
+  /**
+   * Public name of the model that replies.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Started.
+ * Use `create(StartedSchema)` to create a new message.
+ */
+export const StartedSchema: GenMessage<Started> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 19);
+
+/**
+ * A tool call, or the next piece of its arguments. The pieces of a call are in order; those of several calls may alternate.
+ *
+ * @generated from message gatehouse.ai.v1.ToolCallDelta
+ */
+export type ToolCallDelta = Message$1<"gatehouse.ai.v1.ToolCallDelta"> & {
+  /**
+   * Number of the call in this reply, from 0.
+   *
+   * @generated from field: uint32 index = 1;
+   */
+  index: number;
+
+  /**
+   * Id of the call. Only in its first event.
+   *
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * Name of the tool. Only in the first event of the call.
+   *
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * The next piece of the arguments. All pieces together are a JSON object.
+   *
+   * @generated from field: string arguments = 4;
+   */
+  arguments: string;
+
+  /**
+   * As in ToolCall. Only in the first event of the call.
+   *
+   * @generated from field: optional string thought_signature = 5;
+   */
+  thoughtSignature?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ToolCallDelta.
+ * Use `create(ToolCallDeltaSchema)` to create a new message.
+ */
+export const ToolCallDeltaSchema: GenMessage<ToolCallDelta> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 20);
+
+/**
+ * The end of a complete reply.
+ *
+ * @generated from message gatehouse.ai.v1.Finished
+ */
+export type Finished = Message$1<"gatehouse.ai.v1.Finished"> & {
+  /**
+   * `stop`; `length`, if the reply reached the maximum number of tokens; `tool_calls`, if the model waits for results; or
+   * `content_filter`, if a filter ended the reply.
+   *
+   * @generated from field: string finish_reason = 1;
+   */
+  finishReason: string;
+
+  /**
+   * Absent when the provider does not report it.
+   *
+   * @generated from field: optional gatehouse.ai.v1.TokenUsage usage = 2;
+   */
+  usage?: TokenUsage | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.Finished.
+ * Use `create(FinishedSchema)` to create a new message.
+ */
+export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 21);
+
+/**
+ * Tokens of one reply, as counted by the provider.
+ *
+ * @generated from message gatehouse.ai.v1.TokenUsage
+ */
+export type TokenUsage = Message$1<"gatehouse.ai.v1.TokenUsage"> & {
+  /**
+   * Number of input tokens, those from and into the provider's cache included.
+   *
+   * @generated from field: int32 input_tokens = 1;
+   */
+  inputTokens: number;
+
+  /**
+   * Number of output tokens, reasoning included.
+   *
+   * @generated from field: int32 output_tokens = 2;
+   */
+  outputTokens: number;
+
+  /**
+   * Number of input tokens read from the provider's cache.
+   *
+   * @generated from field: int32 cached_input_tokens = 3;
+   */
+  cachedInputTokens: number;
+
+  /**
+   * Number of input tokens written into the provider's cache.
+   *
+   * @generated from field: int32 cache_write_tokens = 4;
+   */
+  cacheWriteTokens: number;
+
+  /**
+   * Those of `cache_write_tokens` that are kept for an hour.
+   *
+   * @generated from field: int32 cache_write_1h_tokens = 5;
+   */
+  cacheWrite1hTokens: number;
+
+  /**
+   * Number of output tokens used for reasoning.
+   *
+   * @generated from field: int32 reasoning_tokens = 6;
+   */
+  reasoningTokens: number;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.TokenUsage.
+ * Use `create(TokenUsageSchema)` to create a new message.
+ */
+export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 22);
+
+/**
+ * Request for ListModels.
+ *
+ * @generated from message gatehouse.ai.v1.ListModelsRequest
+ */
+export type ListModelsRequest = Message$1<"gatehouse.ai.v1.ListModelsRequest"> & {
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ListModelsRequest.
+ * Use `create(ListModelsRequestSchema)` to create a new message.
+ */
+export const ListModelsRequestSchema: GenMessage<ListModelsRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 23);
+
+/**
+ * Response of ListModels.
+ *
+ * @generated from message gatehouse.ai.v1.ListModelsResponse
+ */
+export type ListModelsResponse = Message$1<"gatehouse.ai.v1.ListModelsResponse"> & {
+  /**
+   * Models in catalogue order.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.ListedModel models = 1;
+   */
+  models: ListedModel[];
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ListModelsResponse.
+ * Use `create(ListModelsResponseSchema)` to create a new message.
+ */
+export const ListModelsResponseSchema: GenMessage<ListModelsResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 24);
+
+/**
+ * Request for GetModel.
+ *
+ * @generated from message gatehouse.ai.v1.GetModelRequest
+ */
+export type GetModelRequest = Message$1<"gatehouse.ai.v1.GetModelRequest"> & {
+  /**
+   * Name of the model, as for Complete.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.GetModelRequest.
+ * Use `create(GetModelRequestSchema)` to create a new message.
+ */
+export const GetModelRequestSchema: GenMessage<GetModelRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 25);
+
+/**
+ * Response of GetModel.
+ *
+ * @generated from message gatehouse.ai.v1.GetModelResponse
+ */
+export type GetModelResponse = Message$1<"gatehouse.ai.v1.GetModelResponse"> & {
+  /**
+   * The model.
+   *
+   * @generated from field: gatehouse.ai.v1.ListedModel model = 1;
+   */
+  model?: ListedModel | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.GetModelResponse.
+ * Use `create(GetModelResponseSchema)` to create a new message.
+ */
+export const GetModelResponseSchema: GenMessage<GetModelResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 26);
+
+/**
+ * A model that Complete accepts.
+ *
+ * @generated from message gatehouse.ai.v1.ListedModel
+ */
+export type ListedModel = Message$1<"gatehouse.ai.v1.ListedModel"> & {
+  /**
+   * Name for requests: that of the model, or `provider/model` if several providers have a model of this name.
+   *
+   * @generated from field: string model = 1;
+   */
+  model: string;
+
+  /**
+   * Public id of the provider.
+   *
+   * @generated from field: string provider = 2;
+   */
+  provider: string;
+
+  /**
+   * When the models were last checked against the provider's list. Absent if the catalogue does not say.
+   *
+   * @generated from field: google.protobuf.Timestamp checked_at = 3;
+   */
+  checkedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ListedModel.
+ * Use `create(ListedModelSchema)` to create a new message.
+ */
+export const ListedModelSchema: GenMessage<ListedModel> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 27);
+
+/**
  * Request for ListUsage.
  *
  * @generated from message gatehouse.ai.v1.ListUsageRequest
  */
-export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
+export type ListUsageRequest = Message$1<"gatehouse.ai.v1.ListUsageRequest"> & {
   /**
    * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
    * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day.
@@ -428,14 +1181,14 @@ export type ListUsageRequest = Message<"gatehouse.ai.v1.ListUsageRequest"> & {
  * Use `create(ListUsageRequestSchema)` to create a new message.
  */
 export const ListUsageRequestSchema: GenMessage<ListUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 10);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 28);
 
 /**
  * Response of ListUsage. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.ai.v1.ListUsageResponse
  */
-export type ListUsageResponse = Message<"gatehouse.ai.v1.ListUsageResponse"> & {
+export type ListUsageResponse = Message$1<"gatehouse.ai.v1.ListUsageResponse"> & {
   /**
    * Usage, newest day first.
    *
@@ -449,14 +1202,14 @@ export type ListUsageResponse = Message<"gatehouse.ai.v1.ListUsageResponse"> & {
  * Use `create(ListUsageResponseSchema)` to create a new message.
  */
 export const ListUsageResponseSchema: GenMessage<ListUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 11);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 29);
 
 /**
  * Request for ListAllUsage.
  *
  * @generated from message gatehouse.ai.v1.ListAllUsageRequest
  */
-export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest"> & {
+export type ListAllUsageRequest = Message$1<"gatehouse.ai.v1.ListAllUsageRequest"> & {
   /**
    * Filter by user.
    *
@@ -499,14 +1252,14 @@ export type ListAllUsageRequest = Message<"gatehouse.ai.v1.ListAllUsageRequest">
  * Use `create(ListAllUsageRequestSchema)` to create a new message.
  */
 export const ListAllUsageRequestSchema: GenMessage<ListAllUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 12);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 30);
 
 /**
  * Response of ListAllUsage. Over REST the body is the array itself.
  *
  * @generated from message gatehouse.ai.v1.ListAllUsageResponse
  */
-export type ListAllUsageResponse = Message<"gatehouse.ai.v1.ListAllUsageResponse"> & {
+export type ListAllUsageResponse = Message$1<"gatehouse.ai.v1.ListAllUsageResponse"> & {
   /**
    * Usage, newest day first.
    *
@@ -520,14 +1273,14 @@ export type ListAllUsageResponse = Message<"gatehouse.ai.v1.ListAllUsageResponse
  * Use `create(ListAllUsageResponseSchema)` to create a new message.
  */
 export const ListAllUsageResponseSchema: GenMessage<ListAllUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 13);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 31);
 
 /**
  * One user's usage of one model on one day.
  *
  * @generated from message gatehouse.ai.v1.UsageDay
  */
-export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
+export type UsageDay = Message$1<"gatehouse.ai.v1.UsageDay"> & {
   /**
    * Day in UTC, such as `2026-11-21`.
    *
@@ -590,13 +1343,6 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
    * @generated from field: optional string api_key_id = 9;
    */
   apiKeyId?: string | undefined;
-
-  /**
-   * The user, as of now, in ListAllUsage. Absent once the account has been erased.
-   *
-   * @generated from field: optional gatehouse.account.v1.Person user = 10;
-   */
-  user?: Person | undefined;
 };
 
 /**
@@ -604,204 +1350,7 @@ export type UsageDay = Message<"gatehouse.ai.v1.UsageDay"> & {
  * Use `create(UsageDaySchema)` to create a new message.
  */
 export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 14);
-
-/**
- * Request for SumUsage.
- *
- * @generated from message gatehouse.ai.v1.SumUsageRequest
- */
-export type SumUsageRequest = Message<"gatehouse.ai.v1.SumUsageRequest"> & {
-  /**
-   * Filter by user.
-   *
-   * @generated from field: optional string user_id = 1;
-   */
-  userId?: string | undefined;
-
-  /**
-   * First day of the period: the day in UTC of this time, at most 366 days before the last one. The default is 29 days before
-   * the last day.
-   *
-   * @generated from field: optional google.protobuf.Timestamp from = 2;
-   */
-  from?: Timestamp | undefined;
-
-  /**
-   * Last day of the period: the day in UTC of this time, inclusive. The default is today.
-   *
-   * @generated from field: optional google.protobuf.Timestamp to = 3;
-   */
-  to?: Timestamp | undefined;
-
-  /**
-   * What to sum up by: `day`, `user`, `model` or `provider`. The default is `day`.
-   *
-   * @generated from field: optional string group_by = 4;
-   */
-  groupBy?: string | undefined;
-
-  /**
-   * Maximum number of groups: 1 to 100. The default is 10.
-   *
-   * @generated from field: optional uint32 limit = 5;
-   */
-  limit?: number | undefined;
-};
-
-/**
- * Describes the message gatehouse.ai.v1.SumUsageRequest.
- * Use `create(SumUsageRequestSchema)` to create a new message.
- */
-export const SumUsageRequestSchema: GenMessage<SumUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 15);
-
-/**
- * Response of SumUsage.
- *
- * @generated from message gatehouse.ai.v1.SumUsageResponse
- */
-export type SumUsageResponse = Message<"gatehouse.ai.v1.SumUsageResponse"> & {
-  /**
-   * Every day of the period in UTC, such as `2026-11-21`, oldest first.
-   *
-   * @generated from field: repeated string days = 1;
-   */
-  days: string[];
-
-  /**
-   * Sums of the whole period.
-   *
-   * @generated from field: gatehouse.ai.v1.UsageSums totals = 2;
-   */
-  totals?: UsageSums | undefined;
-
-  /**
-   * The groups with the most tokens, largest first; days newest first. Groups without calls are left out.
-   *
-   * @generated from field: repeated gatehouse.ai.v1.UsageGroup groups = 3;
-   */
-  groups: UsageGroup[];
-
-  /**
-   * Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any.
-   *
-   * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
-   */
-  others?: UsageSums | undefined;
-};
-
-/**
- * Describes the message gatehouse.ai.v1.SumUsageResponse.
- * Use `create(SumUsageResponseSchema)` to create a new message.
- */
-export const SumUsageResponseSchema: GenMessage<SumUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 16);
-
-/**
- * The usage of one day, user, model or provider.
- *
- * @generated from message gatehouse.ai.v1.UsageGroup
- */
-export type UsageGroup = Message<"gatehouse.ai.v1.UsageGroup"> & {
-  /**
-   * Day in UTC, such as `2026-11-21`. Absent unless grouped by day.
-   *
-   * @generated from field: optional string day = 1;
-   */
-  day?: string | undefined;
-
-  /**
-   * The user, as of now. Absent unless grouped by user.
-   *
-   * @generated from field: optional gatehouse.account.v1.Person user = 2;
-   */
-  user?: Person | undefined;
-
-  /**
-   * Public id of the provider. Absent unless grouped by provider or model.
-   *
-   * @generated from field: optional string provider = 3;
-   */
-  provider?: string | undefined;
-
-  /**
-   * Public name of the model. Absent unless grouped by model.
-   *
-   * @generated from field: optional string model = 4;
-   */
-  model?: string | undefined;
-
-  /**
-   * Sums of the group.
-   *
-   * @generated from field: gatehouse.ai.v1.UsageSums usage = 5;
-   */
-  usage?: UsageSums | undefined;
-};
-
-/**
- * Describes the message gatehouse.ai.v1.UsageGroup.
- * Use `create(UsageGroupSchema)` to create a new message.
- */
-export const UsageGroupSchema: GenMessage<UsageGroup> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 17);
-
-/**
- * Sums of usage.
- *
- * @generated from message gatehouse.ai.v1.UsageSums
- */
-export type UsageSums = Message<"gatehouse.ai.v1.UsageSums"> & {
-  /**
-   * Number of calls, including failed ones.
-   *
-   * @generated from field: double calls = 1;
-   */
-  calls: number;
-
-  /**
-   * Number of input tokens.
-   *
-   * @generated from field: double input_tokens = 2;
-   */
-  inputTokens: number;
-
-  /**
-   * Number of output tokens.
-   *
-   * @generated from field: double output_tokens = 3;
-   */
-  outputTokens: number;
-
-  /**
-   * Number of calls with estimated token counts.
-   *
-   * @generated from field: double estimated_calls = 4;
-   */
-  estimatedCalls: number;
-
-  /**
-   * Number of calls on each day of the period, oldest first.
-   *
-   * @generated from field: repeated double daily_calls = 5;
-   */
-  dailyCalls: number[];
-
-  /**
-   * Number of input and output tokens on each day of the period, oldest first.
-   *
-   * @generated from field: repeated double daily_tokens = 6;
-   */
-  dailyTokens: number[];
-};
-
-/**
- * Describes the message gatehouse.ai.v1.UsageSums.
- * Use `create(UsageSumsSchema)` to create a new message.
- */
-export const UsageSumsSchema: GenMessage<UsageSums> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 18);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 32);
 
 /**
  * One chat API for all AI providers.
@@ -841,6 +1390,38 @@ export const AIService: GenService<{
     output: typeof StreamChatResponseSchema;
   },
   /**
+   * Continues a conversation with tools, images and structured output, as OpenAI's chat completions do. A reply that is not
+   * streamed arrives as the same events, all at its end. The response header `X-AI-Ignored` names, separated by commas, the
+   * fields of `ignored` and the fields of this message that the model does not take and that only tune the reply.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.Complete
+   */
+  complete: {
+    methodKind: "server_streaming";
+    input: typeof CompleteRequestSchema;
+    output: typeof CompleteEventSchema;
+  },
+  /**
+   * Lists the models that Complete accepts from this caller: those of configured providers that its API key may use.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.ListModels
+   */
+  listModels: {
+    methodKind: "unary";
+    input: typeof ListModelsRequestSchema;
+    output: typeof ListModelsResponseSchema;
+  },
+  /**
+   * Returns one of the models that Complete accepts from this caller.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.GetModel
+   */
+  getModel: {
+    methodKind: "unary";
+    input: typeof GetModelRequestSchema;
+    output: typeof GetModelResponseSchema;
+  },
+  /**
    * Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListUsage
@@ -851,7 +1432,7 @@ export const AIService: GenService<{
     output: typeof ListUsageResponseSchema;
   },
   /**
-   * Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it.
+   * Lists the usage of all users by day, user, provider and model, newest first.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListAllUsage
    */
@@ -859,16 +1440,6 @@ export const AIService: GenService<{
     methodKind: "unary";
     input: typeof ListAllUsageRequestSchema;
     output: typeof ListAllUsageResponseSchema;
-  },
-  /**
-   * Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole.
-   *
-   * @generated from rpc gatehouse.ai.v1.AIService.SumUsage
-   */
-  sumUsage: {
-    methodKind: "unary";
-    input: typeof SumUsageRequestSchema;
-    output: typeof SumUsageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gatehouse_ai_v1_ai_service, 0);

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gatehouse/platform/v1/failure.proto.
  */
 export const file_gatehouse_platform_v1_failure: GenFile = /*@__PURE__*/
-  fileDesc("CiNnYXRlaG91c2UvcGxhdGZvcm0vdjEvZmFpbHVyZS5wcm90bxIVZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxIicKB091dGNvbWUSDAoEY29kZRgBIAEoDRIOCgZzdGF0dXMYAiABKA0iqAEKB0ZhaWx1cmUSLQoGcmVhc29uGAEgASgOMh0uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlJlYXNvbhI0Cgp2aW9sYXRpb25zGAIgAygLMiAuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlZpb2xhdGlvbhIgChNyZXRyeV9hZnRlcl9zZWNvbmRzGAMgASgNSACIAQFCFgoUX3JldHJ5X2FmdGVyX3NlY29uZHMiKwoJVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEg8KB21lc3NhZ2UYAiABKAkq7g0KBlJlYXNvbhIhChJSRUFTT05fVU5TUEVDSUZJRUQQABoJkrUYBQgNEPQDEicKGFJFQVNPTl9WQUxJREFUSU9OX0ZBSUxFRBABGgmStRgFCAMQkAMSJwoYUkVBU09OX01BTEZPUk1FRF9SRVFVRVNUEAIaCZK1GAUIAxCQAxIjChRSRUFTT05fVE9LRU5fSU5WQUxJRBADGgmStRgFCAMQkAMSLgofUkVBU09OX0lOVkFMSURfQ1VSUkVOVF9QQVNTV09SRBAEGgmStRgFCAMQkAMSJQoWUkVBU09OX1VOQVVUSEVOVElDQVRFRBAFGgmStRgFCBAQkQMSKQoaUkVBU09OX0lOVkFMSURfQ1JFREVOVElBTFMQBhoJkrUYBQgQEJEDEiQKFVJFQVNPTl9USUNLRVRfSU5WQUxJRBAHGgmStRgFCBAQkQMSIgoTUkVBU09OX0lOVkFMSURfQ09ERRAIGgmStRgFCBAQkQMSKwocUkVBU09OX1JFRlJFU0hfVE9LRU5fSU5WQUxJRBAJGgmStRgFCBAQkQMSHwoQUkVBU09OX0ZPUkJJRERFThAKGgmStRgFCAcQkwMSIAoRUkVBU09OX0NST1NTX1NJVEUQCxoJkrUYBQgHEJMDEigKGVJFQVNPTl9FTUFJTF9OT1RfVkVSSUZJRUQQDBoJkrUYBQgHEJMDEiYKF1JFQVNPTl9QQVNTV09SRF9FWFBJUkVEEA0aCZK1GAUIBxCTAxIjChRSRUFTT05fSU1QRVJTT05BVElORxAOGgmStRgFCAcQkwMSHwoQUkVBU09OX05PVF9GT1VORBAPGgmStRgFCAUQlAMSKAoZUkVBU09OX01FVEhPRF9OT1RfQUxMT1dFRBAQGgmStRgFCAwQlQMSJQoWUkVBU09OX1JFUVVFU1RfVElNRU9VVBARGgmStRgFCAQQmAMSIQoSUkVBU09OX0VNQUlMX1RBS0VOEBIaCZK1GAUIBhCZAxIpChpSRUFTT05fTUZBX0FMUkVBRFlfRU5BQkxFRBATGgmStRgFCAkQmQMSJQoWUkVBU09OX01GQV9OT1RfRU5BQkxFRBAUGgmStRgFCAkQmQMSIwoUUkVBU09OX1NFTEZfVEFSR0VURUQQFRoJkrUYBQgJEJkDEiAKEVJFQVNPTl9MQVNUX0FETUlOEBYaCZK1GAUICRCZAxIeCg9SRUFTT05fQ09ORkxJQ1QQFxoJkrUYBQgJEJkDEicKGFJFQVNPTl9QQVlMT0FEX1RPT19MQVJHRRAYGgmStRgFCAsQnQMSLAodUkVBU09OX1VOU1VQUE9SVEVEX01FRElBX1RZUEUQGRoJkrUYBQgDEJ8DEi0KHlJFQVNPTl9QUk9WSURFUl9OT1RfQ09ORklHVVJFRBAaGgmStRgFCAkQpgMSJAoVUkVBU09OX0FDQ09VTlRfTE9DS0VEEBsaCZK1GAUICRCnAxIiChNSRUFTT05fUkFURV9MSU1JVEVEEBwaCZK1GAUICBCtAxIkChVSRUFTT05fUFJPVklERVJfRVJST1IQHRoJkrUYBQgNEPQDEiUKFlJFQVNPTl9OT1RfSU1QTEVNRU5URUQQHhoJkrUYBQgMEPUDEiEKElJFQVNPTl9VTkFWQUlMQUJMRRAfGgmStRgFCA4Q9wMSHwoQUkVBU09OX0NBTkNFTExFRBAgGgmStRgFCAEQ8wMSKQoaUkVBU09OX1RPT19NQU5ZX0NPTkNVUlJFTlQQIRoJkrUYBQgIEK0DEi8KIFJFQVNPTl9SRUFVVEhFTlRJQ0FUSU9OX1JFUVVJUkVEECIaCZK1GAUIBxCTAxIiChNSRUFTT05fTUZBX1JFUVVJUkVEECMaCZK1GAUIBxCTAxIlChZSRUFTT05fS0VZX05PVF9BTExPV0VEECQaCZK1GAUIBxCTAxIlChZSRUFTT05fUEFTU0tFWV9JTlZBTElEECsaCZK1GAUIEBCRAxIlChZSRUFTT05fUEFTU0tFWV9VTktOT1dOECUaCZK1GAUIEBCRAxIkChVSRUFTT05fU0lHTl9VUF9DTE9TRUQQJxoJkrUYBQgHEJMDEicKGFJFQVNPTl9BQ0NPVU5UX1NVU1BFTkRFRBAsGgmStRgFCAcQkwMSKQoaUkVBU09OX0xBU1RfU0lHTl9JTl9NRVRIT0QQKBoJkrUYBQgJEJkDEiUKFlJFQVNPTl9FWFRFUk5BTF9GQUlMRUQQJhoJkrUYBQgQEJEDEiQKFVJFQVNPTl9JREVOVElUWV9UQUtFThApGgmStRgFCAYQmQMSLAodUkVBU09OX0VYVEVSTkFMX0VNQUlMX01JU1NJTkcQKhoJkrUYBQgDEJADOl0KB291dGNvbWUSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjShgMgASgLMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLk91dGNvbWVSB291dGNvbWViBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("CiNnYXRlaG91c2UvcGxhdGZvcm0vdjEvZmFpbHVyZS5wcm90bxIVZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxIicKB091dGNvbWUSDAoEY29kZRgBIAEoDRIOCgZzdGF0dXMYAiABKA0i6gEKB0ZhaWx1cmUSLQoGcmVhc29uGAEgASgOMh0uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlJlYXNvbhI0Cgp2aW9sYXRpb25zGAIgAygLMiAuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlZpb2xhdGlvbhIgChNyZXRyeV9hZnRlcl9zZWNvbmRzGAMgASgNSACIAQESQAoQcHJvdmlkZXJfZmFpbHVyZRgEIAEoDjImLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Qcm92aWRlckZhaWx1cmVCFgoUX3JldHJ5X2FmdGVyX3NlY29uZHMiQAoJVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSEwoLdW5zdXBwb3J0ZWQYAyABKAgqlgIKD1Byb3ZpZGVyRmFpbHVyZRIgChxQUk9WSURFUl9GQUlMVVJFX1VOU1BFQ0lGSUVEEAASJAogUFJPVklERVJfRkFJTFVSRV9QUk9NUFRfVE9PX0xPTkcQARIdChlQUk9WSURFUl9GQUlMVVJFX1JFSkVDVEVEEAISHAoYUFJPVklERVJfRkFJTFVSRV9CTE9DS0VEEAMSIQodUFJPVklERVJfRkFJTFVSRV9SQVRFX0xJTUlURUQQBBIfChtQUk9WSURFUl9GQUlMVVJFX09WRVJMT0FERUQQBRIeChpQUk9WSURFUl9GQUlMVVJFX1RJTUVEX09VVBAGEhoKFlBST1ZJREVSX0ZBSUxVUkVfT1RIRVIQByrKDAoGUmVhc29uEiEKElJFQVNPTl9VTlNQRUNJRklFRBAAGgmStRgFCA0Q9AMSJwoYUkVBU09OX1ZBTElEQVRJT05fRkFJTEVEEAEaCZK1GAUIAxCQAxInChhSRUFTT05fTUFMRk9STUVEX1JFUVVFU1QQAhoJkrUYBQgDEJADEiMKFFJFQVNPTl9UT0tFTl9JTlZBTElEEAMaCZK1GAUIAxCQAxIuCh9SRUFTT05fSU5WQUxJRF9DVVJSRU5UX1BBU1NXT1JEEAQaCZK1GAUIAxCQAxIlChZSRUFTT05fVU5BVVRIRU5USUNBVEVEEAUaCZK1GAUIEBCRAxIpChpSRUFTT05fSU5WQUxJRF9DUkVERU5USUFMUxAGGgmStRgFCBAQkQMSJAoVUkVBU09OX1RJQ0tFVF9JTlZBTElEEAcaCZK1GAUIEBCRAxIiChNSRUFTT05fSU5WQUxJRF9DT0RFEAgaCZK1GAUIEBCRAxIrChxSRUFTT05fUkVGUkVTSF9UT0tFTl9JTlZBTElEEAkaCZK1GAUIEBCRAxIfChBSRUFTT05fRk9SQklEREVOEAoaCZK1GAUIBxCTAxIgChFSRUFTT05fQ1JPU1NfU0lURRALGgmStRgFCAcQkwMSKAoZUkVBU09OX0VNQUlMX05PVF9WRVJJRklFRBAMGgmStRgFCAcQkwMSJgoXUkVBU09OX1BBU1NXT1JEX0VYUElSRUQQDRoJkrUYBQgHEJMDEiMKFFJFQVNPTl9JTVBFUlNPTkFUSU5HEA4aCZK1GAUIBxCTAxIfChBSRUFTT05fTk9UX0ZPVU5EEA8aCZK1GAUIBRCUAxIoChlSRUFTT05fTUVUSE9EX05PVF9BTExPV0VEEBAaCZK1GAUIDBCVAxIlChZSRUFTT05fUkVRVUVTVF9USU1FT1VUEBEaCZK1GAUIBBCYAxIhChJSRUFTT05fRU1BSUxfVEFLRU4QEhoJkrUYBQgGEJkDEikKGlJFQVNPTl9NRkFfQUxSRUFEWV9FTkFCTEVEEBMaCZK1GAUICRCZAxIlChZSRUFTT05fTUZBX05PVF9FTkFCTEVEEBQaCZK1GAUICRCZAxIjChRSRUFTT05fU0VMRl9UQVJHRVRFRBAVGgmStRgFCAkQmQMSIAoRUkVBU09OX0xBU1RfQURNSU4QFhoJkrUYBQgJEJkDEh4KD1JFQVNPTl9DT05GTElDVBAXGgmStRgFCAkQmQMSJwoYUkVBU09OX1BBWUxPQURfVE9PX0xBUkdFEBgaCZK1GAUICxCdAxIsCh1SRUFTT05fVU5TVVBQT1JURURfTUVESUFfVFlQRRAZGgmStRgFCAMQnwMSLQoeUkVBU09OX1BST1ZJREVSX05PVF9DT05GSUdVUkVEEBoaCZK1GAUICRCmAxIkChVSRUFTT05fQUNDT1VOVF9MT0NLRUQQGxoJkrUYBQgJEKcDEiIKE1JFQVNPTl9SQVRFX0xJTUlURUQQHBoJkrUYBQgIEK0DEiQKFVJFQVNPTl9QUk9WSURFUl9FUlJPUhAdGgmStRgFCA0Q9AMSJQoWUkVBU09OX05PVF9JTVBMRU1FTlRFRBAeGgmStRgFCAwQ9QMSIQoSUkVBU09OX1VOQVZBSUxBQkxFEB8aCZK1GAUIDhD3AxIfChBSRUFTT05fQ0FOQ0VMTEVEECAaCZK1GAUIARDzAxIpChpSRUFTT05fVE9PX01BTllfQ09OQ1VSUkVOVBAhGgmStRgFCAgQrQMSLwogUkVBU09OX1JFQVVUSEVOVElDQVRJT05fUkVRVUlSRUQQIhoJkrUYBQgHEJMDEiIKE1JFQVNPTl9NRkFfUkVRVUlSRUQQIxoJkrUYBQgHEJMDEiUKFlJFQVNPTl9LRVlfTk9UX0FMTE9XRUQQJBoJkrUYBQgHEJMDEiUKFlJFQVNPTl9QQVNTS0VZX0lOVkFMSUQQKxoJkrUYBQgQEJEDEiUKFlJFQVNPTl9QQVNTS0VZX1VOS05PV04QJRoJkrUYBQgQEJEDEiQKFVJFQVNPTl9TSUdOX1VQX0NMT1NFRBAnGgmStRgFCAcQkwMSKQoaUkVBU09OX0xBU1RfU0lHTl9JTl9NRVRIT0QQKBoJkrUYBQgJEJkDOl0KB291dGNvbWUSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjShgMgASgLMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLk91dGNvbWVSB291dGNvbWViBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
  * The gRPC code and HTTP status of a reason.
@@ -70,6 +70,13 @@ export type Failure = Message<"gatehouse.platform.v1.Failure"> & {
    * @generated from field: optional uint32 retry_after_seconds = 3;
    */
   retryAfterSeconds?: number | undefined;
+
+  /**
+   * What went wrong at the AI provider, for REASON_PROVIDER_ERROR.
+   *
+   * @generated from field: gatehouse.platform.v1.ProviderFailure provider_failure = 4;
+   */
+  providerFailure: ProviderFailure;
 };
 
 /**
@@ -98,6 +105,13 @@ export type Violation = Message<"gatehouse.platform.v1.Violation"> & {
    * @generated from field: string message = 2;
    */
   message: string;
+
+  /**
+   * True if the field is valid, but the model does not support it or its value. Only AIService sets it.
+   *
+   * @generated from field: bool unsupported = 3;
+   */
+  unsupported: boolean;
 };
 
 /**
@@ -106,6 +120,82 @@ export type Violation = Message<"gatehouse.platform.v1.Violation"> & {
  */
 export const ViolationSchema: GenMessage<Violation> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_failure, 2);
+
+/**
+ * What went wrong at an AI provider.
+ *
+ * @generated from enum gatehouse.platform.v1.ProviderFailure
+ */
+export const ProviderFailure = {
+  /**
+   * The error does not concern a provider.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The conversation is longer than the model can read.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_PROMPT_TOO_LONG = 1;
+   */
+  PROMPT_TOO_LONG: 1,
+
+  /**
+   * The provider rejected the request for another reason.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_REJECTED = 2;
+   */
+  REJECTED: 2,
+
+  /**
+   * A filter of the provider blocked the conversation or the reply.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_BLOCKED = 3;
+   */
+  BLOCKED: 3,
+
+  /**
+   * The provider has received too many requests of this server.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_RATE_LIMITED = 4;
+   */
+  RATE_LIMITED: 4,
+
+  /**
+   * The provider is overloaded.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_OVERLOADED = 5;
+   */
+  OVERLOADED: 5,
+
+  /**
+   * The provider did not answer, or did not go on, in time.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_TIMED_OUT = 6;
+   */
+  TIMED_OUT: 6,
+
+  /**
+   * Anything else: unreachable, an internal error, an unreadable or incomplete reply, a refused key, an empty account.
+   *
+   * @generated from enum value: PROVIDER_FAILURE_OTHER = 7;
+   */
+  OTHER: 7,
+} as const;
+
+/**
+ * What went wrong at an AI provider.
+ *
+ * @generated from enum gatehouse.platform.v1.ProviderFailure
+ */
+export type ProviderFailure = (typeof ProviderFailure)[keyof typeof ProviderFailure] | UnknownEnum;
+
+/**
+ * Describes the enum gatehouse.platform.v1.ProviderFailure.
+ */
+export const ProviderFailureSchema: GenEnum<ProviderFailure> = /*@__PURE__*/
+  enumDesc(file_gatehouse_platform_v1_failure, 0);
 
 /**
  * Reason for an error. REST returns the part after `REASON_` as the stable `code` of the error body.
@@ -394,39 +484,11 @@ export const Reason = {
   SIGN_UP_CLOSED: 39,
 
   /**
-   * An administrator has suspended the account. It is returned only to whoever proves to be its owner.
-   *
-   * @generated from enum value: REASON_ACCOUNT_SUSPENDED = 44;
-   */
-  ACCOUNT_SUSPENDED: 44,
-
-  /**
    * The account would be left without a way to sign in, or without the second factor that it requires.
    *
    * @generated from enum value: REASON_LAST_SIGN_IN_METHOD = 40;
    */
   LAST_SIGN_IN_METHOD: 40,
-
-  /**
-   * The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again.
-   *
-   * @generated from enum value: REASON_EXTERNAL_FAILED = 38;
-   */
-  EXTERNAL_FAILED: 38,
-
-  /**
-   * Another account has this identity.
-   *
-   * @generated from enum value: REASON_IDENTITY_TAKEN = 41;
-   */
-  IDENTITY_TAKEN: 41,
-
-  /**
-   * The provider reports no e-mail address, which a new account needs.
-   *
-   * @generated from enum value: REASON_EXTERNAL_EMAIL_MISSING = 42;
-   */
-  EXTERNAL_EMAIL_MISSING: 42,
 } as const;
 
 /**
@@ -440,7 +502,7 @@ export type Reason = (typeof Reason)[keyof typeof Reason] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.Reason.
  */
 export const ReasonSchema: GenEnum<Reason> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_failure, 0);
+  enumDesc(file_gatehouse_platform_v1_failure, 1);
 
 /**
  * The gRPC code and HTTP status of a reason.

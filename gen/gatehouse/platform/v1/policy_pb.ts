@@ -16,7 +16,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gatehouse/platform/v1/policy.proto.
  */
 export const file_gatehouse_platform_v1_policy: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEi5wMKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCRIwCghhcGlfa2V5cxgMIAEoDjIeLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BcGlLZXlzEhMKC3NhbWVfb3JpZ2luGA0gASgIIn8KBUxpbWl0Eg4KBmJ1Y2tldBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoDRIWCg53aW5kb3dfc2Vjb25kcxgDIAEoDRIrCgJieRgEIAEoDjIfLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdEtleRIPCgdtZXNzYWdlGAUgASgJIpsCCgtGaWVsZFBvbGljeRIOCgZjb29raWUYASABKAkSMgoHYWNjb3VudBgCIAEoDjIhLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BY2NvdW50S2V5EjgKDGF1ZGl0X3RhcmdldBgDIAEoDjIiLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BdWRpdFRhcmdldBIvCgV0eXBlZBgEIAEoDjIgLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5UeXBlZFRleHQSFAoMb3duX3Bhc3N3b3JkGAUgASgIEhIKCm9taXRfZW1wdHkYBiABKAgSEwoLY29va2llX29ubHkYByABKAgSHgoWY29va2llX21heF9hZ2Vfc2Vjb25kcxgIIAEoDSo0CgdBcGlLZXlzEhgKFEFQSV9LRVlTX1VOU1BFQ0lGSUVEEAASDwoLQVBJX0tFWVNfQUkQASqgAQoGQWNjZXNzEhYKEkFDQ0VTU19VTlNQRUNJRklFRBAAEhEKDUFDQ0VTU19QVUJMSUMQARIqCgtBQ0NFU1NfVVNFUhACGhmKtRgVCg1hdXRoZW50aWNhdGVkEGQYPCACEisKDEFDQ0VTU19BRE1JThADGhmKtRgVCg1hdXRoZW50aWNhdGVkEGQYPCACEhIKDkFDQ0VTU19HQVRFV0FZEAQqcwoITGltaXRLZXkSGQoVTElNSVRfS0VZX1VOU1BFQ0lGSUVEEAASFQoRTElNSVRfS0VZX0FERFJFU1MQARISCg5MSU1JVF9LRVlfVVNFUhACEiEKHUxJTUlUX0tFWV9BRERSRVNTX0FORF9BQ0NPVU5UEAMqUwoHTG9ja291dBIXChNMT0NLT1VUX1VOU1BFQ0lGSUVEEAASFAoQTE9DS09VVF9QQVNTV09SRBABEhkKFUxPQ0tPVVRfU0VDT05EX0ZBQ1RPUhACKnkKDkNvb2tpZUNsZWFyaW5nEh8KG0NPT0tJRV9DTEVBUklOR19VTlNQRUNJRklFRBAAEh4KGkNPT0tJRV9DTEVBUklOR19PTl9TVUNDRVNTEAESJgoiQ09PS0lFX0NMRUFSSU5HX09OX1VOQVVUSEVOVElDQVRFRBACKswBCglUeXBlZFRleHQSGgoWVFlQRURfVEVYVF9VTlNQRUNJRklFRBAAEhQKEFRZUEVEX1RFWFRfVE9LRU4QARITCg9UWVBFRF9URVhUX0NPREUQAhIWChJUWVBFRF9URVhUX0FERFJFU1MQAxITCg9UWVBFRF9URVhUX05BTUUQBBIVChFUWVBFRF9URVhUX1NFQVJDSBAFEhsKF1RZUEVEX1RFWFRfTkVXX1BBU1NXT1JEEAYSFwoTVFlQRURfVEVYVF9QQVNTV09SRBAHKloKC0F1ZGl0VGFyZ2V0EhwKGEFVRElUX1RBUkdFVF9VTlNQRUNJRklFRBAAEhUKEUFVRElUX1RBUkdFVF9VU0VSEAESFgoSQVVESVRfVEFSR0VUX0VNQUlMEAIqWAoKQWNjb3VudEtleRIbChdBQ0NPVU5UX0tFWV9VTlNQRUNJRklFRBAAEhUKEUFDQ09VTlRfS0VZX0VNQUlMEAESFgoSQUNDT1VOVF9LRVlfVElDS0VUEAI6VwoGcG9saWN5Eh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoCzIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Qb2xpY3lSBnBvbGljeTpZCgVmaWVsZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIiLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5GaWVsZFBvbGljeVIFZmllbGQ6ZgoNZGVmYXVsdF9saW1pdBIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNGGAyABKAsyHC5nYXRlaG91c2UucGxhdGZvcm0udjEuTGltaXRSDGRlZmF1bHRMaW1pdGIGcHJvdG8z", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
+  fileDesc("CiJnYXRlaG91c2UvcGxhdGZvcm0vdjEvcG9saWN5LnByb3RvEhVnYXRlaG91c2UucGxhdGZvcm0udjEiigQKBlBvbGljeRItCgZhY2Nlc3MYASABKA4yHS5nYXRlaG91c2UucGxhdGZvcm0udjEuQWNjZXNzEiwKBmxpbWl0cxgCIAMoCzIcLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5MaW1pdBIWCg5zdWNjZXNzX3N0YXR1cxgDIAEoDRIvCgdsb2Nrb3V0GAQgASgOMh4uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxvY2tvdXQSHAoUZm9yYmlkX2ltcGVyc29uYXRpb24YBSABKAgSFgoObWF4X2JvZHlfYnl0ZXMYBiABKA0SPAoNY2xlYXJzX2Nvb2tpZRgHIAEoDjIlLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5Db29raWVDbGVhcmluZxIvCghyZWZ1c2FscxgIIAMoDjIdLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5SZWFzb24SFwoPbWF4X2FnZV9zZWNvbmRzGAkgASgNEhgKDGFuc3dlcl9ieXRlcxgKIAEoDUICGAESGAoQcmVzcG9uc2VfaGVhZGVycxgLIAMoCRIwCghhcGlfa2V5cxgMIAEoDjIeLmdhdGVob3VzZS5wbGF0Zm9ybS52MS5BcGlLZXlzEjYKC2h0dHBfZm9ybWF0GA0gASgOMiEuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkh0dHBGb3JtYXQifwoFTGltaXQSDgoGYnVja2V0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgNEhYKDndpbmRvd19zZWNvbmRzGAMgASgNEisKAmJ5GAQgASgOMh8uZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxpbWl0S2V5Eg8KB21lc3NhZ2UYBSABKAki5gEKC0ZpZWxkUG9saWN5Eg4KBmNvb2tpZRgBIAEoCRIyCgdhY2NvdW50GAIgASgOMiEuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkFjY291bnRLZXkSOAoMYXVkaXRfdGFyZ2V0GAMgASgOMiIuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkF1ZGl0VGFyZ2V0Ei8KBXR5cGVkGAQgASgOMiAuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLlR5cGVkVGV4dBIUCgxvd25fcGFzc3dvcmQYBSABKAgSEgoKb21pdF9lbXB0eRgGIAEoCCpBCgpIdHRwRm9ybWF0EhsKF0hUVFBfRk9STUFUX1VOU1BFQ0lGSUVEEAASFgoSSFRUUF9GT1JNQVRfT1BFTkFJEAEqNAoHQXBpS2V5cxIYChRBUElfS0VZU19VTlNQRUNJRklFRBAAEg8KC0FQSV9LRVlTX0FJEAEqoAEKBkFjY2VzcxIWChJBQ0NFU1NfVU5TUEVDSUZJRUQQABIRCg1BQ0NFU1NfUFVCTElDEAESKgoLQUNDRVNTX1VTRVIQAhoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhIrCgxBQ0NFU1NfQURNSU4QAxoZirUYFQoNYXV0aGVudGljYXRlZBBkGDwgAhISCg5BQ0NFU1NfR0FURVdBWRAEKnMKCExpbWl0S2V5EhkKFUxJTUlUX0tFWV9VTlNQRUNJRklFRBAAEhUKEUxJTUlUX0tFWV9BRERSRVNTEAESEgoOTElNSVRfS0VZX1VTRVIQAhIhCh1MSU1JVF9LRVlfQUREUkVTU19BTkRfQUNDT1VOVBADKlMKB0xvY2tvdXQSFwoTTE9DS09VVF9VTlNQRUNJRklFRBAAEhQKEExPQ0tPVVRfUEFTU1dPUkQQARIZChVMT0NLT1VUX1NFQ09ORF9GQUNUT1IQAip5Cg5Db29raWVDbGVhcmluZxIfChtDT09LSUVfQ0xFQVJJTkdfVU5TUEVDSUZJRUQQABIeChpDT09LSUVfQ0xFQVJJTkdfT05fU1VDQ0VTUxABEiYKIkNPT0tJRV9DTEVBUklOR19PTl9VTkFVVEhFTlRJQ0FURUQQAirMAQoJVHlwZWRUZXh0EhoKFlRZUEVEX1RFWFRfVU5TUEVDSUZJRUQQABIUChBUWVBFRF9URVhUX1RPS0VOEAESEwoPVFlQRURfVEVYVF9DT0RFEAISFgoSVFlQRURfVEVYVF9BRERSRVNTEAMSEwoPVFlQRURfVEVYVF9OQU1FEAQSFQoRVFlQRURfVEVYVF9TRUFSQ0gQBRIbChdUWVBFRF9URVhUX05FV19QQVNTV09SRBAGEhcKE1RZUEVEX1RFWFRfUEFTU1dPUkQQBypaCgtBdWRpdFRhcmdldBIcChhBVURJVF9UQVJHRVRfVU5TUEVDSUZJRUQQABIVChFBVURJVF9UQVJHRVRfVVNFUhABEhYKEkFVRElUX1RBUkdFVF9FTUFJTBACKlgKCkFjY291bnRLZXkSGwoXQUNDT1VOVF9LRVlfVU5TUEVDSUZJRUQQABIVChFBQ0NPVU5UX0tFWV9FTUFJTBABEhYKEkFDQ09VTlRfS0VZX1RJQ0tFVBACOlcKBnBvbGljeRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNGGAyABKAsyHS5nYXRlaG91c2UucGxhdGZvcm0udjEuUG9saWN5UgZwb2xpY3k6WQoFZmllbGQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNGGAyABKAsyIi5nYXRlaG91c2UucGxhdGZvcm0udjEuRmllbGRQb2xpY3lSBWZpZWxkOmYKDWRlZmF1bHRfbGltaXQSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhwuZ2F0ZWhvdXNlLnBsYXRmb3JtLnYxLkxpbWl0UgxkZWZhdWx0TGltaXRiBnByb3RvMw", [file_gatehouse_platform_v1_failure, file_google_protobuf_descriptor]);
 
 /**
  * Policy of one method.
@@ -110,11 +110,11 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   apiKeys: ApiKeys;
 
   /**
-   * Rejects requests that a browser sends from another site.
+   * The JSON of the method over HTTP: of its requests, responses, events and errors.
    *
-   * @generated from field: bool same_origin = 13;
+   * @generated from field: gatehouse.platform.v1.HttpFormat http_format = 13;
    */
-  sameOrigin: boolean;
+  httpFormat: HttpFormat;
 };
 
 /**
@@ -220,20 +220,6 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
    * @generated from field: bool omit_empty = 6;
    */
   omitEmpty: boolean;
-
-  /**
-   * Leaves the field out of JSON: over REST it travels in its cookie only.
-   *
-   * @generated from field: bool cookie_only = 7;
-   */
-  cookieOnly: boolean;
-
-  /**
-   * How long browsers keep the cookie, in seconds. 0 means until the JWT that it carries expires.
-   *
-   * @generated from field: uint32 cookie_max_age_seconds = 8;
-   */
-  cookieMaxAgeSeconds: number;
 };
 
 /**
@@ -242,6 +228,40 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
  */
 export const FieldPolicySchema: GenMessage<FieldPolicy> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 2);
+
+/**
+ * The JSON of a method over HTTP.
+ *
+ * @generated from enum gatehouse.platform.v1.HttpFormat
+ */
+export const HttpFormat = {
+  /**
+   * That of its messages.
+   *
+   * @generated from enum value: HTTP_FORMAT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * That of OpenAI's API. The method accepts and returns what its clients expect.
+   *
+   * @generated from enum value: HTTP_FORMAT_OPENAI = 1;
+   */
+  OPENAI: 1,
+} as const;
+
+/**
+ * The JSON of a method over HTTP.
+ *
+ * @generated from enum gatehouse.platform.v1.HttpFormat
+ */
+export type HttpFormat = (typeof HttpFormat)[keyof typeof HttpFormat] | UnknownEnum;
+
+/**
+ * Describes the enum gatehouse.platform.v1.HttpFormat.
+ */
+export const HttpFormatSchema: GenEnum<HttpFormat> = /*@__PURE__*/
+  enumDesc(file_gatehouse_platform_v1_policy, 0);
 
 /**
  * The API keys that may call a method.
@@ -275,7 +295,7 @@ export type ApiKeys = (typeof ApiKeys)[keyof typeof ApiKeys] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.ApiKeys.
  */
 export const ApiKeysSchema: GenEnum<ApiKeys> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 0);
+  enumDesc(file_gatehouse_platform_v1_policy, 1);
 
 /**
  * Who may call a method.
@@ -330,7 +350,7 @@ export type Access = (typeof Access)[keyof typeof Access] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.Access.
  */
 export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 1);
+  enumDesc(file_gatehouse_platform_v1_policy, 2);
 
 /**
  * What requests are counted by.
@@ -380,7 +400,7 @@ export type LimitKey = (typeof LimitKey)[keyof typeof LimitKey] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.LimitKey.
  */
 export const LimitKeySchema: GenEnum<LimitKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 2);
+  enumDesc(file_gatehouse_platform_v1_policy, 3);
 
 /**
  * Counters of failed attempts.
@@ -421,7 +441,7 @@ export type Lockout = (typeof Lockout)[keyof typeof Lockout] | UnknownEnum;
  * Describes the enum gatehouse.platform.v1.Lockout.
  */
 export const LockoutSchema: GenEnum<Lockout> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 3);
+  enumDesc(file_gatehouse_platform_v1_policy, 4);
 
 /**
  * When a cookie is cleared.
@@ -462,7 +482,7 @@ export type CookieClearing = (typeof CookieClearing)[keyof typeof CookieClearing
  * Describes the enum gatehouse.platform.v1.CookieClearing.
  */
 export const CookieClearingSchema: GenEnum<CookieClearing> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 4);
+  enumDesc(file_gatehouse_platform_v1_policy, 5);
 
 /**
  * What people type or paste into a field, and how it is normalized before it is validated.
@@ -541,7 +561,7 @@ export type TypedText = (typeof TypedText)[keyof typeof TypedText] | UnknownEnum
  * Describes the enum gatehouse.platform.v1.TypedText.
  */
 export const TypedTextSchema: GenEnum<TypedText> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 5);
+  enumDesc(file_gatehouse_platform_v1_policy, 6);
 
 /**
  * What the audit log records as the target of a method.
@@ -582,7 +602,7 @@ export type AuditTarget = (typeof AuditTarget)[keyof typeof AuditTarget] | Unkno
  * Describes the enum gatehouse.platform.v1.AuditTarget.
  */
 export const AuditTargetSchema: GenEnum<AuditTarget> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 6);
+  enumDesc(file_gatehouse_platform_v1_policy, 7);
 
 /**
  * How a field identifies an account.
@@ -623,7 +643,7 @@ export type AccountKey = (typeof AccountKey)[keyof typeof AccountKey] | UnknownE
  * Describes the enum gatehouse.platform.v1.AccountKey.
  */
 export const AccountKeySchema: GenEnum<AccountKey> = /*@__PURE__*/
-  enumDesc(file_gatehouse_platform_v1_policy, 7);
+  enumDesc(file_gatehouse_platform_v1_policy, 8);
 
 /**
  * Policy of one method. The process refuses to start if a method declares no access.
