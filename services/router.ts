@@ -21,12 +21,14 @@ import {
 import {
   AIService,
   ChatRequestSchema,
+  CompleteRequestSchema,
   StreamChatRequestSchema,
 } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkEmail } from "./accounts/email-address.ts";
 import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/chat.ts";
+import { checkCompletion } from "./ai/check-completion.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { checkSecondFactor } from "./auth/factor-form.ts";
 import { authHandler } from "./auth/handler.ts";
@@ -70,6 +72,7 @@ export function interceptors(
     [InviteUserRequestSchema, checkEmail],
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
+    [CompleteRequestSchema, checkCompletion],
   ]);
   return [
     observeCalls(context, internalSecret),

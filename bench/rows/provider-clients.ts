@@ -58,7 +58,11 @@ async function clients(origin: string): Promise<Record<string, () => Promise<unk
       ),
     "services/ai/providers": async () => {
       for await (const _ of provider(
-        { model: entry.models[0], isStream: false, messages: MESSAGES },
+        {
+          model: entry.models[0],
+          isStream: false,
+          messages: MESSAGES.map(({ role, content }) => ({ role, parts: [{ text: content }] })),
+        },
         signal,
       ));
     },

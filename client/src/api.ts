@@ -1459,51 +1459,6 @@ export type StreamChatRequest = {
   systemPrompt?: string | undefined;
 };
 
-export type CompleteRequest = {
-  /** Name of a model from ListModels. `provider/model` names a model of a provider, and is the only name of models of the same name at several providers. */
-  model: string;
-  /** The conversation so far, oldest first: 1 to 2,048 messages with at most 16 images. */
-  messages: Message[];
-  /** Tools that the model may call, each with a name of its own: up to 128. */
-  tools?: Tool[] | undefined;
-  /** Whether the model calls tools, and which. The default is `auto`. */
-  toolChoice?: ToolChoice | undefined;
-  /** Whether the model may call several tools at once. The default is that of the provider. */
-  parallelToolCalls?: boolean | undefined;
-  /** Form of the reply. The default is text. */
-  responseFormat?: ResponseFormat | undefined;
-  /** Maximum number of tokens in the reply, reasoning included: 1 to 1,000,000. A value above the model's maximum is lowered to it. The default depends on the model. */
-  maxTokens?: number | undefined;
-  /** Randomness from 0 to 2; lower values are more deterministic. A value above the model's maximum is lowered to it. */
-  temperature?: number | undefined;
-  /** Share of the most probable tokens that are considered, from 0 to 1. */
-  topP?: number | undefined;
-  /** Penalty for tokens by their number so far, from -2 to 2. */
-  frequencyPenalty?: number | undefined;
-  /** Penalty for tokens that have occurred, from -2 to 2. */
-  presencePenalty?: number | undefined;
-  /** Up to 4 texts that end the reply, each with 1 to 256 characters. They are not part of it. */
-  stop?: string[] | undefined;
-  /** Makes replies to the same request more alike, without a guarantee. */
-  seed?: unknown | undefined;
-  /** How much the model reasons before it replies. */
-  reasoningEffort?: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max" | undefined;
-  /** Whether the reply arrives while it is written. Otherwise it arrives as a whole. */
-  stream: boolean;
-  /** Names of fields that the caller has left out because Complete has no equivalent, for `X-AI-Ignored`: up to 64. */
-  ignored?: string[] | undefined;
-};
-
-export type ListModelsResponse = {
-  /** Models in catalogue order. */
-  models: ListedModel[];
-};
-
-export type GetModelResponse = {
-  /** The model. */
-  model: ListedModel;
-};
-
 export type ListUsageRequest = {
   /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day. */
   from?: string | undefined;
@@ -1892,15 +1847,6 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     stream: (body: StreamChatRequest, options?: CallOptions) =>
       stream("/ai/stream", body, options),
-    /** Continues a conversation with tools, images and structured output, as OpenAI's chat completions do. A reply that is not streamed arrives as the same events, all at its end. The response header `X-AI-Ignored` names, separated by commas, the fields of `ignored` and the fields of this message that the model does not take and that only tune the reply. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
-    stream: (body: CompleteRequest, options?: CallOptions) =>
-      stream("/v1/chat/completions", body, options),
-    /** Lists the models that Complete accepts from this caller: those of configured providers that its API key may use. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
-    listModels: (options?: CallOptions) =>
-      call<ListModelsResponse>("GET", "/v1/models", {}, options),
-    /** Returns one of the models that Complete accepts from this caller. Requires an access token or an API key. At most 300 requests in 60 seconds per user. */
-    getModel: (model: string, options?: CallOptions) =>
-      call<GetModelResponse>("GET", `/v1/models/${encodeURIComponent(model)}`, {}, options),
     /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),

@@ -52,7 +52,8 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 /** The text of `client/src/api.ts`. */
 export function clientSource(): string {
   const { paths, tags, components } = openApiDocument() as unknown as Document;
-  const routes = Object.entries(paths).flatMap(([path, methods]) =>
+  const own = Object.entries(paths).filter(([path]) => !path.startsWith("/v1/")); // the vendors have packages for their formats
+  const routes = own.flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({
       ...operation,
       method: method.toUpperCase(),

@@ -53,14 +53,34 @@ const modelSchema = z.strictObject({
    * reject the field.
    */
   usageOnRequest: z.boolean().exactOptional(),
+  /** OpenAI's dialects: the field of the seed. */
+  seedField: z.enum(["seed", "random_seed"]).exactOptional(),
+  /** What messages of the user may contain. */
+  input: z
+    .array(z.enum(["text", "image"]))
+    .refine((kinds) => kinds.includes("text"), 'must contain "text"')
+    .exactOptional(),
+  /** Whether the model can call tools. */
+  tools: z.boolean().exactOptional(),
+  /** Whether the model can reply in the form of a JSON Schema. */
+  schema: z.boolean().exactOptional(),
+  /** Whether requests may set the reasoning effort. */
+  reasoning: z.boolean().exactOptional(),
 });
+
+type Model = z.infer<typeof modelSchema>;
 
 const USUAL = {
   temperature: 2,
   systemRole: "system",
   outputTokensField: "max_tokens",
   usageOnRequest: true,
-} as const;
+  seedField: "seed",
+  input: ["text", "image"],
+  tools: true,
+  schema: true,
+  reasoning: true,
+} satisfies Partial<Model>;
 /**
  * Defaults of the models of each dialect, and the vendor by OpenTelemetry's semantic conventions.
  * The vendor of a compatible provider is its public id.
@@ -74,8 +94,11 @@ const DIALECT_DEFAULTS = {
   },
   anthropic: { ...USUAL, temperature: 1, vendor: "anthropic" },
   google: { ...USUAL, vendor: "gcp.gemini" },
-  "openai-compatible": { ...USUAL, vendor: undefined },
-} as const;
+  "openai-compatible": { ...USUAL, input: ["text"], reasoning: false, vendor: undefined },
+} satisfies Record<string, Partial<Model> & { vendor: string | undefined }>;
+
+/** A model with the defaults of its dialect. */
+type CompleteModel = Model & Required<Pick<Model, keyof typeof USUAL>>;
 
 const variableName = z
   .string()
@@ -113,7 +136,7 @@ const providerSchema = z
   })
   .transform(({ models: [first, ...others], ...provider }) => {
     const { vendor, ...defaults } = DIALECT_DEFAULTS[provider.dialect];
-    const complete = (model: z.infer<typeof modelSchema>) => ({ ...defaults, ...model });
+    const complete = (model: Model): CompleteModel => ({ ...defaults, ...model });
     const models = [complete(first), ...others.map(complete)] as const;
     return { vendor: vendor ?? provider.id, ...provider, models };
   });

@@ -1,11 +1,15 @@
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type UserCall, userCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
 import { findPeople } from "../store/person.ts";
-import { type Conversation, chat, findTarget, streamChat, usableModels } from "./chat.ts";
+import type { Catalogue } from "./catalogue.ts";
+import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
+import { complete } from "./complete.ts";
 import { listUsage } from "./list-usage.ts";
+import { findListedModel, type ListedTarget, listModels, usableModels } from "./models.ts";
 import { sumUsage } from "./sum-usage.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -38,6 +42,19 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     reportIgnored(call, ctx, req);
     return streamChat(call, req, permitOf(ctx));
   },
+  complete(req, ctx) {
+    const report = (names: readonly string[]) =>
+      ctx.responseHeader.set(AI_IGNORED, names.join(", "));
+    return complete(userCallOf(ctx), req, report, permitOf(ctx));
+  },
+  listModels(_req, ctx) {
+    const call = userCallOf(ctx);
+    return { models: listModels(call).map((model) => listedModelOf(model, call.ai.catalogue)) };
+  },
+  getModel({ model }, ctx) {
+    const call = userCallOf(ctx);
+    return { model: listedModelOf(findListedModel(call, model), call.ai.catalogue) };
+  },
   async listUsage(req, ctx) {
     const call = userCallOf(ctx);
     return { usage: await listUsage(call, { ...req, userId: call.principal.user.id }) };
@@ -58,6 +75,12 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
   sumUsage: (req, ctx) => sumUsage(userCallOf(ctx), req),
 };
+
+const listedModelOf = ({ name, entry }: ListedTarget, { checkedOn }: Catalogue) => ({
+  model: name,
+  provider: entry.id,
+  ...(checkedOn && { checkedAt: timestampFromDate(new Date(checkedOn)) }),
+});
 
 const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit;
 

@@ -32,7 +32,7 @@ export function instrumentCall(
   return {
     observe(event: ReplyEvent): void {
       if (event.kind === "answered") sentAt = event.sentAt;
-      if (event.kind === "text" || event.kind === "finished") decodingMs = event.decodingMs;
+      if ("decodingMs" in event) decodingMs = event.decodingMs;
     },
     /** @param row the final usage row of the call */
     end(row: UsageRow): void {

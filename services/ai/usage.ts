@@ -90,9 +90,12 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         row.estimated = false;
       };
       return {
-        /** Estimates usage from the text of the reply until the provider reports it. */
+        /** Id of the row. */
+        id: row.id,
+        /** Estimates usage from the pieces of the reply until the provider reports it. */
         observe(event: ReplyEvent): void {
-          if (event.kind === "text") addText(event.text);
+          if (event.kind === "text" || event.kind === "reasoning") addText(event.text);
+          if (event.kind === "tool-call") addText((event.name ?? "") + event.arguments);
           if (event.kind === "usage") replaceEstimate(event.usage);
         },
         /**

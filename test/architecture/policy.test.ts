@@ -69,15 +69,16 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
     const rules = policyOf(method);
     return rules?.access === Access.USER && !rules.forbidImpersonation;
   });
-  const reads = ["GetProfile", "ListApiKeys", "ListProviders", "ListSessions", "ListUsage"];
-  const names = ["Chat", "Logout", "StreamChat", ...reads];
+  const reads = ["GetModel", "GetProfile", "ListApiKeys", "ListModels", "ListProviders"];
+  const names = ["Chat", "Complete", "Logout", "StreamChat", "ListSessions", "ListUsage", ...reads];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
 test("Method policy: API keys call models, list them and show usage, and open nothing else", () => {
   const open = methods.filter((method) => policyOf(method)?.apiKeys !== ApiKeys.UNSPECIFIED);
-  const names = ["Chat", "ListProviders", "ListUsage", "StreamChat"];
-  expect(open.map(({ name }) => name).sort()).toEqual(names);
+  const calls = ["Chat", "Complete", "StreamChat"];
+  const names = [...calls, "GetModel", "ListModels", "ListProviders", "ListUsage"];
+  expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
   for (const method of open) expect(policyOf(method)?.access, method.name).toBe(Access.USER);
 });
 

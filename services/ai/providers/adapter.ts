@@ -2,8 +2,9 @@ import { isBlank } from "../blank-text.ts";
 import type { ApiPath } from "./endpoint-path.ts";
 import type { ProviderErrorKind } from "./errors.ts";
 import type { Finish } from "./finish-words.ts";
-import type { Prompt, PromptMessage } from "./provider.ts";
+import type { Prompt, PromptImage, PromptMessage, PromptPart, PromptToolCall } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
+import type { ToolCallPart } from "./tool-calls.ts";
 
 /** A dialect: how to send prompts and read replies. */
 export type Adapter = {
@@ -24,8 +25,11 @@ export type Adapter = {
 /** The content of one event of a stream, or of a complete reply. */
 export type ParsedEvent = {
   text?: string | undefined;
+  /** Text of the model's reasoning. */
+  reasoning?: string | undefined;
+  toolCalls?: readonly ToolCallPart[] | undefined;
   usage?: UsageCounts | null | undefined;
-  /** Content that is not shown, such as reasoning: neither silence nor text. */
+  /** Content that is not text, such as reasoning: not silence either. */
   active?: boolean | undefined;
   /** Finish marker. From here on the reply may end. */
   finish?: Finish | undefined;
@@ -33,16 +37,21 @@ export type ParsedEvent = {
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
   /**
-   * Content other than text was skipped: a tool call although no tool was offered, an image, an
-   * unknown kind. A reply without any text is then unreadable.
+   * Content was skipped: an image, an unknown kind. A reply without any text is then unreadable, and so is
+   * one with tool calls for which no tool was offered.
    */
   skipped?: boolean | undefined;
+  /** The finish marker is that of tool calls. */
+  endsWithToolCall?: boolean | undefined;
   /** A complete reply, which ends with its document even without a finish marker. */
   whole?: boolean | undefined;
 };
 
+/** A message of the user or the model, or the result of a tool call. */
+export type Turn = PromptMessage & { role: "user" | "assistant" | "tool" };
+
 /** Sent where a provider requires a user message. */
-const CONTINUE: PromptMessage = { role: "user", content: "Please continue." };
+const CONTINUE: Turn = { role: "user", parts: [{ text: "Please continue." }] };
 
 /**
  * A prompt fitted to its model. Fields that the model rejects, or that the request does not have,
@@ -54,24 +63,17 @@ export type FittedPrompt = ReturnType<typeof fitPrompt>;
  * Fits a prompt to its model. Splits the messages into system text and turns, and drops blank ones.
  * For a model that has no place for system text, it becomes the first turn of the user.
  */
-export function fitPrompt({
-  model,
-  isStream,
-  systemPrompt = "",
-  messages,
-  maxTokens,
-  temperature,
-}: Prompt) {
-  const contents = messages.filter(({ role }) => role === "system").map(({ content }) => content);
+export function fitPrompt({ messages, systemPrompt = "", maxTokens, ...prompt }: Prompt) {
+  const { model, temperature } = prompt;
+  const contents = messages.filter(({ role }) => role === "system").map(textOf);
   const system = [systemPrompt, ...contents].filter((text) => !isBlank(text)).join("\n\n");
-  const turns = messages.filter(({ role, content }) => role !== "system" && !isBlank(content));
+  const turns = messages.filter(isTurn).map(withoutBlanks).filter(hasContent);
   const isSystemTurn = model.systemRole === "user" && system !== "";
   return {
-    model,
-    isStream,
+    ...prompt,
     /** All system text: some providers have a field for it, others reject it after a reply. */
     system: isSystemTurn ? undefined : system || undefined,
-    turns: isSystemTurn ? [{ role: "user", content: system } as const, ...turns] : turns,
+    turns: isSystemTurn ? [{ role: "user", parts: [{ text: system }] } as Turn, ...turns] : turns,
     outputTokens: maxTokens && Math.min(maxTokens, model.outputTokens),
     temperature:
       temperature === undefined || model.temperature === "refused"
@@ -80,25 +82,69 @@ export function fitPrompt({
   };
 }
 
+const isTurn = (message: PromptMessage): message is Turn => message.role !== "system";
+
+/** Some providers reject parts without visible text. */
+function withoutBlanks(turn: Turn): Turn {
+  const isShown = (part: PromptPart) => !("text" in part) || !isBlank(part.text);
+  return turn.parts.every(isShown) ? turn : { ...turn, parts: turn.parts.filter(isShown) };
+}
+
+const hasContent = ({ role, parts, toolCalls }: Turn) =>
+  parts.length > 0 || role === "tool" || Boolean(toolCalls?.length);
+
+/** The texts of a message, as one. */
+export const textOf = ({ parts }: Pick<PromptMessage, "parts">): string =>
+  parts.flatMap((part) => ("text" in part ? [part.text] : [])).join("\n\n");
+
+/** The only text of a message, if that is all it has. */
+export const onlyTextOf = ([part, ...others]: readonly PromptPart[]): string | undefined =>
+  part && "text" in part && others.length === 0 ? part.text : undefined;
+
+/** The `data:` URL of an image, or its address. */
+export const urlOf = ({ mediaType, data, url }: PromptImage): string =>
+  url || `data:${mediaType};base64,${data}`;
+
+/** The arguments of a tool call. They have been checked to be an object. */
+export const argumentsOf = ({ arguments: json }: PromptToolCall): object =>
+  isBlank(json) ? {} : JSON.parse(json);
+
 /** The turns, with a short user message added where they begin or end with the assistant. */
-export function userTurnsOf({ turns }: FittedPrompt) {
-  const isAssistant = (turn: PromptMessage | undefined) => turn?.role === "assistant";
+export function userTurnsOf({ turns }: FittedPrompt): Turn[] {
+  const isAssistant = (turn: Turn | undefined) => turn?.role === "assistant";
   const before = isAssistant(turns[0]) ? [CONTINUE] : [];
   const after = isAssistant(turns.at(-1)) ? [CONTINUE] : [];
   return mergeAdjacent([...before, ...turns, ...after]);
 }
 
-/** Joins adjacent messages of the same role, which some providers reject. */
-export function mergeAdjacent<Role extends string>(
-  messages: readonly { role: Role; content: string }[],
-) {
-  const merged: { role: Role; content: string }[] = [];
-  for (const { role, content } of messages) {
-    const last = merged.at(-1);
-    if (last?.role === role) last.content += `\n\n${content}`;
-    else merged.push({ role, content });
+/**
+ * Joins adjacent messages of the same role, which some providers reject. Results of tool calls remain
+ * apart.
+ */
+export function mergeAdjacent(turns: readonly Turn[]): Turn[] {
+  const runs: Turn[][] = [];
+  for (const turn of turns) {
+    const run = runs.at(-1);
+    if (run?.[0]?.role === turn.role && turn.role !== "tool") run.push(turn);
+    else runs.push([turn]);
   }
-  return merged;
+  return runs.map(joined);
+}
+
+/** Messages of the same role as one. The texts that meet become one part. */
+function joined(run: readonly Turn[]): Turn {
+  const [first] = run as [Turn];
+  if (run.length === 1) return first;
+  const parts: PromptPart[] = [];
+  for (const [start, ...others] of run.map((turn) => turn.parts)) {
+    const end = parts.at(-1);
+    if (end && start && "text" in end && "text" in start)
+      parts[parts.length - 1] = { text: `${end.text}\n\n${start.text}` };
+    else if (start) parts.push(start);
+    for (const part of others) parts.push(part);
+  }
+  const toolCalls = run.flatMap((turn) => turn.toolCalls ?? []);
+  return { role: first.role, parts, ...(toolCalls.length > 0 && { toolCalls }) };
 }
 
 /**

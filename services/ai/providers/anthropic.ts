@@ -1,6 +1,18 @@
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { type Adapter, type ParsedEvent, requireText, userTurnsOf } from "./adapter.ts";
+import {
+  type Adapter,
+  argumentsOf,
+  type FittedPrompt,
+  onlyTextOf,
+  type ParsedEvent,
+  requireText,
+  type Turn,
+  textOf,
+  userTurnsOf,
+} from "./adapter.ts";
+import { acceptedId } from "./call-ids.ts";
 import { createFinishReader } from "./finish-words.ts";
+import type { PromptPart, PromptToolCall, ReasoningEffort } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
 
 /** The current version of the API rejects any temperature. The previous one accepts it. */
@@ -10,25 +22,32 @@ const VERSION_WITH_TEMPERATURE = "2023-06-01";
 /** An event of a stream, or a complete reply. */
 type Event = Anthropic.RawMessageStreamEvent | Anthropic.Message;
 type Block = Anthropic.ContentBlock | Anthropic.RawContentBlockDelta;
-type Counts = Partial<Anthropic.MessageDeltaUsage> | null;
+/** Counts of a message or of the end of a stream. */
+type Counts = Partial<Pick<Anthropic.Usage, "cache_creation"> & Anthropic.MessageDeltaUsage> | null;
+type Blocks = Exclude<Anthropic.MessageParam["content"], string>;
+type SentMessage = { role: "user" | "assistant"; content: string | Blocks };
 
 /** Anthropic's messages API. */
 export const anthropicAdapter: Adapter = {
   path: () => ({ version: "v1", isVersionInBase: false, resource: "messages" }),
-  headers: (key, { temperature }) => ({
+  headers: (key, prompt) => ({
     authorization: `Bearer ${key}`,
-    "anthropic-version": temperature === undefined ? VERSION : VERSION_WITH_TEMPERATURE,
+    "anthropic-version": isSampled(prompt) ? VERSION_WITH_TEMPERATURE : VERSION,
   }),
   body(prompt) {
     const { model, isStream, system, outputTokens = model.outputTokens, temperature } = prompt;
-    const body: Anthropic.MessageCreateParams = {
+    return {
       model: model.upstream,
       max_tokens: outputTokens,
-      messages: userTurnsOf(prompt),
+      messages: messagesOf(prompt),
       ...(system && { system }),
       stream: isStream,
+      temperature,
+      top_p: prompt.topP,
+      stop_sequences: prompt.stop?.length ? prompt.stop : undefined,
+      ...toolsOf(prompt),
+      ...thinkingOf(prompt),
     };
-    return { ...body, temperature };
   },
   /** Ignores unknown kinds of events, blocks and deltas, as the API requires. */
   parse(document) {
@@ -37,19 +56,23 @@ export const anthropicAdapter: Adapter = {
       case "message_start":
         return { usage: { ...countsOf(event.message?.usage), outputTokens: undefined } }; // a placeholder
       case "content_block_start":
-        return parseBlock(event.content_block);
+        return parseBlock(event.content_block, event.index);
       case "content_block_delta":
-        return parseBlock(event.delta);
+        return parseBlock(event.delta, event.index);
       case "message_delta":
-        return { finish: finishOf(event.delta?.stop_reason), usage: countsOf(event.usage) };
+        return { ...finishIn(event.delta?.stop_reason), usage: countsOf(event.usage) };
       case "message_stop":
         return { over: true };
       case "message": {
         const blocks = event.content.map(parseBlock);
         return {
           text: blocks.map(({ text }) => text).join(""),
+          reasoning: blocks.map(({ reasoning }) => reasoning).join(""),
+          toolCalls: blocks
+            .flatMap(({ toolCalls }) => toolCalls ?? [])
+            .map((call) => ({ ...call, arguments: call.input })),
           skipped: blocks.some(({ skipped }) => skipped),
-          finish: finishOf(event.stop_reason),
+          ...finishIn(event.stop_reason),
           usage: countsOf(event.usage),
           whole: Boolean(event.stop_reason), // without a reason it may be cut off
         };
@@ -60,14 +83,24 @@ export const anthropicAdapter: Adapter = {
   },
 };
 
-/** Parses a content block or a delta of one. */
-function parseBlock(block: Block): ParsedEvent {
+/**
+ * Parses a content block or a delta of one.
+ * @param index which block of the reply it is
+ */
+function parseBlock(block: Block, index: number): ParsedEvent {
   if (block.type === "text" || block.type === "text_delta")
     return { text: requireText(block.text) };
+  if (block.type === "tool_use") {
+    const { id, name, input } = block;
+    return { text: "", toolCalls: [{ key: index, id, name, input }] };
+  }
+  if (block.type === "input_json_delta")
+    return { text: "", toolCalls: [{ key: index, arguments: block.partial_json }] };
   const isThought = "thinking" in block;
   return {
     text: "",
     active: isThought && block.thinking !== "",
+    reasoning: isThought ? requireText(block.thinking) : "",
     skipped: !isThought && !WITHOUT_CONTENT.has(block.type),
   };
 }
@@ -86,9 +119,108 @@ const finishOf = createFinishReader({
   filters: ["refusal", "content_filter", "sensitive"],
 });
 
+const finishIn = (reason: unknown) => ({
+  finish: finishOf(reason),
+  endsWithToolCall: reason === "tool_use",
+});
+
 const countsOf = (usage: Counts | undefined): UsageCounts => ({
   inputTokens: usage?.input_tokens,
   cacheWriteTokens: usage?.cache_creation_input_tokens,
   cacheReadTokens: usage?.cache_read_input_tokens,
+  cacheWrite1h: usage?.cache_creation?.ephemeral_1h_input_tokens,
   outputTokens: usage?.output_tokens,
+  includedReasoning: usage?.output_tokens_details?.thinking_tokens,
 });
+
+/** Whether a prompt sets what the current version of the API rejects. */
+const isSampled = ({ temperature, topP }: FittedPrompt) =>
+  temperature !== undefined || topP !== undefined;
+
+/** The turns as messages, which alternate: the results of tool calls are part of the user's. */
+function messagesOf(prompt: FittedPrompt): SentMessage[] {
+  const messages: SentMessage[] = [];
+  for (const message of userTurnsOf(prompt).map(messageOf)) {
+    const last = messages.at(-1);
+    if (last?.role !== message.role) messages.push(message);
+    else last.content = [...blocksOf(last), ...blocksOf(message)];
+  }
+  return messages;
+}
+
+const blocksOf = ({ content }: SentMessage): Blocks =>
+  typeof content === "string" ? [{ type: "text", text: content }] : content;
+
+function messageOf({ role, parts, toolCalls = [], resultOf }: Turn): SentMessage {
+  if (resultOf) {
+    const content = textOf({ parts });
+    const result = { type: "tool_result" as const, tool_use_id: idOf(resultOf), content };
+    return { role: "user", content: [result] };
+  }
+  const only = toolCalls.length === 0 ? onlyTextOf(parts) : undefined;
+  const calls = toolCalls.map((call) => ({
+    type: "tool_use" as const,
+    id: idOf(call),
+    name: call.name,
+    input: argumentsOf(call),
+  }));
+  const content = only ?? [...parts.map(blockOf), ...calls];
+  return { role: role === "assistant" ? role : "user", content };
+}
+
+const idOf = ({ id }: PromptToolCall) => acceptedId(id, /^[A-Za-z0-9_-]{1,64}$/, 24);
+
+function blockOf(part: PromptPart): Anthropic.TextBlockParam | Anthropic.ImageBlockParam {
+  if ("text" in part) return { type: "text", text: part.text };
+  const { url, data, mediaType } = part.image;
+  const type = mediaType as Anthropic.Base64ImageSource["media_type"];
+  return {
+    type: "image",
+    source: url ? { type: "url", url } : { type: "base64", media_type: type, data },
+  };
+}
+
+function toolsOf({ tools, toolChoice, parallelToolCalls }: FittedPrompt) {
+  if (!tools?.length) return {};
+  const isSingle = parallelToolCalls === false;
+  const choice = toolChoice ?? (isSingle ? { mode: "auto" as const, name: "" } : undefined);
+  const single = isSingle && choice?.mode !== "none" ? { disable_parallel_tool_use: true } : {};
+  return {
+    tools: tools.map(({ name, description, parameters, strict }) => ({
+      name,
+      description,
+      input_schema: parameters ?? { type: "object", properties: {} },
+      strict,
+    })),
+    tool_choice: choice && { ...choiceOf(choice), ...single },
+  };
+}
+
+function choiceOf({ mode, name }: NonNullable<FittedPrompt["toolChoice"]>) {
+  if (mode === "function") return { type: "tool", name };
+  return { type: mode === "required" ? "any" : mode };
+}
+
+/** Reasoning and the form of the reply. */
+function thinkingOf({ reasoningEffort, format }: FittedPrompt) {
+  const effort = reasoningEffort && EFFORTS[reasoningEffort];
+  const config = {
+    ...(effort && { effort }),
+    ...(format?.type === "json_schema" && {
+      format: { type: "json_schema", schema: format.schema },
+    }),
+  };
+  return {
+    thinking: reasoningEffort && { type: effort ? "adaptive" : "disabled" },
+    output_config: Object.keys(config).length > 0 ? config : undefined,
+  };
+}
+
+/** Absent: no reasoning. */
+const EFFORTS: { [effort in ReasoningEffort]?: string } = {
+  low: "low",
+  medium: "medium",
+  high: "high",
+  xhigh: "xhigh",
+  max: "max",
+};

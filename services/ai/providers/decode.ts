@@ -1,9 +1,11 @@
 import type { Adapter, ParsedEvent } from "./adapter.ts";
 import { BodyParser } from "./body-parser.ts";
 import { classifyError, classifyText, ProviderError, type ProviderErrorKind } from "./errors.ts";
-import type { FinishReason, Usage } from "./provider.ts";
+import { PieceQueue } from "./piece-queue.ts";
+import type { FinishReason, Piece, Usage, UsageDetails } from "./provider.ts";
 import { ReplyEnding, type ReplyPhase } from "./reply-ending.ts";
 import { TokenCounts } from "./token-counts.ts";
+import { type ToolCallPart, ToolCalls } from "./tool-calls.ts";
 
 /**
  * OpenAI's end of a stream. Proxies also send it in other dialects, and after streams that broke
@@ -12,6 +14,9 @@ import { TokenCounts } from "./token-counts.ts";
 const DONE = /^"?\[DONE\]"?$/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
+
+/** Which pieces of a reply are wanted beside its text. */
+export type WantedPieces = { reasoning?: boolean; toolCalls?: boolean };
 
 /**
  * Decodes one reply, whatever its framing: events, one document or several. Takes bytes that may be
@@ -26,8 +31,10 @@ export class ReplyDecoder {
   #failure: ProviderErrorKind | undefined;
   /** The failure was reported by the finish marker, so usage may follow. */
   #hasFailedAtFinish = false;
-  /** Content other than text, such as a tool call, was skipped. */
+  /** Content was skipped, such as a tool call although no tool was offered. */
   #hasSkipped = false;
+  /** The finish marker was that of tool calls. */
+  #endsWithToolCall = false;
   #hasReadEvent = false;
   /** Number of documents outside of events. */
   #documents = 0;
@@ -39,6 +46,10 @@ export class ReplyDecoder {
   readonly #counts = new TokenCounts();
   readonly #adapter: Adapter;
   readonly #isStream: boolean;
+  readonly #wanted: WantedPieces;
+  readonly #toolCalls = new ToolCalls();
+  /** The pieces before `#text`. */
+  readonly #earlier = new PieceQueue();
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   readonly #body = new BodyParser({
     onEvent: (data, name) => this.#readEvent(data, name),
@@ -47,9 +58,10 @@ export class ReplyDecoder {
   });
 
   /** @param isStream whether a stream was requested. If not, the first document is the reply. */
-  constructor(adapter: Adapter, isStream = true) {
+  constructor(adapter: Adapter, isStream = true, wanted: WantedPieces = {}) {
     this.#adapter = adapter;
     this.#isStream = isStream;
+    this.#wanted = wanted;
   }
 
   /** How certain it is that the reply has ended. */
@@ -58,7 +70,8 @@ export class ReplyDecoder {
   }
 
   get finishReason(): FinishReason | undefined {
-    return this.#ending.marker;
+    const { marker } = this.#ending;
+    return marker === "stop" && this.#toolCalls.hasAny ? "tool_calls" : marker;
   }
 
   /** Undefined unless the provider has reported all counts. Cached input counts as input. */
@@ -66,21 +79,50 @@ export class ReplyDecoder {
     return this.#counts.usage(this.#ending.hasText);
   }
 
-  /** Number of characters that wait for the rest of their event or document. */
+  /** What a usage consists of. */
+  detailsOf(usage: Usage): UsageDetails {
+    return this.#counts.details(usage);
+  }
+
+  /**
+   * Number of characters that wait for the rest of their event or document, and of the arguments of tool
+   * calls.
+   */
   get heldLength(): number {
-    return this.#body.heldLength;
+    return this.#body.heldLength + this.#toolCalls.length;
   }
 
   /** What is wrong with the reply so far. */
   get error(): ProviderError | undefined {
     const hasNoText = this.#ending.marker && !this.#ending.hasText && this.#hasSkipped;
-    const failure = this.#failure ?? (hasNoText ? "unreadable reply" : undefined);
+    const failure =
+      this.#failure ?? (hasNoText || this.#lacksToolCall ? "unreadable reply" : undefined);
     return failure && new ProviderError(failure);
+  }
+
+  get #lacksToolCall(): boolean {
+    return Boolean(this.#wanted.toolCalls) && this.#endsWithToolCall && !this.#toolCalls.hasAny;
+  }
+
+  /** The wanted pieces before the text that `push` or `end` has returned. */
+  takePieces(): readonly Piece[] {
+    return this.#earlier.take(this.isClosed);
+  }
+
+  /**
+   * The pieces that complete the tool calls of a good reply.
+   * @throws ProviderError if there is a call without a name
+   */
+  lastPieces(): readonly Piece[] {
+    if (this.error || this.finishReason !== "tool_calls") return [];
+    const pieces = this.#toolCalls.end();
+    if (!pieces) throw new ProviderError("unreadable reply");
+    return pieces;
   }
 
   /**
    * Decodes the next part of the body.
-   * @returns its text
+   * @returns its text, which follows `takePieces`
    */
   push(bytes: Buffer): string {
     this.hadContent = false;
@@ -128,8 +170,7 @@ export class ReplyDecoder {
       this.#readUnreadable(); // ends inside a character
     }
     this.#readBareLines();
-    if (this.#isWhole && this.#documents === 1 && !this.#hasReadEvent)
-      this.#ending.closeWithoutMarker();
+    if (this.#isWhole && this.#documents === 1 && !this.#hasReadEvent) this.#closeWithoutMarker();
     if (this.#ending.marker || this.#hasFailedAtFinish) return;
     const isForeign = this.#ending.isSuspect && !this.#hasReadEvent && this.#documents === 0;
     this.#fail(isForeign ? "unreadable reply" : "broke off");
@@ -248,9 +289,14 @@ export class ReplyDecoder {
 
   /** @param isMarker whether the closing frame may replace the finish marker */
   #close(isMarker = false): void {
-    if (isMarker) this.#ending.closeWithoutMarker();
+    if (isMarker) this.#closeWithoutMarker();
     if (!this.#ending.marker && !this.#failure) this.#fail("broke off");
     this.isClosed = true;
+  }
+
+  /** Takes the end of the reply for its finish marker, unless a tool call is cut off. */
+  #closeWithoutMarker(): void {
+    if (this.#toolCalls.areComplete) this.#ending.closeWithoutMarker();
   }
 
   #apply(event: ParsedEvent): void {
@@ -266,19 +312,49 @@ export class ReplyDecoder {
     if (event.over) this.#close(true);
   }
 
-  #addContent({ text, usage, active, finish, skipped, whole = false }: ParsedEvent): void {
+  #addContent(event: ParsedEvent): void {
+    const { text, toolCalls, usage, finish, whole = false } = event;
     const marker = finish && "reason" in finish ? finish.reason : undefined;
-    if (text || active || (marker && !this.#ending.marker)) this.hadContent = true;
-    if (text) this.#text += text;
+    const hasToolCalls = Boolean(toolCalls?.length);
+    const hasContent = this.#addPieces(event) || Boolean(text);
+    if (hasContent || event.active || (marker && !this.#ending.marker)) this.hadContent = true;
     if (usage) this.#counts.add(usage);
     this.#ending.add({
-      hasText: Boolean(text),
+      hasText: hasContent,
       marker,
       hasUsage: this.#counts.usage(true) !== undefined,
       isWhole: (whole || !this.#isStream) && !this.#hasReadEvent && this.#documents === 0,
     });
-    if (skipped) this.#hasSkipped = true;
+    if (event.skipped || (hasToolCalls && !this.#wanted.toolCalls)) this.#hasSkipped = true;
+    if (event.endsWithToolCall) this.#endsWithToolCall = true;
     this.#isWhole = whole;
+  }
+
+  /**
+   * Adds the text of an event and the pieces that are wanted.
+   * @returns whether there are tool calls among them
+   */
+  #addPieces({ text, reasoning, toolCalls = [] }: ParsedEvent): boolean {
+    if (reasoning && this.#wanted.reasoning) this.#addPiece({ kind: "reasoning", text: reasoning });
+    if (text) this.#text += text;
+    if (toolCalls.length === 0 || !this.#wanted.toolCalls) return false;
+    this.#addToolCalls(toolCalls);
+    return true;
+  }
+
+  #addToolCalls(parts: readonly ToolCallPart[]): void {
+    try {
+      for (const part of parts)
+        for (const piece of this.#toolCalls.add(part)) this.#addPiece(piece);
+    } catch {
+      this.#readUnreadable("unreadable reply");
+    }
+  }
+
+  /** Adds a piece after the text so far. */
+  #addPiece(piece: Piece): void {
+    this.#earlier.add({ kind: "text", text: this.#take() });
+    this.#earlier.add(piece);
   }
 }
 

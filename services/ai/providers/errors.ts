@@ -20,6 +20,8 @@ type ProviderErrorFacts = {
   retryable?: boolean | undefined;
   /** Wait that the provider asks for. */
   retryAfterMs?: number | undefined;
+  /** The request was rejected because the conversation is longer than the model can read. */
+  isPromptTooLong?: boolean | undefined;
   /** For the log: an HTTP status or the code of a network error. Never text of the provider. */
   detail?: string | undefined;
 };
@@ -130,6 +132,16 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
   const isExhausted =
     BY_STATUS.has(kind) && typeof text === "string" && EXHAUSTED_BALANCE.test(text);
   return isExhausted ? "quota exhausted" : kind;
+}
+
+/** How providers say that a conversation is too long. Most have no name for it. */
+const TOO_LONG =
+  /context_length|context length|context window|prompt is too long|maximum context|too many tokens|input token count.*exceeds|input is too long/i;
+
+/** Whether a provider rejects a conversation because of its length. */
+export function isPromptTooLong(error: unknown): boolean {
+  const { code, message }: ErrorBody = typeof error === "object" && error ? error : {};
+  return [code, message].some((text) => typeof text === "string" && TOO_LONG.test(text));
 }
 
 /** HTTP error statuses by their reason phrases in lower case. */

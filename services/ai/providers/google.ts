@@ -1,6 +1,21 @@
-import type { Content, GenerateContentResponse, Part } from "@google/genai";
-import { type Adapter, textOfPart, userTurnsOf } from "./adapter.ts";
+import type {
+  Content,
+  GenerateContentResponse,
+  GenerateContentResponseUsageMetadata,
+  Part,
+} from "@google/genai";
+import {
+  type Adapter,
+  argumentsOf,
+  type FittedPrompt,
+  type Turn,
+  textOf,
+  textOfPart,
+  userTurnsOf,
+} from "./adapter.ts";
 import { createFinishReader, type Finish } from "./finish-words.ts";
+import type { PromptPart, ReasoningEffort } from "./provider.ts";
+import type { ToolCallPart } from "./tool-calls.ts";
 
 /** Gemini rejects zero. */
 const LOWEST_TEMPERATURE = 0.001;
@@ -19,32 +34,40 @@ export const googleAdapter: Adapter = {
   body(prompt) {
     const { system, outputTokens, temperature } = prompt;
     return {
-      contents: userTurnsOf(prompt).map(({ role, content }) => ({
-        role: role === "assistant" ? "model" : role,
-        parts: [{ text: content }],
-      })),
+      contents: contentsOf(prompt),
       systemInstruction: system ? { parts: [{ text: system }] } : undefined,
       generationConfig: {
         maxOutputTokens: outputTokens,
         temperature: temperature === 0 ? LOWEST_TEMPERATURE : temperature,
+        topP: prompt.topP,
+        stopSequences: prompt.stop?.length ? prompt.stop : undefined,
+        seed: prompt.seed,
+        frequencyPenalty: prompt.frequencyPenalty,
+        presencePenalty: prompt.presencePenalty,
+        ...formatOf(prompt),
+        thinkingConfig: thinkingOf(prompt),
       },
+      ...toolsOf(prompt),
     };
   },
   parse(document) {
     const { candidates, promptFeedback, usageMetadata } = document as GenerateContentResponse;
     const candidate = candidates?.find((each) => (each?.index ?? 0) === 0);
-    const { text, isThinking, hasOther } = readParts(candidate?.content);
+    const { text, reasoning, toolCalls, isThinking, hasOther } = readParts(candidate?.content);
     return {
       text,
+      reasoning,
+      toolCalls,
       usage: usageMetadata && {
-        inputTokens: usageMetadata.promptTokenCount,
+        inputTokens: inputIn(usageMetadata),
+        includedCacheRead: usageMetadata.cachedContentTokenCount,
         // Counts that are zero are omitted.
         outputTokens: usageMetadata.candidatesTokenCount ?? 0,
         reasoningTokens: usageMetadata.thoughtsTokenCount,
       },
       active: isThinking,
       finish: blockOf(promptFeedback?.blockReason) ?? finishOf(candidate?.finishReason),
-      skipped: hasOther, // a tool call has the reason STOP
+      skipped: hasOther,
     };
   },
 };
@@ -71,22 +94,109 @@ const finishOf = createFinishReader({
 const blockOf = (reason: unknown): Finish | undefined =>
   finishOf(reason) && { failure: "blocked the content" };
 
+/** Input tokens. Those of tool results are counted separately. */
+function inputIn(counts: GenerateContentResponseUsageMetadata): number | undefined {
+  const { promptTokenCount, toolUsePromptTokenCount } = counts;
+  return promptTokenCount && toolUsePromptTokenCount
+    ? promptTokenCount + toolUsePromptTokenCount
+    : promptTokenCount;
+}
+
 /**
- * Reads the parts of a candidate's content: text, thoughts and others.
+ * Reads the parts of a candidate's content: text, thoughts, tool calls and others.
  * @throws TypeError for a value that is not content
  */
 function readParts(content: Content | undefined) {
   let text = "";
+  let reasoning = "";
   let isThinking = false;
   let hasOther = false;
+  const toolCalls: ToolCallPart[] = [];
   if (typeof content === "string") throw new TypeError("Content has parts.");
   for (const part of content?.parts ?? []) {
     const partText = textOfPart(part);
-    if (part.thought) isThinking = true;
-    else if (partText !== undefined) text += partText;
+    if (part.thought) {
+      isThinking = true;
+      reasoning += partText ?? "";
+    } else if (partText !== undefined) text += partText;
+    else if (part.functionCall) toolCalls.push(callOf(part));
     else if (!isSignature(part)) hasOther = true;
   }
-  return { text, isThinking, hasOther };
+  return { text, reasoning, toolCalls, isThinking, hasOther };
 }
 
+const callOf = ({ functionCall, thoughtSignature }: Part): ToolCallPart => ({
+  name: functionCall?.name,
+  arguments: functionCall?.args ?? {},
+  signature: thoughtSignature,
+});
+
 const isSignature = (part: Part) => Object.keys(part).every((key) => key === "thoughtSignature");
+
+/** The turns as contents, which alternate: the results of tool calls are part of the user's. */
+function contentsOf(prompt: FittedPrompt) {
+  const contents: { role: string; parts: object[] }[] = [];
+  for (const turn of userTurnsOf(prompt)) {
+    const role = turn.role === "assistant" ? "model" : "user";
+    const last = contents.at(-1);
+    if (last?.role === role) last.parts.push(...partsOf(turn));
+    else contents.push({ role, parts: partsOf(turn) });
+  }
+  return contents;
+}
+
+function partsOf({ parts, toolCalls = [], resultOf }: Turn): object[] {
+  if (resultOf) {
+    const { id, name } = resultOf;
+    return [{ functionResponse: { id, name, response: { result: textOf({ parts }) } } }];
+  }
+  const calls = toolCalls.map((call) => ({
+    functionCall: { id: call.id, name: call.name, args: argumentsOf(call) },
+    ...(call.signature && { thoughtSignature: call.signature }),
+  }));
+  return [...parts.map(partOf), ...calls];
+}
+
+const partOf = (part: PromptPart) =>
+  "text" in part
+    ? { text: part.text }
+    : { inlineData: { mimeType: part.image.mediaType, data: part.image.data } };
+
+function toolsOf({ tools, toolChoice }: FittedPrompt) {
+  if (!tools?.length) return {};
+  const functionDeclarations = tools.map(({ name, description, parameters }) => ({
+    name,
+    description,
+    parametersJsonSchema: parameters,
+  }));
+  return {
+    tools: [{ functionDeclarations }],
+    toolConfig: toolChoice && {
+      functionCallingConfig: {
+        mode: MODES[toolChoice.mode],
+        allowedFunctionNames: toolChoice.mode === "function" ? [toolChoice.name] : undefined,
+      },
+    },
+  };
+}
+
+const MODES = { none: "NONE", auto: "AUTO", required: "ANY", function: "ANY" };
+
+const formatOf = ({ format }: FittedPrompt) =>
+  format && {
+    responseMimeType: "application/json",
+    responseJsonSchema: format.type === "json_schema" ? format.schema : undefined,
+  };
+
+const thinkingOf = ({ reasoningEffort }: FittedPrompt) =>
+  reasoningEffort && { thinkingLevel: LEVELS[reasoningEffort], includeThoughts: true };
+
+const LEVELS: Record<ReasoningEffort, string> = {
+  none: "MINIMAL",
+  minimal: "MINIMAL",
+  low: "LOW",
+  medium: "MEDIUM",
+  high: "HIGH",
+  xhigh: "HIGH",
+  max: "HIGH",
+};

@@ -3,20 +3,32 @@ import {
   type Adapter,
   type FittedPrompt,
   mergeAdjacent,
+  onlyTextOf,
   requireText,
+  type Turn,
+  textOf,
   textOfPart,
+  urlOf,
   userTurnsOf,
 } from "./adapter.ts";
+import { acceptedId } from "./call-ids.ts";
 import { classifyError } from "./errors.ts";
 import { createFinishReader } from "./finish-words.ts";
+import type { PromptFormat, PromptPart, PromptTool, PromptToolCall } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
+import type { ToolCallPart } from "./tool-calls.ts";
 
 type Delta = OpenAI.ChatCompletionChunk.Choice.Delta;
 /** A message of OpenAI with additions of other servers. */
-type Message = Omit<Delta, "content"> & {
+type Message = Omit<Delta, "content" | "tool_calls"> & {
   content?: unknown;
-  reasoning_content?: string;
-  reasoning?: string;
+  reasoning_content?: unknown;
+  reasoning?: unknown;
+  tool_calls?: unknown;
+};
+/** A tool call or a piece of one. Google's compatible API adds the signature. */
+type CallDelta = Partial<OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall> & {
+  extra_content?: { google?: { thought_signature?: unknown } };
 };
 /** Counts of OpenAI. Other servers count cached input in other fields. */
 type Counts = OpenAI.CompletionUsage & {
@@ -67,15 +79,18 @@ export const openaiAdapter: Adapter = {
     const choice = choices?.find((each) => (each?.index ?? 0) === 0);
     const { content, refusal, reasoning_content, reasoning, tool_calls } =
       choice?.delta ?? choice?.message ?? {};
-    const { text, hasOther } = readContent(content);
+    const { text, thoughts, hasOther } = readContent(content);
+    const isToolCall = isToolCallWord(choice?.finish_reason);
     const counts = usage ?? choice?.usage ?? x_groq?.usage; // where Moonshot and Groq put it
     return {
       text: text + requireText(refusal),
       usage: counts && countsOf(counts),
       active: Boolean(reasoning_content || reasoning || hasOther),
+      reasoning: thoughts || textIn(reasoning_content) || textIn(reasoning),
+      toolCalls: Array.isArray(tool_calls) ? tool_calls.map(callOf) : [],
       finish: finishOf(choice?.finish_reason),
-      skipped:
-        hasOther === "unknown" || isToolCall(choice?.finish_reason) || Boolean(tool_calls?.length),
+      skipped: hasOther === "unknown" || isToolCall,
+      endsWithToolCall: isToolCall,
       failed: choice?.error ? classifyError(choice.error) : undefined,
       whole: choice?.message !== undefined && choice.delta === undefined,
     };
@@ -89,51 +104,149 @@ export const compatibleAdapter: Adapter = {
   body: (prompt) => bodyOf(prompt, false),
 };
 
-function bodyOf(prompt: FittedPrompt, isOpenai: boolean): OpenAI.ChatCompletionCreateParams {
+function bodyOf(prompt: FittedPrompt, isOpenai: boolean): object {
   const { model, isStream, system, outputTokens, temperature } = prompt;
+  const reasoningEffort = prompt.reasoningEffort ?? model.reasoningEffort;
   const turns = isOpenai ? prompt.turns : userTurnsOf(prompt);
   /** Requests usage and turns off OpenAI's random padding of every chunk. */
   const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
+  const messages = mergeAdjacent(turns).map((turn) => messageOf(turn, isOpenai));
   return {
     model: model.upstream,
-    messages: mergeAdjacent(
-      system ? [{ role: model.systemRole, content: system }, ...turns] : turns,
-    ),
+    messages: system ? [{ role: model.systemRole, content: system }, ...messages] : messages,
     ...(outputTokens !== undefined && { [model.outputTokensField]: outputTokens }),
     ...(temperature !== undefined && { temperature }),
-    ...(model.reasoningEffort && { reasoning_effort: model.reasoningEffort }),
+    ...(reasoningEffort && { reasoning_effort: reasoningEffort }),
     ...(isStream && {
       stream: true,
       ...(model.usageOnRequest && { stream_options: streamOptions }),
     }),
+    ...optionsOf(prompt, isOpenai),
   };
 }
 
+function messageOf({ role, parts, toolCalls, resultOf }: Turn, isOpenai: boolean): object {
+  const idOf = ({ id }: PromptToolCall) =>
+    isOpenai ? acceptedId(id, /^.{1,40}$/s, 24) : acceptedId(id, /^[A-Za-z0-9]{9}$/, 9);
+  if (resultOf) {
+    const name = isOpenai ? {} : { name: resultOf.name };
+    return { role, tool_call_id: idOf(resultOf), ...name, content: textOf({ parts }) };
+  }
+  if (role === "assistant" && toolCalls?.length) {
+    const calls = toolCalls.map((call) => ({
+      id: idOf(call),
+      type: "function",
+      function: { name: call.name, arguments: call.arguments || "{}" },
+      ...(!isOpenai && call.signature && extraOf(call.signature)),
+    }));
+    return { role, content: textOf({ parts }) || null, tool_calls: calls };
+  }
+  return { role, content: contentOf(parts, isOpenai) };
+}
+
+const extraOf = (signature: string) => ({
+  extra_content: { google: { thought_signature: signature } },
+});
+
+/** Other servers may not accept lists without images. */
+function contentOf(parts: readonly PromptPart[], isOpenai: boolean): unknown {
+  const hasImage = parts.some((part) => "image" in part);
+  const only = onlyTextOf(parts) ?? (isOpenai || hasImage ? undefined : textOf({ parts }));
+  return only ?? parts.map((part) => partOf(part, isOpenai));
+}
+
+function partOf(part: PromptPart, isOpenai: boolean): object {
+  if ("text" in part) return { type: "text", text: part.text };
+  const { image } = part;
+  const url = urlOf(image);
+  const detailed = { url, ...(image.detail && { detail: image.detail }) };
+  return { type: "image_url", image_url: isOpenai ? detailed : url };
+}
+
+function optionsOf(prompt: FittedPrompt, isOpenai: boolean): object {
+  const { model, tools, toolChoice, parallelToolCalls, format, stop, seed } = prompt;
+  return {
+    top_p: prompt.topP,
+    frequency_penalty: prompt.frequencyPenalty,
+    presence_penalty: prompt.presencePenalty,
+    stop: stop?.length ? stop : undefined,
+    [model.seedField]: seed,
+    response_format: format && formatOf(format),
+    ...(tools?.length && {
+      tools: tools.map((tool) => toolOf(tool, isOpenai)),
+      tool_choice: toolChoice && choiceOf(toolChoice),
+      parallel_tool_calls: parallelToolCalls,
+    }),
+  };
+}
+
+const formatOf = (format: PromptFormat) => {
+  if (format.type === "json_object") return { type: "json_object" };
+  const { name, description, schema, strict } = format;
+  return { type: "json_schema", json_schema: { name, description, schema, strict } };
+};
+
+/** Other servers may require parameters. */
+const toolOf = ({ name, description, parameters, strict }: PromptTool, isOpenai: boolean) => ({
+  type: "function",
+  function: {
+    name,
+    description,
+    parameters: parameters ?? (isOpenai ? undefined : { type: "object", properties: {} }),
+    strict,
+  },
+});
+
+const choiceOf = ({ mode, name }: NonNullable<FittedPrompt["toolChoice"]>) =>
+  mode === "function" ? { type: "function", function: { name } } : mode;
+
+/** @param position in its list, for servers that count none and for whole messages */
+const callOf = (call: CallDelta | null, position: number): ToolCallPart => ({
+  key: call?.index ?? position,
+  id: call?.id,
+  name: call?.function?.name,
+  arguments: call?.function?.arguments,
+  signature: call?.extra_content?.google?.thought_signature,
+});
+
 /** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */
-const isToolCall = (reason: unknown) => reason === "tool_calls" || reason === "function_call";
+const isToolCallWord = (reason: unknown) => reason === "tool_calls" || reason === "function_call";
+
+const textIn = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /**
  * Reads content: a string, an object with a text, or a list of parts, some of which may be
  * reasoning.
- * @returns its text, and which other content it has
+ * @returns its text and its reasoning, and which other content it has
  * @throws TypeError for a value that is not content
  */
-function readContent(content: unknown): { text: string; hasOther?: "reasoning" | "unknown" } {
-  if (typeof content === "string") return { text: content };
+function readContent(content: unknown): Content {
+  if (typeof content === "string") return { text: content, thoughts: "" };
   if (content === undefined || content === null) return NO_CONTENT;
-  if (!Array.isArray(content)) return { text: requireText(textOfPart(content) ?? content) };
+  if (!Array.isArray(content))
+    return { text: requireText(textOfPart(content) ?? content), thoughts: "" };
   const parts = content.map((part) => (isReasoning(part) ? null : textOfPart(part)));
   const text = parts.join(""); // skips null and undefined
-  if (parts.includes(undefined)) return { text, hasOther: "unknown" };
-  return parts.includes(null) ? { text, hasOther: "reasoning" } : { text };
+  const thoughts = content.map((part) => (isReasoning(part) ? thoughtsIn(part) : "")).join("");
+  if (parts.includes(undefined)) return { text, thoughts, hasOther: "unknown" };
+  return parts.includes(null) ? { text, thoughts, hasOther: "reasoning" } : { text, thoughts };
 }
 
-const NO_CONTENT = { text: "" };
+type Content = { text: string; thoughts: string; hasOther?: "reasoning" | "unknown" };
+
+const NO_CONTENT: Content = { text: "", thoughts: "" };
 
 /** Whether a part is reasoning, as Mistral's reasoning models send it. */
 function isReasoning(part: unknown): boolean {
   const type = (part as { type?: unknown } | null)?.type;
   return type === "thinking" || type === "reasoning";
+}
+
+/** The text of a part that is reasoning, which is in a list of parts or in a field. */
+function thoughtsIn({ thinking, text, reasoning }: Record<string, unknown>): string {
+  const given = thinking ?? text ?? reasoning;
+  if (!Array.isArray(given)) return textIn(given);
+  return given.map((part) => textIn((part as { text?: unknown } | null)?.text)).join("");
 }
 
 /**
@@ -144,23 +257,27 @@ function countsOf(counts: Counts): UsageCounts | undefined {
   const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = counts;
   if (typeof input !== "number" || typeof output !== "number") return undefined;
   const missing = Math.max(0, numberIn(total) - input - output);
-  if (missing === 0) return { inputTokens: input, outputTokens: output };
   const reasoning = counts.completion_tokens_details?.reasoning_tokens;
-  if (missing === reasoning) return { inputTokens: input, outputTokens: output + missing };
-  const cached = Math.min(missing, cachedIn(counts));
+  const included = {
+    includedCacheRead: cacheReadIn(counts),
+    includedCacheWrite: numberIn(counts.cache_creation_input_tokens),
+    includedReasoning: numberIn(reasoning),
+  };
+  if (missing === 0) return { inputTokens: input, outputTokens: output, ...included };
+  if (missing === reasoning)
+    return { inputTokens: input, outputTokens: output + missing, ...included };
+  const allCached = included.includedCacheRead + included.includedCacheWrite;
+  const cached = Math.min(missing, allCached);
   const hidden = Math.min(missing - cached, reasoning || Number.POSITIVE_INFINITY);
-  return { inputTokens: input + cached, outputTokens: output + hidden };
+  return { inputTokens: input + cached, outputTokens: output + hidden, ...included };
 }
 
-/** Cached input under any of its names. Some servers report the same count under two. */
-function cachedIn(counts: Counts): number {
-  const { prompt_tokens_details: details } = counts;
-  const read = Math.max(
-    numberIn(details?.cached_tokens),
+/** Input from the cache under any of its names. Some servers report the same count under two. */
+const cacheReadIn = (counts: Counts): number =>
+  Math.max(
+    numberIn(counts.prompt_tokens_details?.cached_tokens),
     numberIn(counts.cached_tokens),
     numberIn(counts.cache_read_input_tokens),
   );
-  return read + numberIn(counts.cache_creation_input_tokens);
-}
 
 const numberIn = (value: unknown) => (typeof value === "number" && value > 0 ? value : 0);

@@ -1,15 +1,81 @@
-import type { ChatRequest } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { CatalogueModel } from "../catalogue.ts";
 
-/** One message of a conversation. Each dialect has its own place for system text. */
-export type PromptMessage = { role: "user" | "assistant" | "system"; content: string };
+/** An image, in base64 with its media type, or by its address. */
+export type PromptImage = { mediaType: string; data: string; url: string; detail: string };
 
-/** What is sent to a model. The catalogue alone decides where it is sent. */
-export type Prompt = Pick<ChatRequest, "systemPrompt" | "maxTokens" | "temperature"> & {
+/** A part of a message. */
+export type PromptPart = { text: string } | { image: PromptImage };
+
+/** A tool call of an earlier reply. */
+export type PromptToolCall = {
+  /** Without a signature, see `readCallId`. */
+  id: string;
+  name: string;
+  /** A JSON object. */
+  arguments: string;
+  /** Google's signature of the thoughts before the call, in base64. */
+  signature?: string | undefined;
+};
+
+/** One message of a conversation. Each dialect has its own place for system text. */
+export type PromptMessage = {
+  role: "user" | "assistant" | "system" | "tool";
+  parts: readonly PromptPart[];
+  /** Of an `assistant` message. */
+  toolCalls?: readonly PromptToolCall[];
+  /** Of a `tool` message: the call whose result it is. */
+  resultOf?: PromptToolCall;
+};
+
+/** A tool that the model may call. */
+export type PromptTool = {
+  name: string;
+  description?: string | undefined;
+  /** JSON Schema of the arguments. */
+  parameters?: object | undefined;
+  strict?: boolean | undefined;
+};
+
+/** Form of a reply other than text. */
+export type PromptFormat =
+  | { type: "json_object" }
+  | {
+      type: "json_schema";
+      name: string;
+      description?: string | undefined;
+      schema: object;
+      strict?: boolean | undefined;
+    };
+
+/** How much a model reasons before it replies. */
+export type ReasoningEffort = NonNullable<CatalogueModel["reasoningEffort"]>;
+
+/**
+ * What is sent to a model. The catalogue alone decides where it is sent. A field that the model does not
+ * take is absent.
+ */
+export type Prompt = {
   model: CatalogueModel;
   /** Whether to request a stream. */
   isStream: boolean;
   messages: readonly PromptMessage[];
+  /** Precedes the system text of the messages. */
+  systemPrompt?: string | undefined;
+  maxTokens?: number | undefined;
+  temperature?: number | undefined;
+  topP?: number | undefined;
+  frequencyPenalty?: number | undefined;
+  presencePenalty?: number | undefined;
+  stop?: readonly string[];
+  seed?: number | undefined;
+  /** Replaces that of the catalogue. */
+  reasoningEffort?: ReasoningEffort | undefined;
+  tools?: readonly PromptTool[];
+  toolChoice?: { mode: "none" | "auto" | "required" | "function"; name: string } | undefined;
+  parallelToolCalls?: boolean | undefined;
+  format?: PromptFormat | undefined;
+  /** Whether the text of the reasoning is part of the reply. */
+  showsReasoning?: boolean;
 };
 
 /**
@@ -17,11 +83,37 @@ export type Prompt = Pick<ChatRequest, "systemPrompt" | "maxTokens" | "temperatu
  */
 export type Usage = { inputTokens: number; outputTokens: number };
 
-/** Why a reply ended: it is complete, or has reached the maximum number of tokens. */
-export type FinishReason = "stop" | "length";
+/** Tokens of a reply by kind. All of them are part of its {@link Usage}. */
+export type UsageDetails = {
+  /** Input from the provider's cache. */
+  cachedInputTokens: number;
+  /** Input written into the provider's cache. */
+  cacheWriteTokens: number;
+  /** The part of `cacheWriteTokens` that is kept for an hour. */
+  cacheWrite1hTokens: number;
+  reasoningTokens: number;
+};
 
 /**
- * What happens in one call of a provider: `answered`, then any number of `text`, then `usage` if
+ * Why a reply ended: it is complete, has reached the maximum number of tokens, or waits for the results of
+ * its tool calls.
+ */
+export type FinishReason = "stop" | "length" | "tool_calls";
+
+/**
+ * A piece of a reply. Texts are whole characters and never empty, but for the arguments of a tool call.
+ */
+export type Piece =
+  | { kind: "text"; text: string }
+  /** Only if the prompt asks for it. */
+  | { kind: "reasoning"; text: string }
+  /** Only if the prompt offers tools. The first piece of a call has its id and name, the others neither. */
+  | ({ kind: "tool-call"; index: number; arguments: string } & Partial<
+      Pick<PromptToolCall, "id" | "name" | "signature">
+    >);
+
+/**
+ * What happens in one call of a provider: `answered`, then any number of pieces, then `usage` if
  * the provider has reported all of it, then `finished`. A call that fails throws in place of the
  * events that are missing; usage may come before the failure. Readers ignore kinds that they do not
  * know.
@@ -33,11 +125,11 @@ export type ReplyEvent =
    */
   | { kind: "answered"; sentAt: number }
   /**
-   * Text that has arrived since the last pull: whole characters, never empty.
+   * What has arrived since the last pull.
    * `decodingMs`: time spent on decoding the reply so far.
    */
-  | { kind: "text"; text: string; decodingMs: number }
-  | { kind: "usage"; usage: Usage }
+  | (Piece & { decodingMs: number })
+  | { kind: "usage"; usage: Usage; details: UsageDetails }
   /** The provider has completed the reply. Always the last event. */
   | { kind: "finished"; reason: FinishReason; decodingMs: number };
 

@@ -6,7 +6,7 @@ import { ReplyDecoder } from "./decode.ts";
 import { endpointPath } from "./endpoint-path.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
 import { decompressed, type Endpoint } from "./http-client.ts";
-import type { Provider, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
+import type { Piece, Provider, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
 import { UpstreamRequest } from "./send.ts";
 
 /**
@@ -24,7 +24,10 @@ export function createProvider(
     const fitted = fitPrompt(prompt);
     const path = endpointPath(base ?? "", adapter.path(fitted));
     const request = new UpstreamRequest(client, bounds, path);
-    const decoder = new ReplyDecoder(adapter, isStream);
+    const decoder = new ReplyDecoder(adapter, isStream, {
+      reasoning: prompt.showsReasoning ?? false,
+      toolCalls: prompt.tools !== undefined && prompt.tools.length > 0,
+    });
     let body: Readable | undefined;
     try {
       const target = { protocol, hostname, port, path };
@@ -76,6 +79,8 @@ class ReplyReader {
   #received = 0;
   /** Characters that the caller collects: all text of a reply that is not streamed. */
   #collected = 0;
+  /** Pieces for the next calls. */
+  #waiting: Piece[] = [];
 
   constructor(deps: ReaderDeps) {
     this.#deps = deps;
@@ -84,16 +89,21 @@ class ReplyReader {
   }
 
   /**
-   * Reads on until there is text. The idle timer pauses until the next call.
+   * Reads on until there is a piece. The idle timer pauses until the next call.
    * @returns undefined once the reply has ended, well or with `decoder.error`
    * @throws ProviderError, or the error of the body
    */
   async next(): Promise<ReplyEvent | undefined> {
+    const waiting = this.#waiting.shift();
+    if (waiting) return { ...waiting, decodingMs: this.#decodingMs };
     const { decoder, request } = this.#deps;
     if (decoder.hadContent) this.#resetIdleTimer();
     while (!decoder.isClosed) {
       const bytes = await this.#receive();
       const text = this.#decode(bytes);
+      const pieces = decoder.takePieces();
+      if (pieces.length > 0)
+        return this.#pass(text === "" ? pieces : [...pieces, { kind: "text", text }]);
       if (text !== "") {
         request.pauseIdleTimer();
         return { kind: "text", text, decodingMs: this.#decodingMs };
@@ -103,13 +113,26 @@ class ReplyReader {
     return undefined;
   }
 
+  /** Returns the first of several pieces. The others wait. */
+  #pass(pieces: readonly Piece[]): ReplyEvent {
+    const [first, ...others] = pieces as [Piece];
+    this.#deps.request.pauseIdleTimer();
+    this.#reserve(
+      pieces.reduce((sum, piece) => sum + ("text" in piece ? piece.text.length : 0), 0),
+    );
+    this.#waiting = others;
+    return { ...first, decodingMs: this.#decodingMs };
+  }
+
   /**
    * The events after the last text.
    * @throws ProviderError if the reply has failed
    */
   *end(): Generator<ReplyEvent, void> {
-    const { usage, error, finishReason } = this.#deps.decoder;
-    if (usage) yield { kind: "usage", usage };
+    const { decoder } = this.#deps;
+    for (const piece of decoder.lastPieces()) yield { ...piece, decodingMs: this.#decodingMs };
+    const { usage, error, finishReason } = decoder;
+    if (usage) yield { kind: "usage", usage, details: decoder.detailsOf(usage) };
     if (error) throw error;
     if (!finishReason) throw new ProviderError("broke off");
     yield { kind: "finished", reason: finishReason, decodingMs: this.#decodingMs };

@@ -2,7 +2,13 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { classifyError, ProviderError, retryDelayOf, toProviderError } from "./errors.ts";
+import {
+  classifyError,
+  isPromptTooLong,
+  ProviderError,
+  retryDelayOf,
+  toProviderError,
+} from "./errors.ts";
 import { decompressed, readAll } from "./http-client.ts";
 import type { ProviderBounds, ReplyEvent } from "./provider.ts";
 
@@ -132,6 +138,7 @@ async function checkStatus(message: IncomingMessage, path: string, errorMs: numb
   throw new ProviderError(kind, {
     retryable: kind !== "quota exhausted" && mayPass(message),
     retryAfterMs: retryAfterOf(message.headers) ?? retryDelayOf(error),
+    isPromptTooLong: kind === "rejected the request" && isPromptTooLong(error),
     detail: status === 404 ? `HTTP 404 at ${path}` : `HTTP ${status}`,
   });
 }

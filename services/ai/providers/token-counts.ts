@@ -1,4 +1,4 @@
-import type { Usage } from "./provider.ts";
+import type { Usage, UsageDetails } from "./provider.ts";
 
 const NAMES = [
   "inputTokens",
@@ -6,11 +6,16 @@ const NAMES = [
   "cacheReadTokens",
   "outputTokens",
   "reasoningTokens",
+  // Parts of other counts:
+  "includedCacheRead",
+  "includedCacheWrite",
+  "cacheWrite1h",
+  "includedReasoning",
 ] as const;
 
 /**
- * Token counts of one event. No count includes another: cache writes, cache reads and reasoning are
- * separate if the provider counts them separately.
+ * Token counts of one event. No count includes another, but for those that are named so: cache writes,
+ * cache reads and reasoning are separate if the provider counts them separately.
  */
 export type UsageCounts = { [name in (typeof NAMES)[number]]?: number | null | undefined };
 
@@ -47,6 +52,21 @@ export class TokenCounts {
     if (inputTokens === undefined || outputTokens === undefined) return undefined;
     const isPossible = inputTokens > 0 && (outputTokens > 0 || !hasText);
     return isPossible ? { inputTokens, outputTokens } : undefined;
+  }
+
+  /** What the usage consists of, as far as that is plausible. */
+  details({ inputTokens, outputTokens }: Usage): UsageDetails {
+    const countOf = (...names: (keyof UsageCounts)[]) =>
+      sumOf(names.map((name) => this.#counts[name] ?? 0)) ?? 0;
+    const read = countOf("cacheReadTokens", "includedCacheRead");
+    const written = countOf("cacheWriteTokens", "includedCacheWrite");
+    const isPossible = read + written <= inputTokens;
+    return {
+      cachedInputTokens: isPossible ? read : 0,
+      cacheWriteTokens: isPossible ? written : 0,
+      cacheWrite1hTokens: isPossible ? Math.min(written, countOf("cacheWrite1h")) : 0,
+      reasoningTokens: Math.min(outputTokens, countOf("reasoningTokens", "includedReasoning")),
+    };
   }
 }
 

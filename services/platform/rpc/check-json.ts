@@ -65,6 +65,26 @@ export function checkJson(text: string, maxValues: number): boolean {
   return hasDuplicates;
 }
 
+/** The nesting depth of a JSON text, or of what would be one. */
+export function depthOf(text: string): number {
+  let [depth, deepest] = [0, 0];
+  for (let i = 0; i < text.length; i++) {
+    switch (text.charCodeAt(i)) {
+      case QUOTE:
+        i = closingQuote(text, i);
+        break;
+      case OBJECT_START:
+      case LIST_START:
+        deepest = Math.max(deepest, ++depth);
+        break;
+      case OBJECT_END:
+      case LIST_END:
+        depth--;
+    }
+  }
+  return deepest;
+}
+
 /** @throws ServiceError MALFORMED_REQUEST */
 function enter(open: Keys[], keys: Keys): void {
   open.push(keys);

@@ -3,18 +3,26 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import {
   FailureSchema,
   outcome,
+  type ProviderFailure,
   Reason,
   ReasonSchema,
 } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** One invalid field, by its JSON path, and the problem. Never contains the value. */
-export type Violation = { field: string; message: string };
+export type Violation = {
+  field: string;
+  message: string;
+  /** The field is valid, but the model does not support it or its value. */
+  unsupported?: boolean;
+};
 
 /** Machine-readable details of an error. */
 export type ErrorDetails = {
   violations?: Violation[];
   /** Seconds to wait before a retry makes sense. */
   retryAfterSeconds?: number | undefined;
+  /** What went wrong at the AI provider. */
+  providerFailure?: ProviderFailure;
 };
 
 /**

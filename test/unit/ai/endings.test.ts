@@ -9,7 +9,7 @@ import {
   startScriptedProvider,
 } from "../../support/ai/scripted-provider.ts";
 import { forSuite, forTest } from "../../support/suites.ts";
-import { readReply } from "./support.ts";
+import { messageOf, readReply } from "./support.ts";
 
 /** What a dialect sends for each part of a stream. */
 type Vocabulary = {
@@ -112,7 +112,7 @@ async function play(
   if (!entry || !provider) throw new Error(`No provider speaks ${dialect}.`);
   await forTest(providers);
   const maxTokens = upstream.add([script]);
-  const messages = [{ role: "user" as const, content: "Hi there" }];
+  const messages = [messageOf("user", "Hi there")];
   return readReply(provider, { model: entry.models[0], messages, maxTokens, isStream });
 }
 

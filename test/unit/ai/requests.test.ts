@@ -6,16 +6,17 @@ import {
   type SimulatedDialect,
 } from "../../../scripts/simulators/simulator.ts";
 import { BLANKS } from "../../support/ai/calls.ts";
-import { type Prompt, startSuiteBench, startTestBench } from "./support.ts";
+import { messageOf, type Prompt, startSuiteBench, startTestBench } from "./support.ts";
 
 type Model = Prompt["model"];
+type Message = Prompt["messages"][number];
 
 /** Messages by their text, such as `user: Hello. | assistant: Hello!`. */
 const messagesOf = (text: string) =>
   text.split(" | ").map((message) => {
     const [, role = "", content = ""] = /^(\w+): (.*)$/.exec(message) ?? [];
-    return { role, content };
-  }) as Prompt["messages"];
+    return messageOf(role as Message["role"], content);
+  });
 
 /** A conversation with everything that some provider refuses. */
 const demanding = (model: Model): Prompt => ({
@@ -139,28 +140,22 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
   );
 
   test.each(BLANKS)("leave out text that is nothing but %s", async (_, blank) => {
-    const user = { role: "user", content: "\ncase: plain \n" } as const;
+    const text = "\ncase: plain \n";
+    const user = messageOf("user", text);
     await bench.whole({ ...bench.promptOf("plain"), messages: [user] });
     const expected = lastBody();
-    expect(expected).toContain(JSON.stringify(user.content)); // as it was given
-    const [assistant, system] = (["assistant", "system"] as const).map((role) => ({
-      role,
-      content: blank,
-    }));
-    const surrounded: Prompt["messages"][] = [
-      [assistant, user] as Prompt["messages"],
-      [user, system] as Prompt["messages"],
-      [{ role: "user", content: blank }, user],
+    expect(expected).toContain(JSON.stringify(text)); // as it was given
+    const surrounded: Message[][] = [
+      [messageOf("assistant", blank), user],
+      [user, messageOf("system", blank)],
+      [messageOf("user", blank), user],
     ];
     for (const messages of surrounded) {
       const prompt = { ...bench.promptOf("plain"), systemPrompt: blank, messages };
       expect(await bench.whole(prompt)).toMatchObject({ text: REPLY });
       expect(lastBody()).toBe(expected);
     }
-    const unanswered = [
-      { role: "assistant", content: "Hello." },
-      { role: "user", content: blank },
-    ] as const;
+    const unanswered = [messageOf("assistant", "Hello."), messageOf("user", blank)];
     expect(
       (await bench.whole({ ...bench.promptOf("plain"), messages: [user, ...unanswered] })).failure,
     ).toBeUndefined();

@@ -112,8 +112,14 @@ export const startTestBench = (...options: Parameters<typeof startBench>) =>
 /** A prompt of one message, for the default model. */
 export const promptFor = ({ models }: CatalogueProvider, content: string): Prompt => ({
   model: models[0],
-  messages: [{ role: "user", content }],
+  messages: [messageOf("user", content)],
 });
+
+/** A message of one text. */
+export const messageOf = (
+  role: SentPrompt["messages"][number]["role"],
+  text: string,
+): SentPrompt["messages"][number] => ({ role, parts: [{ text }] });
 
 /** The outcome of a call. */
 type Outcome = { text: string; usage?: Usage | undefined; failure?: string };

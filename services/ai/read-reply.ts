@@ -1,0 +1,133 @@
+import { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { UserCall } from "../call.ts";
+import type { Permit } from "../platform/gate/admission.ts";
+import { ServiceError } from "../platform/rpc/errors.ts";
+import type { UserPrincipal } from "../principal.ts";
+import type { CatalogueProvider } from "./catalogue.ts";
+import type { AiContext } from "./context.ts";
+import { instrumentCall } from "./instrument.ts";
+import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
+import type { Prompt, Provider, ReplyEvent } from "./providers/provider.ts";
+import type { UsageOutcome } from "./usage.ts";
+
+export type ReplyDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
+  Parameters<typeof instrumentCall>[0];
+
+/** Accounts for the memory of a reply. */
+export type Memory = Pick<Permit, "reserveBody">;
+
+/** A prompt and where it goes. */
+export type Route = {
+  provider: Provider;
+  entry: CatalogueProvider;
+  prompt: Prompt;
+  /** Size of the text that the model reads. */
+  characters: number;
+};
+
+/** What a caller gets of a reply. */
+export type ReplyView<Output> = {
+  /** @param callId id of the call in the usage of the caller */
+  outputsOf(event: ReplyEvent, callId: string): readonly Output[];
+  /** The end of a reply that a filter has cut off, if the caller has any of it and is not told of a failure. */
+  blocked?(): Output | undefined;
+};
+
+/**
+ * The provider of a catalogue entry.
+ * @throws ServiceError PROVIDER_NOT_CONFIGURED
+ */
+export function requireProvider({ providers }: AiContext, entry: CatalogueProvider): Provider {
+  const provider = providers.byId.get(entry.id);
+  if (provider) return provider;
+  const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
+  throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
+}
+
+/**
+ * Reads a reply. The ledger and the metrics observe every event, and usage is recorded however the
+ * reply ends.
+ * @throws ServiceError PROVIDER_ERROR; UNAUTHENTICATED when the session or the API key of a stream ends
+ */
+export async function* readReply<Output>(
+  call: ReplyDeps,
+  { provider, entry, prompt, characters }: Route,
+  memory: Memory | undefined,
+  view: ReplyView<Output>,
+): AsyncGenerator<Output, void> {
+  const { ai, principal } = call;
+  // A reply that is not streamed may outlive the session or the key.
+  const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
+  const signal = watched?.signal ?? call.signal;
+  const usage = ai.usage.start({
+    ...payerOf(principal),
+    provider: entry.id,
+    model: prompt.model.name,
+    inputCharacters: characters,
+  });
+  const measurement = instrumentCall(call, entry.vendor, prompt);
+  let outcome: UsageOutcome = "cancelled"; // if the client disconnects
+  const reserve = (bytes: number) => reserveReply(memory, bytes);
+  try {
+    for await (const event of provider(prompt, signal, reserve)) {
+      usage.observe(event);
+      measurement.observe(event);
+      for (const output of view.outputsOf(event, usage.id)) yield output;
+    }
+    outcome = "completed";
+  } catch (thrown) {
+    if (signal.aborted) throw thrown;
+    outcome = thrown instanceof ProviderError ? thrown.kind : "failed";
+    const failure = failureOf(thrown, call, entry);
+    const end = outcome === "blocked the content" ? view.blocked?.() : undefined;
+    if (end === undefined) throw failure;
+    yield end;
+  } finally {
+    watched?.end();
+    measurement.end(usage.finish(outcome));
+  }
+}
+
+/** Who pays for a call. Under impersonation it is the administrator. */
+const payerOf = (principal: UserPrincipal) => ({
+  userId: principal.actorId ?? principal.user.id,
+  apiKeyId: principal.kind === "api-key" ? principal.key.id : undefined,
+});
+
+/** @throws ProviderError if there is not enough memory left for the reply */
+function reserveReply(memory: Memory | undefined, bytes: number): void {
+  try {
+    memory?.reserveBody(bytes, "reply");
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new ProviderError("reply too large", { detail: "no memory left" });
+  }
+}
+
+/**
+ * Logs a failure of the provider.
+ * @returns what the caller is told
+ * @throws any other error
+ */
+function failureOf(
+  thrown: unknown,
+  { log, requestId }: ReplyDeps,
+  { id }: CatalogueProvider,
+): ServiceError {
+  if (!(thrown instanceof ProviderError)) throw thrown;
+  const { kind, facts } = thrown;
+  const message = `The AI provider ${id} failed: ${kind}.`;
+  log.warn({ requestId, detail: facts.detail }, message);
+  const providerFailure = facts.isPromptTooLong
+    ? ProviderFailure.PROMPT_TOO_LONG
+    : (FAILURES[kind] ?? ProviderFailure.OTHER);
+  return new ServiceError(Reason.PROVIDER_ERROR, message, { providerFailure });
+}
+
+const FAILURES: { [kind in ProviderErrorKind]?: ProviderFailure } = {
+  "rejected the request": ProviderFailure.REJECTED,
+  "blocked the content": ProviderFailure.BLOCKED,
+  "rate limited": ProviderFailure.RATE_LIMITED,
+  overloaded: ProviderFailure.OVERLOADED,
+  "timed out": ProviderFailure.TIMED_OUT,
+};
