@@ -7,6 +7,7 @@ import type { Origins } from "../services/platform/gate/origins.ts";
 import type { TrustedProxies } from "../services/platform/gate/proxies.ts";
 import { addServerHooks, type Port } from "../services/platform/gate/server-hooks.ts";
 import { ServiceError, shuttingDown } from "../services/platform/rpc/errors.ts";
+import { formatOfTarget } from "./formats/formats.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import { checkTarget } from "./request-target.ts";
@@ -122,10 +123,10 @@ const NAVIGATION_HEADERS = "sec-fetch-mode, accept";
 /**
  * Whether a browser opens a place of the web app. A place may have the path of a route that needs an
  * access token, such as `/admin/users`: a navigation cannot send one, so it is not meant for the
- * API. Clients that do not navigate keep their JSON.
+ * API. Clients that do not navigate keep their JSON. Paths of a foreign API are no places.
  */
-function isNavigation({ method, headers, is404, routeOptions }: FastifyRequest): boolean {
-  if (method !== "GET" && method !== "HEAD") return false;
+function isNavigation({ method, headers, is404, routeOptions, raw }: FastifyRequest): boolean {
+  if ((method !== "GET" && method !== "HEAD") || formatOfTarget(raw.url)) return false;
   const mode = headers["sec-fetch-mode"];
   const isProtected =
     routeOptions.config?.binding !== undefined &&

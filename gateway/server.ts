@@ -94,7 +94,7 @@ export function createGateway(options: GatewayOptions) {
     if (failed.reason === Reason.UNAUTHENTICATED) request.admitted?.onCredentialEnded();
     if (thrown instanceof ServiceError) reply.headers(Object.fromEntries(thrown.headers));
     if (thrown instanceof ConnectError) forwardHeaders(thrown.metadata, reply);
-    sendError(failed, reply, request.routeOptions.config?.binding);
+    sendError(failed, reply);
   };
   const app = createServer(options, proxies, {
     clientErrorHandler: createClientErrorHandler(log, lifecycle, headers),

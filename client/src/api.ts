@@ -408,62 +408,6 @@ export type Usage = {
   outputTokens: number;
 };
 
-/** One message of a conversation for Complete. */
-export type Message = {
-  /** `system`, `user`, `assistant`, or `tool` for the result of a tool call. */
-  role: "system" | "user" | "assistant" | "tool";
-  /** Content, in order: up to 1,024 parts. Only `user` messages may have images. */
-  parts: Part[];
-  /** The tool calls of an `assistant` message: up to 128. Each needs a result: a `tool` message before the next message of another role. */
-  toolCalls: ToolCall[];
-  /** Id of the call whose result a `tool` message is. */
-  toolCallId: string;
-};
-
-/** A tool that the model may call. */
-export type Tool = {
-  /** Name: 1 to 64 letters, digits, underscores and hyphens. */
-  name: string;
-  /** What the tool does and when to call it, for the model. */
-  description?: string | undefined;
-  /** JSON Schema of the arguments, an object: up to 65,536 characters, nested at most 64 deep. The default is a tool without arguments. */
-  parametersJson?: string | undefined;
-  /** Whether the arguments must match the schema. The default is that of the provider. */
-  strict?: boolean | undefined;
-};
-
-/** Whether the model calls tools, and which. */
-export type ToolChoice = {
-  /** `none`, `auto`, `required` for at least one call, or `function` for a call of the tool `name`. */
-  mode: "none" | "auto" | "required" | "function";
-  /** Name of one of the tools, with `function` only. */
-  name: string;
-};
-
-/** Form of a reply. */
-export type ResponseFormat = {
-  /** `text`, `jsonObject` for any JSON object, or `jsonSchema`. */
-  type: "text" | "json_object" | "json_schema";
-  /** Name of the schema, with `jsonSchema` only: 1 to 64 letters, digits, underscores and hyphens. */
-  name: string;
-  /** What the reply is for, for the model. */
-  description?: string | undefined;
-  /** The JSON Schema, an object: up to 65,536 characters, nested at most 64 deep. */
-  schemaJson: string;
-  /** Whether the reply must match the schema. The default is that of the provider. */
-  strict?: boolean | undefined;
-};
-
-/** A model that Complete accepts. */
-export type ListedModel = {
-  /** Name for requests: that of the model, or `provider/model` if several providers have a model of this name. */
-  model: string;
-  /** Public id of the provider. */
-  provider: string;
-  /** When the models were last checked against the provider's list. Absent if the catalogue does not say. */
-  checkedAt: string;
-};
-
 /** One user's usage of one model on one day. */
 export type UsageDay = {
   /** Day in UTC, such as `2026-11-21`. */
@@ -608,38 +552,6 @@ export type Model = {
   ignored: string[];
   /** Name for people. Absent if the catalogue has none. */
   displayName?: string | undefined;
-};
-
-/** A part of a message. */
-export type Part = {
-  /** Text. */
-  text: string;
-  /** An image. */
-  image: Image;
-};
-
-/** A tool call of the model. */
-export type ToolCall = {
-  /** Id of the call, which its result repeats. */
-  id: string;
-  /** Name of the tool. */
-  name: string;
-  /** Arguments as a JSON object, nested at most 64 deep. Blank text means no arguments. */
-  arguments: string;
-  /** Google's signature of the thoughts before the call, in base64. The id contains it too, so that clients need not know it. */
-  thoughtSignature?: string | undefined;
-};
-
-/** An image: either `data` with its `mediaType`, or `url`. */
-export type Image = {
-  /** `image/png`, `image/jpeg`, `image/gif` or `image/webp`. */
-  mediaType: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
-  /** The image in base64. */
-  data: string;
-  /** Address of the image, with `https`: up to 8,192 characters. The provider reads it, this server never does. */
-  url: string;
-  /** How closely the model looks: `auto`, `low` or `high`. Only OpenAI's models distinguish. */
-  detail: "auto" | "low" | "high";
 };
 
 /** The body of every error. */

@@ -9,6 +9,7 @@ import {
 import { field as fieldPolicy } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { policyOf } from "../../services/platform/rpc/policy.ts";
+import { formatOf } from "../formats/formats.ts";
 
 /** A field that is carried in a cookie. */
 export type CookieField = {
@@ -53,6 +54,8 @@ export function readBinding(method: DescMethod) {
   return {
     method: method as DescMethodServerStreaming | DescMethodUnary, // REST has no client streams
     policy,
+    /** The JSON of requests and responses; undefined for that of the messages. */
+    format: formatOf(policy.httpFormat),
     httpMethod,
     /** Route pattern, with path variables as `:jsonName`. */
     path,

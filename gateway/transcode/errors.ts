@@ -3,33 +3,21 @@ import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:ht
 import type { Duplex } from "node:stream";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
-import { FailureSchema, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import {
+  FailureSchema,
+  ProviderFailure,
+  Reason,
+} from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   type ErrorDetails,
   INTERNAL_MESSAGE,
   ServiceError,
   statuses,
-  type Violation,
 } from "../../services/platform/rpc/errors.ts";
+import type { HttpFormat } from "../formats/format.ts";
+import { formatOfTarget } from "../formats/formats.ts";
 import type { Lifecycle } from "../lifecycle.ts";
-
-/** The body of every error response (spec section 7, interface section 1). */
-export type ErrorBody = {
-  statusCode: number;
-  message: string;
-  error: string;
-  code: string;
-  violations?: Violation[];
-};
-
-/** An error as an HTTP response. */
-export type HttpErrorResponse = {
-  reason: Reason;
-  body: ErrorBody;
-  retryAfterSeconds: number | undefined;
-  /** Whether the error is unexpected and has not been logged yet. */
-  isInternal: boolean;
-};
+import type { ErrorBody, HttpErrorResponse } from "./http-error.ts";
 
 type Known = [Reason, message: string, status?: number];
 
@@ -76,19 +64,20 @@ export function createRefusal(
   { mayLogRefusal }: Pick<Lifecycle, "mayLogRefusal">,
   headers: Record<string, string>,
 ) {
-  return (error: unknown, _request: IncomingMessage, response: ServerResponse): void => {
-    const { body, retryAfterSeconds } = toHttpError(error);
+  return (error: unknown, request: IncomingMessage, response: ServerResponse): void => {
+    const failed = toHttpError(error);
+    const { status, body, headers: ofError } = errorResponse(failed, formatOfTarget(request.url));
     const text = JSON.stringify(body);
     const requestId = randomUUID();
-    if (retryAfterSeconds !== undefined) response.setHeader("retry-after", retryAfterSeconds);
-    response.writeHead(body.statusCode, {
+    response.writeHead(status, {
       ...headers,
+      ...ofError,
       "content-type": "application/json; charset=utf-8",
       "content-length": String(Buffer.byteLength(text)),
       "x-request-id": requestId,
     });
     response.end(text);
-    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "connection rejected");
+    if (mayLogRefusal()) log.info({ requestId, status }, "connection rejected");
   };
 }
 
@@ -99,7 +88,10 @@ export function toHttpError(thrown: unknown): HttpErrorResponse {
   const detail = thrown instanceof ConnectError ? thrown.findDetails(FailureSchema)[0] : undefined;
   if (detail?.reason === Reason.UNSPECIFIED) return internalError(false); // already masked and logged by the services
   if (detail) {
-    const violations = detail.violations.map(({ field, message }) => ({ field, message }));
+    const violations = detail.violations.map(({ field, message, unsupported }) => ({
+      ...{ field, message },
+      ...(unsupported && { unsupported }),
+    }));
     return httpError(detail.reason, (thrown as ConnectError).rawMessage, { ...detail, violations });
   }
   const { code = "", statusCode = 500 } = (thrown ?? {}) as {
@@ -112,6 +104,22 @@ export function toHttpError(thrown: unknown): HttpErrorResponse {
   return known ? httpError(known[0], known[1], {}, known[2]) : internalError(true);
 }
 
+/**
+ * The response to an error: its status, headers and body.
+ * @param format the format of the method or path; undefined for our own JSON
+ * @param isCall whether the error is that of a method
+ */
+export function errorResponse(
+  failed: HttpErrorResponse,
+  format: HttpFormat | undefined,
+  isCall = false,
+): { status: number; headers: Record<string, string>; body: object } {
+  const { body, retryAfterSeconds } = failed;
+  const response = format?.error(failed, isCall) ?? { status: body.statusCode, headers: {}, body };
+  const waits = retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) };
+  return { ...response, headers: { ...response.headers, ...waits } };
+}
+
 /** Error codes of Node that concern a connection: system errors, HTTP/2 and streams. */
 const OF_CONNECTION = /^(?:E(?!RR_)|ERR_(?:HTTP2|STREAM)_)/;
 
@@ -121,7 +129,7 @@ const isLost = (thrown: unknown) =>
   OF_CONNECTION.test(String((thrown.cause as { code?: unknown } | undefined)?.code));
 
 /** The response for a reason. `status` is only given if it differs from that of the reason. */
-function httpError(
+export function httpError(
   reason: Reason,
   message: string,
   details: ErrorDetails = {},
@@ -132,12 +140,13 @@ function httpError(
   const {
     violations,
     retryAfterSeconds = reason === Reason.UNAVAILABLE ? UNAVAILABLE_RETRY_SECONDS : undefined,
+    providerFailure = ProviderFailure.UNSPECIFIED,
   } = details;
   const statusCode = status ?? known.status;
   const error = STATUS_CODES[statusCode] ?? "Client Closed Request";
   const body: ErrorBody = { statusCode, message, error, code: known.name };
   if (violations?.length) body.violations = violations;
-  return { reason, body, retryAfterSeconds, isInternal: false };
+  return { reason, body, retryAfterSeconds, providerFailure, isInternal: false };
 }
 
 const internalError = (isInternal: boolean): HttpErrorResponse => ({
@@ -162,18 +171,19 @@ export function createClientErrorHandler(
       ? !response.writableFinished
       : response?.headersSent || isWaiting;
     if (error.code === "ECONNRESET" || !socket.writable || isBusy) return void socket.destroy();
-    const { body } = toHttpError({ code: error.code, statusCode: 400 });
-    const text = JSON.stringify(body);
+    const failed = toHttpError({ code: error.code, statusCode: 400 });
+    const { status, ...of } = errorResponse(failed, formatOfTarget(response?.req.url));
+    const text = JSON.stringify(of.body);
     const requestId = randomUUID();
     const head = [
-      `HTTP/1.1 ${body.statusCode} ${body.error}`,
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       "content-type: application/json; charset=utf-8",
       `content-length: ${Buffer.byteLength(text)}`,
       `x-request-id: ${requestId}`,
-      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      ...Object.entries({ ...headers, ...of.headers }).map(([name, value]) => `${name}: ${value}`),
       "connection: close",
     ];
-    if (mayLogRefusal()) log.info({ requestId, status: body.statusCode }, "unreadable request");
+    if (mayLogRefusal()) log.info({ requestId, status }, "unreadable request");
     socket.end(`${head.join("\r\n")}\r\n\r\n${text}`, () => socket.destroy());
   };
 }

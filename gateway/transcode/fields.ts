@@ -21,13 +21,16 @@ export function readFields(
 ): Init {
   const init: Init = {};
   for (const field of fields) {
-    const value = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
+    const member = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
+    const value = member ?? null; // formats leave members undefined
     if (value === null) {
       if (isRequired(field))
         violations.push({ field: at + field.jsonName, message: "is required" });
       continue;
     }
-    init[field.localName] = readField(field, value, at + field.jsonName, violations);
+    const read = readField(field, value, at + field.jsonName, violations);
+    if (field.oneof) init[field.oneof.localName] = { case: field.localName, value: read };
+    else init[field.localName] = read;
   }
   return init;
 }
@@ -58,7 +61,7 @@ const isRequired = remembered((field: DescField): boolean => {
     !rules.cel.length &&
     !rules.celExpression.length &&
     !rules.required;
-  return isFree && field.fieldKind === "scalar" && !field.proto.proto3Optional;
+  return isFree && field.fieldKind === "scalar" && !field.oneof && !field.proto.proto3Optional;
 });
 
 function readItem(
@@ -79,6 +82,7 @@ function readItem(
     return zeroOf(field);
   }
   if (message) return fromJson(TimestampSchema, value as string);
+  if (scalar === ScalarType.INT64) return BigInt(value as number);
   const [min, max] = boundsOf(scalar);
   return typeof value === "number" ? Math.min(Math.max(value, min), max) : value;
 }
@@ -101,8 +105,8 @@ function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
 }
 
 /**
- * The problem with a value of a scalar or timestamp field, if any. 64-bit integers are not supported,
- * since ProtoJSON represents them as strings.
+ * The problem with a value of a scalar or timestamp field, if any. 64-bit integers are numbers of
+ * foreign formats: ProtoJSON represents them as strings, so our own JSON has none.
  */
 function problemOf({ message, scalar }: DescField, value: unknown): string | undefined {
   if (message)
@@ -114,6 +118,8 @@ function problemOf({ message, scalar }: DescField, value: unknown): string | und
       return typeof value === "boolean" ? undefined : "must be true or false";
     case ScalarType.DOUBLE:
       return Number.isFinite(value) ? undefined : "must be a number"; // 1e999 parses as Infinity
+    case ScalarType.INT64:
+      return Number.isSafeInteger(value) ? undefined : "must be a whole number of at most 53 bits";
     default:
       return Number.isInteger(value) ? undefined : "must be a whole number";
   }

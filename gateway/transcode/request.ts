@@ -1,14 +1,21 @@
 import { create, type DescField, ScalarType } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { checkJson, hasInvalidEscape } from "../../services/platform/rpc/check-json.ts";
+import {
+  checkJson,
+  hasInvalidEscape,
+  type JsonBounds,
+} from "../../services/platform/rpc/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/rpc/errors.ts";
+import type { HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 
-/** Maximum number of values in a body. */
-const MAX_VALUES = 250_000;
+/** Bounds of a body: 250,000 values. */
+const BOUNDS: JsonBounds = { values: 250_000 };
+/** Those of a body in a foreign format. Its JSON Schemas are nested up to 64 deep inside of it. */
+const FORMAT_BOUNDS: JsonBounds = { ...BOUNDS, members: 100_000, depth: 80 };
 const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
@@ -29,17 +36,29 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
   const init: Record<string, unknown> = {};
   const read = (fields: DescField[], json: object) =>
     Object.assign(init, readFields(fields, json, "", typeErrors));
-  const body = bodyMembers(request, bodyFields !== undefined);
+  const body = bodyMembers(request, bodyFields !== undefined, BOUNDS);
   if (bodyFields) read(bodyFields, body.json);
   if (pathFields.length > 0) read(pathFields, request.params as object);
   if (queryFields.length > 0)
     read(queryFields, queryMembers(queryFields, request.raw.url ?? "", typeErrors));
   for (const { field, token } of request.tokenCookies ?? []) init[field.localName] = token;
-  if (typeErrors.length === 0 && body.hasInvalidText) {
-    // in a key, or in a field that is ignored
-    throw malformed("The body must not contain NUL characters or lone surrogates.");
-  }
+  if (typeErrors.length === 0) checkText(body); // in a key, or in a field that is ignored
   return { message: create(method.input, init), typeErrors };
+}
+
+/**
+ * Reads a request body in a foreign format.
+ * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE, VALIDATION_FAILED
+ */
+export function readFormatted({ read }: HttpFormat, request: FastifyRequest) {
+  const body = bodyMembers(request, true, FORMAT_BOUNDS);
+  checkText(body);
+  return read(body.json);
+}
+
+function checkText({ hasInvalidText }: { hasInvalidText: boolean }): void {
+  if (hasInvalidText)
+    throw malformed("The body must not contain NUL characters or lone surrogates.");
 }
 
 /** The message of a request of which only the path can be read. */
@@ -53,7 +72,10 @@ export function readPathFields({ method, pathFields }: HttpBinding, { params }: 
  * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a
  * password
  */
-function parseJson(bytes: Uint8Array): { json: unknown; hasInvalidText: boolean } {
+function parseJson(
+  bytes: Uint8Array,
+  bounds: JsonBounds,
+): { json: unknown; hasInvalidText: boolean } {
   let text: string;
   try {
     text = utf8.decode(bytes);
@@ -63,7 +85,7 @@ function parseJson(bytes: Uint8Array): { json: unknown; hasInvalidText: boolean 
   let json: unknown;
   let hasDuplicates: boolean;
   try {
-    hasDuplicates = checkJson(text, MAX_VALUES);
+    hasDuplicates = checkJson(text, bounds);
     json = JSON.parse(text);
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
@@ -72,7 +94,7 @@ function parseJson(bytes: Uint8Array): { json: unknown; hasInvalidText: boolean 
   return { json, hasInvalidText: hasInvalidEscape(text) };
 }
 
-function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
+function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean, bounds: JsonBounds) {
   if (!(body instanceof Uint8Array) || body.length === 0) return NO_BODY;
   const type = headers["content-type"];
   const isJson =
@@ -82,7 +104,7 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean) {
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
   if (!isPlain) throw unsupported("The body must be sent uncompressed.");
   if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
-  const { json, hasInvalidText } = parseJson(body);
+  const { json, hasInvalidText } = parseJson(body, bounds);
   if (isObject(json)) return { json, hasInvalidText };
   if (!isRead) return NO_BODY; // some clients send `null` instead of an empty body
   throw malformed("The body must be a JSON object.");

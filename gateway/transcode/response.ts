@@ -1,12 +1,15 @@
 import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import fastifyCookie from "@fastify/cookie";
-import type { FastifyInstance, FastifyReply } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import type { Clock } from "../../services/platform/process/clock.ts";
 import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/rpc/metadata.ts";
+import type { HttpFormat } from "../formats/format.ts";
+import { formatOfTarget } from "../formats/formats.ts";
 import type { CookieField, HttpBinding } from "./binding.ts";
-import type { HttpErrorResponse } from "./errors.ts";
+import { errorResponse } from "./errors.ts";
+import type { HttpErrorResponse } from "./http-error.ts";
 
 /** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
 const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
@@ -43,28 +46,41 @@ export function sendMessage(
   if (clears) clearCookies(rule.requestCookies, reply);
   const { maxAgeSeconds } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
-  const json = toJson(rule.method.output, message, emitDefaults) as Record<string, unknown>;
-  for (const { jsonName } of rule.omittedLists)
+  sendJson(reply, rule.policy.successStatus, rule.format?.whole(message) ?? ownJson(rule, message));
+}
+
+/** A message as ProtoJSON, or the one field that makes up the response. */
+function ownJson(
+  { method, omittedLists, hiddenFields, responseField }: HttpBinding,
+  message: MessageShape<DescMessage>,
+): string {
+  const json = toJson(method.output, message, emitDefaults) as Record<string, unknown>;
+  for (const { jsonName } of omittedLists)
     if ((json[jsonName] as unknown[]).length === 0) delete json[jsonName];
-  for (const { jsonName } of rule.hiddenFields) delete json[jsonName];
-  const body = rule.responseField ? (json[rule.responseField.jsonName] ?? null) : json;
-  reply
-    .code(rule.policy.successStatus)
-    .header("content-type", JSON_TYPE)
-    .send(JSON.stringify(body));
+  for (const { jsonName } of hiddenFields) delete json[jsonName];
+  return JSON.stringify(responseField ? (json[responseField.jsonName] ?? null) : json);
+}
+
+/** Sends JSON text. */
+export function sendJson(reply: FastifyReply, status: number, text: string): void {
+  reply.code(status).header("content-type", JSON_TYPE).send(text);
+}
+
+/** The format of a request: that of its method or else of its path; undefined for our own JSON. */
+function formatOfRequest({ routeOptions, raw }: FastifyRequest): HttpFormat | undefined {
+  const binding = routeOptions.config?.binding;
+  return binding ? binding.format : formatOfTarget(raw.url);
 }
 
 /**
  * Sends an error. A 401 clears the cookie whose token was rejected, but not if there were several and it
  * is unclear which one was ours.
- * @param rule the binding, if the request reached a method
  */
-export function sendError(
-  failed: HttpErrorResponse,
-  reply: FastifyReply,
-  rule?: HttpBinding,
-): void {
+export function sendError(failed: HttpErrorResponse, reply: FastifyReply): void {
   const { statusCode } = failed.body;
+  const rule = reply.request.routeOptions.config?.binding; // if the request reached a method
+  const format = formatOfRequest(reply.request);
+  const { status, headers, body } = errorResponse(failed, format, rule !== undefined);
   const clears = rule?.policy.clearsCookie === CookieClearing.ON_UNAUTHENTICATED;
   if (clears && statusCode === 401) {
     const read = reply.request.tokenCookies ?? [];
@@ -74,8 +90,7 @@ export function sendError(
     );
   }
   if (statusCode === 401) reply.header("www-authenticate", "Bearer");
-  if (failed.retryAfterSeconds !== undefined) reply.header("retry-after", failed.retryAfterSeconds);
-  reply.code(statusCode).header("content-type", JSON_TYPE).send(JSON.stringify(failed.body));
+  sendJson(reply.headers(headers), status, JSON.stringify(body));
 }
 
 function clearCookies(cookies: readonly CookieField[], reply: FastifyReply): void {

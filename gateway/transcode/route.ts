@@ -1,3 +1,4 @@
+import type { Message } from "@bufbuild/protobuf";
 import { createContextValues, type Transport } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -9,12 +10,13 @@ import type { Clock } from "../../services/platform/process/clock.ts";
 import { ServiceError } from "../../services/platform/rpc/errors.ts";
 import { one } from "../../services/platform/rpc/in-process.ts";
 import { writeClient } from "../../services/platform/rpc/metadata.ts";
-import { unreadFields, unreadKey } from "../../services/platform/rpc/unread.ts";
+import { type Unread, unreadFields, unreadKey } from "../../services/platform/rpc/unread.ts";
+import type { FormattedReply } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type CookieDeps, readTokenCookies } from "./cookies.ts";
-import { readPathFields, readRequest } from "./request.ts";
-import { forwardHeaders, sendMessage } from "./response.ts";
-import { sendStream } from "./sse.ts";
+import { readFormatted, readPathFields, readRequest } from "./request.ts";
+import { forwardHeaders, sendJson, sendMessage } from "./response.ts";
+import { formattedStream, ownStream, readWhole, sendStream } from "./sse.ts";
 
 /**
  * Node accepts Latin-1 in header values, gRPC metadata only accepts printable ASCII. Tokens contain
@@ -37,7 +39,7 @@ type Transcoder = CookieDeps & {
 /** Adds the route of a method. Errors are handled by the server's error handler. */
 export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder: Transcoder): void {
   const { transport, internalSecret, clock, origins, report, keepAliveMs } = transcoder;
-  const { method } = binding;
+  const { method, format, policy } = binding;
   const handler = async (request: FastifyRequest, reply: FastifyReply) => {
     if (binding.policy.sameOrigin && !origins.isOwn(request.headers)) {
       throw new ServiceError(Reason.CROSS_SITE, "This request comes from another site.");
@@ -45,7 +47,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     if (binding.requestCookies.length > 0)
       request.tokenCookies = await readTokenCookies(binding.requestCookies, request, transcoder);
     const header = metadataOf(request, internalSecret);
-    const { message, unread } = readMessage(binding, request);
+    const { message, unread, written } = readMessage(binding, request, clock);
     const { signal } = request.call;
     const context = createContextValues()
       .set(admittedKey, request.admitted) // for services in the same process
@@ -54,17 +56,24 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
       const response = await transport.unary(method, signal, undefined, header, message, context);
       forwardHeaders(response.header, reply);
       sendMessage(binding, reply, response, clock);
-    } else {
-      const start = () =>
-        transport.stream(method, signal, undefined, header, one(message), context);
-      await sendStream(binding, reply, start, {
-        keepAliveMs,
-        report: (thrown) => report(thrown, request),
-      });
+      return reply;
     }
+    const start = () => transport.stream(method, signal, undefined, header, one(message), context);
+    if (written?.isWhole) {
+      const response = await start();
+      const json = await readWhole(written.reply, response);
+      forwardHeaders(response.header, reply); // in the same process they are complete by now
+      sendJson(reply.headers(written.reply.headers()), policy.successStatus, JSON.stringify(json));
+      return reply;
+    }
+    const form = format && written ? formattedStream(format, written.reply) : ownStream(binding);
+    await sendStream(form, reply, start, {
+      keepAliveMs,
+      report: (thrown) => report(thrown, request),
+    });
     return reply;
   };
-  const { httpMethod, path: url, policy } = binding;
+  const { httpMethod, path: url } = binding;
   app.route({
     method: httpMethod,
     url,
@@ -87,12 +96,27 @@ function metadataOf(request: FastifyRequest, secret: string | undefined): Header
   return headers;
 }
 
+/** What a request says, as read by {@link readMessage}. */
+type ReadMessage = {
+  message: Message;
+  unread: Unread;
+  /** The writer of its reply in a foreign format, and whether it is not to be a stream. */
+  written?: { reply: FormattedReply; isWhole: boolean };
+};
+
 /**
  * The message for a request. If the method requires a role, an unreadable request is left for the
  * services to reject, so that they check the role first.
  */
-function readMessage(rule: HttpBinding, request: FastifyRequest) {
+function readMessage(rule: HttpBinding, request: FastifyRequest, clock: Clock): ReadMessage {
+  const { format, bodyFields } = rule;
   try {
+    if (format && bodyFields) {
+      const { message, ...options } = readFormatted(format, request);
+      const created = Math.floor(clock.now().getTime() / 1000);
+      const written = { reply: format.reply({ ...options, created }), isWhole: !message.stream };
+      return { message, unread: {}, written };
+    }
     const { message, typeErrors } = readRequest(rule, request);
     return { message, unread: unreadFields(typeErrors) };
   } catch (error) {

@@ -1,39 +1,76 @@
 import { once } from "node:events";
 import type { Socket } from "node:net";
-import { toJson } from "@bufbuild/protobuf";
+import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
+import type { CompleteEvent } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { FormattedReply, HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
-import { type HttpErrorResponse, toHttpError } from "./errors.ts";
+import { toHttpError } from "./errors.ts";
+import type { HttpErrorResponse } from "./http-error.ts";
+import { oneLine } from "./one-line.ts";
 import { forwardHeaders } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** Unicode line terminators that JSON does not escape, but that many readers treat as line ends. */
-const LINE_ENDS = /[\u0085\u2028\u2029]/g;
+const eventLine = (data: unknown) => `data: ${oneLine(data)}\n\n`;
 
-/** JSON on a single line, whatever its reader treats as a line end. */
-const oneLine = (data: unknown) =>
-  JSON.stringify(data).replace(
-    LINE_ENDS,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+/** What a stream consists of. */
+type StreamForm = {
+  /** Headers of the response, as far as they are known when it begins. */
+  headers(): Record<string, string>;
+  /** The events of a message; may be none. */
+  events(message: MessageShape<DescMessage>): string;
+  /** The event of a failure. */
+  failure(failed: HttpErrorResponse): string;
+  /** Whether a failure before all messages is an event too, and not a status. */
+  beginsByFailure(failed: HttpErrorResponse): boolean;
+  /**
+   * What ends a stream without a failure.
+   * @throws Error if the reply is incomplete
+   */
+  end(): string;
+  /** What ends a stream after the event of a failure. */
+  endOfFailed: string;
+};
+
+/** The form of `/ai/stream` (spec section 4.5). It ends with `[DONE]` in any case. */
+export const ownStream = ({ method }: HttpBinding): StreamForm => ({
+  headers: () => ({}),
+  events: (message) => eventLine(toJson(method.output, message, emitDefaults)),
+  failure: ({ body }) => eventLine({ error: body.message, code: body.code }),
+  beginsByFailure: isOfProvider,
+  end: () => DONE,
+  endOfFailed: DONE,
+});
+
+/** The form of a format. Only a complete reply ends with `[DONE]`. */
+export const formattedStream = (format: HttpFormat, written: FormattedReply): StreamForm => ({
+  headers: written.headers,
+  events: (message) => written.event(message as CompleteEvent),
+  failure: (failed) => eventLine(format.error(failed, true).body),
+  beginsByFailure: () => false,
+  end() {
+    assertFinished(written);
+    return DONE;
+  },
+  endOfFailed: "",
+});
 
 /**
- * Sends the messages of a server-streaming call as server-sent events (spec section 4.5). Headers are
- * only sent with the first message, a failure event or after a long silence, so that an early failure
- * gets its own status. Later failures become events. The stream ends with exactly one `[DONE]`. When
- * the client disconnects, the call is aborted immediately.
+ * Sends the messages of a server-streaming call as server-sent events. Headers are only sent with the
+ * first event or after a long silence, so that an early failure gets its own status. Later failures
+ * become events. When the client disconnects, the call is aborted immediately.
  * @param start starts the call; resolves with or before the first message
  * @param keepAliveMs silence after which a comment is sent to keep the connection alive, in ms
  * @param report logs an unexpected failure
  * @throws the error of the call, if the response is still to be a status
  */
 export async function sendStream(
-  { method }: HttpBinding,
+  form: StreamForm,
   reply: FastifyReply,
   start: () => Promise<StreamResponse>,
   { keepAliveMs, report }: { keepAliveMs: number; report: (thrown: unknown) => void },
@@ -41,41 +78,67 @@ export async function sendStream(
   const { raw, request } = reply;
   const { call } = request;
   const headers: Headers[] = []; // of the call, as far as known when the response begins
-  const events = createSseWriter(reply, keepAliveMs, headers);
+  const events = createSseWriter(form, reply, keepAliveMs, headers);
+  let end = form.endOfFailed;
   try {
     const response = await start();
     headers.push(response.header);
     for await (const message of response.message) {
-      const isFlushed = events.write(toJson(method.output, message, emitDefaults));
+      const isFlushed = events.write(form.events(message));
       if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
+    end = form.end();
     events.open();
   } catch (error) {
     const thrown = call.signal.aborted ? call.signal.reason : error; // the error of `once` would hide the reason
     const failed = toHttpError(thrown);
     request.failure = failed.body.code;
     if (request.raw.socket.destroyed) return; // the client has disconnected; `raw` is told later
-    if (!raw.headersSent && !isEvent(failed)) throw thrown;
+    if (!raw.headersSent && !form.beginsByFailure(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
     headers.push(ConnectError.from(thrown).metadata); // with gRPC, a failure's metadata arrives after the headers
-    events.write({ error: failed.body.message, code: failed.body.code });
+    events.write(form.failure(failed));
   } finally {
-    events.close();
+    events.close(end);
   }
+}
+
+/**
+ * Reads a reply of a format to its end and returns it as JSON.
+ * @throws the error of the call; Error if the reply is incomplete
+ */
+export async function readWhole(
+  written: FormattedReply,
+  { message }: StreamResponse,
+): Promise<object> {
+  const whole = written.whole();
+  for await (const event of message) whole.add(event as CompleteEvent);
+  assertFinished(written);
+  return whole.json();
+}
+
+/** Services end a reply by an event or an error. One without either must not look complete. */
+function assertFinished({ isFinished }: FormattedReply): void {
+  if (!isFinished()) throw new Error("the services have ended a reply without its last event");
 }
 
 /**
  * Failures of the provider are part of the reply and become events. Earlier failures (caller, limits,
  * request, bugs) become a status.
  */
-const isEvent = ({ reason, body }: HttpErrorResponse) =>
+const isOfProvider = ({ reason, body }: HttpErrorResponse) =>
   body.statusCode === 422 || (body.statusCode === 500 && reason !== Reason.UNSPECIFIED);
 
 /**
  * Writes server-sent events. The response headers are sent once, with the first event or
  * heartbeat.
  */
-function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Headers[]) {
+function createSseWriter(
+  form: StreamForm,
+  reply: FastifyReply,
+  keepAliveMs: number,
+  headers: Headers[],
+) {
   const { raw } = reply;
   let socket: Socket | undefined;
   const open = () => {
@@ -83,6 +146,7 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
     for (const each of headers) forwardHeaders(each, reply);
     reply.hijack();
     reply.headers({
+      ...form.headers(),
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
       "x-accel-buffering": "no", // nginx would buffer the events
@@ -112,17 +176,18 @@ function createSseWriter(reply: FastifyReply, keepAliveMs: number, headers: Head
   return {
     open,
     /**
-     * Sends an event.
+     * Sends events.
      * @returns false if the client is slow; then wait for `drain`
      */
-    write(data: unknown): boolean {
+    write(events: string): boolean {
+      if (events === "") return true;
       heartbeat.refresh();
-      return send(`data: ${oneLine(data)}\n\n`);
+      return send(events);
     },
-    /** Stops the heartbeat. Ends a started stream with `[DONE]`. */
-    close(): void {
+    /** Stops the heartbeat, and ends a started stream. */
+    close(end: string): void {
       clearInterval(heartbeat);
-      if (raw.headersSent && !raw.destroyed) raw.end(DONE);
+      if (raw.headersSent && !raw.destroyed) raw.end(end);
     },
   };
 }

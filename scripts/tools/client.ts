@@ -60,7 +60,7 @@ export function clientSource(): string {
       path,
     })),
   );
-  const { Error: errorSchema = {}, ...named } = components.schemas;
+  const { Error: errorSchema = {}, OpenAIError: _foreign, ...named } = components.schemas;
   const types = { ...named, ErrorBody: errorSchema, ErrorCode: errorSchema.properties?.code ?? {} };
   const groups = tags.map(({ name, description }) => {
     const own = routes.filter((route) => route.tags[0] === name).map(routeSource);

@@ -172,7 +172,7 @@ async function checkMessage(
   admitted?.permit.reserveBody(message.length);
   try {
     if (isJson(headers)) {
-      checkJson(message.toString(), MAX_VALUES);
+      checkJson(message.toString(), { values: MAX_VALUES });
       fromJsonString(method.input, UTF8.decode(message), { ignoreUnknownFields: true }); // as on REST, and as Connect reads it
     } else {
       checkFields(method.input, message);

@@ -14,23 +14,25 @@ import { http } from "../../gen/google/api/annotations_pb.ts";
 import { clientMethods } from "../../services/platform/rpc/policy.ts";
 
 const SEGMENTS = /^(?:\/(?:[A-Za-z0-9._~-]+|\{[a-z0-9_]+\}))+$/;
-const { STRING, BOOL, DOUBLE, INT32, UINT32 } = ScalarType;
+const { STRING, BOOL, DOUBLE, INT32, UINT32, INT64 } = ScalarType;
 
 const isText = (field: DescField | undefined) =>
   field?.fieldKind === "scalar" && field.scalar === STRING && !field.oneof;
 const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampSchema.typeName;
 
 /**
- * Whether a request field is of a type that is read from JSON. 64-bit numbers are not: ProtoJSON
- * writes them as strings.
+ * Whether a request field is of a type that is read from JSON. 64-bit numbers are only in foreign
+ * formats: ProtoJSON writes them as strings. So are alternatives, which a format tells apart.
  */
-function isReadable(field: DescField): boolean {
-  if (field.oneof || field.fieldKind === "map") return false;
+function isReadable(field: DescField, isForeign = false): boolean {
+  if ((field.oneof && !isForeign) || field.fieldKind === "map") return false;
   if (!field.message || isTimestamp(field)) {
-    return !field.enum && [undefined, STRING, BOOL, DOUBLE, INT32, UINT32].includes(field.scalar);
+    const scalars = [undefined, STRING, BOOL, DOUBLE, INT32, UINT32, ...(isForeign ? [INT64] : [])];
+    return !field.enum && scalars.includes(field.scalar);
   }
+  const { typeName, fields } = field.message;
   return (
-    !field.message.typeName.startsWith("google.protobuf.") && field.message.fields.every(isReadable)
+    !typeName.startsWith("google.protobuf.") && fields.every((each) => isReadable(each, isForeign))
   );
 }
 
@@ -67,7 +69,9 @@ function problemsOf(method: DescMethod): string[] {
     "a cookie without a plain name or text": cookies.some(
       (c) => !/^[\w-]+$/.test(c.cookie) || !isText(c.field),
     ),
-    "a request field of such a type": !method.input.fields.every(isReadable),
+    "a request field of such a type": !method.input.fields.every((field) =>
+      isReadable(field, binding.format !== undefined),
+    ),
     "a whole number without bounds": !method.input.fields.every(isBounded),
     "a message in a query": queryFields.some((field) => field.message && !isTimestamp(field)),
     "a success_status that is none": successStatus < 200 || successStatus > 299,

@@ -14,6 +14,7 @@ import {
   json,
   objectSchema,
 } from "./components.ts";
+import { formattedMethod, openAiErrorSchema } from "./formats.ts";
 import { healthPaths } from "./health-schema.ts";
 import { anyOther, errorSchema, failures, headers, headersOf } from "./responses.ts";
 
@@ -71,7 +72,10 @@ export function openApiDocument() {
     paths[path] ??= {};
     paths[path][binding.httpMethod.toLowerCase()] = operation(binding, used);
   }
-  const schemas: Record<string, Schema> = { Error: errorSchema(used) };
+  const schemas: Record<string, Schema> = {
+    Error: errorSchema(used),
+    OpenAIError: openAiErrorSchema,
+  };
   for (const message of used) {
     schemas[message.name] = {
       description: commentOn(message),
@@ -115,7 +119,7 @@ function tagsOf(bindings: readonly HttpBinding[]) {
 }
 
 function operation(binding: HttpBinding, used: Set<DescMessage>) {
-  const { method, policy, pathFields, queryFields, bodyFields, requestCookies } = binding;
+  const { method, policy, format, pathFields, queryFields, bodyFields, requestCookies } = binding;
   const parameter = (
     place: "path" | "query" | "cookie",
     field: DescField,
@@ -133,7 +137,11 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     operationId: method.localName,
     tags: [tagOf(method.parent)],
     summary: titleOf(method.name),
-    description: [commentOn(method), access(policy), ...policy.limits.map(limitText)].join(" "),
+    description: [
+      format ? formattedMethod(binding).description : commentOn(method),
+      access(policy),
+      ...policy.limits.map(limitText),
+    ].join(" "),
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
       ...queryFields.map((field) => parameter("query", field)),
@@ -142,13 +150,15 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
         .filter(({ isOnly }) => isOnly || !isOpen)
         .map(({ field, cookie }) => parameter("cookie", field, cookie)),
     ],
-    requestBody: bodyFields && requestBody(commentOn(method.input), bodyFields, used),
+    requestBody: format
+      ? formattedMethod(binding).request
+      : bodyFields && requestBody(commentOn(method.input), bodyFields, used),
     security: isOpen
       ? requestCookies.some(({ isOnly }) => !isOnly)
         ? [{ refreshCookie: [] }]
         : []
       : [{ accessToken: [] }, ...(takesKeys(policy) ? [{ apiKey: [] }] : [])],
-    responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited) },
+    responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited, format) },
   };
 }
 
@@ -167,6 +177,7 @@ function responses(binding: HttpBinding, used: Set<DescMessage>, isLimited: bool
 }
 
 function success(binding: HttpBinding, used: Set<DescMessage>) {
+  if (binding.format) return formattedMethod(binding).success;
   if (binding.method.methodKind === "server_streaming") {
     return {
       description: EVENTS,

@@ -10,13 +10,16 @@ import { Access, ApiKeys, CookieClearing } from "../../../gen/gatehouse/platform
 import { reasonName, statuses, statusOf } from "../../../services/platform/rpc/errors.ts";
 import type { Schema } from "./components.ts";
 import { commentOn, fieldSchema, json, property } from "./components.ts";
+import { anyOtherFormatted, formattedFailures, formattedMethod } from "./formats.ts";
 
 const ERROR_REF = { $ref: "#/components/schemas/Error" };
 
 /** The response of any status that a route does not list. */
-export const anyOther = (isLimited: boolean) => ({
-  ...json("Any other error.", ERROR_REF, exampleOf(Reason.UNSPECIFIED)),
-  headers: headersOfOther(isLimited),
+export const anyOther = (isLimited: boolean, format?: HttpBinding["format"]) => ({
+  ...(format
+    ? anyOtherFormatted(format)
+    : json("Any other error.", ERROR_REF, exampleOf(Reason.UNSPECIFIED))),
+  headers: headersOfOther(isLimited, format !== undefined),
 });
 
 /** The body of every error, with all values of its `code`. */
@@ -36,14 +39,18 @@ export const errorSchema = (used: Set<DescMessage>): Schema => ({
   },
 });
 
-/**
- * The errors by status: those that the binding of the method implies, and those that its operation
- * returns.
- */
+/** The errors by status. */
 export function failures(binding: HttpBinding, isLimited: boolean) {
+  const reasons = reasonsOf(binding, isLimited);
+  return binding.format ? formattedFailures(binding, reasons) : responsesOf(reasons);
+}
+
+/** The errors that the binding of a method implies, and those that its operation returns. */
+function reasonsOf(binding: HttpBinding, isLimited: boolean): Reason[] {
   const { method, policy, httpMethod, pathFields, queryFields, bodyFields = [] } = binding;
   const hasFields = pathFields.length + queryFields.length + bodyFields.length > 0;
-  return responsesOf([
+  const areEvents = method.methodKind !== "unary" && !binding.format;
+  return [
     ...(hasFields ? [Reason.VALIDATION_FAILED] : []),
     Reason.MALFORMED_REQUEST,
     ...(httpMethod === "GET" ? [] : [Reason.PAYLOAD_TOO_LARGE, Reason.UNSUPPORTED_MEDIA_TYPE]), // a body is read even if the method needs none
@@ -56,8 +63,8 @@ export function failures(binding: HttpBinding, isLimited: boolean) {
     ...(policy.sameOrigin ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
     ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
-    ...(method.methodKind === "unary" ? policy.refusals : []), // errors of a stream are events
-  ]);
+    ...(areEvents ? [] : policy.refusals),
+  ];
 }
 
 /** The responses for these reasons, by status. */
@@ -111,6 +118,9 @@ export const headers = {
     "temperature",
     "Given fields that the AI model takes no notice of, such as `temperature`.",
   ),
+  "X-AI-Provider": header("provider-a", "Id of the provider that replies."),
+  "X-AI-Model": header("model-a-1", "Name of the model that replies."),
+  "X-Should-Retry": header("false", "Always `false`: the same request would fail again."),
   "WWW-Authenticate": header("Bearer", "Always `Bearer`."),
   "Set-Cookie": header(
     "refreshToken=eyJhbGciOiJFZERTQSJ9.e30.c2ln; Path=/auth; HttpOnly; SameSite=Strict",
@@ -123,11 +133,8 @@ const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 const PASSING = [423, 429, 503];
 
 /** References to the headers that a response of this status may have. */
-export function headersOf(
-  { policy, responseCookies }: HttpBinding,
-  status: number,
-  isLimited: boolean,
-) {
+export function headersOf(binding: HttpBinding, status: number, isLimited: boolean) {
+  const { policy, responseCookies, format } = binding;
   const isSuccess = status === policy.successStatus;
   const clears =
     policy.clearsCookie ===
@@ -141,12 +148,19 @@ export function headersOf(
     ...(status === 401 ? ["WWW-Authenticate"] : []),
     ...(touchesCookie ? ["Set-Cookie"] : []),
     ...(isSuccess ? policy.responseHeaders : []),
+    ...(isSuccess && format ? formattedMethod(binding).headers : []),
+    ...(!isSuccess && format ? ["X-Should-Retry"] : []),
   ]);
 }
 
 /** References to the headers of a response without a documented status. */
-export const headersOfOther = (isLimited: boolean) =>
-  references(["X-Request-Id", ...(isLimited ? LIMIT : []), "Retry-After"]);
+const headersOfOther = (isLimited: boolean, isFormatted: boolean) =>
+  references([
+    "X-Request-Id",
+    ...(isLimited ? LIMIT : []),
+    "Retry-After",
+    ...(isFormatted ? ["X-Should-Retry"] : []),
+  ]);
 
 /** References to headers by their names. */
 export const references = (names: readonly string[]) =>

@@ -16,6 +16,9 @@ const EXPOSED = [
   "ratelimit-reset",
   "retry-after",
   "x-ai-ignored",
+  "x-ai-provider",
+  "x-ai-model",
+  "x-should-retry",
 ];
 
 /** See {@link createOrigins}. */

@@ -6,6 +6,15 @@ const MAX_MEMBERS = 10_000;
 /** Maximum nesting depth of a JSON text. Methods need at most 3. */
 const MAX_DEPTH = 32;
 
+/** Bounds of a JSON text. Formats of foreign APIs, which contain schemas, need more than our own. */
+export type JsonBounds = {
+  /** Maximum number of values, each of which becomes an object. */
+  values: number;
+  /** Maximum number of members of all objects. */
+  members?: number;
+  depth?: number;
+};
+
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 /** The error for a message that would turn into too many objects. */
 export const tooManyFields = () => malformed("The request has too many fields.");
@@ -25,11 +34,13 @@ type Keys = Set<string> | undefined;
 
 /**
  * Checks the size and depth of a JSON text before it is parsed.
- * @param maxValues maximum number of values, each of which becomes an object
  * @returns whether any object has a duplicate key
  * @throws ServiceError MALFORMED_REQUEST, SyntaxError
  */
-export function checkJson(text: string, maxValues: number): boolean {
+export function checkJson(
+  text: string,
+  { values: maxValues, members: maxMembers = MAX_MEMBERS, depth = MAX_DEPTH }: JsonBounds,
+): boolean {
   const open: Keys[] = [];
   let hasDuplicates = false;
   let [members, values] = [0, 0];
@@ -46,11 +57,11 @@ export function checkJson(text: string, maxValues: number): boolean {
         break;
       case OBJECT_START:
         values++;
-        enter(open, new Set());
+        enter(open, new Set(), depth);
         break;
       case LIST_START:
         values++;
-        enter(open, undefined);
+        enter(open, undefined, depth);
         break;
       case OBJECT_END:
       case LIST_END:
@@ -60,7 +71,7 @@ export function checkJson(text: string, maxValues: number): boolean {
         members++;
         hasDuplicates = !addKey(open.at(-1), text.slice(start, end)) || hasDuplicates;
     }
-    if (members > MAX_MEMBERS || values > maxValues) throw tooManyFields();
+    if (members > maxMembers || values > maxValues) throw tooManyFields();
   }
   return hasDuplicates;
 }
@@ -86,10 +97,10 @@ export function depthOf(text: string): number {
 }
 
 /** @throws ServiceError MALFORMED_REQUEST */
-function enter(open: Keys[], keys: Keys): void {
+function enter(open: Keys[], keys: Keys, maxDepth: number): void {
   open.push(keys);
-  if (open.length > MAX_DEPTH)
-    throw malformed(`The body is nested more than ${MAX_DEPTH} levels deep.`);
+  if (open.length > maxDepth)
+    throw malformed(`The body is nested more than ${maxDepth} levels deep.`);
 }
 
 /**

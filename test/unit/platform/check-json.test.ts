@@ -15,7 +15,7 @@ describe("JSON text: duplicate keys", () => {
     { text: '{"a\\\\":1,"a":2}', isDuplicate: false },
   ];
   test.each(cases)("$text", ({ text, isDuplicate }) => {
-    expect(checkJson(text, MAX_VALUES)).toBe(isDuplicate);
+    expect(checkJson(text, { values: MAX_VALUES })).toBe(isDuplicate);
   });
 });
 
@@ -29,7 +29,9 @@ describe("JSON text: is refused before it is parsed", () => {
     { what: "33 levels of lists and objects", text: '{"a":['.repeat(17) },
   ];
   test.each(cases)("$what", ({ text }) => {
-    expect(() => checkJson(text, MAX_VALUES)).toThrow(/too many fields|more than 32 levels/);
+    expect(() => checkJson(text, { values: MAX_VALUES })).toThrow(
+      /too many fields|more than 32 levels/,
+    );
   });
 });
 

@@ -1,0 +1,105 @@
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { isMessage } from "@bufbuild/protobuf";
+import {
+  GetModelResponseSchema,
+  type ListedModel,
+  ListModelsResponseSchema,
+} from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { invalidFields, type Violation } from "../../services/platform/rpc/errors.ts";
+import type { HttpErrorResponse } from "../transcode/http-error.ts";
+import type { HttpFormat } from "./format.ts";
+import { createReply, modelJson } from "./openai-reply.ts";
+import { isRefusedAlways, openAiPath, readCompletion } from "./openai-request.ts";
+
+/** The JSON of OpenAI's API: chat completions and models. */
+export const openAiFormat: HttpFormat = {
+  pathPrefix: "/v1/",
+  read: readCompletion,
+  reply: createReply,
+  whole: (message) => JSON.stringify(modelsJson(message)),
+  error: openAiError,
+};
+
+/** @throws Error for a message that no method of this format returns */
+function modelsJson(message: MessageShape<DescMessage>): object {
+  if (isMessage(message, ListModelsResponseSchema))
+    return { object: "list", data: message.models.map(modelJson) };
+  if (isMessage(message, GetModelResponseSchema)) return modelJson(message.model as ListedModel);
+  throw new Error(`${message.$typeName} has no form in this format`);
+}
+
+/** A status, if it differs from that of the reason, and OpenAI's `code`. */
+type Known = [code: string, status?: number];
+
+/** Codes that differ from the names of the reasons. */
+const CODES: ReadonlyMap<Reason, Known> = new Map<Reason, Known>([
+  [Reason.UNAUTHENTICATED, ["invalid_api_key"]],
+  [Reason.KEY_NOT_ALLOWED, ["permission_denied"]],
+  [Reason.FORBIDDEN, ["permission_denied"]],
+  [Reason.NOT_FOUND, ["model_not_found"]],
+  [Reason.PROVIDER_NOT_CONFIGURED, ["model_not_found", 404]],
+  [Reason.RATE_LIMITED, ["rate_limit_exceeded"]],
+]);
+
+/** What went wrong at a provider. `/ai/chat` has one status for all of it. */
+const PROVIDER_CODES: Readonly<Record<ProviderFailure, Known>> = {
+  [ProviderFailure.UNSPECIFIED]: ["provider_error", 500],
+  [ProviderFailure.PROMPT_TOO_LONG]: ["context_length_exceeded", 400],
+  [ProviderFailure.REJECTED]: ["provider_rejected", 400],
+  [ProviderFailure.BLOCKED]: ["content_filter", 400],
+  [ProviderFailure.RATE_LIMITED]: ["provider_rate_limited", 429],
+  [ProviderFailure.OVERLOADED]: ["provider_overloaded", 503],
+  [ProviderFailure.TIMED_OUT]: ["provider_timed_out", 504],
+  [ProviderFailure.OTHER]: ["provider_error", 500],
+};
+
+/** Statuses below 500 after which the same request may succeed. */
+const PASSING = [408, 429];
+
+/**
+ * An error as OpenAI's clients read it. They repeat what fails by 408, 409, 429 or 5xx, unless
+ * `x-should-retry` tells them that it can't help.
+ * @param isCall whether the error is that of a method, and not of a path without one
+ */
+function openAiError({ reason, body, providerFailure }: HttpErrorResponse, isCall: boolean) {
+  const violations = (body.violations ?? []).map(({ field, ...problem }) => ({
+    ...problem,
+    field: openAiPath(field),
+  }));
+  const [first] = violations;
+  const [code, status = body.statusCode] = codeOf(reason, providerFailure, isCall, first) ?? [
+    body.code.toLowerCase(),
+  ];
+  const message = first ? invalidFields(violations).message : body.message;
+  const param = first?.field ?? (code === "model_not_found" ? "model" : null);
+  const isFinal = (status < 500 && !PASSING.includes(status)) || status === 501;
+  return {
+    status,
+    headers: isFinal ? { "x-should-retry": "false" } : {},
+    body: { error: { message, type: typeOf(status), param, code } },
+  };
+}
+
+function codeOf(
+  reason: Reason,
+  providerFailure: ProviderFailure,
+  isCall: boolean,
+  violation: Violation | undefined,
+): Known | undefined {
+  if (violation) return [violationCode(violation)];
+  if (reason === Reason.PROVIDER_ERROR)
+    return PROVIDER_CODES[providerFailure] ?? PROVIDER_CODES[ProviderFailure.OTHER];
+  if (reason === Reason.NOT_FOUND && !isCall) return ["unknown_url"];
+  return CODES.get(reason);
+}
+
+function violationCode({ field, unsupported }: Violation): string {
+  if (!unsupported) return "invalid_value";
+  return isRefusedAlways(field) ? "unsupported_parameter" : "unsupported_value";
+}
+
+function typeOf(status: number): string {
+  if (status === 429) return "rate_limit_exceeded";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}

@@ -1,0 +1,171 @@
+import type { HttpBinding } from "../../../gateway/transcode/binding.ts";
+import { errorResponse, httpError } from "../../../gateway/transcode/errors.ts";
+import {
+  ProviderFailure,
+  ProviderFailureSchema,
+  Reason,
+  ReasonSchema,
+} from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { Schema } from "./components.ts";
+import { commentOn, json, property } from "./components.ts";
+
+/**
+ * Documents methods in the format of a foreign API. Their bodies are open objects: the vendor
+ * documents them, and its packages have their types.
+ */
+
+const ERROR_REF = { $ref: "#/components/schemas/OpenAIError" };
+const nullable = { type: ["string", "null"] };
+
+/** The body of an error in OpenAI's form. */
+export const openAiErrorSchema: Schema = {
+  type: "object",
+  description: "The body of every error under `/v1/`, as OpenAI's clients read it.",
+  required: ["error"],
+  properties: {
+    error: {
+      type: "object",
+      description: "The error.",
+      required: ["message", "type", "param", "code"],
+      properties: {
+        message: property("message", { type: "string" }, "Human-readable message."),
+        type: {
+          type: "string",
+          enum: ["invalid_request_error", "rate_limit_exceeded", "server_error"],
+          description: "Kind of error, by its status.",
+          examples: ["invalid_request_error"],
+        },
+        param: {
+          ...nullable,
+          description: "The first invalid field.",
+          examples: ["messages[0].content"],
+        },
+        code: { type: "string", description: "The reason.", examples: ["model_not_found"] },
+      },
+    },
+  },
+};
+
+const open = (description: string): Schema => ({
+  type: "object",
+  additionalProperties: true,
+  description,
+});
+
+const MODEL = {
+  id: "provider-a/model-a-1",
+  object: "model",
+  created: 1795564800,
+  owned_by: "provider-a",
+};
+const QUESTION = { role: "user", content: "Hello!" };
+const COMPLETION = {
+  id: "chatcmpl-0198a2f4-6d4e-7000-8000-000000000000",
+  object: "chat.completion",
+  created: 1795564800,
+  model: "model-a-1",
+  choices: [
+    {
+      index: 0,
+      message: { role: "assistant", content: "Hello.", refusal: null },
+      logprobs: null,
+      finish_reason: "stop",
+    },
+  ],
+  usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 },
+};
+const EVENTS = `data: {"id":"${COMPLETION.id}","object":"chat.completion.chunk","created":1795564800,"model":"model-a-1","choices":[{"index":0,"delta":{"content":"Hello."},"logprobs":null,"finish_reason":null}]}\n\ndata: [DONE]\n\n`;
+
+type Documented = {
+  /** What the method does, and how it differs from the original. */
+  description: string;
+  request?: object;
+  success: object;
+  /** Headers of a successful response. */
+  headers: string[];
+};
+
+/** What is known of each method in a foreign format, by its name. */
+const METHODS: Readonly<Record<string, Documented>> = {
+  Complete: {
+    description:
+      "Continues a conversation, with any model that `GET /v1/models` lists. The request is that of OpenAI's chat completions. Refused with 400: `n` above 1, `logprobs`, `top_logprobs`, `logit_bias`, " +
+      "`audio`, other `modalities` than text, `moderation`, `web_search_options`, `prediction`, `functions`, `function_call`, " +
+      "`store: true`, parts other than text and images, tools other than functions, and what the model does not support. Ignored, " +
+      "and named in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
+      "fields, and what only tunes a reply and the model does not take. A stream that fails ends with an event `error` and without " +
+      "`[DONE]`.",
+    request: json(
+      "A request of OpenAI's chat completions.",
+      open("See the reference of OpenAI's API."),
+      { model: MODEL.id, messages: [QUESTION] },
+    ),
+    success: {
+      description: "The reply, or its events with `stream: true`.",
+      content: {
+        "application/json": { schema: open("A `chat.completion`."), example: COMPLETION },
+        "text/event-stream": { schema: { type: "string" }, example: EVENTS },
+      },
+    },
+    headers: ["X-AI-Provider", "X-AI-Model"],
+  },
+  ListModels: {
+    description:
+      "Lists the models of configured providers that the caller may use. The response is that of OpenAI's API. `owned_by` is the id " +
+      "of the provider.",
+    success: json("The models.", open("A list of `model`."), { object: "list", data: [MODEL] }),
+    headers: [],
+  },
+  GetModel: {
+    description:
+      "Returns one of the models that `GET /v1/models` lists. A name such as `provider/model` has its slash encoded, as `%2F`.",
+    success: json("The model.", open("A `model`."), MODEL),
+    headers: [],
+  },
+};
+
+/**
+ * How a method in a foreign format is documented.
+ * @throws Error for a method that has no description here
+ */
+export function formattedMethod({ method }: HttpBinding): Documented {
+  const documented = METHODS[method.name];
+  if (!documented) throw new Error(`${method.name} has no description in openapi/formats.ts`);
+  return documented;
+}
+
+/** The errors of a method in a foreign format, by status. */
+export function formattedFailures({ format }: HttpBinding, reasons: readonly Reason[]) {
+  const failures = reasons.flatMap((reason) =>
+    reason === Reason.PROVIDER_ERROR
+      ? PROVIDER_FAILURES.map((failure) => errorOf(format, reason, failure))
+      : [errorOf(format, reason)],
+  );
+  const byStatus = Object.groupBy(failures, ({ status }) => status);
+  return Object.entries(byStatus).map(([status, group = []]) => {
+    const bodies = group.map(({ body }) => body as { error: { code: string } });
+    const codes = [...new Set(bodies.map(({ error }) => `\`${error.code}\``))];
+    return [status, json(`${codes.join(", ")}.`, ERROR_REF, bodies[0])] as const;
+  });
+}
+
+const PROVIDER_FAILURES = ProviderFailureSchema.values
+  .map((value) => value.number as ProviderFailure)
+  .filter((value) => value !== ProviderFailure.UNSPECIFIED);
+
+function errorOf(
+  format: HttpBinding["format"],
+  reason: Reason,
+  providerFailure: ProviderFailure = ProviderFailure.UNSPECIFIED,
+) {
+  const value =
+    providerFailure === ProviderFailure.UNSPECIFIED
+      ? ReasonSchema.value[reason]
+      : ProviderFailureSchema.value[providerFailure];
+  const message = value ? commentOn(value) : "";
+  return errorResponse(httpError(reason, message, { providerFailure }), format, true);
+}
+
+/** The response of any status that a method in a foreign format does not list. */
+export const anyOtherFormatted = (format: HttpBinding["format"]) =>
+  json("Any other error.", ERROR_REF, errorOf(format, Reason.UNSPECIFIED).body);
