@@ -469,7 +469,7 @@ export type Violation = {
   /** Description of the problem. It never contains the submitted value. */
   message: string;
   /** True if the field is valid, but the model does not support it or its value. Only AIService sets it. */
-  unsupported: boolean;
+  unsupported?: boolean | undefined;
 };
 
 /** A passkey that may be used, or must not be made again. */
