@@ -14,7 +14,8 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
   const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
     paths: Record<string, object>;
   };
-  const described = Object.entries(paths).flatMap(([path, methods]) =>
+  const own = Object.entries(paths).filter(([path]) => !path.startsWith("/v1/")); // for the clients of OpenAI
+  const described = own.flatMap(([path, methods]) =>
     Object.keys(methods).map(
       (method) => `${method.toUpperCase()} ${path.replace(/\{\w+\}/, "{}")}`,
     ),
