@@ -1,6 +1,10 @@
 import { create } from "@bufbuild/protobuf";
-import { CompleteRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import {
+  type CompleteRequest,
+  CompleteRequestSchema,
+} from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalidFields, type Violation } from "../../services/platform/rpc/errors.ts";
+import { violationsOf, withOthers } from "../../services/platform/rpc/validation.ts";
 import { isObject, readFields } from "../transcode/fields.ts";
 
 /**
@@ -93,8 +97,19 @@ export function readCompletion(json: object) {
     ignored: namesOf(found),
   };
   const init = readFields(CompleteRequestSchema.fields, request, "", found.violations);
-  if (found.violations.length > 0) throw invalidFields(found.violations);
-  return { message: create(CompleteRequestSchema, init), includeUsage };
+  const message = create(CompleteRequestSchema, init);
+  if (found.violations.length > 0) throw invalidFields(allViolations(found.violations, message));
+  return { message, includeUsage };
+}
+
+/** What is wrong with a request, together with the violated constraints of its other fields. */
+function allViolations(
+  found: readonly Violation[],
+  message: CompleteRequest,
+): readonly Violation[] {
+  const named = ({ field, ...problem }: Violation) => ({ ...problem, field: openAiPath(field) });
+  const broken = violationsOf(CompleteRequestSchema, message);
+  return withOthers(found.map(named), broken.map(named));
 }
 
 function refuseFields(json: Json, { violations }: Findings): void {
@@ -253,7 +268,7 @@ function imageOf(value: unknown, at: string, found: Findings): unknown {
 function toolCallOf(value: unknown, at: string, found: Findings): unknown {
   const given = members(value, ["id", "type", "function", "extra_content"], `${at}.`, found);
   if (!given) return value;
-  requireFunction(given.type, `${at}.type`, found);
+  if (!isFunction(given.type, `${at}.type`, found)) return REFUSED_CALL;
   const called = members(given.function, ["name", "arguments"], `${at}.function.`, found);
   if (!called) found.violations.push({ field: `${at}.function`, message: "must be an object" });
   return {
@@ -270,19 +285,24 @@ function signatureOf(extra: unknown, at: string, found: Findings): unknown {
   return members(given?.google, ["thought_signature"], `${at}.google.`, found)?.thought_signature;
 }
 
-/** Tools and their calls are functions. A missing type means the same. */
-function requireFunction(type: unknown, at: string, found: Findings): void {
-  if (type !== undefined && type !== "function") refuse(at, " except as function", found);
+/** What stands for a tool, or a call, of a type that is refused: nothing else is said of it. */
+const REFUSED_TOOL = { name: "_" };
+const REFUSED_CALL = { id: "_", name: "_", arguments: "" };
+
+/** Whether a tool or its call is a function. A missing type means the same. Others are refused. */
+function isFunction(type: unknown, at: string, found: Findings): boolean {
+  const isKnown = type === undefined || type === "function";
+  if (!isKnown) refuse(at, " except as function", found);
+  return isKnown;
 }
 
 function toolOf(value: unknown, at: string, found: Findings): unknown {
   const given = members(value, ["type", "function"], `${at}.`, found);
   if (!given) return value;
-  requireFunction(given.type, `${at}.type`, found);
+  if (!isFunction(given.type, `${at}.type`, found)) return REFUSED_TOOL;
   const known = ["name", "description", "parameters", "strict"];
   const tool = members(given.function, known, `${at}.function.`, found);
-  if (!tool && (given.type === undefined || given.type === "function"))
-    found.violations.push({ field: `${at}.function`, message: "must be an object" });
+  if (!tool) found.violations.push({ field: `${at}.function`, message: "must be an object" });
   return {
     name: tool?.name ?? "",
     description: tool?.description,

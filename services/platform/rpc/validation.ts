@@ -180,7 +180,7 @@ export const validate =
   };
 
 /** Adds the violations of other fields. One violation per field is enough. */
-function withOthers(
+export function withOthers(
   known: readonly Violation[],
   others: readonly Violation[],
 ): readonly Violation[] {

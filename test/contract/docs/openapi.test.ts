@@ -50,7 +50,10 @@ test("GET /openapi.json: lists routes in the form of OpenAI's API with open bodi
   const { post } = paths["/v1/chat/completions"];
   const { schema } = post.requestBody.content["application/json"];
   expect(schema).toMatchObject({ type: "object", additionalProperties: true });
-  expect(Object.keys(post.responses[200].content)).toEqual(["application/json", "text/event-stream"]);
+  expect(Object.keys(post.responses[200].content)).toEqual([
+    "application/json",
+    "text/event-stream",
+  ]);
   for (const name of ["X-AI-Ignored", "X-AI-Provider", "X-AI-Model"])
     expect(post.responses[200].headers).toHaveProperty(name);
   const failed = Object.keys(post.responses).filter((status) => status !== "200");
