@@ -1,164 +1,9 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import type OpenAI from "openai";
 import { describe, expect, test } from "vitest";
 import { openAiFormat } from "../../../../gateway/formats/openai.ts";
 import { ServiceError } from "../../../../services/platform/rpc/errors.ts";
-
-type Params = OpenAI.ChatCompletionCreateParamsStreaming;
-type Json = Record<string, unknown>;
-
-/** A text that is found again wherever it goes. */
-const MARK = "marked-value";
-const USER = { role: "user", content: "Hello!" };
-const BASE = { model: "model-a-1", messages: [USER] };
-const SCHEMA = { type: "object", properties: { [MARK]: { type: "string" } } };
-const FUNCTION = { name: MARK, description: MARK, parameters: SCHEMA, strict: true };
-const IMAGE = `data:image/png;base64,${MARK}`;
-
-/** A value for every field of OpenAI's request type that asks for something. */
-const SAMPLES: { [Field in keyof Required<Params>]: unknown } = {
-  messages: [{ role: "user", content: MARK }],
-  model: MARK,
-  audio: { format: "mp3", voice: "alloy" },
-  frequency_penalty: 0.5,
-  function_call: "auto",
-  functions: [{ name: MARK }],
-  logit_bias: { 50256: -100 },
-  logprobs: true,
-  max_completion_tokens: 77,
-  max_tokens: 78,
-  metadata: { team: MARK },
-  modalities: ["text", "audio"],
-  moderation: { model: "omni-moderation-latest" },
-  n: 2,
-  parallel_tool_calls: false,
-  prediction: { type: "content", content: MARK },
-  presence_penalty: -0.5,
-  prompt_cache_key: MARK,
-  prompt_cache_options: { mode: "explicit" },
-  prompt_cache_retention: "24h",
-  reasoning_effort: "high",
-  response_format: { type: "json_schema", json_schema: { name: MARK, schema: SCHEMA } },
-  safety_identifier: MARK,
-  seed: 4711,
-  service_tier: "flex",
-  stop: MARK,
-  store: true,
-  stream: true,
-  stream_options: { include_usage: true },
-  temperature: 0.3,
-  tool_choice: "required",
-  tools: [{ type: "function", function: FUNCTION }],
-  top_logprobs: 3,
-  top_p: 0.4,
-  user: MARK,
-  verbosity: "low",
-  web_search_options: { search_context_size: "low" },
-};
-
-/** Fields of objects inside a request: where they are, and a value for each. */
-const NESTED: Record<string, { wrap: (member: Json) => Json; samples: Record<string, unknown> }> = {
-  ...Object.fromEntries(
-    (["Developer", "System", "User", "Function"] as const).map((role) => [
-      `ChatCompletion${role}MessageParam`,
-      {
-        wrap: (member: Json) => messageWith(role.toLowerCase(), member),
-        samples: { role: role.toLowerCase(), content: MARK, name: MARK },
-      },
-    ]),
-  ),
-  ChatCompletionAssistantMessageParam: {
-    wrap: (member) => messageWith("assistant", member),
-    samples: {
-      role: "assistant",
-      content: MARK,
-      name: MARK,
-      audio: { id: MARK },
-      function_call: { name: MARK, arguments: "{}" },
-      refusal: MARK,
-      tool_calls: [{ id: MARK, type: "function", function: { name: "f", arguments: "{}" } }],
-    },
-  },
-  ChatCompletionToolMessageParam: {
-    wrap: (member) => messageWith("tool", member),
-    samples: { role: "tool", content: MARK, tool_call_id: MARK },
-  },
-  ChatCompletionContentPartText: {
-    wrap: (member) => partWith({ type: "text", text: "a", ...member }),
-    samples: { type: "text", text: MARK, prompt_cache_breakpoint: { mode: "explicit" } },
-  },
-  ChatCompletionContentPartImage: {
-    wrap: (member) =>
-      partWith({ type: "image_url", image_url: { url: "https://a.b/c" }, ...member }),
-    samples: {
-      type: "image_url",
-      image_url: { url: IMAGE },
-      prompt_cache_breakpoint: { mode: "explicit" },
-    },
-  },
-  "ChatCompletionContentPartImage.ImageURL": {
-    wrap: (member) =>
-      partWith({ type: "image_url", image_url: { url: "https://a.b/c", ...member } }),
-    samples: { url: IMAGE, detail: "high" },
-  },
-  ChatCompletionContentPartInputAudio: {
-    wrap: (member) => partWith({ type: "input_audio", ...member }),
-    samples: {
-      type: "input_audio",
-      input_audio: { data: MARK, format: "mp3" },
-      prompt_cache_breakpoint: { mode: "explicit" },
-    },
-  },
-  ChatCompletionContentPartRefusal: {
-    wrap: (member) =>
-      messageWith("assistant", { content: [{ type: "refusal", refusal: "No.", ...member }] }),
-    samples: { type: "refusal", refusal: MARK },
-  },
-  ChatCompletionMessageFunctionToolCall: {
-    wrap: (member) => callWith(member),
-    samples: { id: MARK, type: "function", function: { name: MARK, arguments: "{}" } },
-  },
-  ChatCompletionMessageCustomToolCall: {
-    wrap: (member) => callWith({ type: "custom", ...member }),
-    samples: { id: MARK, type: "custom", custom: { name: MARK, input: MARK } },
-  },
-  ChatCompletionFunctionTool: {
-    wrap: (member) => ({ tools: [{ type: "function", function: { name: "f" }, ...member }] }),
-    samples: { type: "function", function: FUNCTION },
-  },
-  ChatCompletionCustomTool: {
-    wrap: (member) => ({ tools: [{ type: "custom", ...member }] }),
-    samples: { type: "custom", custom: { name: MARK } },
-  },
-  ChatCompletionNamedToolChoice: {
-    wrap: (member) => ({ tool_choice: { type: "function", function: { name: "f" }, ...member } }),
-    samples: { type: "function", function: { name: MARK } },
-  },
-  ChatCompletionNamedToolChoiceCustom: {
-    wrap: (member) => ({ tool_choice: { type: "custom", ...member } }),
-    samples: { type: "custom", custom: { name: MARK } },
-  },
-  ChatCompletionAllowedToolChoice: {
-    wrap: (member) => ({ tool_choice: { type: "allowed_tools", ...member } }),
-    samples: { type: "allowed_tools", allowed_tools: { mode: "auto", tools: [] } },
-  },
-  ChatCompletionStreamOptions: {
-    wrap: (member) => ({ stream: true, stream_options: member }),
-    samples: { include_usage: true, include_obfuscation: true },
-  },
-};
-
-const messageWith = (role: string, member: Json): Json => ({
-  messages: [USER, { role, content: "a", ...member }],
-});
-const partWith = (part: Json): Json => messageWith("user", { content: [part] });
-const callWith = (member: Json): Json =>
-  messageWith("assistant", {
-    tool_calls: [
-      { id: "1", type: "function", function: { name: "f", arguments: "{}" }, ...member },
-    ],
-  });
+import { BASE, type Json, NESTED, SAMPLES } from "../../../support/ai/openai-fields.ts";
 
 const declarations = readFileSync(
   createRequire(import.meta.url)
@@ -244,7 +89,7 @@ describe("ChatCompletionCreateParams: every field is carried, refused by name or
       topK: 1,
       "x y\n": 1,
       messages: [
-        { ...USER, reasoning_content: "Hm." },
+        { role: "user", content: "a", reasoning_content: "Hm." },
         { role: "user", content: [{ type: "text", text: "a", cache_control: {} }] },
       ],
     };
