@@ -15,9 +15,6 @@ type ToolCall = {
   extra_content?: object | undefined;
 };
 
-/** Writes the reply to one chat completion. See {@link createReply}. */
-export type OpenAiReply = ReturnType<typeof createReply>;
-
 /**
  * Creates the writer of one reply: `chat.completion.chunk`s for a stream, or one `chat.completion`.
  * @param includeUsage whether a stream ends with a chunk of the usage

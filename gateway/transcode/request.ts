@@ -3,6 +3,7 @@ import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import {
   checkJson,
+  FORMAT_BOUNDS,
   hasInvalidEscape,
   type JsonBounds,
 } from "../../services/platform/rpc/check-json.ts";
@@ -14,8 +15,6 @@ import { isObject, readFields } from "./fields.ts";
 
 /** Bounds of a body: 250,000 values. */
 const BOUNDS: JsonBounds = { values: 250_000 };
-/** Those of a body in a foreign format. Its JSON Schemas are nested up to 64 deep inside of it. */
-const FORMAT_BOUNDS: JsonBounds = { ...BOUNDS, members: 100_000, depth: 80 };
 const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;

@@ -6,7 +6,13 @@ import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import type { FastifyRequest } from "fastify";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { Access } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { checkJson, tooManyFields } from "../platform/rpc/check-json.ts";
+import {
+  checkJson,
+  FORMAT_BOUNDS,
+  type JsonBounds,
+  MAX_FORMAT_FIELDS,
+  tooManyFields,
+} from "../platform/rpc/check-json.ts";
 import { ServiceError, toConnectError } from "../platform/rpc/errors.ts";
 import { DEFAULT_BODY_BYTES, policyOf, remembered } from "../platform/rpc/policy.ts";
 import { payloadTooLarge, readBody } from "../platform/rpc/read-body.ts";
@@ -30,11 +36,20 @@ export const GZIP = "gzip";
 const ENCODING_HEADERS = ["content-encoding", "grpc-encoding", "connect-content-encoding"];
 /**
  * Maximum number of fields in a protobuf message, nested messages included. The largest legal
- * request has 1,541: 512 messages, their roles and contents, and 5 others.
+ * request has 1,541: 512 messages, their roles and contents, and 5 others. Methods with a format of
+ * their own on HTTP have larger ones.
  */
 const MAX_FIELDS = 4_096;
 /** Maximum number of values in a JSON message, including members. */
 const MAX_VALUES = 10_000;
+
+/** How many fields a message of a method may have: in protobuf, and in JSON. */
+const boundsOf = remembered((method: DescMethod): { fields: number; json: JsonBounds } =>
+  policyOf(method)?.httpFormat
+    ? { fields: MAX_FORMAT_FIELDS, json: FORMAT_BOUNDS }
+    : { fields: MAX_FIELDS, json: { values: MAX_VALUES } },
+);
+
 /** What path, query and cookies can add to a message, in bytes. */
 const HEAD_BYTES = 16 * 1024;
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
@@ -170,12 +185,13 @@ async function checkMessage(
   const sent = hasFrame ? body.subarray(FRAME_HEAD_BYTES) : body;
   const message = isCompressed && sent.length > 0 ? await expand(sent, maxBytes) : sent;
   admitted?.permit.reserveBody(message.length);
+  const bounds = boundsOf(method);
   try {
     if (isJson(headers)) {
-      checkJson(message.toString(), { values: MAX_VALUES });
+      checkJson(message.toString(), bounds.json);
       fromJsonString(method.input, UTF8.decode(message), { ignoreUnknownFields: true }); // as on REST, and as Connect reads it
     } else {
-      checkFields(method.input, message);
+      checkFields(method.input, message, bounds.fields);
       fromBinary(method.input, message, { readUnknownFields: false });
     }
   } catch (error) {
@@ -187,20 +203,21 @@ async function checkMessage(
 /**
  * Counts the fields of a protobuf message and its nested messages before they become objects.
  * Groups, which no version of the protos has used, are rejected: they would be read without a limit.
+ * @param max maximum number of fields
  * @param counted number of fields counted before this message
  * @returns the number of fields up to the end of this message
  * @throws ServiceError MALFORMED_REQUEST; Error if it is not a protobuf message
  */
-function checkFields(schema: DescMessage, message: Uint8Array, counted = 0): number {
+function checkFields(schema: DescMessage, message: Uint8Array, max: number, counted = 0): number {
   const reader = new BinaryReader(message);
   let fields = counted;
   while (reader.pos < reader.len) {
     fields++;
-    if (fields > MAX_FIELDS) throw tooManyFields();
+    if (fields > max) throw tooManyFields();
     const [number, wireType] = reader.tag();
     const inner = wireType === WireType.LengthDelimited && messageFields(schema).get(number);
     if (wireType === WireType.StartGroup) throw malformed();
-    if (inner) fields = checkFields(inner, reader.bytes(), fields);
+    if (inner) fields = checkFields(inner, reader.bytes(), max, fields);
     else reader.skip(wireType, number);
   }
   return fields;

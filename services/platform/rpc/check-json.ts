@@ -15,6 +15,18 @@ export type JsonBounds = {
   depth?: number;
 };
 
+/** Maximum number of fields, on either port, of a method with a format of its own on HTTP. */
+export const MAX_FORMAT_FIELDS = 100_000;
+/**
+ * Bounds of the JSON of such a method. The schemas inside of it are nested up to 64 deep. 2,048
+ * messages with a part each have 8,192 members, and 128 tools with 500 members each 64,000.
+ */
+export const FORMAT_BOUNDS: JsonBounds = {
+  values: 250_000,
+  members: MAX_FORMAT_FIELDS,
+  depth: 80,
+};
+
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 /** The error for a message that would turn into too many objects. */
 export const tooManyFields = () => malformed("The request has too many fields.");

@@ -1,6 +1,7 @@
 import { test as base, describe, expect } from "vitest";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { PROVIDERS } from "../../support/ai/calls.ts";
+import { readCompletion, textMessage } from "../../support/ai/completions.ts";
 import { createKey } from "../../support/api-keys.ts";
 import { testApp } from "../../support/app.ts";
 import { postJson } from "../../support/http/client.ts";
@@ -91,6 +92,12 @@ test("POST /v1/chat/completions: 2,048 messages are accepted, and 2,049 refused"
     status: 400,
     body: { error: { param: "messages", code: "invalid_value" } },
   });
+});
+
+test("Complete: 2,048 messages are accepted on the gRPC port too", async ({ account }) => {
+  const messages = Array.from({ length: 2_048 }, () => textMessage("user", "case: plain"));
+  const request = { model: "model-b-1", messages };
+  expect(await readCompletion(app, request, account)).toMatchObject({ text: REPLY });
 });
 
 test("POST /v1/chat/completions: all that is wrong is in the message, by the names of OpenAI", async ({
