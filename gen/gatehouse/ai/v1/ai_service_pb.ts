@@ -5,6 +5,8 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import type { Person } from "../../account/v1/admin_service_pb.ts";
+import { file_gatehouse_account_v1_admin_service } from "../../account/v1/admin_service_pb.ts";
 import { file_gatehouse_platform_v1_policy } from "../../platform/v1/policy_pb.ts";
 import { file_gatehouse_platform_v1_rules } from "../../platform/v1/rules_pb.ts";
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.ts";
@@ -16,7 +18,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file gatehouse/ai/v1/ai_service.proto.
  */
 export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAkiogcKD0NvbXBsZXRlUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBARI3CghtZXNzYWdlcxgCIAMoCzIYLmdhdGVob3VzZS5haS52MS5NZXNzYWdlQgu6SAiSAQUIARCAEBIvCgV0b29scxgDIAMoCzIVLmdhdGVob3VzZS5haS52MS5Ub29sQgm6SAaSAQMQgAESNQoLdG9vbF9jaG9pY2UYBCABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9vbENob2ljZUgAiAEBEiAKE3BhcmFsbGVsX3Rvb2xfY2FsbHMYBSABKAhIAYgBARI9Cg9yZXNwb25zZV9mb3JtYXQYBiABKAsyHy5nYXRlaG91c2UuYWkudjEuUmVzcG9uc2VGb3JtYXRIAogBARIkCgptYXhfdG9rZW5zGAcgASgFQgu6SAgaBhjAhD0oAUgDiAEBEjEKC3RlbXBlcmF0dXJlGAggASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgEiAEBEisKBXRvcF9wGAkgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgFiAEBEjcKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAwEgGiAEBEjYKEHByZXNlbmNlX3BlbmFsdHkYCyABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAADASAeIAQESHwoEc3RvcBgMIAMoCUIRukgOkgELEAQiB3IFEAEYgAISEQoEc2VlZBgNIAEoA0gIiAEBElIKEHJlYXNvbmluZ19lZmZvcnQYDiABKAlCM7pIMHIuUgRub25lUgdtaW5pbWFsUgNsb3dSBm1lZGl1bVIEaGlnaFIFeGhpZ2hSA21heEgJiAEBEg4KBnN0cmVhbRgPIAEoCBI1CgdpZ25vcmVkGBAgAygJQiS6SCGSAR4QQCIachgyFl5bQS1aYS16MC05Xy4tXXsxLDY0fSRCDgoMX3Rvb2xfY2hvaWNlQhYKFF9wYXJhbGxlbF90b29sX2NhbGxzQhIKEF9yZXNwb25zZV9mb3JtYXRCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIUChJfZnJlcXVlbmN5X3BlbmFsdHlCEwoRX3ByZXNlbmNlX3BlbmFsdHlCBwoFX3NlZWRCEwoRX3JlYXNvbmluZ19lZmZvcnQiyQEKB01lc3NhZ2USMgoEcm9sZRgBIAEoCUIkukghch9SBnN5c3RlbVIEdXNlclIJYXNzaXN0YW50UgR0b29sEi8KBXBhcnRzGAIgAygLMhUuZ2F0ZWhvdXNlLmFpLnYxLlBhcnRCCbpIBpIBAxCACBI4Cgp0b29sX2NhbGxzGAMgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlRvb2xDYWxsQgm6SAaSAQMQgAESHwoMdG9vbF9jYWxsX2lkGAQgASgJQgm6SAZyBBiAgAQiTgoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoFaW1hZ2UYAiABKAsyFi5nYXRlaG91c2UuYWkudjEuSW1hZ2VIAEINCgRwYXJ0EgW6SAIIASK4AQoFSW1hZ2USSgoKbWVkaWFfdHlwZRgBIAEoCUI2ukgz2AEBci5SCWltYWdlL3BuZ1IKaW1hZ2UvanBlZ1IJaW1hZ2UvZ2lmUgppbWFnZS93ZWJwEgwKBGRhdGEYAiABKAkSKgoDdXJsGAMgASgJQh26SBrYAQFyFRiAQDIQXmh0dHBzOi8vW15cc10rJBIpCgZkZXRhaWwYBCABKAlCGbpIFtgBAXIRUgRhdXRvUgNsb3dSBGhpZ2giowEKCFRvb2xDYWxsEhcKAmlkGAEgASgJQgu6SAhyBhABGICABBIqCgRuYW1lGAIgASgJQhy6SBlyFzIVXltBLVphLXowLTlfLV17MSw2NH0kEhEKCWFyZ3VtZW50cxgDIAEoCRIpChF0aG91Z2h0X3NpZ25hdHVyZRgEIAEoCUIJukgGcgQYgIAESACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIrkBCgRUb29sEioKBG5hbWUYASABKAlCHLpIGXIXMhVeW0EtWmEtejAtOV8tXXsxLDY0fSQSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARInCg9wYXJhbWV0ZXJzX2pzb24YAyABKAlCCbpIBnIEGICABEgBiAEBEhMKBnN0cmljdBgEIAEoCEgCiAEBQg4KDF9kZXNjcmlwdGlvbkISChBfcGFyYW1ldGVyc19qc29uQgkKB19zdHJpY3QiTwoKVG9vbENob2ljZRIzCgRtb2RlGAEgASgJQiW6SCJyIFIEbm9uZVIEYXV0b1IIcmVxdWlyZWRSCGZ1bmN0aW9uEgwKBG5hbWUYAiABKAki3gEKDlJlc3BvbnNlRm9ybWF0EjMKBHR5cGUYASABKAlCJbpIInIgUgR0ZXh0Ugtqc29uX29iamVjdFILanNvbl9zY2hlbWESLQoEbmFtZRgCIAEoCUIfukgc2AEBchcyFV5bQS1aYS16MC05Xy1dezEsNjR9JBIYCgtkZXNjcmlwdGlvbhgDIAEoCUgAiAEBEh4KC3NjaGVtYV9qc29uGAQgASgJQgm6SAZyBBiAgAQSEwoGc3RyaWN0GAUgASgISAGIAQFCDgoMX2Rlc2NyaXB0aW9uQgkKB19zdHJpY3QizgEKDUNvbXBsZXRlRXZlbnQSKwoHc3RhcnRlZBgBIAEoCzIYLmdhdGVob3VzZS5haS52MS5TdGFydGVkSAASDgoEdGV4dBgCIAEoCUgAEhMKCXJlYXNvbmluZxgDIAEoCUgAEjMKCXRvb2xfY2FsbBgEIAEoCzIeLmdhdGVob3VzZS5haS52MS5Ub29sQ2FsbERlbHRhSAASLQoIZmluaXNoZWQYBSABKAsyGS5nYXRlaG91c2UuYWkudjEuRmluaXNoZWRIAEIHCgVldmVudCI2CgdTdGFydGVkEgoKAmlkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJIoEBCg1Ub29sQ2FsbERlbHRhEg0KBWluZGV4GAEgASgNEgoKAmlkGAIgASgJEgwKBG5hbWUYAyABKAkSEQoJYXJndW1lbnRzGAQgASgJEh4KEXRob3VnaHRfc2lnbmF0dXJlGAUgASgJSACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIlwKCEZpbmlzaGVkEhUKDWZpbmlzaF9yZWFzb24YASABKAkSLwoFdXNhZ2UYAiABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9rZW5Vc2FnZUgAiAEBQggKBl91c2FnZSKrAQoKVG9rZW5Vc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKAUSFQoNb3V0cHV0X3Rva2VucxgCIAEoBRIbChNjYWNoZWRfaW5wdXRfdG9rZW5zGAMgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoBRIdChVjYWNoZV93cml0ZV8xaF90b2tlbnMYBSABKAUSGAoQcmVhc29uaW5nX3Rva2VucxgGIAEoBSITChFMaXN0TW9kZWxzUmVxdWVzdCJCChJMaXN0TW9kZWxzUmVzcG9uc2USLAoGbW9kZWxzGAEgAygLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIiwKD0dldE1vZGVsUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBASI/ChBHZXRNb2RlbFJlc3BvbnNlEisKBW1vZGVsGAEgASgLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIl4KC0xpc3RlZE1vZGVsEg0KBW1vZGVsGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEi4KCmNoZWNrZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEiEKCGdyb3VwX2J5GAQgASgJQgq6SAdyBVIDa2V5SAOIAQFCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKjAgoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEiEKCGdyb3VwX2J5GAUgASgJQgq6SAdyBVIDa2V5SASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSLXAQoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA0SFwoKYXBpX2tleV9pZBgJIAEoCUgBiAEBQgoKCF91c2VyX2lkQg0KC19hcGlfa2V5X2lkMosJCglBSVNlcnZpY2USnwEKDUxpc3RQcm92aWRlcnMSJS5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaJi5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIj+KtRgbCAISFQoMYWktcHJvdmlkZXJzEMgBGDwgAmABgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSiAEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkOKtRgsCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg06ASoiCC9haS9jaGF0EqABCgpTdHJlYW1DaGF0EiIuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXNwb25zZSJHirUYLggCEhEKCWFpLXN0cmVhbRBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg86ASoiCi9haS9zdHJlYW0wARKhAQoIQ29tcGxldGUSIC5nYXRlaG91c2UuYWkudjEuQ29tcGxldGVSZXF1ZXN0Gh4uZ2F0ZWhvdXNlLmFpLnYxLkNvbXBsZXRlRXZlbnQiUYq1GC4IAhIOCgVhaS12MRCsAhg8IAIwgICABEIDDxodWgxYLUFJLUlnbm9yZWRgAWgBgtPkkwIZOgEqIhQvdjEvY2hhdC9jb21wbGV0aW9uczABEoMBCgpMaXN0TW9kZWxzEiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIsirUYFggCEg4KBWFpLXYxEKwCGDwgAmABaAGC0+STAgwSCi92MS9tb2RlbHMSiAEKCEdldE1vZGVsEiAuZ2F0ZWhvdXNlLmFpLnYxLkdldE1vZGVsUmVxdWVzdBohLmdhdGVob3VzZS5haS52MS5HZXRNb2RlbFJlc3BvbnNlIjeKtRgZCAISDgoFYWktdjEQrAIYPCACQgEPYAFoAYLT5JMCFBISL3YxL21vZGVscy97bW9kZWx9EnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2ViBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAkiogcKD0NvbXBsZXRlUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBARI3CghtZXNzYWdlcxgCIAMoCzIYLmdhdGVob3VzZS5haS52MS5NZXNzYWdlQgu6SAiSAQUIARCAEBIvCgV0b29scxgDIAMoCzIVLmdhdGVob3VzZS5haS52MS5Ub29sQgm6SAaSAQMQgAESNQoLdG9vbF9jaG9pY2UYBCABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9vbENob2ljZUgAiAEBEiAKE3BhcmFsbGVsX3Rvb2xfY2FsbHMYBSABKAhIAYgBARI9Cg9yZXNwb25zZV9mb3JtYXQYBiABKAsyHy5nYXRlaG91c2UuYWkudjEuUmVzcG9uc2VGb3JtYXRIAogBARIkCgptYXhfdG9rZW5zGAcgASgFQgu6SAgaBhjAhD0oAUgDiAEBEjEKC3RlbXBlcmF0dXJlGAggASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgEiAEBEisKBXRvcF9wGAkgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgFiAEBEjcKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAwEgGiAEBEjYKEHByZXNlbmNlX3BlbmFsdHkYCyABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAADASAeIAQESHwoEc3RvcBgMIAMoCUIRukgOkgELEAQiB3IFEAEYgAISEQoEc2VlZBgNIAEoA0gIiAEBElIKEHJlYXNvbmluZ19lZmZvcnQYDiABKAlCM7pIMHIuUgRub25lUgdtaW5pbWFsUgNsb3dSBm1lZGl1bVIEaGlnaFIFeGhpZ2hSA21heEgJiAEBEg4KBnN0cmVhbRgPIAEoCBI1CgdpZ25vcmVkGBAgAygJQiS6SCGSAR4QQCIachgyFl5bQS1aYS16MC05Xy4tXXsxLDY0fSRCDgoMX3Rvb2xfY2hvaWNlQhYKFF9wYXJhbGxlbF90b29sX2NhbGxzQhIKEF9yZXNwb25zZV9mb3JtYXRCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIUChJfZnJlcXVlbmN5X3BlbmFsdHlCEwoRX3ByZXNlbmNlX3BlbmFsdHlCBwoFX3NlZWRCEwoRX3JlYXNvbmluZ19lZmZvcnQiyQEKB01lc3NhZ2USMgoEcm9sZRgBIAEoCUIkukghch9SBnN5c3RlbVIEdXNlclIJYXNzaXN0YW50UgR0b29sEi8KBXBhcnRzGAIgAygLMhUuZ2F0ZWhvdXNlLmFpLnYxLlBhcnRCCbpIBpIBAxCACBI4Cgp0b29sX2NhbGxzGAMgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlRvb2xDYWxsQgm6SAaSAQMQgAESHwoMdG9vbF9jYWxsX2lkGAQgASgJQgm6SAZyBBiAgAQiTgoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoFaW1hZ2UYAiABKAsyFi5nYXRlaG91c2UuYWkudjEuSW1hZ2VIAEINCgRwYXJ0EgW6SAIIASK4AQoFSW1hZ2USSgoKbWVkaWFfdHlwZRgBIAEoCUI2ukgz2AEBci5SCWltYWdlL3BuZ1IKaW1hZ2UvanBlZ1IJaW1hZ2UvZ2lmUgppbWFnZS93ZWJwEgwKBGRhdGEYAiABKAkSKgoDdXJsGAMgASgJQh26SBrYAQFyFRiAQDIQXmh0dHBzOi8vW15cc10rJBIpCgZkZXRhaWwYBCABKAlCGbpIFtgBAXIRUgRhdXRvUgNsb3dSBGhpZ2giowEKCFRvb2xDYWxsEhcKAmlkGAEgASgJQgu6SAhyBhABGICABBIqCgRuYW1lGAIgASgJQhy6SBlyFzIVXltBLVphLXowLTlfLV17MSw2NH0kEhEKCWFyZ3VtZW50cxgDIAEoCRIpChF0aG91Z2h0X3NpZ25hdHVyZRgEIAEoCUIJukgGcgQYgIAESACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIrkBCgRUb29sEioKBG5hbWUYASABKAlCHLpIGXIXMhVeW0EtWmEtejAtOV8tXXsxLDY0fSQSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARInCg9wYXJhbWV0ZXJzX2pzb24YAyABKAlCCbpIBnIEGICABEgBiAEBEhMKBnN0cmljdBgEIAEoCEgCiAEBQg4KDF9kZXNjcmlwdGlvbkISChBfcGFyYW1ldGVyc19qc29uQgkKB19zdHJpY3QiTwoKVG9vbENob2ljZRIzCgRtb2RlGAEgASgJQiW6SCJyIFIEbm9uZVIEYXV0b1IIcmVxdWlyZWRSCGZ1bmN0aW9uEgwKBG5hbWUYAiABKAki3gEKDlJlc3BvbnNlRm9ybWF0EjMKBHR5cGUYASABKAlCJbpIInIgUgR0ZXh0Ugtqc29uX29iamVjdFILanNvbl9zY2hlbWESLQoEbmFtZRgCIAEoCUIfukgc2AEBchcyFV5bQS1aYS16MC05Xy1dezEsNjR9JBIYCgtkZXNjcmlwdGlvbhgDIAEoCUgAiAEBEh4KC3NjaGVtYV9qc29uGAQgASgJQgm6SAZyBBiAgAQSEwoGc3RyaWN0GAUgASgISAGIAQFCDgoMX2Rlc2NyaXB0aW9uQgkKB19zdHJpY3QizgEKDUNvbXBsZXRlRXZlbnQSKwoHc3RhcnRlZBgBIAEoCzIYLmdhdGVob3VzZS5haS52MS5TdGFydGVkSAASDgoEdGV4dBgCIAEoCUgAEhMKCXJlYXNvbmluZxgDIAEoCUgAEjMKCXRvb2xfY2FsbBgEIAEoCzIeLmdhdGVob3VzZS5haS52MS5Ub29sQ2FsbERlbHRhSAASLQoIZmluaXNoZWQYBSABKAsyGS5nYXRlaG91c2UuYWkudjEuRmluaXNoZWRIAEIHCgVldmVudCI2CgdTdGFydGVkEgoKAmlkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJIoEBCg1Ub29sQ2FsbERlbHRhEg0KBWluZGV4GAEgASgNEgoKAmlkGAIgASgJEgwKBG5hbWUYAyABKAkSEQoJYXJndW1lbnRzGAQgASgJEh4KEXRob3VnaHRfc2lnbmF0dXJlGAUgASgJSACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIlwKCEZpbmlzaGVkEhUKDWZpbmlzaF9yZWFzb24YASABKAkSLwoFdXNhZ2UYAiABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9rZW5Vc2FnZUgAiAEBQggKBl91c2FnZSKrAQoKVG9rZW5Vc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKAUSFQoNb3V0cHV0X3Rva2VucxgCIAEoBRIbChNjYWNoZWRfaW5wdXRfdG9rZW5zGAMgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoBRIdChVjYWNoZV93cml0ZV8xaF90b2tlbnMYBSABKAUSGAoQcmVhc29uaW5nX3Rva2VucxgGIAEoBSITChFMaXN0TW9kZWxzUmVxdWVzdCJCChJMaXN0TW9kZWxzUmVzcG9uc2USLAoGbW9kZWxzGAEgAygLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIiwKD0dldE1vZGVsUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBASI/ChBHZXRNb2RlbFJlc3BvbnNlEisKBW1vZGVsGAEgASgLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIl4KC0xpc3RlZE1vZGVsEg0KBW1vZGVsGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEi4KCmNoZWNrZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEiEKCGdyb3VwX2J5GAQgASgJQgq6SAdyBVIDa2V5SAOIAQFCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKjAgoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEiEKCGdyb3VwX2J5GAUgASgJQgq6SAdyBVIDa2V5SASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKRAgoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA0SFwoKYXBpX2tleV9pZBgJIAEoCUgBiAEBEi8KBHVzZXIYCiABKAsyHC5nYXRlaG91c2UuYWNjb3VudC52MS5QZXJzb25IAogBAUIKCghfdXNlcl9pZEINCgtfYXBpX2tleV9pZEIHCgVfdXNlciK3AgoPU3VtVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARI4Cghncm91cF9ieRgEIAEoCUIhukgechxSA2RheVIEdXNlclIFbW9kZWxSCHByb3ZpZGVySAOIAQESHQoFbGltaXQYBSABKA1CCbpIBioEGGQoAUgEiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0ILCglfZ3JvdXBfYnlCCAoGX2xpbWl0IrUBChBTdW1Vc2FnZVJlc3BvbnNlEgwKBGRheXMYASADKAkSKgoGdG90YWxzGAIgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3VtcxIrCgZncm91cHMYAyADKAsyGy5nYXRlaG91c2UuYWkudjEuVXNhZ2VHcm91cBIvCgZvdGhlcnMYBCABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zSACIAQFCCQoHX290aGVycyLNAQoKVXNhZ2VHcm91cBIQCgNkYXkYASABKAlIAIgBARIvCgR1c2VyGAIgASgLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGVyc29uSAGIAQESFQoIcHJvdmlkZXIYAyABKAlIAogBARISCgVtb2RlbBgEIAEoCUgDiAEBEikKBXVzYWdlGAUgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3Vtc0IGCgRfZGF5QgcKBV91c2VyQgsKCV9wcm92aWRlckIICgZfbW9kZWwiiwEKCVVzYWdlU3VtcxINCgVjYWxscxgBIAEoARIUCgxpbnB1dF90b2tlbnMYAiABKAESFQoNb3V0cHV0X3Rva2VucxgDIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYBCABKAESEwoLZGFpbHlfY2FsbHMYBSADKAESFAoMZGFpbHlfdG9rZW5zGAYgAygBMv8JCglBSVNlcnZpY2USnwEKDUxpc3RQcm92aWRlcnMSJS5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaJi5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIj+KtRgbCAISFQoMYWktcHJvdmlkZXJzEMgBGDwgAmABgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSiAEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkOKtRgsCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg06ASoiCC9haS9jaGF0EqABCgpTdHJlYW1DaGF0EiIuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXNwb25zZSJHirUYLggCEhEKCWFpLXN0cmVhbRBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg86ASoiCi9haS9zdHJlYW0wARKhAQoIQ29tcGxldGUSIC5nYXRlaG91c2UuYWkudjEuQ29tcGxldGVSZXF1ZXN0Gh4uZ2F0ZWhvdXNlLmFpLnYxLkNvbXBsZXRlRXZlbnQiUYq1GC4IAhIOCgVhaS12MRCsAhg8IAIwgICABEIDDxodWgxYLUFJLUlnbm9yZWRgAXABgtPkkwIZOgEqIhQvdjEvY2hhdC9jb21wbGV0aW9uczABEoMBCgpMaXN0TW9kZWxzEiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIsirUYFggCEg4KBWFpLXYxEKwCGDwgAmABcAGC0+STAgwSCi92MS9tb2RlbHMSiAEKCEdldE1vZGVsEiAuZ2F0ZWhvdXNlLmFpLnYxLkdldE1vZGVsUmVxdWVzdBohLmdhdGVob3VzZS5haS52MS5HZXRNb2RlbFJlc3BvbnNlIjeKtRgZCAISDgoFYWktdjEQrAIYPCACQgEPYAFwAYLT5JMCFBISL3YxL21vZGVscy97bW9kZWx9EnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2UScgoIU3VtVXNhZ2USIC5nYXRlaG91c2UuYWkudjEuU3VtVXNhZ2VSZXF1ZXN0GiEuZ2F0ZWhvdXNlLmFpLnYxLlN1bVVzYWdlUmVzcG9uc2UiIYq1GAQIAygBgtPkkwITEhEvYWRtaW4vdXNhZ2Uvc3Vtc2IGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for ListProviders.
@@ -1343,6 +1345,13 @@ export type UsageDay = Message$1<"gatehouse.ai.v1.UsageDay"> & {
    * @generated from field: optional string api_key_id = 9;
    */
   apiKeyId?: string | undefined;
+
+  /**
+   * The user, as of now, in ListAllUsage. Absent once the account has been erased.
+   *
+   * @generated from field: optional gatehouse.account.v1.Person user = 10;
+   */
+  user?: Person | undefined;
 };
 
 /**
@@ -1351,6 +1360,203 @@ export type UsageDay = Message$1<"gatehouse.ai.v1.UsageDay"> & {
  */
 export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 32);
+
+/**
+ * Request for SumUsage.
+ *
+ * @generated from message gatehouse.ai.v1.SumUsageRequest
+ */
+export type SumUsageRequest = Message$1<"gatehouse.ai.v1.SumUsageRequest"> & {
+  /**
+   * Filter by user.
+   *
+   * @generated from field: optional string user_id = 1;
+   */
+  userId?: string | undefined;
+
+  /**
+   * First day of the period: the day in UTC of this time, at most 366 days before the last one. The default is 29 days before
+   * the last day.
+   *
+   * @generated from field: optional google.protobuf.Timestamp from = 2;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Last day of the period: the day in UTC of this time, inclusive. The default is today.
+   *
+   * @generated from field: optional google.protobuf.Timestamp to = 3;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * What to sum up by: `day`, `user`, `model` or `provider`. The default is `day`.
+   *
+   * @generated from field: optional string group_by = 4;
+   */
+  groupBy?: string | undefined;
+
+  /**
+   * Maximum number of groups: 1 to 100. The default is 10.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.SumUsageRequest.
+ * Use `create(SumUsageRequestSchema)` to create a new message.
+ */
+export const SumUsageRequestSchema: GenMessage<SumUsageRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 33);
+
+/**
+ * Response of SumUsage.
+ *
+ * @generated from message gatehouse.ai.v1.SumUsageResponse
+ */
+export type SumUsageResponse = Message$1<"gatehouse.ai.v1.SumUsageResponse"> & {
+  /**
+   * Every day of the period in UTC, such as `2026-11-21`, oldest first.
+   *
+   * @generated from field: repeated string days = 1;
+   */
+  days: string[];
+
+  /**
+   * Sums of the whole period.
+   *
+   * @generated from field: gatehouse.ai.v1.UsageSums totals = 2;
+   */
+  totals?: UsageSums | undefined;
+
+  /**
+   * The groups with the most tokens, largest first; days newest first. Groups without calls are left out.
+   *
+   * @generated from field: repeated gatehouse.ai.v1.UsageGroup groups = 3;
+   */
+  groups: UsageGroup[];
+
+  /**
+   * Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any.
+   *
+   * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
+   */
+  others?: UsageSums | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.SumUsageResponse.
+ * Use `create(SumUsageResponseSchema)` to create a new message.
+ */
+export const SumUsageResponseSchema: GenMessage<SumUsageResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 34);
+
+/**
+ * The usage of one day, user, model or provider.
+ *
+ * @generated from message gatehouse.ai.v1.UsageGroup
+ */
+export type UsageGroup = Message$1<"gatehouse.ai.v1.UsageGroup"> & {
+  /**
+   * Day in UTC, such as `2026-11-21`. Absent unless grouped by day.
+   *
+   * @generated from field: optional string day = 1;
+   */
+  day?: string | undefined;
+
+  /**
+   * The user, as of now. Absent unless grouped by user.
+   *
+   * @generated from field: optional gatehouse.account.v1.Person user = 2;
+   */
+  user?: Person | undefined;
+
+  /**
+   * Public id of the provider. Absent unless grouped by provider or model.
+   *
+   * @generated from field: optional string provider = 3;
+   */
+  provider?: string | undefined;
+
+  /**
+   * Public name of the model. Absent unless grouped by model.
+   *
+   * @generated from field: optional string model = 4;
+   */
+  model?: string | undefined;
+
+  /**
+   * Sums of the group.
+   *
+   * @generated from field: gatehouse.ai.v1.UsageSums usage = 5;
+   */
+  usage?: UsageSums | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.UsageGroup.
+ * Use `create(UsageGroupSchema)` to create a new message.
+ */
+export const UsageGroupSchema: GenMessage<UsageGroup> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 35);
+
+/**
+ * Sums of usage.
+ *
+ * @generated from message gatehouse.ai.v1.UsageSums
+ */
+export type UsageSums = Message$1<"gatehouse.ai.v1.UsageSums"> & {
+  /**
+   * Number of calls, including failed ones.
+   *
+   * @generated from field: double calls = 1;
+   */
+  calls: number;
+
+  /**
+   * Number of input tokens.
+   *
+   * @generated from field: double input_tokens = 2;
+   */
+  inputTokens: number;
+
+  /**
+   * Number of output tokens.
+   *
+   * @generated from field: double output_tokens = 3;
+   */
+  outputTokens: number;
+
+  /**
+   * Number of calls with estimated token counts.
+   *
+   * @generated from field: double estimated_calls = 4;
+   */
+  estimatedCalls: number;
+
+  /**
+   * Number of calls on each day of the period, oldest first.
+   *
+   * @generated from field: repeated double daily_calls = 5;
+   */
+  dailyCalls: number[];
+
+  /**
+   * Number of input and output tokens on each day of the period, oldest first.
+   *
+   * @generated from field: repeated double daily_tokens = 6;
+   */
+  dailyTokens: number[];
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.UsageSums.
+ * Use `create(UsageSumsSchema)` to create a new message.
+ */
+export const UsageSumsSchema: GenMessage<UsageSums> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 36);
 
 /**
  * One chat API for all AI providers.
@@ -1432,7 +1638,7 @@ export const AIService: GenService<{
     output: typeof ListUsageResponseSchema;
   },
   /**
-   * Lists the usage of all users by day, user, provider and model, newest first.
+   * Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListAllUsage
    */
@@ -1440,6 +1646,16 @@ export const AIService: GenService<{
     methodKind: "unary";
     input: typeof ListAllUsageRequestSchema;
     output: typeof ListAllUsageResponseSchema;
+  },
+  /**
+   * Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.SumUsage
+   */
+  sumUsage: {
+    methodKind: "unary";
+    input: typeof SumUsageRequestSchema;
+    output: typeof SumUsageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gatehouse_ai_v1_ai_service, 0);
