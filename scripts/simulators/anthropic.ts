@@ -1,25 +1,77 @@
 import { z } from "zod";
-import type {
-  ChatRequest,
-  DialectEncoder,
-  ErrorAnswer,
-  ErrorName,
-  Event,
-  Received,
-  Tokens,
+import {
+  areAnswered,
+  argumentsOf,
+  CALLING,
+  type ChatRequest,
+  type DialectEncoder,
+  type ErrorAnswer,
+  type ErrorName,
+  type Event,
+  type Received,
+  type Tokens,
 } from "./dialect-encoder.ts";
 
+/** Models with a temperature can't think as those without do. */
 const MODELS: Record<string, { temperature: boolean }> = {
   "claude-sonnet-5-5": { temperature: false },
   "claude-opus-5-5": { temperature: false },
   "claude-haiku-5-5": { temperature: false },
   "claude-haiku-4-5": { temperature: true },
 };
+const text = z.strictObject({ type: z.literal("text"), text: z.string().regex(/\S/) });
+const image = z.strictObject({
+  type: z.literal("image"),
+  source: z.union([
+    z.strictObject({
+      type: z.literal("base64"),
+      media_type: z.enum(["image/png", "image/jpeg", "image/gif", "image/webp"]),
+      data: z.base64(),
+    }),
+    z.strictObject({ type: z.literal("url"), url: z.string().startsWith("https://") }),
+  ]),
+});
+const id = z.string().regex(/^[A-Za-z0-9_-]+$/);
+const toolUse = z.strictObject({
+  type: z.literal("tool_use"),
+  id,
+  name: z.string().min(1),
+  input: z.looseObject({}),
+});
+const toolResult = z.strictObject({
+  type: z.literal("tool_result"),
+  tool_use_id: id,
+  content: z.string(),
+});
+const content = z.union([z.string().min(1), z.array(z.union([text, image, toolUse, toolResult]))]);
+type Content = z.infer<typeof content>;
+
+const blocksOf = (given: Content) =>
+  typeof given === "string" ? [{ type: "text" as const, text: given }] : given;
+/** The text of a message, results of tools included. */
+const textOf = (given: Content) =>
+  blocksOf(given)
+    .map((block) =>
+      block.type === "tool_result" ? block.content : block.type === "text" ? block.text : "",
+    )
+    .join("\n");
+const idsOf = (given: Content) => ({
+  calls: blocksOf(given).flatMap((block) => (block.type === "tool_use" ? [block.id] : [])),
+  results: blocksOf(given).flatMap((block) =>
+    block.type === "tool_result" ? [block.tool_use_id] : [],
+  ),
+});
+const choice = { disable_parallel_tool_use: z.literal(true).optional() };
+const schema = z.looseObject({ type: z.string() });
 const bodySchema = z.strictObject({
   model: z.string(),
   messages: z
-    .array(z.object({ role: z.enum(["user", "assistant"]), content: z.string().min(1) }))
+    .array(z.strictObject({ role: z.enum(["user", "assistant"]), content }))
     .min(1)
+    .refine(
+      (messages) => areAnswered(messages.map((message) => idsOf(message.content))),
+      "Each tool_use block must have a tool_result block in the next message.",
+    )
     .refine(
       (messages) => messages[0]?.role === "user",
       "The first message must have the role user.",
@@ -31,6 +83,33 @@ const bodySchema = z.strictObject({
   system: z.string().default(""),
   max_tokens: z.int().min(1).max(64_000),
   temperature: z.number().min(0).max(1).optional(),
+  top_p: z.number().min(0).max(1).optional(),
+  stop_sequences: z.array(z.string()).min(1).optional(),
+  tools: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/),
+        description: z.string().optional(),
+        input_schema: schema,
+        strict: z.boolean().optional(),
+      }),
+    )
+    .min(1)
+    .optional(),
+  tool_choice: z
+    .union([
+      z.strictObject({ type: z.literal("none") }),
+      z.strictObject({ type: z.enum(["auto", "any"]), ...choice }),
+      z.strictObject({ type: z.literal("tool"), name: z.string(), ...choice }),
+    ])
+    .optional(),
+  thinking: z.strictObject({ type: z.enum(["adaptive", "disabled"]) }).optional(),
+  output_config: z
+    .strictObject({
+      effort: z.enum(["low", "medium", "high", "xhigh", "max"]).optional(),
+      format: z.strictObject({ type: z.literal("json_schema"), schema }).optional(),
+    })
+    .optional(),
   stream: z.boolean().default(false),
 });
 
@@ -81,8 +160,66 @@ export function anthropicEncoder(key: string): DialectEncoder {
       ],
       whole: message("simulated", [TOOL_USE], "tool_use", { input: 1, output: 1 }),
     },
+    calling: { events: callingEvents(), whole: callingWhole() },
   };
 }
+
+const callingUsage = {
+  input_tokens: CALLING.usage.input - CALLING.usage.cached,
+  output_tokens: CALLING.usage.output,
+  cache_creation_input_tokens: 0,
+  cache_read_input_tokens: CALLING.usage.cached,
+  output_tokens_details: { thinking_tokens: CALLING.usage.reasoning },
+};
+
+/** A thought, a text and two calls: four blocks, of which the calls are the third and the fourth. */
+function callingEvents(): Event[] {
+  const block = (index: number, content_block: object, deltas: object[]) => [
+    named("content_block_start", { index, content_block }),
+    ...deltas.map((delta) => named("content_block_delta", { index, delta })),
+    named("content_block_stop", { index }),
+  ];
+  const first = message("simulated", [], null, { input: 40, output: 2 });
+  return [
+    named("message_start", { message: { ...first, usage: { ...callingUsage, output_tokens: 2 } } }),
+    ...block(0, { type: "thinking", thinking: "", signature: "" }, [
+      ...CALLING.thoughts.map((thinking) => ({ type: "thinking_delta", thinking })),
+      { type: "signature_delta", signature: "EqQB" },
+    ]),
+    ...block(1, { type: "text", text: "" }, [{ type: "text_delta", text: CALLING.text }]),
+    ...CALLING.calls.flatMap(({ name, pieces }, index) =>
+      block(
+        2 + index,
+        { type: "tool_use", id: `toolu_0${index}`, name, input: {} },
+        pieces.map((partial_json) => ({ type: "input_json_delta", partial_json })),
+      ),
+    ),
+    named("message_delta", {
+      delta: { stop_reason: "tool_use", stop_sequence: null },
+      usage: callingUsage,
+    }),
+    named("message_stop", {}),
+  ];
+}
+
+const callingWhole = () => ({
+  ...message(
+    "simulated",
+    [
+      { type: "thinking", thinking: CALLING.thoughts.join(""), signature: "EqQB" },
+      { type: "text", text: CALLING.text },
+      ...CALLING.calls.map((call, index) => ({
+        type: "tool_use",
+        id: `toolu_0${index}`,
+        name: call.name,
+        input: JSON.parse(argumentsOf(call)),
+      })),
+    ],
+    "tool_use",
+    CALLING.usage,
+  ),
+  usage: callingUsage,
+});
 
 const TOOL_USE = { type: "tool_use", id: "toolu_1", name: "look_up", input: {} };
 const named = (type: string, fields: object): Event => ({
@@ -145,16 +282,33 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   if (!known) return error("not-found");
   const { data, error: wrong } = bodySchema.safeParse(body);
   if (wrong) return error("invalid", wrong.message);
-  const { model, messages, system, temperature, stream } = data;
-  if (temperature !== undefined && (version === "2026-10-21" || !known.temperature))
-    return error("invalid", "temperature: Extra inputs are not permitted");
+  const fault = faultIn(data, known.temperature && version === "2023-06-01", !known.temperature);
+  if (fault) return error("invalid", fault);
+  const { model, messages, system, stream } = data;
   return {
     model,
     stream,
     usage: true,
-    lastMessage: messages.at(-1)?.content ?? "",
-    input: system + messages.map(({ content }) => content).join(""),
+    lastMessage: textOf(messages.at(-1)?.content ?? ""),
+    input: system + messages.map((sent) => textOf(sent.content)).join(""),
   };
+}
+
+/** What the API rejects although each field is valid. */
+function faultIn(
+  { temperature, top_p, thinking, tool_choice, messages }: z.infer<typeof bodySchema>,
+  isSampled: boolean,
+  isThinker: boolean,
+): string | undefined {
+  if ((temperature ?? top_p) !== undefined && !isSampled)
+    return "temperature: Extra inputs are not permitted";
+  if (thinking && !isThinker) return "thinking: not supported";
+  if (thinking?.type !== "adaptive") return undefined;
+  if (/^(any|tool)$/.test(tool_choice?.type ?? ""))
+    return "Thinking may not be enabled when tool_choice forces tool use.";
+  return messages.some((sent) => idsOf(sent.content).results.length > 0)
+    ? "Expected `thinking`, but found `tool_use`."
+    : undefined;
 }
 
 const ERRORS: Record<ErrorName, [status: number, type: string]> = {

@@ -64,7 +64,36 @@ export type DialectEncoder = {
   blocked: { events: Event[]; whole: unknown };
   /** The same for a reply in which the model calls a tool. */
   toolCall: { events: Event[]; whole: unknown };
+  /** The same for a reply that thinks, says something and calls two tools at once: {@link CALLING}. */
+  calling: { events: Event[]; whole: unknown };
 };
+
+/**
+ * What the reply `calling` consists of. The pieces of arguments are cut where a real provider may cut them: in a
+ * number, in an escape and between the halves of a character.
+ */
+export const CALLING = {
+  thoughts: ["Where ", "is it warmer? 🤔"],
+  text: "Let me look.",
+  calls: [
+    { name: "look_up", pieces: ['{"city":"Zür', "ich \\ud83d", '\\udc4b","days":1', "2}"] },
+    { name: "look_up", pieces: ["", '{"city":"東京"}'] },
+  ],
+  usage: { input: 40, cached: 8, output: 30, reasoning: 10 },
+} as const;
+export const argumentsOf = ({ pieces }: { pieces: readonly string[] }) => pieces.join("");
+
+/** Whether every result of a tool call follows the message with its call, and none is missing. */
+export function areAnswered(turns: readonly { calls?: string[]; results?: string[] }[]): boolean {
+  let open: string[] = [];
+  for (const { calls = [], results = [] } of turns) {
+    if (results.some((id) => !open.includes(id))) return false;
+    open = open.filter((id) => !results.includes(id));
+    if (calls.length > 0 && open.length > 0) return false;
+    open = [...open, ...calls];
+  }
+  return open.length === 0;
+}
 
 /** The simulators' tokenizer. */
 export const tokensIn = (text: string) => Math.ceil(text.length / 4);

@@ -1,22 +1,83 @@
 import { z } from "zod";
-import type {
-  ChatRequest,
-  DialectEncoder,
-  ErrorAnswer,
-  ErrorName,
-  Event,
-  Received,
-  Tokens,
+import {
+  areAnswered,
+  argumentsOf,
+  CALLING,
+  type ChatRequest,
+  type DialectEncoder,
+  type ErrorAnswer,
+  type ErrorName,
+  type Event,
+  type Received,
+  type Tokens,
 } from "./dialect-encoder.ts";
 
 const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"];
 const textSchema = z
   .array(z.object({ text: z.string() }))
   .transform((parts) => parts.map(({ text }) => text).join(""));
+/** The signature of the thoughts before the calls of `calling`. Has what base64url writes differently. */
+const SIGNATURE = "CiQ+/w==";
+const called = { id: z.string().min(1), name: z.string().min(1) };
+const partSchema = z.union([
+  z.strictObject({ text: z.string() }),
+  z.strictObject({
+    inlineData: z.strictObject({
+      mimeType: z.enum(["image/png", "image/jpeg", "image/gif", "image/webp"]),
+      data: z.base64(),
+    }),
+  }),
+  z.strictObject({
+    functionCall: z.strictObject({ ...called, args: z.looseObject({}) }),
+    thoughtSignature: z.literal(SIGNATURE).optional(),
+  }),
+  z.strictObject({
+    functionResponse: z.strictObject({
+      ...called,
+      response: z.strictObject({ result: z.string() }),
+    }),
+  }),
+]);
+type Part = z.infer<typeof partSchema>;
+
+/** The text of parts, results of tools included. */
+const textOf = (parts: readonly Part[]) =>
+  parts
+    .map((part) =>
+      "functionResponse" in part
+        ? part.functionResponse.response.result
+        : "text" in part
+          ? part.text
+          : "",
+    )
+    .join("\n");
+/** Calls and results by id and name, which must be the same. */
+const idsOf = (parts: readonly Part[]) => ({
+  calls: parts.flatMap((part) =>
+    "functionCall" in part ? [`${part.functionCall.id} ${part.functionCall.name}`] : [],
+  ),
+  results: parts.flatMap((part) =>
+    "functionResponse" in part ? [`${part.functionResponse.id} ${part.functionResponse.name}`] : [],
+  ),
+});
+/** The first call of a turn needs its signature. */
+function isSigned(parts: readonly Part[]): boolean {
+  const first = parts.find((part) => "functionCall" in part);
+  return first === undefined || ("thoughtSignature" in first && Boolean(first.thoughtSignature));
+}
+
 const bodySchema = z.strictObject({
   contents: z
-    .array(z.object({ role: z.enum(["user", "model"]), parts: textSchema.refine(Boolean) }))
+    .array(z.strictObject({ role: z.enum(["user", "model"]), parts: z.array(partSchema).min(1) }))
     .min(1)
+    .refine(
+      (contents) => contents.every(({ parts }) => isSigned(parts)),
+      "Function call is missing a thought_signature in functionCall parts.",
+    )
+    .refine(
+      (contents) => areAnswered(contents.map(({ parts }) => idsOf(parts))),
+      "The number of function response parts must equal that of the function call parts.",
+    )
     .refine((contents) => contents[0]?.role === "user", "The first turn must be the user's.")
     .refine(
       (contents) => contents.every(({ role }, index) => role !== contents[index - 1]?.role),
@@ -27,6 +88,42 @@ const bodySchema = z.strictObject({
     .strictObject({
       maxOutputTokens: z.number().min(1).max(65_536).optional(),
       temperature: z.number().positive().max(2).optional(),
+      topP: z.number().min(0).max(1).optional(),
+      stopSequences: z.array(z.string()).min(1).max(5).optional(),
+      seed: z.int().optional(),
+      frequencyPenalty: z.number().optional(),
+      presencePenalty: z.number().optional(),
+      responseMimeType: z.literal("application/json").optional(),
+      responseJsonSchema: z.looseObject({}).optional(),
+      thinkingConfig: z
+        .strictObject({
+          thinkingLevel: z.enum(["MINIMAL", "LOW", "MEDIUM", "HIGH"]),
+          includeThoughts: z.literal(true),
+        })
+        .optional(),
+    })
+    .optional(),
+  tools: z
+    .tuple([
+      z.strictObject({
+        functionDeclarations: z
+          .array(
+            z.strictObject({
+              name: z.string().regex(/^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/),
+              description: z.string().optional(),
+              parametersJsonSchema: z.looseObject({}).optional(),
+            }),
+          )
+          .min(1),
+      }),
+    ])
+    .optional(),
+  toolConfig: z
+    .strictObject({
+      functionCallingConfig: z.strictObject({
+        mode: z.enum(["NONE", "AUTO", "ANY"]),
+        allowedFunctionNames: z.array(z.string()).min(1).optional(),
+      }),
     })
     .optional(),
 });
@@ -76,6 +173,46 @@ export function googleEncoder(key: string): DialectEncoder {
         ONE,
       ),
     },
+    calling: { events: callingEvents(), whole: callingWhole() },
+  };
+}
+
+const callingParts = CALLING.calls.map((call, index) => ({
+  functionCall: { name: call.name, args: JSON.parse(argumentsOf(call)) },
+  ...(index === 0 && { thoughtSignature: SIGNATURE }),
+}));
+const { input, cached, output, reasoning } = CALLING.usage;
+const callingUsage = {
+  promptTokenCount: input,
+  cachedContentTokenCount: cached,
+  candidatesTokenCount: output - reasoning,
+  thoughtsTokenCount: reasoning,
+  totalTokenCount: input + output,
+};
+const thoughtPart = (text: string) => ({ text, thought: true });
+
+/** Every call arrives whole. */
+function callingEvents(): Event[] {
+  const last = {
+    ...response(
+      { content: { role: "model", parts: [{ text: "" }] }, finishReason: "STOP" },
+      CALLING.usage,
+    ),
+    usageMetadata: callingUsage,
+  };
+  return [
+    ...CALLING.thoughts.map((text) => frame({ parts: [thoughtPart(text)] })),
+    frame({ parts: [{ text: CALLING.text }] }),
+    ...callingParts.map((part) => frame({ parts: [part] })),
+    { data: JSON.stringify(last) },
+  ];
+}
+
+function callingWhole(): unknown {
+  const parts = [thoughtPart(CALLING.thoughts.join("")), { text: CALLING.text }, ...callingParts];
+  return {
+    ...response({ content: { role: "model", parts }, finishReason: "STOP" }, CALLING.usage),
+    usageMetadata: callingUsage,
   };
 }
 
@@ -140,8 +277,8 @@ function read({ path, query, headers, body }: Received, key: string): ChatReques
     model,
     stream,
     usage: true,
-    lastMessage: contents.findLast(({ role }) => role === "user")?.parts ?? "",
-    input: [systemInstruction, ...contents].map((content) => content?.parts).join(""),
+    lastMessage: textOf(contents.findLast(({ role }) => role === "user")?.parts ?? []),
+    input: (systemInstruction?.parts ?? "") + contents.map(({ parts }) => textOf(parts)).join(""),
   };
 }
 

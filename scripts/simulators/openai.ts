@@ -1,13 +1,15 @@
-import type {
-  ChatRequest,
-  DialectEncoder,
-  ErrorAnswer,
-  ErrorName,
-  Event,
-  Received,
-  Tokens,
+import {
+  argumentsOf,
+  CALLING,
+  type ChatRequest,
+  type DialectEncoder,
+  type ErrorAnswer,
+  type ErrorName,
+  type Event,
+  type Received,
+  type Tokens,
 } from "./dialect-encoder.ts";
-import { type House, MISTRAL, OPENAI } from "./openai-variants.ts";
+import { type House, MISTRAL, OPENAI, textOf } from "./openai-variants.ts";
 
 export const openaiEncoder = (key: string): DialectEncoder => encoder(key, OPENAI);
 export const mistralEncoder = (key: string): DialectEncoder => encoder(key, MISTRAL);
@@ -68,6 +70,56 @@ function encoder(key: string, house: House): DialectEncoder {
       ],
       whole: silent("tool_calls", { tool_calls: [TOOL_CALL] }),
     },
+    calling: { events: callingEvents(house), whole: callingWhole(house) },
+  };
+}
+
+const idOf = (index: number) => `call_0000${index}`;
+
+/** The pieces of the two calls alternate. */
+function callingEvents({ thoughtOf }: House): Event[] {
+  const longest = Math.max(...CALLING.calls.map(({ pieces }) => pieces.length));
+  const rounds = Array.from({ length: longest }, (_, round) =>
+    CALLING.calls.flatMap(({ name, pieces }, index) => {
+      const piece = pieces[round];
+      if (piece === undefined) return [];
+      const begin = { id: idOf(index), type: "function", function: { name, arguments: piece } };
+      const call = round === 0 ? begin : { function: { arguments: piece } };
+      return [chunk({ delta: { tool_calls: [{ index, ...call }] }, finish_reason: null })];
+    }),
+  );
+  return [
+    chunk({ delta: { role: "assistant", content: "" }, finish_reason: null }),
+    ...CALLING.thoughts.map((text) => chunk({ delta: thoughtOf(text), finish_reason: null })),
+    chunk({ delta: { content: CALLING.text }, finish_reason: null }),
+    ...rounds.flat(),
+    chunk({ delta: {}, finish_reason: "tool_calls" }),
+    { data: JSON.stringify({ ...HEAD, choices: [], usage: callingUsage }) },
+    { data: "[DONE]" },
+  ];
+}
+
+const callingUsage = {
+  ...usage(CALLING.usage),
+  prompt_tokens_details: { cached_tokens: CALLING.usage.cached },
+  completion_tokens_details: { reasoning_tokens: CALLING.usage.reasoning },
+};
+
+function callingWhole({ thoughtOf }: House): unknown {
+  const thought = thoughtOf(CALLING.thoughts.join("")) as { content?: object[] };
+  const content = thought.content
+    ? [...thought.content, { type: "text", text: CALLING.text }]
+    : CALLING.text;
+  const tool_calls = CALLING.calls.map((call, index) => ({
+    id: idOf(index),
+    type: "function",
+    function: { name: call.name, arguments: argumentsOf(call) },
+  }));
+  const message = { role: "assistant", ...thought, content, tool_calls };
+  return {
+    ...HEAD,
+    choices: [{ index: 0, message, finish_reason: "tool_calls" }],
+    usage: callingUsage,
   };
 }
 
@@ -93,11 +145,9 @@ const silent = (reason: string, message: object = {}) => ({
   ],
   usage: usage({ input: 1, output: 1 }),
 });
-const usage = ({ input, output }: Tokens) => ({
-  prompt_tokens: input,
-  completion_tokens: output,
-  total_tokens: input + output,
-});
+function usage({ input, output }: Tokens) {
+  return { prompt_tokens: input, completion_tokens: output, total_tokens: input + output };
+}
 const USAGE_CHUNK = {
   data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }),
 };
@@ -139,8 +189,8 @@ function read(
     model,
     stream,
     usage: stream_options?.include_usage ?? false,
-    lastMessage: messages.findLast(({ role }) => role === "user")?.content ?? "",
-    input: messages.map(({ content }) => content).join(""),
+    lastMessage: textOf(messages.findLast(({ role }) => role !== "assistant")?.content ?? ""),
+    input: messages.map(({ content }) => textOf(content)).join(""),
   };
 }
 

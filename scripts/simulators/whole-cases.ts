@@ -78,6 +78,14 @@ export const SHAPES: Record<string, Case> = {
     events: (events, { thinking }) =>
       events.flatMap((event, index) => (index === 0 ? [event] : [thinking, event])),
   },
+  calling: {
+    events: (_, { calling }) => [...calling.events],
+    whole: (_, { calling }) => calling.whole,
+  },
+  "calling-bytes": {
+    events: (_, { calling }) => [...calling.events],
+    send: (...reply) => SHAPES.bytes?.send?.(...reply) ?? send(...reply),
+  },
   "no-last-blank-line": {
     send: (exchange, parts, headers) => {
       const last = parts.at(-1)?.toString().trimEnd() ?? "";

@@ -26,10 +26,8 @@ type Message = Omit<Delta, "content" | "tool_calls"> & {
   reasoning?: unknown;
   tool_calls?: unknown;
 };
-/** A tool call or a piece of one. Google's compatible API adds the signature. */
-type CallDelta = Partial<OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall> & {
-  extra_content?: { google?: { thought_signature?: unknown } };
-};
+/** A tool call or a piece of one. */
+type CallDelta = Partial<OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall>;
 /** Counts of OpenAI. Other servers count cached input in other fields. */
 type Counts = OpenAI.CompletionUsage & {
   cached_tokens?: number;
@@ -137,16 +135,11 @@ function messageOf({ role, parts, toolCalls, resultOf }: Turn, isOpenai: boolean
       id: idOf(call),
       type: "function",
       function: { name: call.name, arguments: call.arguments || "{}" },
-      ...(!isOpenai && call.signature && extraOf(call.signature)),
     }));
     return { role, content: textOf({ parts }) || null, tool_calls: calls };
   }
   return { role, content: contentOf(parts, isOpenai) };
 }
-
-const extraOf = (signature: string) => ({
-  extra_content: { google: { thought_signature: signature } },
-});
 
 /** Other servers may not accept lists without images. */
 function contentOf(parts: readonly PromptPart[], isOpenai: boolean): unknown {
@@ -206,7 +199,6 @@ const callOf = (call: CallDelta | null, position: number): ToolCallPart => ({
   id: call?.id,
   name: call?.function?.name,
   arguments: call?.function?.arguments,
-  signature: call?.extra_content?.google?.thought_signature,
 });
 
 /** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */

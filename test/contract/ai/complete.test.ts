@@ -47,13 +47,10 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
           usage: { inputTokens: tokensIn("case: plain"), outputTokens: tokensIn(REPLY) },
         },
       });
-      const rows = await until("the usage row", async () => {
-        const found = await app.sql("select outcome from ai_usage where id = ?", [
-          reply.started?.id,
-        ]);
-        return found[0]?.outcome === "completed" && found;
+      await until("the usage row", async () => {
+        const query = "select 1 from ai_usage where id = ? and outcome = 'completed'";
+        return (await app.sql(query, [reply.started?.id])).length === 1;
       });
-      expect(rows).toHaveLength(1);
     },
   );
 

@@ -12,7 +12,11 @@ import {
 } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { TestApp } from "../app.ts";
 
-export type CompletionInit = MessageInitShape<typeof CompleteRequestSchema>;
+/** A request, whose fields may be absent. */
+export type CompletionInit = Exclude<
+  MessageInitShape<typeof CompleteRequestSchema>,
+  { $typeName: string }
+>;
 
 /** A tool call of a reply, its pieces joined. */
 export type ReadCall = { id: string; name: string; arguments: string; thoughtSignature?: string };
