@@ -65,7 +65,7 @@ export type FittedPrompt = ReturnType<typeof fitPrompt>;
  */
 export function fitPrompt({ messages, systemPrompt = "", maxTokens, ...prompt }: Prompt) {
   const { model, temperature } = prompt;
-  const contents = messages.filter(({ role }) => role === "system").map(textOf);
+  const contents = messages.filter(({ role }) => role === "system").map(joinedText);
   const system = [systemPrompt, ...contents].filter((text) => !isBlank(text)).join("\n\n");
   const turns = messages.filter(isTurn).map(withoutBlanks).filter(hasContent);
   const isSystemTurn = model.systemRole === "user" && system !== "";
@@ -94,7 +94,7 @@ const hasContent = ({ role, parts, toolCalls }: Turn) =>
   parts.length > 0 || role === "tool" || Boolean(toolCalls?.length);
 
 /** The texts of a message, as one. */
-export const textOf = ({ parts }: Pick<PromptMessage, "parts">): string =>
+export const joinedText = ({ parts }: Pick<PromptMessage, "parts">): string =>
   parts.flatMap((part) => ("text" in part ? [part.text] : [])).join("\n\n");
 
 /** The only text of a message, if that is all it has. */

@@ -3,11 +3,11 @@ import {
   type Adapter,
   argumentsOf,
   type FittedPrompt,
+  joinedText,
   onlyTextOf,
   type ParsedEvent,
   requireText,
   type Turn,
-  textOf,
   userTurnsOf,
 } from "./adapter.ts";
 import { acceptedId } from "./call-ids.ts";
@@ -153,7 +153,7 @@ const blocksOf = ({ content }: SentMessage): Blocks =>
 
 function messageOf({ role, parts, toolCalls = [], resultOf }: Turn): SentMessage {
   if (resultOf) {
-    const content = textOf({ parts });
+    const content = joinedText({ parts });
     const result = { type: "tool_result" as const, tool_use_id: idOf(resultOf), content };
     return { role: "user", content: [result] };
   }

@@ -8,8 +8,8 @@ import {
   type Adapter,
   argumentsOf,
   type FittedPrompt,
+  joinedText,
   type Turn,
-  textOf,
   textOfPart,
   userTurnsOf,
 } from "./adapter.ts";
@@ -148,7 +148,7 @@ function contentsOf(prompt: FittedPrompt) {
 function partsOf({ parts, toolCalls = [], resultOf }: Turn): object[] {
   if (resultOf) {
     const { id, name } = resultOf;
-    return [{ functionResponse: { id, name, response: { result: textOf({ parts }) } } }];
+    return [{ functionResponse: { id, name, response: { result: joinedText({ parts }) } } }];
   }
   const calls = toolCalls.map((call) => ({
     functionCall: { id: call.id, name: call.name, args: argumentsOf(call) },

@@ -2,11 +2,11 @@ import type { OpenAI } from "openai";
 import {
   type Adapter,
   type FittedPrompt,
+  joinedText,
   mergeAdjacent,
   onlyTextOf,
   requireText,
   type Turn,
-  textOf,
   textOfPart,
   urlOf,
   userTurnsOf,
@@ -128,7 +128,7 @@ function messageOf({ role, parts, toolCalls, resultOf }: Turn, isOpenai: boolean
     isOpenai ? acceptedId(id, /^.{1,40}$/s, 24) : acceptedId(id, /^[A-Za-z0-9]{9}$/, 9);
   if (resultOf) {
     const name = isOpenai ? {} : { name: resultOf.name };
-    return { role, tool_call_id: idOf(resultOf), ...name, content: textOf({ parts }) };
+    return { role, tool_call_id: idOf(resultOf), ...name, content: joinedText({ parts }) };
   }
   if (role === "assistant" && toolCalls?.length) {
     const calls = toolCalls.map((call) => ({
@@ -136,7 +136,7 @@ function messageOf({ role, parts, toolCalls, resultOf }: Turn, isOpenai: boolean
       type: "function",
       function: { name: call.name, arguments: call.arguments || "{}" },
     }));
-    return { role, content: textOf({ parts }) || null, tool_calls: calls };
+    return { role, content: joinedText({ parts }) || null, tool_calls: calls };
   }
   return { role, content: contentOf(parts, isOpenai) };
 }
@@ -144,7 +144,7 @@ function messageOf({ role, parts, toolCalls, resultOf }: Turn, isOpenai: boolean
 /** Other servers may not accept lists without images. */
 function contentOf(parts: readonly PromptPart[], isOpenai: boolean): unknown {
   const hasImage = parts.some((part) => "image" in part);
-  const only = onlyTextOf(parts) ?? (isOpenai || hasImage ? undefined : textOf({ parts }));
+  const only = onlyTextOf(parts) ?? (isOpenai || hasImage ? undefined : joinedText({ parts }));
   return only ?? parts.map((part) => partOf(part, isOpenai));
 }
 
