@@ -5,6 +5,7 @@ import type { AgreedTime } from "../platform/process/agreed-time.ts";
 import { every, type Job } from "../platform/process/background.ts";
 import { purgeExpired } from "../store/purge.ts";
 import { reEncrypt } from "./re-encrypt.ts";
+import { sumUpEarlier } from "./sum-up-earlier.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -51,6 +52,11 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       name: "re-encrypt secrets",
       intervalMs: HOUR_MS,
       run: (signal) => reEncrypt(context, store, signal),
+    },
+    {
+      name: "sum up earlier rows",
+      intervalMs: MINUTE_MS,
+      run: (signal) => sumUpEarlier(store, context.clock.now(), signal),
     },
     {
       name: "watch signing keys",

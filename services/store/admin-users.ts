@@ -66,6 +66,9 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
+/** Suspended users are few, and a table lists them. */
+const IS_SUSPENDED = "t.id in (select user_id from suspended_users)";
+
 /** Service accounts are few, and the index of searches finds them by their domain. */
 const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE_DOMAIN}%'`)}`;
 
@@ -128,7 +131,7 @@ export async function listUsers(
     emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,
     locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
     serviceAccount: serviceAccount ? IS_SERVICE : "not t.is_service",
-    suspended: `t.suspended_at is ${suspended ? "not null" : "null"}`,
+    suspended: suspended ? IS_SUSPENDED : "t.suspended_at is null",
     search: terms.map(containsTerm).join(" or "),
   };
   const values = {

@@ -1,5 +1,6 @@
+import { lockChain } from "./audit-seals.ts";
 import { lowestId } from "./ids.ts";
-import { type Db, oneRow } from "./statement.ts";
+import { type Db, oneRow, returnsRow } from "./statement.ts";
 import type { Days } from "./usage-sums.ts";
 
 /** A number of a day (UTC). */
@@ -11,12 +12,22 @@ const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 const COUNTED = ["auth.login", "auth.login_failed", "auth.register"] as const;
 export type CountedEvent = (typeof COUNTED)[number];
 
+/** Whether the events of all seals are counted by day, also of those that are older than the counts. */
+const isCounted = (db: Db): Promise<boolean> =>
+  returnsRow(db, "select 1 from audit_counting where counted_from = 0");
+
 /** Number of audit events by day. Events that are not sealed yet count too. */
-export const countEventsByDay = (
-  { em }: Db,
+export async function countEventsByDay(
+  db: Db,
   days: Days,
-): Promise<(DayCount & { event: CountedEvent })[]> =>
-  em.execute(
+): Promise<(DayCount & { event: CountedEvent })[]> {
+  if (!(await isCounted(db)))
+    return db.em.execute(
+      `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD') as day, event, count(*)::float8 as count
+       from audit_events where event in (:events) and id >= :lowest group by 1, 2`,
+      { events: COUNTED, lowest: lowestId(new Date(days.firstDay)) },
+    );
+  return db.em.execute(
     `select to_char(day, 'YYYY-MM-DD') as day, event, sum(events)::float8 as count from (
        select day, event, events from audit_days where event in (:events) and ${IN_PERIOD}
        union all
@@ -25,6 +36,53 @@ export const countEventsByDay = (
      where ${IN_PERIOD} group by day, event`,
     { ...days, events: COUNTED },
   );
+}
+
+/** Number of seals whose events one statement counts. */
+const SEALS_PER_STATEMENT = 200;
+
+/**
+ * Counts events that were sealed before there were counts by day, the latest first, as far as an overview
+ * goes back. Nothing is sealed meanwhile.
+ * @param since time before which nothing is counted
+ * @returns whether there may be more
+ */
+export async function countEarlierEvents(db: Db, since: Date): Promise<boolean> {
+  if (await isCounted(db)) return false;
+  return db.em.transactional(async () => {
+    if (!(await lockChain(db))) return false;
+    const { before } = await oneRow<{ before: number }>(
+      db,
+      `select coalesce(counted_from, (select coalesce(max(position), 0) + 1 from audit_seals))::float8 as before
+       from audit_counting`,
+    );
+    const from = Math.max(1, before - SEALS_PER_STATEMENT);
+    const events = `audit_events where created_at >= :since and id = any(array(
+      select unnest(ids) from audit_seals where position >= :from and position < :before))`;
+    await db.em.execute(
+      `insert into audit_days as d select (created_at at time zone 'UTC')::date, event, outcome, count(*)
+       from ${events} group by 1, 2, 3 order by 1, 2, 3
+       on conflict (day, event, outcome) do update set events = d.events + excluded.events`,
+      { since, from, before },
+    );
+    await db.em.execute(
+      `insert into active_users select distinct (created_at at time zone 'UTC')::date, user_id
+       from ${events} and event = 'auth.login' and user_id is not null order by 1, 2 on conflict do nothing`,
+      { since, from, before },
+    );
+    const goesOn =
+      from > 1 &&
+      (await returnsRow(
+        db,
+        "select 1 from audit_seals where position = :from and sealed_at >= :since",
+        { from, since },
+      ));
+    await db.em.execute("update audit_counting set counted_from = :from", {
+      from: goesOn ? from : 0,
+    });
+    return goesOn;
+  });
+}
 
 /** Number of active users by day. */
 export const countActiveUsersByDay = ({ em }: Db, days: Days): Promise<DayCount[]> =>
@@ -38,8 +96,9 @@ export const countActiveUsersByDay = ({ em }: Db, days: Days): Promise<DayCount[
   );
 
 /** Replaces the active users of earlier days by their number, so that nobody's days are kept. */
-export async function closeActiveDays({ em }: Db, before: Date): Promise<void> {
-  await em.execute(
+export async function closeActiveDays(db: Db, before: Date): Promise<void> {
+  if (!(await isCounted(db))) return; // earlier sign-ins may follow
+  await db.em.execute(
     `with closed as (
        delete from active_users where day < (:before::timestamptz at time zone 'UTC')::date returning day)
      insert into active_user_days as d select day, count(*) from closed group by day order by day

@@ -1,5 +1,5 @@
 import { type Person, personColumn } from "./person.ts";
-import type { Db } from "./statement.ts";
+import { type Db, firstRow, returnsRow } from "./statement.ts";
 
 /** Sums of calls. */
 export type CallSums = {
@@ -23,7 +23,12 @@ const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 /** Sums up the calls of all users by day, provider and model. */
 export const sumModelDays = ({ em }: Db, days: Days): Promise<ModelDay[]> =>
   em.execute(
-    `select ${DAY}, provider, model, ${SUMS} from ai_usage_models where ${IN_PERIOD} group by day, provider, model`,
+    `select ${DAY}, provider, model, ${SUMS} from (
+       select * from ai_usage_models where ${IN_PERIOD}
+       union all
+       select day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+       from ai_usage_unsummed where ${IN_PERIOD}) as usage
+     group by day, provider, model`,
     days,
   );
 
@@ -47,6 +52,15 @@ export const sumModelDaysOf = (
 /** A user and the tokens of the period. */
 type TopUser = { userId: string; tokens: number };
 
+/** The calls of users by day, also of calls that are not in the sums yet. */
+const USER_DAYS = `(select user_id, day, calls, input_tokens, output_tokens, estimated_calls from ai_usage_users
+  union all
+  select user_id, day, calls, input_tokens, output_tokens, estimated_calls from ai_usage_unsummed)`;
+
+/** Whether there are calls that were made before the sums existed and are not in them yet. */
+const hasUnsummed = (db: Db): Promise<boolean> =>
+  returnsRow(db, "select 1 from ai_usage_summing where summed_from > '-infinity'");
+
 /** How many users of each day are candidates per user to find, in the order of attempts. */
 const DEPTHS = [5, 50];
 
@@ -60,13 +74,14 @@ export async function findTopUsers(
   db: Db,
   request: Days & { days: string[]; limit: number },
 ): Promise<TopUser[]> {
-  for (const depth of DEPTHS) {
+  const depths = (await hasUnsummed(db)) ? [] : DEPTHS;
+  for (const depth of depths) {
     const top = await findCandidates(db, { ...request, depth: depth * request.limit });
     if (top) return top;
   }
   return db.em.execute(
     `select user_id as "userId", sum(input_tokens + output_tokens)::float8 as tokens
-     from ai_usage_users where ${IN_PERIOD} and user_id is not null
+     from ${USER_DAYS} as usage where ${IN_PERIOD} and user_id is not null
      group by user_id order by tokens desc, user_id limit :limit`,
     request,
   );
@@ -108,8 +123,63 @@ export const sumUserDays = (
   { userIds, ...days }: Days & { userIds: string[] },
 ): Promise<UserDay[]> =>
   em.execute(
-    `select ${DAY}, calls::float8 as calls, input_tokens::float8 as "inputTokens", output_tokens::float8 as "outputTokens",
-       estimated_calls::float8 as "estimatedCalls", ${personColumn("u", "user")}
-     from ai_usage_users s join users u on u.id = s.user_id where s.user_id = any(array[:userIds]::uuid[]) and ${IN_PERIOD}`,
+    `select ${DAY}, ${SUMS}, ${personColumn("u", "user")}
+     from ${USER_DAYS} as usage join users u on u.id = user_id
+     where user_id = any(array[:userIds]::uuid[]) and ${IN_PERIOD} group by day, u.id`,
     { userIds, ...days },
   );
+
+/** What is summed up again, if it is already there. */
+const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + excluded.input_tokens,
+  output_tokens = s.output_tokens + excluded.output_tokens, estimated_calls = s.estimated_calls + excluded.estimated_calls`;
+
+/**
+ * Adds a day of calls that were made before the sums existed, the latest first. Writers of usage wait
+ * meanwhile, so that no call changes unnoticed.
+ * @returns whether there may be more
+ * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this statement,
+ * and this statement for the user.
+ */
+export async function sumUpEarlierDay(db: Db): Promise<boolean> {
+  if (!(await hasUnsummed(db))) return false;
+  return db.em.transactional(async () => {
+    await db.em.execute("set local lock_timeout = '500ms'"); // less than PostgreSQL's deadlock_timeout
+    await db.em.execute("lock table ai_usage in share row exclusive mode");
+    const next = await firstRow<{ day: string | null }>(
+      db,
+      `select to_char(greatest(
+           (select (max(created_at) at time zone 'UTC')::date from ai_usage where created_at < summed_from),
+           (select max(day) from ai_usage_days where day < summed_from at time zone 'UTC')), 'YYYY-MM-DD') as day
+       from ai_usage_summing where summed_from > '-infinity' for update`,
+    );
+    if (!next) return false;
+    const { day } = next;
+    if (day === null) {
+      await db.em.execute("update ai_usage_summing set summed_from = '-infinity'");
+      return false;
+    }
+    const calls = `(
+      select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+      from ai_usage_days where day = :day::date
+      union all
+      select user_id, :day::date, provider, model, 1, input_tokens, output_tokens, estimated::int from ai_usage
+      where created_at >= :day::timestamp at time zone 'UTC' and created_at < least(
+        (:day::date + 1)::timestamp at time zone 'UTC', (select summed_from from ai_usage_summing))) as earlier`;
+    const sums = "sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls)";
+    await db.em.execute(
+      `insert into ai_usage_users as s select user_id, day, ${sums} from ${calls} group by 1, 2 order by 1, 2
+       on conflict on constraint ai_usage_users_key do update set ${ADD}`,
+      { day },
+    );
+    await db.em.execute(
+      `insert into ai_usage_models as s select day, provider, model, ${sums} from ${calls} group by 1, 2, 3 order by 1, 2, 3
+       on conflict on constraint ai_usage_models_key do update set ${ADD}`,
+      { day },
+    );
+    await db.em.execute(
+      "update ai_usage_summing set summed_from = :day::timestamp at time zone 'UTC'",
+      { day },
+    );
+    return true;
+  });
+}

@@ -1,6 +1,13 @@
 -- Usage is summed up by day when it is written, so that reports add up sums instead of calls. Triggers count the calls of
--- processes of the previous release too. The trigger comes first: its lock keeps writers waiting until all earlier calls are
--- summed up, so that every call counts once.
+-- processes of the previous release too. Calls since `summed_from` are in the sums; a job adds the earlier ones.
+create table ai_usage_summing (summed_from timestamptz not null);
+
+--> statement-breakpoint
+
+insert into ai_usage_summing values (now());
+
+--> statement-breakpoint
+
 create table ai_usage_models (
   day date not null,
   provider varchar(64) not null,
@@ -16,31 +23,40 @@ create table ai_usage_models (
 
 -- Sums of erased users may repeat a key, so that erasing a user merges nothing.
 create table ai_usage_users (
-  user_id uuid,
+  user_id uuid references users (id) on delete set null,
   day date not null,
   calls bigint not null,
   input_tokens bigint not null,
   output_tokens bigint not null,
-  estimated_calls bigint not null
+  estimated_calls bigint not null,
+  constraint ai_usage_users_key unique (user_id, day) include (input_tokens, output_tokens)
 );
+
+--> statement-breakpoint
+
+-- The users with the most tokens of each day. Both indexes have what the search for them reads.
+create index ai_usage_users_tokens on ai_usage_users (day, (input_tokens + output_tokens) desc)
+  include (user_id, input_tokens, output_tokens) where user_id is not null;
 
 --> statement-breakpoint
 
 -- Adds new calls, and what the end of a call changes. Calls that are deleted, since only their daily totals are kept, still
 -- count. Sorted, so that two processes never deadlock.
 create function ai_usage_sum_up() returns trigger language plpgsql as $$
+declare
+  since timestamptz := (select summed_from from ai_usage_summing);
 begin
   if tg_op = 'INSERT' then
     insert into ai_usage_users as s
     select user_id, (created_at at time zone 'UTC')::date, count(*), sum(input_tokens), sum(output_tokens), sum(estimated::int)
-    from added group by 1, 2 order by 1, 2
+    from added where created_at >= since group by 1, 2 order by 1, 2
     on conflict on constraint ai_usage_users_key do update set
       calls = s.calls + excluded.calls, estimated_calls = s.estimated_calls + excluded.estimated_calls,
       input_tokens = s.input_tokens + excluded.input_tokens, output_tokens = s.output_tokens + excluded.output_tokens;
 
     insert into ai_usage_models as s
     select (created_at at time zone 'UTC')::date, provider, model, count(*), sum(input_tokens), sum(output_tokens), sum(estimated::int)
-    from added group by 1, 2, 3 order by 1, 2, 3
+    from added where created_at >= since group by 1, 2, 3 order by 1, 2, 3
     on conflict on constraint ai_usage_models_key do update set
       calls = s.calls + excluded.calls, estimated_calls = s.estimated_calls + excluded.estimated_calls,
       input_tokens = s.input_tokens + excluded.input_tokens, output_tokens = s.output_tokens + excluded.output_tokens;
@@ -49,7 +65,7 @@ begin
     select n.user_id, (n.created_at at time zone 'UTC')::date, 0, sum(n.input_tokens - o.input_tokens),
       sum(n.output_tokens - o.output_tokens), sum(n.estimated::int - o.estimated::int)
     from added n join replaced o using (id)
-    where (n.input_tokens, n.output_tokens, n.estimated) is distinct from (o.input_tokens, o.output_tokens, o.estimated)
+    where n.created_at >= since and (n.input_tokens, n.output_tokens, n.estimated) is distinct from (o.input_tokens, o.output_tokens, o.estimated)
     group by 1, 2 order by 1, 2
     on conflict on constraint ai_usage_users_key do update set
       estimated_calls = s.estimated_calls + excluded.estimated_calls,
@@ -59,7 +75,7 @@ begin
     select (n.created_at at time zone 'UTC')::date, n.provider, n.model, 0, sum(n.input_tokens - o.input_tokens),
       sum(n.output_tokens - o.output_tokens), sum(n.estimated::int - o.estimated::int)
     from added n join replaced o using (id)
-    where (n.input_tokens, n.output_tokens, n.estimated) is distinct from (o.input_tokens, o.output_tokens, o.estimated)
+    where n.created_at >= since and (n.input_tokens, n.output_tokens, n.estimated) is distinct from (o.input_tokens, o.output_tokens, o.estimated)
     group by 1, 2, 3 order by 1, 2, 3
     on conflict on constraint ai_usage_models_key do update set
       estimated_calls = s.estimated_calls + excluded.estimated_calls,
@@ -80,27 +96,10 @@ create trigger ai_usage_updated after update on ai_usage
 
 --> statement-breakpoint
 
-insert into ai_usage_users
-select user_id, day, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls) from (
-  select user_id, day, calls, input_tokens, output_tokens, estimated_calls from ai_usage_days union all
-  select user_id, (created_at at time zone 'UTC')::date, 1, input_tokens, output_tokens, estimated::int from ai_usage) as earlier
-group by 1, 2;
-
---> statement-breakpoint
-
-insert into ai_usage_models
-select day, provider, model, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls) from (
-  select day, provider, model, calls, input_tokens, output_tokens, estimated_calls from ai_usage_days union all
-  select (created_at at time zone 'UTC')::date, provider, model, 1, input_tokens, output_tokens, estimated::int from ai_usage) as earlier
-group by 1, 2, 3;
-
---> statement-breakpoint
-
-alter table ai_usage_users add constraint ai_usage_users_key unique (user_id, day) include (input_tokens, output_tokens),
-  add constraint ai_usage_users_user foreign key (user_id) references users (id) on delete set null;
-
---> statement-breakpoint
-
--- The users with the most tokens of each day. Both indexes have what the search for them reads.
-create index ai_usage_users_tokens on ai_usage_users (day, (input_tokens + output_tokens) desc)
-  include (user_id, input_tokens, output_tokens) where user_id is not null;
+-- Calls that are not in the sums yet, with the columns of `ai_usage_days`.
+create view ai_usage_unsummed as
+  select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+  from ai_usage_days where day < (select summed_from at time zone 'UTC' from ai_usage_summing)
+  union all
+  select user_id, (created_at at time zone 'UTC')::date, provider, model, 1, input_tokens, output_tokens, estimated::int
+  from ai_usage where created_at < (select summed_from from ai_usage_summing);

@@ -1,5 +1,13 @@
 -- Audit events by day. They are counted when they are sealed, by one process at a time, so that sign-ins never wait for each
--- other. The trigger comes first: its lock keeps new seals waiting until all earlier events are counted.
+-- other. Events of the seals since `counted_from` are counted; a job adds the earlier ones and ends with 0.
+create table audit_counting (counted_from bigint);
+
+--> statement-breakpoint
+
+insert into audit_counting values (null);
+
+--> statement-breakpoint
+
 create table audit_days (
   day date not null,
   event varchar(64) not null,
@@ -25,6 +33,8 @@ create table active_user_days (day date primary key, users bigint not null);
 
 create function audit_count() returns trigger language plpgsql as $$
 begin
+  update audit_counting set counted_from = new.position where counted_from is null;
+
   insert into audit_days as d
   select (created_at at time zone 'UTC')::date, event, outcome, count(*)
   from audit_events where id = any(new.ids) group by 1, 2, 3 order by 1, 2, 3
@@ -57,26 +67,3 @@ create trigger session_counted after update of last_active_at on sessions for ea
   when (new.actor_id is null
     and (new.last_active_at at time zone 'UTC')::date <> (old.last_active_at at time zone 'UTC')::date)
   execute function session_count();
-
---> statement-breakpoint
-
-insert into audit_days
-select (created_at at time zone 'UTC')::date, event, outcome, count(*) from audit_events e
-where id >= audit_id_at((now() at time zone 'UTC')::date - 31)
-  and not exists (select from audit_unsealed u where u.event_id = e.id)
-group by 1, 2, 3;
-
---> statement-breakpoint
-
-insert into active_user_days
-select (created_at at time zone 'UTC')::date, count(distinct user_id) from audit_events
-where event = 'auth.login' and id >= audit_id_at((now() at time zone 'UTC')::date - 31)
-  and id < audit_id_at((now() at time zone 'UTC')::date)
-group by 1;
-
---> statement-breakpoint
-
-insert into active_users
-select distinct (created_at at time zone 'UTC')::date, user_id from audit_events
-where event = 'auth.login' and id >= audit_id_at((now() at time zone 'UTC')::date) and user_id is not null
-on conflict do nothing;

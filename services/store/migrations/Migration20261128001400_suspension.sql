@@ -4,4 +4,22 @@ alter table users add column suspended_at timestamptz(3);
 
 --> statement-breakpoint
 
-create index users_suspended on users (id) where suspended_at is not null;
+-- Finds the suspended users: an index of `users` would have to be built while the table is locked.
+create table suspended_users (user_id uuid primary key references users (id) on delete cascade);
+
+--> statement-breakpoint
+
+create function user_suspended() returns trigger language plpgsql as $$
+begin
+  if new.suspended_at is null then
+    delete from suspended_users where user_id = new.id;
+  else
+    insert into suspended_users values (new.id) on conflict do nothing;
+  end if;
+  return null;
+end $$;
+
+--> statement-breakpoint
+
+create trigger user_suspended after update of suspended_at on users for each row
+  when ((new.suspended_at is null) <> (old.suspended_at is null)) execute function user_suspended();
