@@ -10,8 +10,10 @@ import { nothingHere } from "./request-hooks.ts";
 
 const APP = "../web/dist/";
 const DOCS = "pages";
-/** The paths of links in e-mails. */
+/** The paths of links in e-mails that carry a token. */
 const MAILED = ["/verify-email", "/reset-password"];
+/** The path of the button in e-mails about the security of an account. */
+const FORGOTTEN = "/forgot-password";
 /**
  * The path where password managers look for the change-password form (W3C, "A Well-Known URL for
  * Changing Passwords"), and that form. The form is relative, since `PUBLIC_URL` may have a path.
@@ -81,7 +83,7 @@ export function addPages(app: FastifyInstance, brand: Brand): void {
   const shades = `:root { --accent-light: ${light}; --accent-dark: ${dark}; }`;
   const style = `${shades}\n${readFileSync(locate(`${DOCS}/page.css`), "utf8").trim()}`;
   const values = { style, name: escapeHtml(brand.appName), links: linksOf(brand) };
-  for (const path of MAILED) {
+  for (const path of [...MAILED, FORGOTTEN]) {
     const html = fill(readFileSync(locate(`${DOCS}${path}.html`), "utf8"), values);
     const policy = contentPolicy(hashes(html, "script"), hashes(html, "style"), "'none'");
     app.get(path, sendsText(html, { "content-security-policy": policy }));

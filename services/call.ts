@@ -104,7 +104,8 @@ export type SystemCall = Pick<
   Call,
   "em" | "config" | "clock" | "client" | "requestId" | "principal"
 > &
-  Pick<Call, "onComplete" | "mailWorker">;
+  Pick<Call, "onComplete" | "mailWorker"> &
+  Partial<Pick<Call, "locate">>; // the system itself is nowhere
 
 /**
  * Creates a call made by the system itself.

@@ -134,6 +134,8 @@ export type User = {
   mfaConfirmed?: boolean | undefined;
   /** True when the owner has decided that every sign-in needs a second factor. Absent otherwise. */
   secondFactorRequired?: boolean | undefined;
+  /** Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and in languages that the service does not have. */
+  locale?: string | undefined;
 };
 
 /** The fields of a user that UpdateProfile returns. */
@@ -144,6 +146,8 @@ export type ProfileUser = {
   name: string;
   /** Free text. Empty if never set. */
   bio: string;
+  /** Language of the user, a BCP 47 tag. Absent if never set. */
+  locale?: string | undefined;
 };
 
 /** A passkey of an account. Its user is verified at every use, so it is two factors at once. */
@@ -582,6 +586,8 @@ export type RegisterRequest = {
   acceptTerms: boolean;
   /** Token of the link that the start prints while there is no administrator: the account becomes the first one. */
   setupToken?: string | undefined;
+  /** Language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it. */
+  locale?: string | undefined;
 };
 
 export type RegisterResponse = {
@@ -866,6 +872,8 @@ export type UpdateProfileRequest = {
   name?: string | undefined;
   /** New bio, up to 1,000 characters. An empty string clears it. */
   bio?: string | undefined;
+  /** New language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it. */
+  locale?: string | undefined;
 };
 
 export type UpdateProfileResponse = {

@@ -102,7 +102,7 @@ function assertFactorIsGiven(
   const isGiven = code !== undefined || backupCode !== undefined;
   if (isGiven === needsSecondFactor(user)) return;
   if (!isGiven) throw invalid("code", "is required, or backupCode");
-  throw new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not enabled.");
+  throw new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor authentication is not enabled.");
 }
 
 /** Notes the confirmation of the caller's session, which is locked. */

@@ -17,7 +17,7 @@ export async function announceRole(call: SystemCall, user: Changed): Promise<voi
 
 /** Notifies all administrators, except the user, of a user's role. */
 export async function notifyAdmins(call: SystemCall, { id, email, role }: Changed): Promise<void> {
-  const actor = userOf(call.principal)?.email ?? "An operator of this service";
+  const actor = userOf(call.principal)?.email ?? "operator";
   const admins = (await findAdmins(call)).filter((admin) => admin.id !== id);
   await queueEmails(call, admins, "administrators-changed", { actor, email, role });
 }

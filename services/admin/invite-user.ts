@@ -3,7 +3,7 @@ import { assertRecentAdminSignIn, assertStillAdmin, confirmCaller } from "../acc
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import type { AdminUser } from "../store/admin-users.ts";
 import { newId } from "../store/ids.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
@@ -40,7 +40,7 @@ export async function inviteUser(call: SessionCall, invitation: Invitation): Pro
     if (!(await insertInvited(call, { ...user, passwordHash, createdAt }))) throw emailTaken();
     const { invitationTtlMs } = call.config;
     const token = await issueOneTimeToken(call, "invitation", user, invitationTtlMs);
-    const lifetime = formatDuration(invitationTtlMs);
+    const lifetime = lifetimeOf(invitationTtlMs);
     await queueEmail(call, user, "invitation", { lifetime }, token.id);
     await recordAudit(call, "admin.user_invited", { userId: user.id, details: { role } });
     if (role === "admin") await notifyAdmins(call, user);

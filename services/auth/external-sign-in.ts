@@ -24,7 +24,7 @@ import {
   sealState,
 } from "../external/state.ts";
 import { queueEmail } from "../mail/queue.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import { needsSecondFactor } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { violationsOf } from "../platform/rpc/validation.ts";
@@ -245,7 +245,7 @@ async function createAccount(
     if (identity.isProven) return recordAudit(call, "auth.email_verified", { userId: user.id });
     const { verifyTokenTtlMs } = call.config;
     const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
-    const lifetime = formatDuration(verifyTokenTtlMs);
+    const lifetime = lifetimeOf(verifyTokenTtlMs);
     await queueEmail(call, user, "verify-email", { lifetime }, token.id);
   });
 }

@@ -25,7 +25,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
     const call = callOf(ctx);
     if (req.setupToken !== undefined) await assertSetupToken(call, req.setupToken);
-    const userId = await register(call, req.email, req.password, req.name);
+    const userId = await register(call, req.email, req.password, req.name, req.locale);
     if (req.setupToken !== undefined) await makeFirstAdministrator(call, userId);
     return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
   },
@@ -42,7 +42,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   refresh: (req, ctx) => refresh(callOf(ctx), req.refreshToken),
   async verifyEmail(req, ctx) {
     await verifyEmail(callOf(ctx), req.token);
-    return { message: "Your e-mail address is confirmed." };
+    return { message: "Your e-mail address is verified." };
   },
   async resendVerification(req, ctx) {
     await resendVerification(callOf(ctx), req.email);
@@ -80,7 +80,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async disableTotp(req, ctx) {
     await disableTotp(sessionCallOf(ctx), req.password, req);
-    return { message: "Two-factor sign-in is disabled." };
+    return { message: "Two-factor authentication is disabled." };
   },
   async createBackupCodes(req, ctx) {
     return { backupCodes: await createBackupCodes(sessionCallOf(ctx), req.password, req.code) };

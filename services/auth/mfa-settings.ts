@@ -44,7 +44,7 @@ export async function setupTotp(call: SessionCall, password: string | undefined)
     if ((await call.em.nativeUpdate(User, { id: user.id, mfaConfirmedAt: null }, changes)) === 0) {
       throw new ServiceError(
         Reason.MFA_ALREADY_ENABLED,
-        "Two-factor sign-in is already enabled. Disable it first.",
+        "Two-factor authentication is already enabled. Disable it first.",
       );
     }
     await recordAudit(call, "auth.mfa_setup", { userId: user.id });
@@ -125,7 +125,7 @@ export async function requireSecondFactor(call: SessionCall, required: boolean):
       userId: user.id,
       details: { required },
     });
-    const state = required ? "required" : "no longer required";
+    const state = required ? "required" : "optional";
     await queueEmail(call, user, "second-factor-changed", { state });
     if (!required && !user.mfaEnabled) await replaceBackupCodes(call, user.id, []); // nothing asks for them
     const hasCodes = (await countBackupCodes(call, user.id)) > 0;
@@ -134,4 +134,4 @@ export async function requireSecondFactor(call: SessionCall, required: boolean):
 }
 
 const mfaNotEnabled = () =>
-  new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor sign-in is not enabled.");
+  new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor authentication is not enabled.");

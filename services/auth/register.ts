@@ -1,13 +1,15 @@
 import { emailTaken, readEmailAddress } from "../accounts/email-address.ts";
+import { readLocale } from "../accounts/locale.ts";
 import { assertMaySignUp } from "../accounts/sign-up.ts";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import { newId } from "../store/ids.ts";
 import { insertRegistration } from "../store/users.ts";
 
 /**
  * Creates an account and queues the e-mail that verifies its address; both or neither.
+ * @param language that the user has chosen, a BCP 47 tag
  * @returns the new user's id
  * @throws ServiceError SIGN_UP_CLOSED, EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
@@ -16,20 +18,22 @@ export async function register(
   email: string,
   password: string,
   name: string,
+  language?: string,
 ): Promise<string> {
   const address = readEmailAddress(email);
   assertMaySignUp(call.config, address);
+  const locale = readLocale(language) ?? null;
   const passwordHash = await call.passwords.hash(password, call.client.address);
   const { verifyTokenTtlMs } = call.config;
   const now = call.clock.now();
   const emails = { email: address.stored, canonicalEmail: address.canonical };
-  const user = { id: newId(now), ...emails, name, passwordHash, createdAt: now };
+  const user = { id: newId(now), ...emails, name, locale, passwordHash, createdAt: now };
   const isNew = await insertRegistration(call, {
     ...user,
     tokenId: newId(now),
     tokenExpiresAt: new Date(now.getTime() + verifyTokenTtlMs),
     mailId: newId(now),
-    variables: { name: user.name, lifetime: formatDuration(verifyTokenTtlMs) },
+    variables: { name: user.name, lifetime: lifetimeOf(verifyTokenTtlMs) },
     event: auditRow(call, "auth.register", { userId: user.id }),
   });
   if (!isNew) throw emailTaken();

@@ -6,7 +6,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, readOneTimeToken } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import { disableAuthenticator } from "../mfa/second-factor.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import { isPasswordExpired } from "../sessions/open-session.ts";
@@ -70,7 +70,7 @@ export async function queueReset(
       call,
       user,
       "reset-password",
-      { lifetime: formatDuration(resetTokenTtlMs) },
+      { lifetime: lifetimeOf(resetTokenTtlMs) },
       token.id,
     );
     await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
@@ -112,19 +112,16 @@ export async function resetPassword(call: Call, token: string, password: string)
     await clearLocks(call, user, "reset");
     await recordAudit(call, "auth.password_reset", { userId });
     const keys = await revokeAllKeysOf(call, userId); // someone else may have made them
-    await queueEmail(call, user, "password-reset", { keys: revokedKeysText(keys) });
+    await queueEmail(call, user, "password-reset", keys.length > 0 ? { keys: listOf(keys) } : {});
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
     if (!emailVerified && !wasVerified) await endOtherAccess(call, userId, "auth.mfa_disabled");
     else if (user.mfaEnabled && !mfaConfirmedAt) await disableAuthenticator(call, userId);
   });
 }
 
-/** The paragraph about revoked keys in the e-mail; empty if there are none. */
-function revokedKeysText(keys: readonly NamedKey[]): string {
-  if (keys.length === 0) return "";
-  const names = keys.map(({ name, hint }) => `“${name}” (${hint})`).join(", ");
-  return `All your API keys were revoked, since someone else may have made them: ${names}. Please create new ones where you need them.`;
-}
+/** The names of keys, for an e-mail. */
+const listOf = (keys: readonly NamedKey[]) =>
+  keys.map(({ name, hint }) => `“${name}” (${hint})`).join(", ");
 
 /** Rejects an expired password as the new one. */
 async function refuseExpired(call: Call, userId: string, password: string): Promise<void> {

@@ -4,7 +4,7 @@ import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
@@ -30,7 +30,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
         call,
         user,
         "verify-email",
-        { lifetime: formatDuration(verifyTokenTtlMs) },
+        { lifetime: lifetimeOf(verifyTokenTtlMs) },
         token.id,
       );
     });

@@ -3,7 +3,7 @@ import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { queueDailyEmail } from "../mail/queue.ts";
-import { formatEnd } from "../mail/templates.ts";
+import { endOf } from "../mail/templates.ts";
 import { ServiceError, tooBusy } from "../platform/rpc/errors.ts";
 import {
   type AttemptKey,
@@ -153,14 +153,9 @@ export async function recordFailedAttempt(
   await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
 }
 
-/** Texts for the e-mail about a lock: when it ends, and how to unlock the account earlier. */
-function describeLock(lockedUntil: Date, kind: AttemptKey["kind"]) {
-  if (isForGood({ lockedUntil })) return { end: "This lock does not expire.", opening: WAYS[kind] };
-  return {
-    end: `It is locked until ${formatEnd(lockedUntil)}.`,
-    opening: "Resetting your password unlocks the account immediately.",
-  };
-}
+/** Values for the e-mail about a lock: when it ends or, if it is permanent, which way unlocks the account. */
+const describeLock = (lockedUntil: Date, kind: AttemptKey["kind"]): Record<string, string> =>
+  isForGood({ lockedUntil }) ? { way: kind } : { until: endOf(lockedUntil) };
 
 /** @param startedAt a time before the reservation, from `performance.now()` */
 function createAttempt(call: Call, reservation: Reservation, startedAt: number) {

@@ -1,6 +1,7 @@
 import type { SystemCall } from "../call.ts";
 import { insertEmails, type Recipient, recentEmails } from "../store/emails.ts";
-import type { TemplateName } from "./templates.ts";
+import { circumstancesOf } from "./circumstances.ts";
+import { isNotice, type TemplateName } from "./templates.ts";
 
 /** Maximum number of e-mails of one template per user and hour, so that strangers cannot flood a mailbox. */
 const MAX_PER_HOUR = 5;
@@ -10,7 +11,7 @@ const HOUR_MS = 3_600_000;
  * Queues an e-mail. Call it within the transaction of its cause, so that both happen or neither. This
  * process's worker is woken when the call has ended. Does nothing if the user has received five e-mails
  * of the template within an hour, or has been erased.
- * @param variables values for the template, in addition to the recipient's name; never secrets
+ * @param variables values for the template, in addition to the recipient's name and the circumstances; never secrets
  * @param tokenId the one-time token for the link
  */
 export async function queueEmail(
@@ -35,7 +36,11 @@ export async function queueEmails(
   variables: Record<string, string> = {},
   tokenId: string | null = null,
 ): Promise<void> {
-  await insertEmails(call, recipients, { template, variables, tokenId }, call.clock.now());
+  const addressed = recipients.map((to) => {
+    const circumstances = isNotice(template) ? circumstancesOf(call, to.id) : {};
+    return { ...to, variables: { ...circumstances, ...variables } };
+  });
+  await insertEmails(call, addressed, { template, tokenId }, call.clock.now());
   call.onComplete.push(() => call.mailWorker.wake());
 }
 

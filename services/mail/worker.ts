@@ -14,7 +14,7 @@ import {
 } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
 import { encodeOneTimeToken } from "./one-time-token.ts";
-import { renderEmail, type TemplateName } from "./templates.ts";
+import { renderEmail, type TemplateName, type TemplateVariables } from "./templates.ts";
 import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 
 /**
@@ -224,9 +224,9 @@ async function attempt(
     return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
-    const { name, ...variables } = email.variables;
-    const greeted = { ...variables, ...(email.isVerified && { name }) }; // an unverified address may not belong to the user
-    const rendered = renderEmail(email.template as TemplateName, greeted, config, token);
+    const template = email.template as TemplateName;
+    const variables = email.isVerified ? email.variables : withoutPerson(email);
+    const rendered = renderEmail(template, variables, config, token, email.locale);
     const [, domain] = config.mailFrom.address.split("@");
     const to = { name: "", address: email.to };
     await sender.send({ ...rendered, to, messageId: `<${email.id}@${domain}>` }, signal);
@@ -247,6 +247,18 @@ async function attempt(
     };
   }
 }
+
+/**
+ * The values of an e-mail to an unverified address, which may not belong to the user: without their name and
+ * device. The old address of a user is never verified any more, but was theirs.
+ */
+function withoutPerson({ template, variables }: ClaimedEmail): TemplateVariables {
+  const { name: _, place, client, ...others } = variables;
+  return template === OLD_ADDRESS ? { ...others, place, client } : others;
+}
+
+/** The e-mail to an address that an account no longer has. */
+const OLD_ADDRESS: TemplateName = "email-changed";
 
 /**
  * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a 6yz

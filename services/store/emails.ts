@@ -33,17 +33,20 @@ export interface Email extends InferEntity<typeof Email> {}
 /** The recipient of an e-mail: a user and the address it is sent to. */
 export type Recipient = Pick<User, "id" | "email" | "name">;
 
+/** A recipient, with the values for the template of their e-mail. */
+type Addressed = Recipient & Pick<Email, "variables">;
+
 /**
  * Queues an e-mail to each recipient, due immediately. Skips users who are being erased, and service
  * accounts, which have no mailbox.
  */
 export async function insertEmails(
   { em }: Db,
-  recipients: readonly Recipient[],
-  { template, variables, tokenId }: Pick<Email, "template" | "variables" | "tokenId">,
+  recipients: readonly Addressed[],
+  { template, tokenId }: Pick<Email, "template" | "tokenId">,
   now: Date,
 ): Promise<void> {
-  const emails = recipients.map(({ id: userId, email: to, name }) => {
+  const emails = recipients.map(({ id: userId, email: to, name, variables }) => {
     return { id: newId(now), user_id: userId, to, facts: { name, ...variables } };
   });
   await em.execute(
@@ -87,6 +90,8 @@ export type ClaimedEmail = Pick<
   tokenExpired: boolean;
   /** Whether the user has verified this address. */
   isVerified: boolean;
+  /** The language that the user has chosen, a BCP 47 tag; null for none. */
+  locale: string | null;
 };
 
 /**
@@ -119,7 +124,8 @@ export const claimEmails = prepared<
      e.token_id is not null and not exists (
        select from one_time_tokens t where t.id = e.token_id and t.expires_at > :now) as "tokenExpired",
      exists (select from users u where u.id = e.user_id and u.email = e."to" and u.email_verified_at is not null)
-       as "isVerified"`, // materialized: otherwise a plan may evaluate "due" repeatedly and claim more than the limit
+       as "isVerified",
+     (select u.locale from users u where u.id = e.user_id) as locale`, // materialized: otherwise a plan may evaluate "due" repeatedly and claim more than the limit
 );
 
 /** Identifies a claim: if another worker claims the e-mail later, `attempts` is higher. */

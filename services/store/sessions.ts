@@ -47,7 +47,8 @@ export const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
          select from sessions a where a.id = s.actor_session_id and a.revoked_at is null))`;
 
 /** The caller's account at the beginning of the call. */
-export type CallerUser = Profile & Pick<User, "hasPassword" | "passwordChangedAt" | "mfaConfirmed">;
+export type CallerUser = Profile &
+  Pick<User, "hasPassword" | "passwordChangedAt" | "mfaConfirmed" | "locale">;
 
 /** An open session and its user, read for every authenticated request. */
 export type FoundSession = {
@@ -74,7 +75,7 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
   `select s.id as "sessionId", s.generation, s.acknowledged as "successorUsed", s.created_at as "sessionCreatedAt",
        s.confirmed_at as "confirmedAt", s.last_active_at as "lastActiveAt", s.actor_id as "actorId",
        coalesce(t.mfa_confirmed_at <= s.created_at, false) or 'passkey' = any(s.methods) as "usedSecondFactor",
-       t.has_password as "hasPassword", t.password_changed_at as "passwordChangedAt", t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
+       t.has_password as "hasPassword", t.password_changed_at as "passwordChangedAt", t.locale, t.mfa_confirmed_at is not null as "mfaConfirmed", ${PROFILE_COLUMNS}
      from sessions s join users t on t.id = s.user_id
      where s.id = any((select :ids::uuid[])::uuid[]) and t.suspended_at is null and ${IS_OPEN}`, // the sub-select hides the number of ids, for which PostgreSQL would replan
 );

@@ -20,6 +20,7 @@ const table = defineEntity({
     name: p.string(),
     isService: p.boolean().default(false), // a service account: no password, no sign-in, no e-mail
     bio: p.string().nullable(),
+    locale: p.string().nullable(), // the chosen language, a BCP 47 tag; null if never set
     role: p.string().$type<Role>(),
     demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
     passwordHash: p.string().hidden(),
@@ -152,7 +153,7 @@ export const findAdmins = ({ em }: Db): Promise<Pick<User, "id" | "email" | "nam
  */
 type Registration = Pick<
   User,
-  "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "createdAt"
+  "id" | "email" | "canonicalEmail" | "name" | "locale" | "passwordHash" | "createdAt"
 > & {
   tokenId: string;
   tokenExpiresAt: Date;
@@ -167,9 +168,9 @@ type Registration = Pick<
 const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
   `with registered as (
-    insert into users (id, email, canonical_email, name, role, password_hash,
+    insert into users (id, email, canonical_email, name, locale, role, password_hash,
       password_changed_at, terms_accepted_at, created_at, updated_at)
-    values (:id, :email, :canonicalEmail, :name, 'user', :passwordHash, :createdAt, :createdAt, :createdAt, :createdAt)
+    values (:id, :email, :canonicalEmail, :name, :locale, 'user', :passwordHash, :createdAt, :createdAt, :createdAt, :createdAt)
     on conflict (canonical_email) do nothing returning id, email, created_at as now),
   issued as (
     insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)

@@ -10,13 +10,14 @@ import {
   lockCaller,
   wrongPassword,
 } from "../accounts/guards.ts";
+import { readLocale } from "../accounts/locale.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { voidPassword } from "../accounts/reset-access.ts";
 import { assertWayInRemains } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
-import { formatDuration } from "../mail/templates.ts";
+import { lifetimeOf } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
 import { countActiveKeys } from "../store/api-keys.ts";
@@ -29,24 +30,39 @@ import {
 import { revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
-/** Changes the caller's name and bio. Undefined fields keep their values. */
+/**
+ * Changes the caller's name, bio and language. Undefined fields keep their values.
+ * @throws ServiceError VALIDATION_FAILED, UNAUTHENTICATED
+ */
 export async function updateProfile(
   call: SessionCall,
-  changes: Pick<UpdateProfileRequest, "name" | "bio">,
+  changes: Pick<UpdateProfileRequest, "name" | "bio" | "locale">,
 ) {
-  const { id, name, bio } = call.principal.user;
-  if (changes.name === undefined && changes.bio === undefined) return { id, name, bio: bio ?? "" };
+  const { id } = call.principal.user;
+  const { name, bio } = changes;
+  const locale = readLocale(changes.locale);
+  if (name === undefined && bio === undefined && locale === undefined)
+    return editableOf(call.principal.user);
   return call.em.transactional(async () => {
     const user = await call.em.findOne(User, { id });
     if (!user) throw accountGone();
-    user.name = changes.name ?? user.name;
-    user.bio = changes.bio ?? user.bio ?? null;
+    user.name = name ?? user.name;
+    user.bio = bio ?? user.bio ?? null;
+    user.locale = locale ?? user.locale ?? null;
     user.updatedAt = call.clock.now();
     await call.em.flush();
     await recordAudit(call, "user.profile_updated", { userId: id });
-    return { id, name: user.name, bio: user.bio ?? "" };
+    return editableOf(user);
   });
 }
+
+/** What an owner can change of an account without further conditions. */
+const editableOf = ({ id, name, bio, locale }: Pick<User, "id" | "name" | "bio" | "locale">) => ({
+  id,
+  name,
+  bio: bio ?? "",
+  ...(locale && { locale }),
+});
 
 /** What a change of the password makes void. */
 const PASSWORD_TOKENS: OneTimeTokenKind[] = [
@@ -156,7 +172,7 @@ export async function changeEmail(
   await call.em.transactional(async () => {
     await lockCaller(call);
     await limitRequests(call);
-    const lifetime = formatDuration(call.config.verifyTokenTtlMs);
+    const lifetime = lifetimeOf(call.config.verifyTokenTtlMs);
     const variables = { newEmail: address.stored, lifetime };
     await queueEmail(call, user, "email-change-requested", variables);
     await invalidateOneTimeTokens(call, user.id, ["change-email"]);
@@ -210,7 +226,7 @@ export async function deleteAccount(
     await revokeSessions(call, user.id);
     await invalidateOneTimeTokens(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });
-    const date = `${deletionAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
+    const date = deletionAt.toISOString();
     await queueEmail(call, user, "deletion-requested", { date });
     return deletionAt;
   });

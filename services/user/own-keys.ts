@@ -5,7 +5,7 @@ import { namesOf, recordRevokedKey } from "../accounts/revoke-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SessionCall } from "../call.ts";
 import { queueEmails } from "../mail/queue.ts";
-import { formatEnd } from "../mail/templates.ts";
+import { endOf } from "../mail/templates.ts";
 import { createApiKey } from "../platform/gate/api-key.ts";
 import { invalid, invalidFields, ServiceError } from "../platform/rpc/errors.ts";
 import { ApiKey, countActiveKeys, type ListedKey, revokeKey } from "../store/api-keys.ts";
@@ -38,9 +38,9 @@ export async function createOwnKey(
     await lockCaller(call);
     const created = await insertKey(call, user.id, form);
     const { name, hint, expiresAt } = created.apiKey;
-    const end = expiresAt ? `It expires on ${formatEnd(expiresAt)}.` : "It does not expire.";
+    const expires = expiresAt ? endOf(expiresAt) : "never";
     // to the owner however many there have been: a thief could use up a limit first
-    await queueEmails(call, [user], "api-key-created", { key: name, hint, end });
+    await queueEmails(call, [user], "api-key-created", { key: name, hint, expires });
     return created;
   });
 }
@@ -55,7 +55,7 @@ export async function insertKey(
   form: KeyForm,
 ): Promise<CreatedKey> {
   const now = call.clock.now();
-  const expiresAt = endOf(call, form, now);
+  const expiresAt = expiryOf(call, form, now);
   const { apiKeysPerUser } = call.config;
   if ((await countActiveKeys(call, userId, now)) >= apiKeysPerUser) {
     const message = `There are ${apiKeysPerUser} API keys already, which is the maximum. Please revoke one first.`;
@@ -88,7 +88,11 @@ export async function insertKey(
  * When a key expires: as requested, by default as late as possible; null for never.
  * @throws ServiceError VALIDATION_FAILED
  */
-function endOf({ config }: Pick<Call, "config">, { expiresAt }: KeyForm, now: Date): Date | null {
+function expiryOf(
+  { config }: Pick<Call, "config">,
+  { expiresAt }: KeyForm,
+  now: Date,
+): Date | null {
   const { apiKeyMaxAgeMs } = config;
   const latest = apiKeyMaxAgeMs > 0 ? new Date(now.getTime() + apiKeyMaxAgeMs) : null;
   if (!expiresAt) return latest;

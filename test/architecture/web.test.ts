@@ -65,7 +65,11 @@ test("Web app: has a message for every violation of a form field", () => {
 
 test.each([
   { kind: "event", path: "services/audit/record.ts", pattern: /"([a-z]+\.[a-z_]+)"/g },
-  { kind: "template", path: "services/mail/templates.json", pattern: /^ {2}"([a-z-]+)": \{/gm },
+  {
+    kind: "template",
+    path: "services/mail/texts/en.json",
+    pattern: /^ {4}"([a-z-]+)": \{\n {6}"subject"/gm,
+  },
   { kind: "provider", path: "services/ai/providers/errors.ts", pattern: /^ {2}\| "([a-z ]+)"/gm },
 ])("Web app: every $kind of $path has a sentence, and no other", ({ kind, path, pattern }) => {
   const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);

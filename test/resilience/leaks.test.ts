@@ -49,7 +49,7 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
       acceptTerms: true,
     });
     const user = { id: body.userId, email, name: "Ann", password, credentials };
-    secrets.verification = (await app.mail.emailTo(email, /Confirm/)).token as string;
+    secrets.verification = (await app.mail.emailTo(email, /Verify/)).token as string;
     const account = await app.setUpFactor(user);
     Object.assign(secrets, { access: account.accessToken, refresh: account.refreshToken });
     secrets.totp = account.authenticator.secret;

@@ -30,11 +30,12 @@ export function createAccounts({
 }) {
   /** Registers a new account. */
   async function addUser(
-    changes: { email?: string; name?: string; role?: "admin" } = {},
+    changes: { email?: string; name?: string; role?: "admin"; locale?: string } = {},
   ): Promise<TestUser> {
     const email = changes.email ?? `${randomUUID()}@example.com`;
     const name = changes.name ?? "Ann Example";
-    const account = { email, password: PASSWORD, name, acceptTerms: true };
+    const { locale } = changes;
+    const account = { email, password: PASSWORD, name, acceptTerms: true, locale };
     const { status, body } = await httpClient().post("/auth/register", account);
     if (status !== 201) throw new Error(`register answered ${status} ${JSON.stringify(body)}`);
     if (changes.role) await makeAdmin?.(body.userId);

@@ -41,6 +41,7 @@ const BY_NAME: Record<string, unknown> = {
   backupCode: "K7PM-2XQ9",
   backupCodes: "K7PM-2XQ9",
   bio: "Writes about gardens.",
+  locale: "de",
   calls: 12,
   code: "123456",
   configured: true,

@@ -104,7 +104,7 @@ test("PUT /admin/users/:id: removes a second factor, ends the sessions and notif
   expect((await admin.put(`/admin/users/${id}`, { mfaEnabled: false })).body.user.mfaEnabled).toBe(
     false,
   );
-  await app.mail.emailTo(email, /Two-factor sign-in is off/);
+  await app.mail.emailTo(email, /Two-factor authentication is off/);
   expect(await account.profileStatus()).toBe(401);
 });
 

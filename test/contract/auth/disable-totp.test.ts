@@ -26,7 +26,7 @@ test("POST /auth/disable-totp: needs only the password until a code has been acc
   const code = await account.authenticator.code();
   expect(await app.verifyMfa(tempToken, { code })).toMatchObject(refusal(401, "TICKET_INVALID"));
   expect((await app.login(email)).body.requiresMfa).toBe(false);
-  await app.mail.emailTo(email, /Two-factor sign-in is off/);
+  await app.mail.emailTo(email, /Two-factor authentication is off/);
   expect(await disable(account)).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));
 });
 

@@ -10,7 +10,7 @@ const test = base.extend("user", () => app.addUser());
 const emailsOf = (userId: string) => app.sql("select id from emails where user_id = ?", [userId]);
 
 describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s", (path) => {
-  const subject = path.endsWith("password") ? /Reset your password/ : /Confirm your e-mail address/;
+  const subject = path.endsWith("password") ? /Reset your password/ : /Verify your e-mail address/;
 
   test("returns the same status, body and header names for known and unknown addresses, over gRPC too", async () => {
     const user = await app.addUser();
@@ -56,7 +56,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 
   test("ignores Host and forwarded headers for the link", async ({ user }) => {
-    await app.mail.emailTo(user.email, /Confirm/);
+    await app.mail.emailTo(user.email, /Verify/);
     const proxied = { "x-forwarded-host": "evil.example", "x-forwarded-proto": "gopher" };
     const forged = { ...proxied, forwarded: "host=evil.example", origin: "http://evil.example" };
     await app.httpClient().send("POST", path, { email: user.email }, forged);

@@ -17,7 +17,7 @@ test("POST /auth/register: creates an account and mails the verification link in
     /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/,
   );
   const mail = await app.mail.emailTo(wanted.email);
-  expect(mail.subject).toBe("Confirm your e-mail address");
+  expect(mail.subject).toBe("Verify your e-mail address");
   expect(mail.link).toBe(`http://gatehouse.test/verify-email#token=${mail.token}`);
   expect(mail.text).toMatch(/^Hello,/);
   expect(`${mail.text}${mail.html}`).not.toContain("evil.example"); // the address may belong to another person

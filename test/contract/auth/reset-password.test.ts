@@ -63,7 +63,7 @@ test("POST /auth/reset-password: keeps a confirmed factor of a verified account,
     );
     expect(await app.auditOf(user.id, "auth.mfa_disabled")).toHaveLength(kept ? 0 : 1);
     expect(await app.auditOf(user.id, "auth.email_verified")).toHaveLength(1);
-    if (!kept) await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
+    if (!kept) await app.mail.emailTo(user.email, /Two-factor authentication is off/);
   }
 });
 

@@ -19,7 +19,9 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
   for (const code of authenticator.backupCodes)
     expect(code).toMatch(/^[23456789A-HJKMNP-TV-Z]{4}-[23456789A-HJKMNP-TV-Z]{4}$/);
   expect((await get("/user/profile")).body.mfaEnabled).toBe(true);
-  expect((await app.mail.emailTo(user.email, /Two-factor sign-in is on/)).text).toMatch(/^Hello,/);
+  expect((await app.mail.emailTo(user.email, /Two-factor authentication is on/)).text).toMatch(
+    /^Hello,/,
+  );
 });
 
 test.skipIf(isMissing("oathtool"))(

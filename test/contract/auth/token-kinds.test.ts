@@ -61,7 +61,7 @@ let made: { tokens: Record<Kind, string>; code: () => Promise<string> };
 /** One good token of every kind, of one user. */
 async function makeTokens(): Promise<typeof made> {
   const { user, post, accessToken, refreshToken, authenticator } = await app.setUpFactor();
-  const { token: verification = "" } = await app.mail.emailTo(user.email, /Confirm/);
+  const { token: verification = "" } = await app.mail.emailTo(user.email, /Verify/);
   const newEmail = `new-${user.email}`;
   await post("/user/change-email", { newEmail, password: user.password });
   const { token: change = "" } = await app.mail.emailTo(newEmail);

@@ -99,7 +99,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     const { user } = await app.setUpFactor(await app.addUser({ role: "admin" }));
     expect((await admin("disable-mfa", user.email)).code).toBe(0);
     expect((await app.login(user.email)).body.requiresMfa).toBe(false);
-    await app.mail.emailTo(user.email, /Two-factor sign-in is off/);
+    await app.mail.emailTo(user.email, /Two-factor authentication is off/);
     expect(await eventsOf(user.id)).toMatchObject([
       { event: "admin.user_updated", actor_id: null },
     ]);

@@ -6,10 +6,11 @@ import { describeChromium } from "../../support/browser.ts";
 
 const app = await startSuiteApp({ mode: "embedded", env: { WEB: "off" } });
 const pages = ["/verify-email", "/reset-password"];
+const FORGOTTEN = "/forgot-password";
 /** The browser also requests an icon, which does not exist. */
 const isNoIcon = (text: string) => !text.includes("favicon");
 
-test.each(pages)(
+test.each([...pages, FORGOTTEN])(
   "GET %s: loads nothing, is not stored, leaks no address and cannot be framed",
   async (path) => {
     const { status, headers, text } = await app.httpClient().get(path);
@@ -60,7 +61,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const { page, errors } = await openAfterIncomplete("/verify-email", link);
     expect(await app.sql(unconfirmed, [user.id])).toHaveLength(1);
     await page.getByRole("button", { name: "Verify" }).click();
-    await status(page, /is confirmed/);
+    await status(page, /is verified/);
     expect(await app.sql(unconfirmed, [user.id])).toHaveLength(0);
     expect(errors.filter(isNoIcon)).toEqual([]);
     const again = await open(link);
@@ -89,7 +90,24 @@ describeChromium("Mailed links in Chromium", (visit) => {
     await status(again.page, /invalid, has expired or was already used/);
   });
 
-  test.each(pages)(
+  test("GET /forgot-password: the button of a mail about security leads to a new link", async () => {
+    const user = await app.addVerifiedUser();
+    const account = await app.signIn(user);
+    await account.post("/user/change-password", {
+      currentPassword: user.password,
+      newPassword: "Brand-new-2",
+    });
+    const { text = "" } = await app.mail.emailTo(user.email, /was changed/);
+    const button = /http:\/\/gatehouse\.test\/forgot-password$/m.exec(text)?.[0];
+    const { page, errors } = await open(button);
+    await page.getByLabel("E-mail address").fill(user.email);
+    await page.getByRole("button", { name: "Send the link" }).click();
+    await status(page, /we have sent an e-mail/);
+    expect((await app.mail.emailTo(user.email, /Reset your/)).token).toBeDefined();
+    expect(errors.filter(isNoIcon)).toEqual([]);
+  });
+
+  test.each([...pages, FORGOTTEN])(
     "GET %s: inserts no HTML, and is accessible, narrow and dark too",
     async (path) => {
       const { page } = await open(

@@ -25,7 +25,7 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   expect((await app.mail.emailTo(email, /new e-mail address was requested/)).text).toContain(
     newEmail,
   );
-  const { token, link } = await app.mail.emailTo(newEmail, /Confirm your new/);
+  const { token, link } = await app.mail.emailTo(newEmail, /Verify your new/);
   expect(link).toBe(`http://gatehouse.test/verify-email#token=${token}`);
   expect((await verify(token)).status).toBe(200);
   expect(await app.sql("select 1 from attempts where subject = ?", [email])).toEqual([]);

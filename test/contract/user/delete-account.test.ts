@@ -29,7 +29,9 @@ test("POST /user/delete-account: ends every session, and names the date in respo
     expect((await each.browser.post("/auth/refresh")).status).toBe(401);
   }
   const mail = await app.mail.emailTo(account.user.email, /will be deleted/);
-  expect(mail.text).toContain(body.deletionDate.slice(0, 10));
+  const [, day, time] = /deleted on (.*) at (.*) UTC/.exec(mail.text ?? "") ?? [];
+  const minute = body.deletionDate.slice(0, "2026-12-24T18:00".length);
+  expect(new Date(`${day} ${time} UTC`).toISOString()).toBe(`${minute}:00.000Z`);
 });
 
 test("POST /user/delete-account: needs the password once the login is 15 minutes old", async () => {

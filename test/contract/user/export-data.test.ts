@@ -63,7 +63,7 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   const sent = { id: TEXT, to: email, ...delivery, createdAt: TIME };
   expect(body.emails[0]).toEqual({ ...sent, template: "mfa-enabled" });
   expect(body.usage).toEqual([]);
-  const { token } = await app.mail.emailTo(email, /Confirm/);
+  const { token } = await app.mail.emailTo(email, /Verify/);
   for (const secret of [account.authenticator.secret, token, "argon2", account.refreshToken])
     expect(JSON.stringify(body)).not.toContain(secret);
 });

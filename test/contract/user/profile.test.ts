@@ -45,6 +45,16 @@ test("PUT /user/profile: changes name and bio, and keeps absent fields", async (
   expect((await put({ bio: "" })).user.bio).toBe("");
 });
 
+test("PUT /user/profile: stores the language in its canonical form, and keeps it if it is absent", async () => {
+  const { user, get, put } = await app.signIn();
+  expect((await get("/user/profile")).body).not.toHaveProperty("locale");
+  const { body } = await put("/user/profile", { locale: "de-at" });
+  expect(body.user).toEqual({ id: user.id, name: user.name, bio: "", locale: "de-AT" });
+  await put("/user/profile", { bio: "Hi" });
+  expect((await get("/user/profile")).body).toMatchObject({ bio: "Hi", locale: "de-AT" });
+  expect((await get("/user/export")).body.profile.locale).toBe("de-AT");
+});
+
 const INVALID: { body: object; violations: string[] }[] = [
   { body: { name: "" }, violations: ["name"] },
   { body: { name: "   " }, violations: ["name"] },
@@ -54,6 +64,13 @@ const INVALID: { body: object; violations: string[] }[] = [
   { body: { name: "\u200b" }, violations: ["name"] },
   { body: { name: "\u180e\u200d" }, violations: ["name"] },
   { body: { bio: "x".repeat(1001) }, violations: ["bio"] },
+  { body: { locale: "" }, violations: ["locale"] },
+  { body: { locale: "Deutsch" }, violations: ["locale"] },
+  { body: { locale: "de_AT" }, violations: ["locale"] },
+  { body: { locale: "en-abcde-abcde" }, violations: ["locale"] }, // a variant twice
+  { body: { locale: `en-x-${"a".repeat(31)}` }, violations: ["locale"] },
+  { body: { locale: "en-x-aaaaaaa-aaaaaaa-aaaaaaa-aaaaaaa" }, violations: ["locale"] }, // 36 characters
+  { body: { locale: "en-t-fr-u-ca-islamicc-nu-latn-kn-co" }, violations: ["locale"] }, // longer in its canonical form
 ];
 
 test.for(INVALID)("PUT /user/profile: refuses $body", async ({ body, violations }) => {

@@ -32,18 +32,18 @@ describeWeb("Web app: accounts", {}, (web) => {
 
     const { link = "" } = await web.app.mail.emailTo(email);
     const mailed = await web.open(link, context);
-    await press(mailed.page, "Confirm", "Your address is confirmed.");
+    await press(mailed.page, "Verify", "Your address is verified.");
     expect(mailed.page.url()).toBe(`${web.app.url}/verify-email`);
     await mailed.page.reload();
     const [, token = ""] = link.split("#token=");
-    await submit(mailed.page, { Token: token }, "Confirm", "invalid, expired or already used");
+    await submit(mailed.page, { Token: token }, "Verify", "invalid, expired or already used");
 
     await press(page, "Sign in");
     await submit(page, { "E-mail address": email, Password: "wrong" }, "Sign in");
     await seeAlert(page, "The e-mail address or the password is wrong.");
     await submit(page, { Password: PASSWORD }, "Sign in");
     await goTo(page, "/account/profile");
-    await page.getByText("confirmed", { exact: true }).waitFor();
+    await page.getByText("verified", { exact: true }).waitFor();
     await submit(page, { Name: "Ann Example" }, "Save", "Saved.");
     await page.reload();
     await page.getByText("Ann Example").first().waitFor();
@@ -92,6 +92,19 @@ describeWeb("Web app: accounts", {}, (web) => {
     await press(page, "Speichern", "darf höchstens 1000 Zeichen haben");
   });
 
+  test("the chosen language is stored with the account: mails and other browsers follow it", async () => {
+    const user = await web.app.addVerifiedUser();
+    const { page } = await web.signIn(user);
+    const localeOf = () => web.app.sql("select locale from users where id = ?", [user.id]);
+    expect(await localeOf()).toEqual([{ locale: null }]);
+    await chooseLanguage(page, "Deutsch");
+    await expect.poll(localeOf).toEqual([{ locale: "de" }]);
+    const other = await web.signIn(user); // nothing has been chosen in this browser
+    await expect.poll(() => other.page.getAttribute("html", "lang")).toBe("de");
+    await web.app.httpClient().post("/auth/forgot-password", { email: user.email });
+    await web.app.mail.emailTo(user.email, /Passwort zurücksetzen/);
+  });
+
   test("changes password and address, and ends the other sessions", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
@@ -107,7 +120,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await submit(sectionOf("E-mail address"), address, "Change address");
     await see(page, "Open the link that we sent");
     const mailed = await web.open((await web.app.mail.emailTo(newEmail)).link ?? "");
-    await press(mailed.page, "Confirm", "Your address is confirmed.");
+    await press(mailed.page, "Verify", "Your address is verified.");
     const other = await web.signIn({ email: newEmail, password: NEW_PASSWORD });
     await goTo(other.page, "/account/sessions");
     await press(other.page, "Sign out all others");

@@ -4,16 +4,44 @@ export const LANGUAGES = { en: "English", de: "Deutsch" };
 export type Language = keyof typeof LANGUAGES;
 const KEY = "gatehouse-language";
 
-const preferred = localStorage.getItem(KEY) ?? navigator.language.slice(0, 2);
-const state = $state({ language: (preferred in LANGUAGES ? preferred : "en") as Language });
+/** Whether a language is one of ours. */
+const isLanguage = (code: string): code is Language => Object.hasOwn(LANGUAGES, code);
+const chosen = localStorage.getItem(KEY);
+const preferred = chosen ?? navigator.language.slice(0, 2);
+const state = $state({ language: isLanguage(preferred) ? preferred : "en" });
+/** Whether the person has chosen the language in this browser. */
+let isChosen = chosen !== null;
 document.documentElement.lang = state.language;
 
 export const language = () => state.language;
 
-export function setLanguage(chosen: Language): void {
-  state.language = chosen;
-  localStorage.setItem(KEY, chosen);
-  document.documentElement.lang = chosen;
+export function setLanguage(language: Language): void {
+  isChosen = true;
+  localStorage.setItem(KEY, language);
+  show(language);
+}
+
+function show(language: Language): void {
+  state.language = language;
+  document.documentElement.lang = language;
+}
+
+/** The language of e-mails to accounts that have none. */
+const UNSET: Language = "en";
+
+/**
+ * Brings the language of the page and the one that is stored with the account together: what was chosen in this
+ * browser goes to the account, and otherwise the language of the account is shown.
+ * @param locale the language of the account, a BCP 47 tag
+ * @returns the language to store with the account; undefined if it has it
+ */
+export function reconcile(locale: string | undefined): Language | undefined {
+  const [stored = ""] = (locale ?? UNSET).split("-");
+  if (stored === state.language) return undefined;
+  if (locale === undefined) return state.language;
+  if (isChosen || !isLanguage(stored)) return state.language;
+  show(stored);
+  return undefined;
 }
 
 /** A message in the language of the page. `{name}` is replaced with the value of that name. */

@@ -8,6 +8,7 @@ import {
   type User,
 } from "@gatehouse/client";
 import { loadBrand } from "./brand.svelte.ts";
+import { reconcile } from "./language.svelte.ts";
 import { fetchVisibly } from "./net.svelte.ts";
 import type { Actor } from "./offers.ts";
 import { basePath, route } from "./router.svelte.ts";
@@ -79,6 +80,16 @@ class Session {
     }
     this.user = user;
     this.isExpired = false;
+    await this.storeLanguage();
+  }
+
+  /** Stores the language of the page with the account: e-mails follow it. Next time is early enough if it fails. */
+  async storeLanguage(): Promise<void> {
+    if (!this.user || this.isExpired) return;
+    const locale = reconcile(this.user.locale);
+    if (!locale) return;
+    this.user = { ...this.user, locale };
+    await this.#client.user.updateProfile({ locale }).catch(() => {});
   }
 
   /**

@@ -10,10 +10,10 @@ export const account = {
   ],
   "profile.title": ["Profile", "Profil"],
   "profile.since": ["Member since {date}", "Mitglied seit {date}"],
-  "profile.verified": ["confirmed", "bestätigt"],
-  "profile.unverified": ["not confirmed", "nicht bestätigt"],
+  "profile.verified": ["verified", "bestätigt"],
+  "profile.unverified": ["not verified", "nicht bestätigt"],
   "profile.bioHint": ["Up to 1,000 characters.", "Bis zu 1.000 Zeichen."],
-  "profile.resend": ["Send the confirmation again", "Bestätigung erneut senden"],
+  "profile.resend": ["Send the e-mail again", "E-Mail erneut senden"],
   "profile.resent": ["An e-mail is on its way.", "Eine E-Mail ist unterwegs."],
 
   "security.title": ["Security", "Sicherheit"],

@@ -77,17 +77,17 @@ export const common = {
   "register.title": ["Create an account", "Konto anlegen"],
   "register.terms": ["I accept the terms of use.", "Ich akzeptiere die Nutzungsbedingungen."],
   "register.done": [
-    "Your account is ready. We sent you an e-mail: open its link to confirm your address.",
+    "Your account is ready. We sent you an e-mail: open its link to verify your address.",
     "Ihr Konto ist angelegt. Wir haben Ihnen eine E-Mail gesendet: Öffnen Sie den Link, um Ihre Adresse zu bestätigen.",
   ],
   "register.haveOne": ["Already registered?", "Schon registriert?"],
-  "verify.title": ["Confirm your e-mail address", "E-Mail-Adresse bestätigen"],
+  "verify.title": ["Verify your e-mail address", "E-Mail-Adresse bestätigen"],
   "verify.hint": [
-    "One click confirms that this address is yours.",
+    "One click verifies that this address is yours.",
     "Ein Klick bestätigt, dass die Adresse Ihnen gehört.",
   ],
-  "verify.button": ["Confirm", "Bestätigen"],
-  "verify.done": ["Your address is confirmed.", "Ihre Adresse ist bestätigt."],
+  "verify.button": ["Verify", "Bestätigen"],
+  "verify.done": ["Your address is verified.", "Ihre Adresse ist bestätigt."],
   "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
   "forgot.title": ["Reset your password", "Passwort zurücksetzen"],
   "forgot.hint": [

@@ -270,6 +270,10 @@ export const errors = {
     "must differ from the one that has expired",
     "muss sich vom abgelaufenen Passwort unterscheiden",
   ],
+  "violations.must be a language tag, such as de or en-GB": [
+    "must be a language tag, such as de or en-GB",
+    "muss ein Sprachkürzel sein, wie de oder en-GB",
+  ],
   "violations.must differ from the current address": [
     "must differ from the current address",
     "muss sich von der jetzigen Adresse unterscheiden",

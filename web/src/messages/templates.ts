@@ -3,8 +3,8 @@
  * their subjects.
  */
 export const templates = {
-  "template.verify-email": ["Confirm your e-mail address", "Adresse bestätigen"],
-  "template.change-email": ["Confirm your new e-mail address", "Neue Adresse bestätigen"],
+  "template.verify-email": ["Verify your e-mail address", "Adresse bestätigen"],
+  "template.change-email": ["Verify your new e-mail address", "Neue Adresse bestätigen"],
   "template.reset-password": ["Reset your password", "Passwort zurücksetzen"],
   "template.password-changed": ["Your password was changed", "Passwort geändert"],
   "template.password-reset": ["Your password was reset", "Passwort zurückgesetzt"],
@@ -19,20 +19,17 @@ export const templates = {
   ],
   "template.email-changed": ["Your e-mail address was changed", "Adresse geändert"],
   "template.mfa-enabled": [
-    "Two-factor sign-in is on",
+    "Two-factor authentication is on",
     "Zwei-Faktor-Authentifizierung eingeschaltet",
   ],
   "template.mfa-disabled": [
-    "Two-factor sign-in is off",
+    "Two-factor authentication is off",
     "Zwei-Faktor-Authentifizierung ausgeschaltet",
   ],
   "template.backup-codes-created": ["New backup codes were created", "Neue Backup-Codes"],
-  "template.backup-code-used": ["A backup code was used", "Backup-Code benutzt"],
-  "template.account-locked": [
-    "Your account was locked for a while",
-    "Konto vorübergehend gesperrt",
-  ],
-  "template.wrong-code": ["Someone knows your password", "Jemand kennt das Passwort"],
+  "template.backup-code-used": ["A backup code was used", "Backup-Code verwendet"],
+  "template.account-locked": ["Your account was locked", "Konto gesperrt"],
+  "template.wrong-code": ["A sign-in with a wrong code", "Anmeldung mit falschem Code"],
   "template.session-reused": [
     "A session was ended for your safety",
     "Sitzung zur Sicherheit beendet",

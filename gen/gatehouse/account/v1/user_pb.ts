@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gatehouse/account/v1/user.proto.
  */
 export const file_gatehouse_account_v1_user: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLGAwoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIaCg1tZmFfY29uZmlybWVkGAsgASgISAKIAQESIwoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgMIAEoCEgDiAEBQgYKBF9iaW9CFgoUX3Bhc3N3b3JkX2V4cGlyZXNfYXRCEAoOX21mYV9jb25maXJtZWRCGQoXX3NlY29uZF9mYWN0b3JfcmVxdWlyZWRiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLmAwoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIaCg1tZmFfY29uZmlybWVkGAsgASgISAKIAQESIwoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgMIAEoCEgDiAEBEhMKBmxvY2FsZRgNIAEoCUgEiAEBQgYKBF9iaW9CFgoUX3Bhc3N3b3JkX2V4cGlyZXNfYXRCEAoOX21mYV9jb25maXJtZWRCGQoXX3NlY29uZF9mYWN0b3JfcmVxdWlyZWRCCQoHX2xvY2FsZWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * An account.
@@ -105,6 +105,14 @@ export type User = Message<"gatehouse.account.v1.User"> & {
    * @generated from field: optional bool second_factor_required = 12;
    */
   secondFactorRequired?: boolean | undefined;
+
+  /**
+   * Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and
+   * in languages that the service does not have.
+   *
+   * @generated from field: optional string locale = 13;
+   */
+  locale?: string | undefined;
 };
 
 /**
