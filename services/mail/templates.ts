@@ -34,7 +34,7 @@ const targets: Record<TemplateName, Target | undefined> = {
   "verify-email": { page: "/verify-email", hasToken: true },
   "change-email": { page: "/verify-email", hasToken: true },
   "reset-password": { page: "/reset-password", hasToken: true },
-  invitation: { page: "/reset-password", hasToken: true },
+  invitation: { page: "/reset-password?invitation", hasToken: true },
   "password-changed": RESET,
   "password-reset": RESET,
   "password-set": RESET,

@@ -80,6 +80,24 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Reset your password");
   });
 
+  test("accepts an invitation: the page welcomes, and the password that is set signs in", async () => {
+    const admin = await web.app.signInAdmin();
+    const email = `invited.${Date.now()}@example.com`;
+    const invited = await admin.post("/admin/users", { email, name: "Bea" });
+    expect(invited.status).toBe(201);
+    const { link = "" } = await web.app.mail.emailTo(email, /invited/);
+    const tab = await web.open(link);
+    const { page } = tab;
+    await seeHeading(page, "Welcome to Gatehouse");
+    await expectAccessible(tab);
+    expect(page.url()).toBe(`${web.app.url}/reset-password?invitation`);
+    await submit(page, { "New password": NEW_PASSWORD }, "Accept the invitation");
+    await see(page, "Your account is ready.");
+    await press(page, "Sign in");
+    await enter(page, { email, password: NEW_PASSWORD });
+    await seeHeading(page, "Chat");
+  });
+
   test("shows an unknown page and violations in German", async () => {
     const { page } = await web.signInUser();
     await goTo(page, "/nowhere");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { TestUser } from "../../support/accounts.ts";
+import { NEW_PASSWORD, type TestUser } from "../../support/accounts.ts";
 import {
   describeWeb,
   enter,
@@ -66,7 +66,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await expectAccessible(tab);
     await submit(dialog, { Name: "Laptop" }, "Rename");
     await see(page, "Laptop");
-    await press(page, "Remove");
+    await page.getByRole("button", { name: "Remove", exact: true }).click();
     await press(dialog, "Remove");
     await see(page, "You have no passkey yet.");
     await expect.poll(stored).toBe(0);
@@ -82,6 +82,60 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const dialog = page.getByRole("dialog");
     await submit(dialog, { "Current password": user.password }, "Confirm");
     await see(page, "On one device only");
+  });
+
+  test("removes the password where a passkey signs in, confirms with the passkey, and sets a password again", async () => {
+    const user = await web.app.addUser();
+    const tab = await openSecurity(user);
+    const { page } = tab;
+    await authenticatorOf(tab);
+    const remove = page.getByRole("button", { name: "Remove the password" });
+    expect(await remove.count()).toBe(0); // it is the only way in
+    await press(page, "Add a passkey", "On one device only");
+    web.app.clock.advance("20m");
+    const dialog = page.getByRole("dialog");
+    await remove.click();
+    await expectAccessible(tab);
+    await press(dialog.last(), "Remove the password");
+    await seeHeading(page, "Confirm that it is you");
+    await expectAccessible(tab);
+    await press(dialog.last(), "Use a passkey");
+    await see(page, "Your account has no password.");
+    expect((await web.app.login(user.email)).status).toBe(401);
+    await expectAccessible(tab);
+    await goTo(page, "/account/data");
+    await press(page, "Delete the account");
+    await expect.poll(() => dialog.getByLabel("Current password").count()).toBe(0);
+    await press(dialog, "Close");
+    await goTo(page, "/account/security");
+    await submit(page, { "New password": NEW_PASSWORD }, "Set a password");
+    await see(page, "Your account has a password now.");
+    expect((await web.app.login(user.email, NEW_PASSWORD)).status).toBe(200);
+  });
+
+  test("requires a second factor at every sign-in, with backup codes, and stops, in German and by keyboard", async () => {
+    const user = await web.app.addUser();
+    const tab = await openSecurity(user);
+    const { page } = tab;
+    await authenticatorOf(tab);
+    await press(page, "Add a passkey", "On one device only");
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.evaluate("localStorage.setItem('gatehouse-language', 'de'); location.reload()");
+    const section = page.getByRole("article").filter({ hasText: "Zweiter Faktor bei jeder" });
+    await see(section, "Nicht erforderlich");
+    await section.getByRole("button", { name: "Verlangen" }).focus();
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await expect.poll(() => dialog.getByRole("listitem").count()).toBe(10);
+    await expectAccessible(tab);
+    await press(dialog, "Ich habe sie aufbewahrt");
+    await section.getByText("Erforderlich", { exact: true }).waitFor();
+    expect((await web.app.login(user.email)).body.requiresMfa).toBe(true);
+    await expectAccessible(tab);
+    await section.getByRole("button", { name: "Nicht mehr verlangen" }).focus();
+    await page.keyboard.press("Enter");
+    await see(section, "Nicht erforderlich");
+    expect((await web.app.login(user.email)).body.requiresMfa).toBe(false);
   });
 
   test("signs in from the autofill, and completes a second step by a button", async () => {

@@ -87,12 +87,12 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await press(section, "Set up again");
     await expect.poll(secretShown).not.toBe(first);
     const secret = await secretShown();
-    await submit(dialog, { Code: "000000", "Current password": user.password }, "Confirm");
+    await submit(dialog, { Code: "000000", "Current password": user.password }, "Verify");
     await seeAlert(page, "The code is wrong");
     await see(section, "Not confirmed yet");
     const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" });
     const code = await authenticator.code();
-    await submit(dialog, { Code: `${code.slice(0, 3)} ${code.slice(3)}` }, "Confirm");
+    await submit(dialog, { Code: `${code.slice(0, 3)} ${code.slice(3)}` }, "Verify");
     await see(dialog, "two-factor authentication is on");
     const backupCodes = await dialog.getByRole("listitem").allInnerTexts();
     expect(backupCodes).toHaveLength(10);
@@ -116,7 +116,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await press(dialog, "Close");
     await press(page, "Enter a code");
     const proof = { Code: await authenticator.code(), "Current password": user.password };
-    await submit(dialog, proof, "Confirm", "two-factor authentication is on");
+    await submit(dialog, proof, "Verify", "two-factor authentication is on");
   });
 
   test("two tabs refresh at once and stay signed in; one signs out of both", async () => {

@@ -38,7 +38,7 @@ const PATHS: Partial<Record<TemplateName, string>> = {
   "verify-email": "/verify-email",
   "change-email": "/verify-email",
   "reset-password": "/reset-password",
-  invitation: "/reset-password",
+  invitation: "/reset-password?invitation",
 };
 /** E-mails whose button leads to the support of the installation, or that need no button. */
 const WITHOUT_PAGE = ["email-changed", "role-changed", "address-in-use"];

@@ -26,6 +26,9 @@ const TARGETS = {
 const SESSION_OWNER: Action[] = [
   "updateProfile",
   "changePassword",
+  "setPassword",
+  "removePassword",
+  "requireSecondFactor",
   "changeEmail",
   "setupTotp",
   "disableTotp",

@@ -52,6 +52,9 @@ const toRole: Rule = (actor, target) =>
 const RULES = {
   updateProfile: byOwner,
   changePassword: byOwner,
+  setPassword: byOwner,
+  removePassword: byOwner,
+  requireSecondFactor: byOwner,
   changeEmail: byOwner,
   setupTotp: byOwner,
   disableTotp: byOwner,

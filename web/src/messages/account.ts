@@ -26,6 +26,21 @@ export const account = {
     "It has reached its maximum age: please change it.",
     "Es hat sein Höchstalter erreicht: Bitte ändern Sie es.",
   ],
+  "security.passwordNone": [
+    "Your account has no password. You sign in in other ways.",
+    "Ihr Konto hat kein Passwort. Sie melden sich auf anderen Wegen an.",
+  ],
+  "security.setPassword": ["Set a password", "Passwort festlegen"],
+  "security.passwordSet": ["Your account has a password now.", "Ihr Konto hat jetzt ein Passwort."],
+  "security.removePassword": ["Remove the password", "Passwort entfernen"],
+  "security.removePasswordAbout": [
+    "You then sign in with a passkey only. All other sessions are signed out.",
+    "Sie melden sich dann nur noch mit einem Passkey an. Alle anderen Sitzungen werden abgemeldet.",
+  ],
+  "security.passwordRemoved": [
+    "Your password is removed. All other sessions are signed out.",
+    "Ihr Passwort ist entfernt. Alle anderen Sitzungen sind abgemeldet.",
+  ],
   "security.changePassword": ["Change password", "Passwort ändern"],
   "security.passwordChanged": [
     "Your password is changed. All other sessions are signed out.",
@@ -58,7 +73,7 @@ export const account = {
     "2. Enter the code that the app shows",
     "2. Geben Sie den Code ein, den die App zeigt",
   ],
-  "security.mfaConfirm": ["Confirm", "Bestätigen"],
+  "security.mfaConfirm": ["Verify", "Bestätigen"],
   "security.mfaLater": ["Later", "Später"],
   "security.mfaAccepted": [
     "The code is right: two-factor authentication is on.",
@@ -115,10 +130,6 @@ export const account = {
   "keys.modelsHint": [
     "Names separated by commas. Empty: all models.",
     "Namen, durch Kommas getrennt. Leer: alle Modelle.",
-  ],
-  "keys.passwordHint": [
-    "Needed if you signed in more than 15 minutes ago.",
-    "Nötig, wenn Sie sich vor mehr als 15 Minuten angemeldet haben.",
   ],
   "keys.once": [
     "This is the key. It is shown only now: keep it where your program finds it.",

@@ -107,6 +107,21 @@ export const common = {
     "Ihr Passwort ist geändert. Bitte melden Sie sich an.",
   ],
 
+  "invited.title": ["Welcome to {name}", "Willkommen bei {name}"],
+  "invited.about": [
+    "You are invited. Set a password, and your account is ready.",
+    "Sie sind eingeladen. Legen Sie ein Passwort fest, und Ihr Konto ist bereit.",
+  ],
+  "invited.button": ["Accept the invitation", "Einladung annehmen"],
+  "invited.done": [
+    "Your account is ready. You can sign in now.",
+    "Ihr Konto ist bereit. Sie können sich jetzt anmelden.",
+  ],
+  "invited.newLink": [
+    "If the link no longer works, ask for another invitation.",
+    "Wenn der Link nicht mehr funktioniert, bitten Sie um eine neue Einladung.",
+  ],
+
   "list.empty": ["Nothing to show.", "Keine Einträge."],
   "list.further": ["Search further", "Weiter suchen"],
   "list.total": ["Entries: {total}", "Einträge: {total}"],

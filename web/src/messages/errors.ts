@@ -70,8 +70,8 @@ export const errors = {
     "Die Anmeldung in zwei Schritten ist schon eingeschaltet.",
   ],
   "errors.MFA_NOT_ENABLED": [
-    "Two-step sign-in is off.",
-    "Die Anmeldung in zwei Schritten ist aus.",
+    "Two-factor authentication is off.",
+    "Die Zwei-Faktor-Authentifizierung ist ausgeschaltet.",
   ],
   "errors.SELF_TARGETED": [
     "Administrators can't do this to themselves.",

@@ -19,11 +19,26 @@ export const passkeys = {
   "passkeys.onlyHere": ["On one device only", "Nur auf einem Gerät"],
   "passkeys.created": ["Added {time}", "Hinzugefügt {time}"],
   "passkeys.used": ["last used {time}", "zuletzt benutzt {time}"],
-  "passkeys.confirm": ["Confirm that it is you", "Bestätigen Sie, dass Sie es sind"],
-  "passkeys.confirmAbout": [
-    "You signed in a while ago. Please enter your password, and a code if your account asks for one.",
-    "Ihre Anmeldung liegt länger zurück. Bitte geben Sie Ihr Passwort ein, und einen Code, wenn Ihr Konto danach fragt.",
+  "confirm.title": ["Confirm that it is you", "Bestätigen Sie, dass Sie es sind"],
+  "confirm.about": [
+    "You signed in a while ago, and this changes how your account is protected.",
+    "Ihre Anmeldung liegt länger zurück, und dieser Schritt betrifft den Schutz Ihres Kontos.",
   ],
+  "confirm.signInAgain": [
+    "You signed in a while ago. Please sign out and in again, and then repeat this step.",
+    "Ihre Anmeldung liegt länger zurück. Bitte melden Sie sich ab und wieder an und wiederholen Sie dann diesen Schritt.",
+  ],
+  "confirm.button": ["Confirm", "Bestätigen"],
+
+  "factor.title": ["Second factor at every sign-in", "Zweiter Faktor bei jeder Anmeldung"],
+  "factor.about": [
+    "With this, your password alone never signs in: it always takes a passkey, a code or a backup code as well.",
+    "Damit genügt Ihr Passwort allein nie: Es braucht immer auch einen Passkey, einen Code oder einen Backup-Code.",
+  ],
+  "factor.required": ["Required", "Erforderlich"],
+  "factor.optional": ["Not required", "Nicht erforderlich"],
+  "factor.require": ["Require it", "Verlangen"],
+  "factor.stop": ["Stop requiring it", "Nicht mehr verlangen"],
   "passkeys.signIn": ["Use a passkey", "Passkey benutzen"],
   "passkeys.cancelled": [
     "No passkey was used. Please try again, or sign in with your password.",

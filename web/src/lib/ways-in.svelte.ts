@@ -1,0 +1,22 @@
+import type { GetSignInMethodsResponse } from "@gatehouse/client";
+import { session } from "./session.svelte.ts";
+
+/** How the viewer can sign in, as of the last `load`. */
+class WaysIn {
+  #known = $state.raw<{ userId: string; ways: GetSignInMethodsResponse }>();
+  readonly #ways = $derived(
+    this.#known?.userId === session.viewer?.id ? this.#known?.ways : undefined,
+  );
+  /** Until it is known, as for most accounts. */
+  readonly hasPassword = $derived(this.#ways?.hasPassword ?? true);
+  readonly hasPasskeys = $derived((this.#ways?.passkeys ?? 0) > 0);
+
+  /** Reads them again. An administrator who acts as somebody may not. */
+  async load(): Promise<void> {
+    const userId = session.viewer?.id;
+    if (!userId || session.impersonation) return;
+    this.#known = { userId, ways: await session.api.user.getSignInMethods() };
+  }
+}
+
+export const waysIn = new WaysIn();
