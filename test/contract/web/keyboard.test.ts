@@ -2,6 +2,7 @@ import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
   describeWeb,
+  expectAccessible,
   filterBy,
   goTo,
   press,
@@ -89,6 +90,19 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await focusIsOn(page, 'button "Delete the account"');
+  });
+
+  test("the account menu lists the shortcuts in a dialog", async () => {
+    const tab = await web.signInUser();
+    const { page } = tab;
+    await page.getByRole("button", { name: /^Account menu/ }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("menuitem", { name: "Shortcuts" }).press("Enter");
+    const dialog = page.getByRole("dialog", { name: "Shortcuts" });
+    await see(dialog, "Search everywhere");
+    await expectAccessible(tab);
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
   });
 
   /** Opens the list of users, filtered down to one of them. */

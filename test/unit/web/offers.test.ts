@@ -26,6 +26,7 @@ const TARGETS = {
 const SESSION_OWNER: Action[] = [
   "updateProfile",
   "changePassword",
+  "getSignInMethods",
   "setPassword",
   "removePassword",
   "requireSecondFactor",

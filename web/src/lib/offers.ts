@@ -52,6 +52,7 @@ const toRole: Rule = (actor, target) =>
 const RULES = {
   updateProfile: byOwner,
   changePassword: byOwner,
+  getSignInMethods: byOwner,
   setPassword: byOwner,
   removePassword: byOwner,
   requireSecondFactor: byOwner,

@@ -1,4 +1,5 @@
 import type { GetSignInMethodsResponse } from "@gatehouse/client";
+import { refusalOf } from "./offers.ts";
 import { session } from "./session.svelte.ts";
 
 /** How the viewer can sign in, as of the last `load`. */
@@ -14,7 +15,7 @@ class WaysIn {
   /** Reads them again. An administrator who acts as somebody may not. */
   async load(): Promise<void> {
     const userId = session.viewer?.id;
-    if (!userId || session.impersonation) return;
+    if (!userId || refusalOf("getSignInMethods", session.actor)) return;
     this.#known = { userId, ways: await session.api.user.getSignInMethods() };
   }
 }

@@ -163,6 +163,12 @@ export const common = {
     "Your account is ready. You can sign in now.",
     "Ihr Konto ist angelegt. Sie können sich jetzt anmelden.",
   ],
+  "shortcut.title": ["Shortcuts", "Tastenkürzel"],
+  "shortcut.palette": ["Search everywhere", "Überall suchen"],
+  "shortcut.line": ["New line", "Neue Zeile"],
+  "shortcut.stop": ["Stop a reply, close a dialog", "Antwort anhalten, Dialog schließen"],
+  "shortcut.ctrl": ["Ctrl", "Strg"],
+  "shortcut.shift": ["Shift", "Umschalt"],
   "palette.open": ["Search everywhere", "Überall suchen"],
   "palette.hint": ["Go to a page or conversation …", "Seite oder Unterhaltung öffnen …"],
   "palette.hintAdmin": [
