@@ -21,16 +21,19 @@ const DAY = `to_char(day, 'YYYY-MM-DD') as day`;
 const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 
 /** Sums up the calls of all users by day, provider and model. */
-export const sumModelDays = ({ em }: Db, days: Days): Promise<ModelDay[]> =>
-  em.execute(
+export const sumModelDays = async (db: Db, days: Days): Promise<ModelDay[]> =>
+  db.em.execute(
     `select ${DAY}, provider, model, ${SUMS} from (
        select * from ai_usage_models where ${IN_PERIOD}
-       union all
-       select day, provider, model, calls, input_tokens, output_tokens, estimated_calls
-       from ai_usage_unsummed where ${IN_PERIOD}) as usage
+       ${(await hasUnsummed(db)) ? UNSUMMED_MODELS : ""}) as usage
      group by day, provider, model`,
     days,
   );
+
+/** Left out once there are none: the planner would expect many, and compile its plan for a second. */
+const UNSUMMED_MODELS = `union all
+  select day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+  from ai_usage_unsummed where ${IN_PERIOD}`;
 
 /** Sums up the calls of one user by day, provider and model. */
 export const sumModelDaysOf = (
@@ -118,13 +121,13 @@ async function findCandidates(
 export type UserDay = CallSums & { day: string; user: Person };
 
 /** Sums up the calls of some users by day. Erased users are left out. */
-export const sumUserDays = (
-  { em }: Db,
+export const sumUserDays = async (
+  db: Db,
   { userIds, ...days }: Days & { userIds: string[] },
 ): Promise<UserDay[]> =>
-  em.execute(
+  db.em.execute(
     `select ${DAY}, ${SUMS}, ${personColumn("u", "user")}
-     from ${USER_DAYS} as usage join users u on u.id = user_id
+     from ${(await hasUnsummed(db)) ? USER_DAYS : "ai_usage_users"} as usage join users u on u.id = user_id
      where user_id = any(array[:userIds]::uuid[]) and ${IN_PERIOD} group by day, u.id`,
     { userIds, ...days },
   );
