@@ -33,8 +33,6 @@ type StreamForm = {
    * @throws Error if the reply is incomplete
    */
   end(): string;
-  /** What ends a stream after the event of a failure. */
-  endOfFailed: string;
 };
 
 /** The form of `/ai/stream` (spec section 4.5). It ends with `[DONE]` in any case. */
@@ -44,10 +42,9 @@ export const ownStream = ({ method }: HttpBinding): StreamForm => ({
   failure: ({ body }) => eventLine({ error: body.message, code: body.code }),
   beginsByFailure: isOfProvider,
   end: () => DONE,
-  endOfFailed: DONE,
 });
 
-/** The form of a format. Only a complete reply ends with `[DONE]`. */
+/** The form of a format. It ends with `[DONE]` in any case; a failed reply has an error, and no finish. */
 export const formattedStream = (format: HttpFormat, written: FormattedReply): StreamForm => ({
   headers: written.headers,
   events: (message) => written.event(message as CompleteEvent),
@@ -57,7 +54,6 @@ export const formattedStream = (format: HttpFormat, written: FormattedReply): St
     assertFinished(written);
     return DONE;
   },
-  endOfFailed: "",
 });
 
 /**
@@ -79,7 +75,7 @@ export async function sendStream(
   const { call } = request;
   const headers: Headers[] = []; // of the call, as far as known when the response begins
   const events = createSseWriter(form, reply, keepAliveMs, headers);
-  let end = form.endOfFailed;
+  let end = DONE;
   try {
     const response = await start();
     headers.push(response.header);
