@@ -111,19 +111,19 @@ describe("PUT /admin/users/:id: a change of role", () => {
 
 describe("A change of role is announced by e-mail", () => {
   const changes = [
-    { role: "admin", from: "user" },
-    { role: "user", from: "admin" },
+    { role: "admin", from: "user", name: "administrator" },
+    { role: "user", from: "admin", name: "user" },
   ] as const;
   test.for(changes)(
     "to the user and to every administrator: $role",
-    async ({ role, from }, { admin }) => {
+    async ({ role, from, name }, { admin }) => {
       const user = await app.addUser(from === "admin" ? { role: from } : {});
       const bystander = await app.addUser({ role: "admin" });
       expect((await app.changeRole(admin, user.id, role)).status).toBe(200);
-      expect((await app.mail.emailTo(user.email, /Your role/)).text).toContain(`now: ${role}.`);
+      expect((await app.mail.emailTo(user.email, /Your role/)).text).toContain(`now: ${name}.`);
       for (const { email } of [admin.user, bystander]) {
         const { text } = await app.mail.emailTo(email, /role of a user/);
-        for (const part of [user.email, admin.user.email, `now: ${role}.`])
+        for (const part of [user.email, admin.user.email, `now: ${name}.`])
           expect(text).toContain(part);
       }
     },

@@ -138,7 +138,7 @@ test("POST /auth/finish-external: an unproven address makes an unverified accoun
     [body.user.id],
   );
   expect(user?.email_verified_at).toBeNull();
-  const { token } = await app.mail.emailTo(account.email as string, /Confirm/);
+  const { token } = await app.mail.emailTo(account.email as string, /Verify/);
   expect((await app.verifyEmail(token)).status).toBe(200);
 });
 

@@ -44,7 +44,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     const administrator = await app.addUser({ role: "admin" });
     const user = await app.addVerifiedUser();
     expect((await admin("promote", user.email)).code).toBe(0);
-    expect((await app.mail.emailTo(user.email, /Your role/)).text).toContain("now: admin.");
+    expect((await app.mail.emailTo(user.email, /Your role/)).text).toContain("now: administrator.");
     const created = freshEmail();
     expect((await admin("promote", created)).code).toBe(0);
     for (const address of [user.email, created]) {

@@ -1,3 +1,4 @@
+import { CALLING } from "../../../scripts/simulators/dialect-encoder.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { CASES } from "../../../scripts/simulators/simulator.ts";
 import type { ProviderErrorKind } from "../../../services/ai/providers/errors.ts";
@@ -49,6 +50,9 @@ const EXPECTED: Outcomes = {
   "redirect http://127.0.0.1:9/": nothing("unreadable reply"),
   "error-event-named": [brokenOff, nothing("overloaded")],
   "text-and-tool-call": [{ text: PREFIX }, { text: REPLY }],
+  // No tools are offered here: what counts is the text.
+  calling: { text: CALLING.text },
+  "calling-bytes": [{ text: CALLING.text }, { text: REPLY }],
   "reset-after-going-on": [{ text: `${REPLY} P.S.`, failure: "broke off" }, nothing("broke off")],
   "ended-midway": [brokenOff, nothing("unreadable reply")],
   "half-an-event": [brokenOff, nothing("unreadable reply")],
