@@ -26,7 +26,17 @@ const unaudited = [
   ],
   ...["StartExternal", "ListIdentities", "ListUserIdentities"],
   ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
-  ...["ListEmailLogs", "ListProviders", "Chat", "StreamChat", "ListUsage", "ListAllUsage"],
+  ...[
+    "Complete",
+    "ListModels",
+    "GetModel",
+    "ListEmailLogs",
+    "ListProviders",
+    "Chat",
+    "StreamChat",
+    "ListUsage",
+    "ListAllUsage",
+  ],
 ];
 
 /** Methods that need a sign-in provider: test/contract/auth/external.test.ts reads their events. */

@@ -32,7 +32,7 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
     const { link } = await app.mail.emailTo(user.email);
     expect(link).toContain(`${publicUrl}/verify-email#token=`);
     const { page } = await visit(link as string);
-    await press(page, "Confirm", "Your address is confirmed.");
+    await press(page, "Verify", "Your address is verified.");
     await app.resetTokenFor(user.email);
     await page.goto((await app.mail.emailTo(user.email, /Reset/)).link as string);
     await submit(
