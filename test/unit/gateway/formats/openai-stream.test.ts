@@ -192,7 +192,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     );
   });
 
-  test("a stream that fails ends by an error, without a finish and without [DONE]", async () => {
+  test("a stream that fails has an error before [DONE], and no finish", async () => {
     const server = await startReplies(way, async function* () {
       yield started;
       yield text("a");
@@ -201,12 +201,12 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     const body = await (await server.ask()).text();
     const events = eventsIn(body);
     const error = { message: "It broke off.", type: "server_error", param: null };
-    expect(events.at(-1)).toEqual({ error: { ...error, code: "provider_error" } });
-    expect(events.slice(0, -1).map(({ choices }) => choices[0].finish_reason)).toEqual([
+    expect(events.at(-2)).toEqual({ error: { ...error, code: "provider_error" } });
+    expect(events.slice(0, -2).map(({ choices }) => choices[0].finish_reason)).toEqual([
       null,
       null,
     ]);
-    expect(body).not.toContain("[DONE]");
+    expect(body).toMatch(/\n\ndata: \{"error":[^\n]+\n\ndata: \[DONE\]\n\n$/);
     expect((await server.ask({ stream: false })).status).toBe(500);
   });
 
@@ -216,10 +216,10 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
       yield text("a");
     });
     const body = await (await server.ask()).text();
-    expect(eventsIn(body).at(-1)).toMatchObject({
+    expect(eventsIn(body).at(-2)).toMatchObject({
       error: { type: "server_error", code: "internal" },
     });
-    expect(body).not.toContain("[DONE]");
+    expect(body).toMatch(/\n\ndata: \{"error":[^\n]+\n\ndata: \[DONE\]\n\n$/);
     expect((await server.ask({ stream: false })).status).toBe(500);
     expect(server.logs.filter(({ level }) => level === 50).length).toBe(2);
   });
@@ -240,7 +240,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     gate.resolve();
     const body = await answer.text();
     expect(body).toMatch(/^: keep-alive\n\n/);
-    expect(body).toMatch(/data: \{"error":\{"message":"It broke off\.".*\}\}\n\n$/);
+    expect(body).toMatch(/data: \{"error":\{"message":"It broke off\.".*\}\}\n\ndata: \[DONE\]\n\n$/);
   });
 
   test.each([true, false])("a client that leaves ends the call, with stream %s", async (stream) => {
