@@ -240,7 +240,9 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     gate.resolve();
     const body = await answer.text();
     expect(body).toMatch(/^: keep-alive\n\n/);
-    expect(body).toMatch(/data: \{"error":\{"message":"It broke off\.".*\}\}\n\ndata: \[DONE\]\n\n$/);
+    expect(body).toMatch(
+      /data: \{"error":\{"message":"It broke off\.".*\}\}\n\ndata: \[DONE\]\n\n$/,
+    );
   });
 
   test.each([true, false])("a client that leaves ends the call, with stream %s", async (stream) => {
