@@ -214,7 +214,7 @@ function partsOf({ role, content }: Json, at: string, found: Findings): unknown[
   return [];
 }
 
-/** What the assistant has said when it declined. */
+/** The text with which the assistant declined. */
 const refusalOf = (refusal: unknown) => (refusal === undefined ? [] : [{ text: refusal }]);
 
 /** The member of a part that has its content, by its type. */
@@ -357,7 +357,7 @@ function responseFormatOf(value: unknown, found: Findings): unknown {
   };
 }
 
-/** The maximum of tokens, by its present or its former name. */
+/** The maximum number of tokens: `max_completion_tokens`, or `max_tokens`, its former name. */
 function maxTokensOf({ max_completion_tokens, max_tokens }: Json, found: Findings): unknown {
   const isBoth = max_completion_tokens !== undefined && max_tokens !== undefined;
   if (isBoth && max_completion_tokens !== max_tokens)

@@ -66,7 +66,7 @@ export async function authorizationUrl(
 }
 
 /**
- * Exchanges the code of an answer and reads the identity. Tokens of the provider are dropped at once.
+ * Exchanges the code of an answer and reads the identity. The provider's tokens are not kept.
  * Complete the ceremony of the state before, so that a code is sent once.
  * @throws ServiceError EXTERNAL_FAILED, UNAVAILABLE
  */

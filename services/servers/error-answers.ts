@@ -23,13 +23,13 @@ type Answer = {
 
 /**
  * Responds to a call with an error, in the form of its protocol (gRPC over HTTP/2, "Responses";
- * gRPC-Web; Connect, "Error Codes"). Connect is not asked: what it prepares for a call before it can
- * refuse one costs ten times as much, which strangers would make use of. Closes the stream if the
- * client is still sending.
+ * gRPC-Web; Connect, "Error Codes"). Does not use Connect's handlers, which prepare a whole call
+ * before they can refuse it: strangers would make use of that cost. Closes the stream if the client is
+ * still sending.
  */
 export function answerError(request: FastifyRequest, reply: FastifyReply, error: ConnectError) {
-  const answer = errorAnswer(request.headers["content-type"], error);
   if (request.method !== "POST") return void reply.code(405).header("allow", "POST").send();
+  const answer = errorAnswer(request.headers["content-type"], error);
   if (!answer) return void reply.code(415).send();
   const { stream, complete } = rawOf(request);
   const close = () => stream.close(constants.NGHTTP2_NO_ERROR); // RFC 9113 section 8.1
@@ -39,7 +39,7 @@ export function answerError(request: FastifyRequest, reply: FastifyReply, error:
 
 /**
  * Responds to a request for an unknown method: UNIMPLEMENTED, which health checks of load balancers
- * look for. What is no call gets 404.
+ * look for. A request that is not a call gets 404.
  */
 export function answerUnknownMethod(request: FastifyRequest, reply: FastifyReply) {
   const { method, headers } = request;

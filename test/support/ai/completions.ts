@@ -21,7 +21,7 @@ export type CompletionInit = Exclude<
 /** A tool call of a reply, its pieces joined. */
 export type ReadCall = { id: string; name: string; arguments: string; thoughtSignature?: string };
 
-/** A reply, its events folded, and their kinds in order without repetition. */
+/** The events of a reply, joined, and their kinds in order, without repetitions. */
 export type ReadCompletion = {
   kinds: string[];
   started: Started | undefined;
