@@ -11,6 +11,7 @@ import {
 } from "node:http2";
 import type { Socket } from "node:net";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { tooManyConcurrent } from "../platform/gate/admission.ts";
 import { type Connection, type PortGuard, setOpenCall } from "../platform/gate/open-calls.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 
@@ -47,6 +48,7 @@ export function createHttp2Server(
   const server = tls ? createSecureServer({ ...OPTIONS, ...tls }) : createServer(OPTIONS);
   const sockets = new Set<Socket>();
   const sessions = new Map<Http2Session, Connection>();
+  const begun = createTurnCounts();
   guard.watch(server);
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
@@ -80,6 +82,7 @@ export function createHttp2Server(
     const connection = session && sessions.get(session);
     if (!connection || session.destroyed) return undefined;
     try {
+      if (!connection.isShared()) begun.add(session);
       return connection.open(request, () => raiseStreams(session, connection.isGateway()));
     } catch (error) {
       if (isFull(error)) request.stream.close(constants.NGHTTP2_REFUSED_STREAM);
@@ -123,8 +126,29 @@ function endSession(session: Http2Session): void {
   session.destroy();
 }
 
+/**
+ * Counts the calls that each connection begins in one turn of the event loop. No call of a turn can have
+ * ended before the next one begins, unless the client has reset it: more calls than may be concurrent
+ * are a flood (CVE-2023-44487). Node reads up to 64 KiB in a turn, so that one connection could otherwise
+ * begin hundreds, and delay every other caller by 100 ms.
+ */
+function createTurnCounts() {
+  const counts = new Map<Http2Session, number>();
+  return {
+    /** @throws ServiceError TOO_MANY_CONCURRENT if a connection begins more calls than may be concurrent */
+    add(session: Http2Session): void {
+      if (counts.size === 0) setImmediate(() => counts.clear());
+      const count = (counts.get(session) ?? 0) + 1;
+      counts.set(session, count);
+      if (count > maxStreamsOf(session)) throw tooManyConcurrent();
+    },
+  };
+}
+
 /** The number of concurrent calls that connections were raised to. */
 const raised = new WeakMap<Http2Session, number>();
+
+const maxStreamsOf = (session: Http2Session) => raised.get(session) ?? MAX_STRANGER_STREAMS;
 
 /** Raises a connection's limit of concurrent calls to that of a user or a gateway. */
 function raiseStreams(session: Http2Session, isGateway: boolean): void {

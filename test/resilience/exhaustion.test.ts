@@ -1,3 +1,4 @@
+import { setTimeout as wait } from "node:timers/promises";
 import { afterAll, describe, expect, test } from "vitest";
 import { accountsAt, signInAt } from "../support/accounts.ts";
 import { startSuiteProvider } from "../support/ai/calls.ts";
@@ -23,6 +24,8 @@ let attackers = 0;
 /** Each attacker has an address of its own: those that were cut off may not come back at once. */
 const nextAddress = () => `127.0.9.${++attackers}`;
 const MIB = 1024 * 1024;
+/** Time of the calls before the first attack: rows are of warm code. */
+const WARM_UP_MS = 3_000;
 /** Resident memory of a process in a container of 512 MB, in MiB. */
 const MAX_PEAK_MIB = 400;
 /** Heap and container, in MB, as the product derives one from the other. */
@@ -78,6 +81,9 @@ describe.each(SIZES)(
       signingIn: await Promise.all(times(10, () => accountsAt(whole.url).addUser())),
     };
     const hostileUser = await signInAt(whole.url);
+    const bystandersOf = (attacked: Process, front: Process) =>
+      createBystanders({ rest: front.url, grpc: grpcUrlIn(attacked.output()) }, users);
+    await bystandersOf(whole, whole).callUntil(wait(WARM_UP_MS));
 
     /**
      * Attacks. Prints a row: heap in MB, attack, attacker, latencies of the others (p50 / p99 in ms),
@@ -90,7 +96,7 @@ describe.each(SIZES)(
       attack: Omit<Attack, "ports" | "ms" | "address">,
     ) {
       const grpc = grpcUrlIn(attacked.output());
-      const bystanders = createBystanders({ rest: front.url, grpc }, users);
+      const bystanders = bystandersOf(attacked, front);
       const ports = {
         rest: Number(new URL(front.url).port),
         grpc: Number(new URL(grpc).port),

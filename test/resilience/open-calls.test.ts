@@ -136,16 +136,32 @@ test("gRPC port: health checks have a share of their own, which they can use up"
   expect([await isServed(probing, HEALTH), await isServed(probing)]).toEqual([false, true]);
 });
 
-test("gRPC port: calls that are opened and reset count for a second more", async () => {
-  const address = nextAddress();
+/** Begins calls on a connection of its own, all in one write, and resets each at once. */
+function beginAndReset(localAddress: string, count: number) {
   const { hostname, port } = new URL(app.grpcUrl);
-  const socket = connect({ port: Number(port), host: hostname, localAddress: address });
+  const socket = connect({ port: Number(port), host: hostname, localAddress });
+  onTestFinished(() => void socket.destroy());
   const block = headerBlock({ ":scheme": "http", ":authority": "localhost", ...head(LOGIN) });
-  const calls = times(OPEN_CALLS + 1, (i) => resetRequest(2 * i + 1, block));
+  const calls = times(count, (i) => resetRequest(2 * i + 1, block));
   socket.on("error", () => {}).resume();
   socket.write(Buffer.concat([opening(), ...calls]));
-  await once(socket, "close"); // by the server
+  return socket;
+}
+
+test("gRPC port: calls that are opened and reset count for a second more", async () => {
+  const address = nextAddress();
+  const sockets = times(OPEN_CALLS / STRANGER_STREAMS, () =>
+    beginAndReset(address, STRANGER_STREAMS),
+  );
+  await Promise.all(sockets.map((socket) => once(socket, "data"))); // the server has read them
+  expect(await isServed(address)).toBe(false);
   await until("the share to be free", () => isServed(address));
+});
+
+test("gRPC port: more calls in one write than may be concurrent, all reset, cost the connection", async () => {
+  const few = beginAndReset(nextAddress(), STRANGER_STREAMS);
+  await once(beginAndReset(nextAddress(), STRANGER_STREAMS + 1), "close"); // by the server
+  expect(few.closed).toBe(false);
 });
 
 test("gRPC port: of a proxy's connection only the calls of an address that exceeds its share are reset", async () => {

@@ -291,7 +291,8 @@ export function createAdmission({
 
 const full = () => unavailable("Too many requests are in progress. Please try again in a moment.");
 
-const tooManyConcurrent = () =>
+/** The error for an exceeded share. */
+export const tooManyConcurrent = () =>
   new ServiceError(
     Reason.TOO_MANY_CONCURRENT,
     "Too many of your requests are in progress. Please wait until one has finished.",

@@ -1,7 +1,12 @@
 import type { Socket } from "node:net";
 
-/** Time between two connections of an address that has exceeded its share, in ms. */
-const SLOW_MS = 100;
+/**
+ * Time between two connections of an address that has exceeded its share, in ms: for each of its
+ * connections that was cut off, and at most. A client that was cut off once hardly notices; a flood
+ * costs what one or two of its connections per second cost.
+ */
+const SLOW_MS_PER_CUT = 50;
+const MAX_SLOW_MS = 1_000;
 
 /**
  * Hands new connections to their server one per address and turn of the event loop. Node parses all
@@ -22,8 +27,9 @@ export function createConnectionQueue(serve: (socket: Socket) => void, isListeni
   };
 
   function scheduleNext(address: string): void {
-    if (slowed.has(address)) setTimeout(serveNext, SLOW_MS, address).unref();
-    else setImmediate(serveNext, address);
+    const cuts = slowed.get(address) ?? 0;
+    if (cuts === 0) setImmediate(serveNext, address);
+    else setTimeout(serveNext, Math.min(cuts * SLOW_MS_PER_CUT, MAX_SLOW_MS), address).unref();
   }
 
   function serveNext(address: string): void {
