@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { createApiKey } from "../../../services/platform/gate/api-key.ts";
 import { conversationOf } from "../../support/ai/calls.ts";
@@ -14,7 +14,6 @@ import { until } from "../../support/until.ts";
 import { compareTimes, cycle, type Times } from "./compare-times.ts";
 
 const app = await testApp();
-const onServers = test.runIf(app.mode !== "embedded");
 /** A stream must end within this time after its key, on whichever process the key was revoked. */
 const SOON_MS = 1_500;
 
@@ -63,9 +62,17 @@ test("Authorization: an unknown key takes as long as a revoked one", async () =>
   expect(await compareTimes(9, ask(key), cycle(unknown.map(ask)), isAlike)).toSatisfy(isAlike);
 });
 
-onServers(
-  "API keys: one that is revoked at a replica fails at its next call, and ends its streams, at the other",
-  async () => {
+const STREAMS = [
+  { path: "/ai/stream", more: {}, failure: "UNAUTHENTICATED" },
+  {
+    path: "/v1/chat/completions",
+    more: { provider: undefined, stream: true },
+    failure: "invalid_api_key",
+  },
+];
+
+describe.runIf(app.mode !== "embedded").each(STREAMS)("POST $path", (streamed) => {
+  test("a key that is revoked at a replica fails at its next call, and ends its streams, at the other", async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await forTest(startApp({ env: { DATABASE_URL, DATA_DIR } }));
     const account = await app.signIn();
@@ -73,7 +80,8 @@ onServers(
     /** Starts a stream at the other replica that sends some text and stays silent. */
     const listen = async (key: string) => {
       const question = conversationOf(`case: silent-midway ${crypto.randomUUID()}`);
-      const { body } = await postJson(`${replica.url}/ai/stream`, question, key);
+      const request = { ...question, model: "model-a-1", ...streamed.more };
+      const { body } = await postJson(replica.url + streamed.path, request, key);
       const stream = { text: "", isOver: false, rest: Promise.resolve() };
       stream.rest = (async () => {
         for await (const part of (body as ReadableStream).pipeThrough(new TextDecoderStream()))
@@ -89,12 +97,12 @@ onServers(
     expect(await keyStatus(replica, revoked.key)).toBe(401);
     await ends.rest;
     expect(performance.now() - revokedAt).toBeLessThan(SOON_MS);
-    expect(ends.text).toMatch(/UNAUTHENTICATED.*\n\ndata: \[DONE\]\n\n$/);
+    expect(ends.text).toMatch(new RegExp(`"${streamed.failure}".*\n\ndata: \\[DONE\\]\n\n$`));
     expect([goesOn.isOver, await keyStatus(replica, other.key)]).toEqual([false, 200]);
     await account.delete(`/user/api-keys/${other.apiKey.id}`);
     await goesOn.rest;
-  },
-);
+  });
+});
 
 test("API keys: their text is in no log line, error, metric, e-mail, audit event, row or export", async () => {
   const logged = app.logs.length;
