@@ -29,14 +29,16 @@ const stored = [
 ];
 
 /**
- * Suites of whole installations, foreign programs, random faults and high load: what they join is
- * tested one by one in others.
+ * Suites of whole installations, foreign programs, random faults, high load and what an operator does
+ * once a year: what they join is tested one by one in others.
  */
 const long = full
   ? []
   : [
-      "test/contract/{commands/restore,examples/examples,observability/monitoring}.test.ts",
+      "test/contract/commands/{migrate,restore,withdraw-keys}.test.ts",
+      "test/contract/{examples/examples,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
+      "test/resilience/{internal-listener,refused-statements,services-end,wrong-clock}.test.ts",
     ];
 
 /**
@@ -63,7 +65,7 @@ const alone = [
 
 /** Suites of the way between gateway and services: streams, hostile values, and races on servers. */
 const hops = [
-  "test/contract/ai/**/*.test.ts",
+  "test/contract/ai/{chat-completions,complete,ending,event-lines,memory,routes,storm,usage}.test.ts",
   "test/contract/http/hostile-input.test.ts",
   ...races,
 ];

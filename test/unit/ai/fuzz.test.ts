@@ -130,9 +130,7 @@ describe.each(CODECS)("Replies of %s, changed", (dialect, encoderOf, adapter) =>
     for (const mutation of mutations) {
       const name = pick(GOOD, random);
       const frames = framesOf(name, encoder);
-      const places = FULL
-        ? [...frames.keys()]
-        : [random(), random()].map((at) => Math.floor(at * frames.length));
+      const places = FULL ? [...frames.keys()] : [Math.floor(random() * frames.length)];
       for (const at of places) {
         const changed = mutation.change(frames, at);
         const what = `${name}, ${mutation.name} at ${at}`;
