@@ -868,7 +868,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.ai.v1.CompleteRequest.frequency_penalty": "Penalty for tokens by their number so far, from -2 to 2.",
   "gatehouse.ai.v1.CompleteRequest.presence_penalty": "Penalty for tokens that have occurred, from -2 to 2.",
   "gatehouse.ai.v1.CompleteRequest.stop": "Up to 4 texts that end the reply, each with 1 to 256 characters. They are not part of it.",
-  "gatehouse.ai.v1.CompleteRequest.seed": "Makes replies to the same request more alike, without a guarantee.",
+  "gatehouse.ai.v1.CompleteRequest.seed": "Makes replies to the same request more alike, without a guarantee. Up to 2^53, which every provider can read.",
   "gatehouse.ai.v1.CompleteRequest.reasoning_effort": "How much the model reasons before it replies.",
   "gatehouse.ai.v1.CompleteRequest.stream": "Whether the reply arrives while it is written. Otherwise it arrives as a whole.",
   "gatehouse.ai.v1.CompleteRequest.ignored": "Names of fields that the caller has left out because Complete has no equivalent, for `X-AI-Ignored`: up to 64.",

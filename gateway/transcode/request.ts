@@ -8,6 +8,7 @@ import {
   type JsonBounds,
 } from "../../services/platform/rpc/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/rpc/errors.ts";
+import { parseExactly } from "../../services/platform/rpc/exact-json.ts";
 import type { HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
@@ -15,6 +16,7 @@ import { isObject, readFields } from "./fields.ts";
 
 /** Bounds of a body: 250,000 values. */
 const BOUNDS: JsonBounds = { values: 250_000 };
+type Parse = (text: string) => unknown;
 const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
@@ -50,7 +52,7 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE, VALIDATION_FAILED
  */
 export function readFormatted({ read }: HttpFormat, request: FastifyRequest) {
-  const body = bodyMembers(request, true, FORMAT_BOUNDS);
+  const body = bodyMembers(request, true, FORMAT_BOUNDS, parseExactly);
   checkText(body);
   return read(body.json);
 }
@@ -74,6 +76,7 @@ export function readPathFields({ method, pathFields }: HttpBinding, { params }: 
 function parseJson(
   bytes: Uint8Array,
   bounds: JsonBounds,
+  parse: Parse,
 ): { json: unknown; hasInvalidText: boolean } {
   let text: string;
   try {
@@ -85,7 +88,7 @@ function parseJson(
   let hasDuplicates: boolean;
   try {
     hasDuplicates = checkJson(text, bounds);
-    json = JSON.parse(text);
+    json = parse(text);
   } catch (error) {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
   }
@@ -93,7 +96,12 @@ function parseJson(
   return { json, hasInvalidText: hasInvalidEscape(text) };
 }
 
-function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean, bounds: JsonBounds) {
+function bodyMembers(
+  { headers, body }: FastifyRequest,
+  isRead: boolean,
+  bounds: JsonBounds,
+  parse: Parse = JSON.parse,
+) {
   if (!(body instanceof Uint8Array) || body.length === 0) return NO_BODY;
   const type = headers["content-type"];
   const isJson =
@@ -103,7 +111,7 @@ function bodyMembers({ headers, body }: FastifyRequest, isRead: boolean, bounds:
   const isPlain = (headers["content-encoding"] ?? "identity") === "identity";
   if (!isPlain) throw unsupported("The body must be sent uncompressed.");
   if (!(isJson || (type === undefined && !isRead))) throw unsupported(NOT_JSON);
-  const { json, hasInvalidText } = parseJson(body, bounds);
+  const { json, hasInvalidText } = parseJson(body, bounds, parse);
   if (isObject(json)) return { json, hasInvalidText };
   if (!isRead) return NO_BODY; // some clients send `null` instead of an empty body
   throw malformed("The body must be a JSON object.");

@@ -9,6 +9,7 @@ import type {
   ToolCall,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalidFields } from "../platform/rpc/errors.ts";
+import { parseExactly } from "../platform/rpc/exact-json.ts";
 import { isBlank } from "./blank-text.ts";
 import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS, textsOf } from "./check-completion.ts";
@@ -140,7 +141,7 @@ function callOf({ id: given, name, arguments: json, thoughtSignature }: ToolCall
 const toolOf = ({ name, description, parametersJson, strict }: Tool): PromptTool => ({
   name,
   description,
-  parameters: parametersJson === undefined ? undefined : JSON.parse(parametersJson),
+  parameters: parametersJson === undefined ? undefined : (parseExactly(parametersJson) as object),
   strict,
 });
 
@@ -153,5 +154,11 @@ function formatOf({
 }: ResponseFormat): PromptFormat | undefined {
   if (type === "text") return undefined;
   if (type === "json_object") return { type };
-  return { type: "json_schema", name, description, schema: JSON.parse(schemaJson), strict };
+  return {
+    type: "json_schema",
+    name,
+    description,
+    schema: parseExactly(schemaJson) as object,
+    strict,
+  };
 }

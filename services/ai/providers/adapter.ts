@@ -1,3 +1,4 @@
+import { parseExactly } from "../../platform/rpc/exact-json.ts";
 import { isBlank } from "../blank-text.ts";
 import type { ApiPath } from "./endpoint-path.ts";
 import type { ProviderErrorKind } from "./errors.ts";
@@ -107,7 +108,7 @@ export const urlOf = ({ mediaType, data, url }: PromptImage): string =>
 
 /** The arguments of a tool call. They have been checked to be an object. */
 export const argumentsOf = ({ arguments: json }: PromptToolCall): object =>
-  isBlank(json) ? {} : JSON.parse(json);
+  isBlank(json) ? {} : (parseExactly(json) as object);
 
 /** The turns, with a short user message added where they begin or end with the assistant. */
 export function userTurnsOf({ turns }: FittedPrompt): Turn[] {

@@ -1,3 +1,4 @@
+import { parseExactly } from "../../platform/rpc/exact-json.ts";
 import type { Adapter, ParsedEvent } from "./adapter.ts";
 import { BodyParser } from "./body-parser.ts";
 import { classifyError, classifyText, ProviderError, type ProviderErrorKind } from "./errors.ts";
@@ -365,7 +366,7 @@ const isObject = (value: unknown): value is object => typeof value === "object" 
 /** Parses a JSON document. Returns undefined if the text is not valid JSON. */
 function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }

@@ -111,6 +111,17 @@ test("POST /v1/chat/completions: all that is wrong is in the message, by the nam
     expect(body.error.message).toContain(field);
 });
 
+test("POST /v1/chat/completions: a seed beyond 2^53 is refused, not rounded", async ({
+  account: { accessToken },
+}) => {
+  const request = JSON.stringify({ ...completionOf("case: plain"), seed: 0 });
+  const send = (seed: string) =>
+    app.httpClient().post(PATH, request.replace('"seed":0', `"seed":${seed}`), accessToken);
+  expect((await send(`${2 ** 53 - 1}`)).status).toBe(200);
+  const { status, body } = await send("9007199254740993");
+  expect([status, body.error.param]).toEqual([400, "seed"]);
+});
+
 test("POST /v1/chat/completions, GET /v1/models: without a credential, and with a wrong one, it is 401", async () => {
   const client = app.httpClient();
   for (const token of [undefined, "sk-gate-wrong", "ey.wrong.token"])

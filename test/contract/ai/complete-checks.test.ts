@@ -152,6 +152,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     "responseFormat",
   ],
   ["5 stops", { ...talk(user), stop: ["1", "2", "3", "4", "5"] }, "stop"],
+  ["a seed beyond 2^53", { ...talk(user), seed: 2n ** 53n }, "seed"],
   ["a topP of 2", { ...talk(user), topP: 2 }, "topP"],
   ["an unknown effort", { ...talk(user), reasoningEffort: "huge" }, "reasoningEffort"],
   [
