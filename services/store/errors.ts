@@ -59,6 +59,10 @@ export function isStaleStatement(error: unknown): boolean {
 export const isLockTimeout = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "55P03";
 
+/** Whether the server has ended a statement because it and another one waited for each other. */
+export const isDeadlock = (error: unknown): boolean =>
+  (error as { code?: unknown }).code === "40P01";
+
 /** Whether the database role lacks the required privilege. */
 export const lacksPrivilege = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "42501";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { SqlEntityManager } from "@mikro-orm/sql";
-import { lacksPrivilege } from "./errors.ts";
+import { isDeadlock, lacksPrivilege } from "./errors.ts";
 import { firstRow, returnsRow } from "./statement.ts";
 
 const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url), "utf8");
@@ -76,9 +76,29 @@ export async function completeSearch(em: SqlEntityManager, concurrently: boolean
   for (const { name, table, method, needsTrigrams } of indexes) {
     if (needsTrigrams && !extension) continue;
     const definition = `${name} on ${table} ${method(extension?.schema ?? "")}`;
-    await makeIndex(em, { name, table, definition }, concurrently).catch((error) => {
+    await makeIndexAmongOthers(em, { name, table, definition }, concurrently).catch((error) => {
       if (!lacksPrivilege(error)) throw error;
     });
+  }
+}
+
+type Index = { name: string; table: string; definition: string };
+
+/**
+ * Creates an index, although other processes may start to do so at the same moment. PostgreSQL builds one
+ * index of a table at a time: the second build waits for the first, which waits for all other
+ * statements, and the server ends one of them.
+ */
+async function makeIndexAmongOthers(
+  em: SqlEntityManager,
+  index: Index,
+  concurrently: boolean,
+): Promise<void> {
+  try {
+    await makeIndex(em, index, concurrently);
+  } catch (error) {
+    if (!isDeadlock(error)) throw error;
+    await makeIndexAmongOthers(em, index, concurrently);
   }
 }
 
@@ -88,7 +108,7 @@ export async function completeSearch(em: SqlEntityManager, concurrently: boolean
  */
 async function makeIndex(
   em: SqlEntityManager,
-  { name, table, definition }: { name: string; table: string; definition: string },
+  { name, table, definition }: Index,
   concurrently: boolean,
 ): Promise<void> {
   const { exists, isCurrent, isValid, isBuilding } = await stateOf(em, name, table);

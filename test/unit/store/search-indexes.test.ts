@@ -5,7 +5,8 @@ import type { Store } from "../../../services/store/store.ts";
 import { createDatabase, runSql } from "../../support/database/databases.ts";
 import { openQuietStore } from "../../support/database/store.ts";
 import { begin } from "../../support/database/transaction.ts";
-import { forSuite } from "../../support/suites.ts";
+import { forSuite, forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 
 const INDEXES = ["emails_recipient", "users_search"];
@@ -97,6 +98,16 @@ describe.runIf(process.env.TEST_SERVERS)("Indexes of searches", () => {
     await long.commit();
     await migrated;
     expect(await definitionsOf()).toEqual(complete);
+  });
+
+  test("Migrations: replicas that build an index at once wait for each other", async () => {
+    const { url, query, definitionsOf } = await openMigrated();
+    const stores = await Promise.all(times(10, () => forTest(openQuietStore(url))));
+    for (const _ of times(8, String)) {
+      await query("drop index users_search; drop index emails_recipient");
+      await Promise.all(stores.map((store) => store.migrate()));
+      expect(await definitionsOf()).toEqual(complete);
+    }
   });
 
   const filled = openOnce(async () => {
