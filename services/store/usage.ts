@@ -8,13 +8,25 @@ export type UsageRow = {
   user_id: string;
   /** The API key that made the call. */
   api_key_id: string | null;
+  /** The name of the alias that the call named; null if it named a model. */
+  alias: string | null;
   provider: string;
   model: string;
   /** `running`, `completed`, `cancelled`, `failed`, or how the provider failed. */
   outcome: string;
   input_tokens: number;
   output_tokens: number;
+  /** The part of `input_tokens` that the provider read from its cache; null if unknown. */
+  cached_input_tokens: number | null;
+  /** The part of `input_tokens` that the provider wrote into its cache; null if unknown. */
+  cache_write_tokens: number | null;
+  /** The part of `output_tokens` that is reasoning; null if unknown. */
+  reasoning_tokens: number | null;
   estimated: boolean;
+  /** Requests to providers; null while it is unknown. */
+  attempts: number | null;
+  /** In nano-units (1e-9) of the currency, as text, since it may exceed 2^53; null without a price. */
+  cost_nanos: string | null;
   latency_ms: number | null;
   first_chunk_ms: number | null;
   created_at: Date;
@@ -28,14 +40,18 @@ const upsert = prepared<{ rows: string }>(
   "upsert_usage",
   `with given as (select * from jsonb_populate_recordset(null::ai_usage, :rows::jsonb)),
   owners as (select id from users where id in (select user_id from given) for key share)
-  insert into ai_usage (id, user_id, api_key_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
-                        first_chunk_ms, created_at)
-  select given.id, owners.id, case when owners.id is not null then given.api_key_id end, given.provider, given.model, given.outcome, given.input_tokens, given.output_tokens,
-         given.estimated, given.latency_ms, given.first_chunk_ms, given.created_at
+  insert into ai_usage (id, user_id, api_key_id, alias, provider, model, outcome, input_tokens, output_tokens, cached_input_tokens,
+                        cache_write_tokens, reasoning_tokens, estimated, attempts, cost_nanos, latency_ms, first_chunk_ms, created_at)
+  select given.id, owners.id, case when owners.id is not null then given.api_key_id end, given.alias, given.provider, given.model,
+         given.outcome, given.input_tokens, given.output_tokens, given.cached_input_tokens, given.cache_write_tokens,
+         given.reasoning_tokens, given.estimated, given.attempts, given.cost_nanos, given.latency_ms, given.first_chunk_ms,
+         given.created_at
   from given left join owners on owners.id = given.user_id
   on conflict (id) do update set
     outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
-    estimated = excluded.estimated, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
+    cached_input_tokens = excluded.cached_input_tokens, cache_write_tokens = excluded.cache_write_tokens,
+    reasoning_tokens = excluded.reasoning_tokens, estimated = excluded.estimated, attempts = excluded.attempts,
+    cost_nanos = excluded.cost_nanos, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,
 );
 
 /** Inserts or updates rows. */
@@ -90,7 +106,8 @@ export function sumUsageByDay(
      cross join lateral (
        select user_id, provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
               sum(estimated_calls) as estimated, api_key_id
-       from (select *, null::uuid as api_key_id from ai_usage_days
+       from (select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls, null::uuid as api_key_id
+         from ai_usage_days
          where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
            and day < :to::timestamptz at time zone 'UTC'
          union all

@@ -1,0 +1,20 @@
+-- What a call cost, in nano-units (1e-9) of the currency of the catalogue; null if its model had no price. The counts are
+-- parts of input_tokens and output_tokens; null if unknown. Nothing is required, since the previous release writes on.
+alter table ai_usage
+  add column alias varchar(128),
+  add column cached_input_tokens integer,
+  add column cache_write_tokens integer,
+  add column reasoning_tokens integer,
+  add column attempts integer,
+  add column cost_nanos bigint,
+  -- What budgets hold for the call until it ends: their counters and amounts.
+  add column reserved jsonb;
+
+--> statement-breakpoint
+
+alter table ai_usage_days
+  add column cached_input_tokens bigint,
+  add column reasoning_tokens bigint,
+  add column cost_nanos bigint,
+  -- Calls with a cost.
+  add column priced_calls bigint;
