@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
+import { priceSchema } from "./price.ts";
 
 /** Display name: printable words separated by single spaces. */
 const label = (most: number) =>
@@ -66,6 +67,8 @@ const modelSchema = z.strictObject({
   schema: z.boolean().exactOptional(),
   /** Whether requests may set the reasoning effort. */
   reasoning: z.boolean().exactOptional(),
+  /** Price per million tokens, in the currency of the catalogue. Absent if it is unknown. */
+  price: priceSchema.exactOptional(),
 });
 
 type Model = z.infer<typeof modelSchema>;
@@ -144,6 +147,13 @@ const providerSchema = z
 const catalogueSchema = z.strictObject({
   /** Date on which the models were last checked against the lists of the providers. */
   checkedOn: z.iso.date().exactOptional(),
+  /** Currency of all prices: its code by ISO 4217. */
+  currency: z
+    .string()
+    .regex(/^[A-Z]{3}$/, "must be a currency by its three letters, such as USD")
+    .default("USD"),
+  /** Date on which the prices were last checked. */
+  pricesAsOf: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
   providers: z.array(providerSchema).min(1).superRefine(unique("id")),
 });
 

@@ -148,6 +148,59 @@ describe("AI catalogue", () => {
     refuses({ providers }, ...places.map((at) => `providers.0.${at}: must be words`));
   });
 
+  const priced = (price: unknown) => ({
+    providers: [{ ...fifth, models: [{ ...fifth.models[0], price }] }],
+  });
+  const tier = { inputTokens: 200_000, input: 2, output: 2 };
+
+  test.each([
+    [{ output: 1 }, "input: must be a number: the price of a million tokens"],
+    [{ input: "1", output: 1 }, "input: must be a number: the price of a million tokens"],
+    [{ input: -1, output: 1 }, "input: must not be negative"],
+    [{ input: 1, output: 1_000_001 }, "output: must be at most 1,000,000"],
+    [{ input: 0.0000000001, output: 1 }, "input: must have at most nine decimal places"],
+    [{ input: 1, output: 1, cachedInput: null }, "cachedInput: must be a number"],
+    [{ input: 1, output: 1, cached: 1 }, 'Unrecognized key: "cached"'],
+    [{ input: 1, output: 1, above: [] }, "above: must have a tier, or be left out"],
+    [{ input: 1, output: 1, above: Array(9).fill(tier) }, "above: must have at most 8 tiers"],
+    [
+      { input: 1, output: 1, above: [{ ...tier, inputTokens: 0 }] },
+      "above.0.inputTokens: must be a positive number of tokens",
+    ],
+    [
+      { input: 1, output: 1, above: [{ ...tier, inputTokens: 1.5 }] },
+      "above.0.inputTokens: must be a whole number of tokens",
+    ],
+    [
+      { input: 1, output: 1, above: [{ inputTokens: 1, input: 1 }] },
+      "above.0.output: must be a number: the price of a million tokens",
+    ],
+    [
+      { input: 1, output: 1, above: [tier, tier] },
+      "above.1.inputTokens: must be larger than that of the tier before",
+    ],
+  ])("refuses the price %j", (price, problem) => {
+    refuses(priced(price), "AI_CATALOG", problem);
+  });
+
+  test.each([
+    [{ currency: "usd" }, "currency: must be a currency by its three letters, such as USD"],
+    [{ currency: "$" }, "currency: must be a currency by its three letters, such as USD"],
+    [{ pricesAsOf: "yesterday" }, "pricesAsOf: must be a date, such as 2026-11-28"],
+  ])("refuses %j", (wrong, problem) => {
+    refuses({ providers: [fifth], ...wrong }, problem);
+  });
+
+  test("prices are in US dollars unless the file names a currency, and absent where they are unknown", () => {
+    const read = (more: object) => readCatalogue(file({ providers: [fifth], ...more }));
+    expect(read({}).currency).toBe("USD");
+    expect(read({}).providers[0]?.models[0]).not.toHaveProperty("price");
+    expect(read({ currency: "EUR", pricesAsOf: "2026-11-28" })).toMatchObject({
+      currency: "EUR",
+      pricesAsOf: "2026-11-28",
+    });
+  });
+
   test("accepts a byte order mark, and UTF-8 only", () => {
     const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });

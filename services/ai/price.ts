@@ -1,0 +1,147 @@
+import { z } from "zod";
+
+/** Number of tokens that a price is for. */
+const PRICED_TOKENS = 1_000_000n;
+/** Decimal places of money. A nano-unit is the last one. */
+const PLACES = 9;
+/** Keeps the cost of any call within PostgreSQL's `bigint`. */
+const MAX_PRICE = 1_000_000;
+const MAX_TIERS = 8;
+
+/** Money per million tokens, as a number in the catalogue and in nano-units here. */
+const amountSchema = z
+  .number("must be a number: the price of a million tokens")
+  .min(0, "must not be negative")
+  .max(MAX_PRICE, "must be at most 1,000,000")
+  .refine(
+    (amount) => Number(amount.toFixed(PLACES)) === amount,
+    "must have at most nine decimal places",
+  )
+  .transform((amount) => BigInt(amount.toFixed(PLACES).replace(".", "")));
+
+const ratesSchema = z.strictObject({
+  /** Input that is neither read from the provider's cache nor written into it. */
+  input: amountSchema,
+  /** Input from the cache. By default that of `input`. */
+  cachedInput: amountSchema.exactOptional(),
+  /** Input written into the cache. By default that of `input`. */
+  cacheWrite: amountSchema.exactOptional(),
+  /** The part of it that is kept for an hour. By default that of `cacheWrite`. */
+  cacheWrite1h: amountSchema.exactOptional(),
+  /** Output, reasoning included. */
+  output: amountSchema,
+});
+
+const completeRates = ({
+  input,
+  cachedInput = input,
+  cacheWrite = input,
+  cacheWrite1h = cacheWrite,
+  output,
+}: z.output<typeof ratesSchema>) => ({ input, cachedInput, cacheWrite, cacheWrite1h, output });
+
+/** Prices of a kind of token, in nano-units per million. */
+type Rates = ReturnType<typeof completeRates>;
+
+/** The prices of calls with more input tokens than a number, for all their tokens. */
+type Tier = Rates & { above: number };
+
+/** The price of a model: its tiers by ascending number of input tokens. The first one is for all calls. */
+export type Price = readonly [Tier, ...Tier[]];
+
+const tierSchema = ratesSchema.extend({
+  inputTokens: z
+    .int("must be a whole number of tokens")
+    .positive("must be a positive number of tokens"),
+});
+
+const tiersSchema = z
+  .array(tierSchema)
+  .min(1, "must have a tier, or be left out")
+  .max(MAX_TIERS, `must have at most ${MAX_TIERS} tiers`)
+  .superRefine((tiers, { addIssue }) => {
+    for (const [index, { inputTokens }] of tiers.entries()) {
+      const before = tiers[index - 1]?.inputTokens ?? 0;
+      const message = "must be larger than that of the tier before";
+      if (inputTokens <= before)
+        addIssue({ code: "custom", path: [index, "inputTokens"], message });
+    }
+  });
+
+/** The price of a model in the catalogue. A model without one has an unknown price; one of 0 is free. */
+export const priceSchema = ratesSchema
+  .extend({
+    /** Other prices for calls with more input tokens than `inputTokens`. */
+    above: tiersSchema.exactOptional(),
+  })
+  .transform(({ above = [], ...rates }): Price => {
+    const tiers = above.map(({ inputTokens, ...others }) => ({
+      ...completeRates(others),
+      above: inputTokens,
+    }));
+    return [{ ...completeRates(rates), above: 0 }, ...tiers];
+  });
+
+/** The tokens of a call, as far as their price differs. */
+export type PricedTokens = {
+  /** All input, that from and into the provider's cache included. */
+  inputTokens: number;
+  /** All output, reasoning included. */
+  outputTokens: number;
+  cachedInputTokens?: number;
+  cacheWriteTokens?: number;
+  /** The part of `cacheWriteTokens` that is kept for an hour. */
+  cacheWrite1hTokens?: number;
+};
+
+/**
+ * The cost of a call.
+ * @returns nano-units, rounded up once
+ */
+export function costOf(price: Price, tokens: PricedTokens): bigint {
+  const { inputTokens, outputTokens, cachedInputTokens = 0 } = tokens;
+  const { cacheWriteTokens = 0, cacheWrite1hTokens = 0 } = tokens;
+  const rates = price.findLast(({ above }) => inputTokens > above) ?? price[0];
+  const parts: [count: number, rate: bigint][] = [
+    [inputTokens - cachedInputTokens - cacheWriteTokens, rates.input],
+    [cachedInputTokens, rates.cachedInput],
+    [cacheWriteTokens - cacheWrite1hTokens, rates.cacheWrite],
+    [cacheWrite1hTokens, rates.cacheWrite1h],
+    [outputTokens, rates.output],
+  ];
+  return priceOf(parts.reduce((sum, [count, rate]) => sum + BigInt(count) * rate, 0n));
+}
+
+/**
+ * The most that a call can cost, whatever its tier and however much of its input is read from the cache or
+ * written into it: `input` and `perOutputToken` for each token of its output.
+ * @param inputTokens the most tokens that its input can have
+ * @returns nano-units, rounded up
+ */
+export function highestCost(
+  price: Price,
+  inputTokens: number,
+): { input: bigint; perOutputToken: bigint } {
+  const inputs = price.flatMap((tier) => [
+    tier.input,
+    tier.cachedInput,
+    tier.cacheWrite,
+    tier.cacheWrite1h,
+  ]);
+  return {
+    input: priceOf(BigInt(inputTokens) * largest(inputs)),
+    perOutputToken: priceOf(largest(price.map(({ output }) => output))),
+  };
+}
+
+const largest = (values: readonly bigint[]) =>
+  values.reduce((most, value) => (value > most ? value : most), 0n);
+
+/** A sum of tokens times their rates, in nano-units. */
+const priceOf = (sum: bigint) => (sum + PRICED_TOKENS - 1n) / PRICED_TOKENS;
+
+/** Money as text: a decimal in the currency, without trailing zeros, such as `0.00213`. */
+export function decimalOf(nanos: bigint): string {
+  const digits = String(nanos).padStart(PLACES + 1, "0");
+  return `${digits.slice(0, -PLACES)}.${digits.slice(-PLACES)}`.replace(/\.?0+$/, "");
+}
