@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
 /** Metrics of one process. Labels are methods, models and outcomes; never users or content. */
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -63,6 +63,12 @@ export function createMetrics() {
       [...operation, "gen_ai_token_type"],
       TOKENS,
     ),
+    cost: new Counter({
+      name: "gatehouse_ai_cost_total",
+      help: "Cost of calls to AI providers, in the currency of the catalogue. Exact costs are in the usage.",
+      labelNames: ["gen_ai_provider_name", "gen_ai_request_model"] as const,
+      registers,
+    }),
     overheadSeconds: histogram(
       "gatehouse_ai_overhead_seconds",
       "Time that an AI call spends in this process: before the request is sent, and while decoding the reply.",

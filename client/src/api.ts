@@ -2,8 +2,8 @@
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
-/** What a route sends. `accepts` is a status beside 2xx whose body is a result. */
-export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number };
+/** What a route sends. `accepts` is a status beside 2xx whose body is a result, `isText` means that the result is no JSON. */
+export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number; isText?: boolean };
 /** Calls a route. */
 export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
 /** Calls a route whose response is an event stream. */
@@ -258,6 +258,20 @@ export type ProviderHealth = {
   lastFailureAt?: string | undefined;
 };
 
+/** Money, and how it went in the last 30 days. Amounts are decimals such as `0.00213`. */
+export type OverviewCost = {
+  /** Currency, such as `USD`. */
+  currency: string;
+  /** The amount of today. */
+  todayCost: string;
+  /** The amount of all days together. */
+  totalCost: string;
+  /** The amount on each day, oldest first. */
+  dailyCosts: string[];
+  /** Number of calls in all days that are not in the amounts because their model had no price. */
+  unpricedCalls: number;
+};
+
 /** A user as shown to administrators. */
 export type AdminUser = {
   /** UUIDv7. */
@@ -434,6 +448,18 @@ export type UsageDay = {
   apiKeyId?: string | undefined;
   /** The user, as of now, in ListAllUsage. Absent once the account has been erased. */
   user?: Person | undefined;
+  /** Number of input tokens from the providers' caches, as far as it was reported. */
+  cachedInputTokens: number;
+  /** Number of output tokens used for reasoning, as far as it was reported. */
+  reasoningTokens: number;
+  /** Cost at the prices of the time of the calls, as a decimal such as `0.00213`. Absent if no call had a price. */
+  cost?: string | undefined;
+  /** Currency of the cost, such as `USD`. Absent without a cost. */
+  currency?: string | undefined;
+  /** Number of calls that are not in the cost because their model had no price. */
+  unpricedCalls: number;
+  /** Name of the alias, with `groupBy=alias`. Absent for calls that named a model. */
+  alias?: string | undefined;
 };
 
 /** Sums of usage. */
@@ -450,6 +476,16 @@ export type UsageSums = {
   dailyCalls: number[];
   /** Number of input and output tokens on each day of the period, oldest first. */
   dailyTokens: number[];
+  /** Number of input tokens from the providers' caches, as far as it was reported. */
+  cachedInputTokens: number;
+  /** Number of output tokens used for reasoning, as far as it was reported. */
+  reasoningTokens: number;
+  /** Cost at the prices of the time of the calls, as a decimal such as `0.00213`. Absent if no call had a price. */
+  cost?: string | undefined;
+  /** Cost on each day of the period, oldest first. Empty if no call had a price. */
+  dailyCosts: string[];
+  /** Number of calls that are not in the cost because their model had no price. */
+  unpricedCalls: number;
 };
 
 /** The usage of one day, user, model or provider. */
@@ -1082,6 +1118,8 @@ export type GetOverviewResponse = {
   attention: OverviewNotice[];
   /** How providers have replied within the last hour, of at most 20,000 calls. Providers without calls are left out. */
   providers: ProviderHealth[];
+  /** Cost of AI calls at the prices of their time. Absent if no call of these days had a price. */
+  aiCost?: OverviewCost | undefined;
 };
 
 export type ListUsersRequest = {
@@ -1386,8 +1424,8 @@ export type ListUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
-  /** `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more. */
-  groupBy?: "key" | undefined;
+  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  groupBy?: "key" | "alias" | undefined;
 };
 
 export type ListUsageResponse = UsageDay[];
@@ -1401,11 +1439,24 @@ export type ListAllUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
-  /** `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more. */
-  groupBy?: "key" | undefined;
+  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  groupBy?: "key" | "alias" | undefined;
 };
 
 export type ListAllUsageResponse = UsageDay[];
+
+export type ExportUsageRequest = {
+  /** Filter by user. */
+  userId?: string | undefined;
+  /** Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end. Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day. */
+  from?: string | undefined;
+  /** End of the period, exclusive. The default is the current time. */
+  to?: string | undefined;
+  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  groupBy?: "key" | "alias" | undefined;
+};
+
+export type ExportUsageResponse = string;
 
 export type SumUsageRequest = {
   /** Filter by user. */
@@ -1429,6 +1480,10 @@ export type SumUsageResponse = {
   groups: UsageGroup[];
   /** Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any. */
   others?: UsageSums | undefined;
+  /** Currency of all costs, such as `USD`. */
+  currency: string;
+  /** Date on which the prices were last checked, such as `2026-11-28`. Absent if the catalogue does not say. */
+  pricesAsOf?: string | undefined;
 };
 
 export type GetAppConfigResponse = {
@@ -1773,6 +1828,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
       call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
+    /** Returns the usage of all users as a table for spreadsheets, with the filters of ListAllUsage. VALIDATION_FAILED if it has more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    exportUsage: (query?: ExportUsageRequest, options?: CallOptions) =>
+      call<ExportUsageResponse>("GET", "/admin/usage.csv", { query, isText: true }, options),
     /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
       call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),

@@ -7,7 +7,7 @@ import {
   SIGN_IN,
   type Stream,
 } from "./api.ts";
-import { connectionError, errorOf, jsonOf } from "./errors.ts";
+import { connectionError, errorOf, jsonOf, plainTextOf } from "./errors.ts";
 import { chunksOf } from "./events.ts";
 import { createPasskeys, type Passkeys } from "./passkeys.ts";
 import {
@@ -127,9 +127,11 @@ export function createClient(options: ClientOptions = {}): Client {
       const response = await (SIGN_IN.includes(path)
         ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
-      const result = await jsonOf<T>(response, signal);
+      const result = await (sent.isText
+        ? plainTextOf(response, signal)
+        : jsonOf<T>(response, signal));
       await onResult(path, result);
-      return result;
+      return result as T;
     };
     const stream: Stream = async function* (path, body, { signal } = {}) {
       yield* chunksOf(await request(access, "POST", path, { body }, signal), signal);

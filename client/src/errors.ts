@@ -87,6 +87,12 @@ export async function jsonOf<T>(response: Response, signal?: AbortSignal): Promi
   })) as T;
 }
 
+/** Reads the body of a successful response that is text. */
+export const plainTextOf = (response: Response, signal?: AbortSignal): Promise<string> =>
+  response.text().catch((thrown) => {
+    throw connectionError(thrown, signal);
+  });
+
 /** The error for a response that does not come from the service, such as a proxy's error page. */
 export function unexpected({ status }: Response, cause?: unknown): GatehouseError {
   return new GatehouseError(

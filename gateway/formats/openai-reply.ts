@@ -149,7 +149,8 @@ const extraContent = (signature: string | undefined) =>
 /** OpenAI's `usage`. Null if the provider has not reported it. */
 function usageOf(usage: TokenUsage | undefined) {
   if (!usage) return null;
-  const { inputTokens, outputTokens, cachedInputTokens, cacheWriteTokens, reasoningTokens } = usage;
+  const { inputTokens, outputTokens, cachedInputTokens, cacheWriteTokens, reasoningTokens, cost } =
+    usage;
   return {
     prompt_tokens: inputTokens,
     completion_tokens: outputTokens,
@@ -159,6 +160,7 @@ function usageOf(usage: TokenUsage | undefined) {
       cache_write_tokens: cacheWriteTokens,
     },
     completion_tokens_details: { reasoning_tokens: reasoningTokens },
+    cost,
   };
 }
 

@@ -44,10 +44,16 @@ export function sendMessage(
   const clears =
     rule.policy.clearsCookie === CookieClearing.ON_SUCCESS && !header.has(KEEPS_COOKIES);
   if (clears) clearCookies(rule.requestCookies, reply);
-  const { maxAgeSeconds } = rule.policy;
+  const { maxAgeSeconds, successStatus, textType } = rule.policy;
   if (maxAgeSeconds > 0) reply.header("cache-control", `public, max-age=${maxAgeSeconds}`);
-  sendJson(reply, rule.policy.successStatus, rule.format?.whole(message) ?? ownJson(rule, message));
+  if (textType)
+    sendText(reply, successStatus, `${textType}; charset=utf-8`, ownText(rule, message));
+  else sendJson(reply, successStatus, rule.format?.whole(message) ?? ownJson(rule, message));
 }
+
+/** The one field that makes up a response which is text. */
+const ownText = ({ responseField }: HttpBinding, message: MessageShape<DescMessage>): string =>
+  String((message as Record<string, unknown>)[responseField?.localName ?? ""]);
 
 /** A message as ProtoJSON, or the one field that makes up the response. */
 function ownJson(
@@ -63,7 +69,11 @@ function ownJson(
 
 /** Sends JSON text. */
 export function sendJson(reply: FastifyReply, status: number, text: string): void {
-  reply.code(status).header("content-type", JSON_TYPE).send(text);
+  sendText(reply, status, JSON_TYPE, text);
+}
+
+function sendText(reply: FastifyReply, status: number, type: string, text: string): void {
+  reply.code(status).header("content-type", type).send(text);
 }
 
 /** The format of a request: that of its method or else of its path; undefined for our own JSON. */

@@ -9,6 +9,7 @@ import {
   type ErrorName,
   type Event,
   type Received,
+  type TokenDetails,
   type Tokens,
 } from "./dialect-encoder.ts";
 
@@ -228,20 +229,26 @@ const named = (type: string, fields: object): Event => ({
 });
 const delta = (text: string) =>
   named("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
-const stop = (reason: string, output: number) =>
+const stop = (reason: string, output: number, details?: TokenDetails) =>
   named("message_delta", {
     delta: { stop_reason: reason, stop_sequence: null },
-    usage: { output_tokens: output },
+    usage: { output_tokens: output, ...thinkingIn(details) },
   });
+const thinkingIn = (details: TokenDetails | undefined) =>
+  details && { output_tokens_details: { thinking_tokens: details.reasoning } };
 
 function message(
   model: string,
   content: object[],
   stopReason: string | null,
-  { input, output }: Tokens,
+  { input, output, details }: Tokens,
 ) {
   // A part of the input came from the cache, which is counted separately.
-  const cached = Math.floor(input / 2);
+  const { cached, written, writtenForHour } = details ?? {
+    cached: Math.floor(input / 2),
+    written: 0,
+    writtenForHour: 0,
+  };
   return {
     id: "msg_simulated",
     type: "message",
@@ -251,10 +258,17 @@ function message(
     stop_reason: stopReason,
     stop_sequence: null,
     usage: {
-      input_tokens: input - cached,
+      input_tokens: input - cached - written,
       output_tokens: output,
-      cache_creation_input_tokens: 0,
+      cache_creation_input_tokens: written,
       cache_read_input_tokens: cached,
+      ...(details && {
+        cache_creation: {
+          ephemeral_5m_input_tokens: written - writtenForHour,
+          ephemeral_1h_input_tokens: writtenForHour,
+        },
+        ...thinkingIn(details),
+      }),
     },
   };
 }
@@ -266,7 +280,7 @@ function events(pieces: readonly string[], tokens: Tokens, { model }: ChatReques
     named("ping", {}),
     ...pieces.map(delta),
     named("content_block_stop", { index: 0 }),
-    stop("end_turn", tokens.output),
+    stop("end_turn", tokens.output, tokens.details),
     named("message_stop", {}),
   ];
 }

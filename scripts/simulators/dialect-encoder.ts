@@ -4,7 +4,18 @@ import type { IncomingHttpHeaders } from "node:http";
 export type Event = { event?: string; data: string };
 
 /** Tokens that a reply reports. */
-export type Tokens = { input: number; output: number };
+export type Tokens = { input: number; output: number; details?: TokenDetails };
+
+/** Parts of the input and of the output, as far as a dialect reports them. */
+export type TokenDetails = {
+  /** Input from the cache. */
+  cached: number;
+  /** Input into the cache. */
+  written: number;
+  /** The part of it that is kept for an hour. */
+  writtenForHour: number;
+  reasoning: number;
+};
 
 /** An answer with an error status. */
 export type ErrorAnswer = { status: number; body: unknown };
@@ -93,6 +104,16 @@ export function areAnswered(turns: readonly { calls?: string[]; results?: string
     open = [...open, ...calls];
   }
   return open.length === 0;
+}
+
+/**
+ * The counts of a case such as `billed`: input, output, and the details in their order, separated by commas.
+ */
+export function billedTokens(argument: string): Tokens | undefined {
+  if (argument === "") return undefined;
+  const [input = 0, output = 0, cached = 0, written = 0, writtenForHour = 0, reasoning = 0] =
+    argument.split(",").map(Number);
+  return { input, output, details: { cached, written, writtenForHour, reasoning } };
 }
 
 /** The simulators' tokenizer. */

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as wait } from "node:timers/promises";
-import type { ErrorName } from "./dialect-encoder.ts";
+import { billedTokens, type ErrorName } from "./dialect-encoder.ts";
 import { type Case, type Exchange, encode, prefix, respond, send, write } from "./script.ts";
 
 const success = ({ chatRequest }: Exchange) => ({
@@ -178,6 +178,11 @@ export const FAILURES: Record<string, Case> = {
     },
   },
   "silent-midway": { answer: (exchange) => begin(exchange) },
+  "silent-midway-billed": { tokens: billedTokens, answer: (exchange) => begin(exchange) },
+  "reset-midway-billed": {
+    ...midway(({ response }) => response.socket?.resetAndDestroy()),
+    tokens: billedTokens,
+  },
   "silent-json-instead": {
     answer: (exchange) =>
       begin({ ...exchange, chatRequest: { ...exchange.chatRequest, stream: false } }),

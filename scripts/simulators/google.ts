@@ -218,13 +218,31 @@ function callingWhole(): unknown {
 
 const TOOL_CALL = { functionCall: { name: "look_up", args: {} } };
 const ONE = { input: 1, output: 1 };
-const response = (candidate: object, { input, output }: Tokens) => ({
-  candidates: [{ index: 0, ...candidate }],
-  usageMetadata: {
-    promptTokenCount: input,
-    candidatesTokenCount: output,
+/** The part of the input that results of tools are counted as, where there are details. */
+const TOOL_RESULTS = 10;
+
+/** Tool results and reasoning are counted separately, cached input is not. */
+function countsOf({ input, output, details }: Tokens) {
+  if (!details)
+    return {
+      promptTokenCount: input,
+      candidatesTokenCount: output,
+      totalTokenCount: input + output,
+    };
+  const toolResults = Math.min(TOOL_RESULTS, Math.max(0, input - details.cached - 1));
+  return {
+    promptTokenCount: input - toolResults,
+    toolUsePromptTokenCount: toolResults,
+    cachedContentTokenCount: details.cached,
+    candidatesTokenCount: output - details.reasoning,
+    thoughtsTokenCount: details.reasoning,
     totalTokenCount: input + output,
-  },
+  };
+}
+
+const response = (candidate: object, tokens: Tokens) => ({
+  candidates: [{ index: 0, ...candidate }],
+  usageMetadata: countsOf(tokens),
   modelVersion: "simulated",
   responseId: "simulated",
 });
@@ -243,10 +261,13 @@ function events(pieces: readonly string[], tokens: Tokens): Event[] {
       parts: [{ text, ...(isLast && { thoughtSignature: "CiQB" }) }],
     };
     // Counts grow with every frame. Hidden reasoning is counted separately.
-    if (!isLast)
-      return {
-        data: JSON.stringify(response({ content }, { input: tokens.input, output: index + 1 })),
-      };
+    if (!isLast) {
+      const soFar = index + 1 + (tokens.details?.reasoning ?? 0);
+      const output = tokens.details ? Math.min(soFar, tokens.output) : soFar;
+      return { data: JSON.stringify(response({ content }, { ...tokens, output })) };
+    }
+    if (tokens.details)
+      return { data: JSON.stringify(response({ content, finishReason: "STOP" }, tokens)) };
     const thoughts = Math.min(3, tokens.output);
     const last = response(
       { content, finishReason: "STOP" },

@@ -145,8 +145,18 @@ const silent = (reason: string, message: object = {}) => ({
   ],
   usage: usage({ input: 1, output: 1 }),
 });
-function usage({ input, output }: Tokens) {
-  return { prompt_tokens: input, completion_tokens: output, total_tokens: input + output };
+function usage({ input, output, details }: Tokens) {
+  const counts = { prompt_tokens: input, completion_tokens: output, total_tokens: input + output };
+  if (!details) return counts;
+  const { cached, written, reasoning } = details;
+  return {
+    ...counts,
+    prompt_tokens_details: {
+      cached_tokens: cached,
+      ...(written > 0 && { cache_write_tokens: written }),
+    },
+    completion_tokens_details: { reasoning_tokens: reasoning },
+  };
 }
 const USAGE_CHUNK = {
   data: JSON.stringify({ ...HEAD, choices: [], usage: usage({ input: 1, output: 1 }) }),

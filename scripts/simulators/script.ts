@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ChatRequest, DialectEncoder, Event } from "./dialect-encoder.ts";
+import type { ChatRequest, DialectEncoder, Event, Tokens } from "./dialect-encoder.ts";
 
 /**
  * The text of every case, in pieces with characters of one to four bytes, outer whitespace and
@@ -41,6 +41,8 @@ type HeaderFields = Record<string, string>;
 /** The differences of a case from a good reply. */
 export type Case = {
   pieces?(argument: string): string[];
+  /** What the reply reports. By default the tokens of its text and of the prompt. */
+  tokens?(argument: string): Tokens | undefined;
   events?(events: Event[], encoder: DialectEncoder): Event[];
   whole?(whole: unknown, encoder: DialectEncoder): unknown;
   encode?(event: Event, lineEnd: string, index: number): string;

@@ -117,7 +117,10 @@ export async function startProviderSimulator({
     if (!chosen) throw new Error(`There is no case "${name}".`);
     const pieces = chosen.pieces?.(argument) ?? (name === undefined ? voice(chatRequest) : PIECES);
     const text = pieces.join("");
-    const tokens = { input: tokensIn(chatRequest.input), output: tokensIn(text) };
+    const tokens = chosen.tokens?.(argument) ?? {
+      input: tokensIn(chatRequest.input),
+      output: tokensIn(text),
+    };
     const events = encoder.events(pieces, tokens, chatRequest);
     const whole = encoder.whole(text, tokens, chatRequest);
     const paced: Case = { send: (...reply) => send(...reply, paceMs) };

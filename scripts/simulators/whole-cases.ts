@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import type { Event } from "./dialect-encoder.ts";
+import { billedTokens, type Event } from "./dialect-encoder.ts";
 import { type Case, type Exchange, encode, respond, send, sendParts, write } from "./script.ts";
 
 /** The pause between two numbers, or two thoughts, in ms. */
@@ -35,6 +35,7 @@ const chunked = (parts: Buffer[]) =>
 /** Unusual frames and bytes; the reply is complete. */
 export const SHAPES: Record<string, Case> = {
   plain: {},
+  billed: { tokens: billedTokens },
   bytes: {
     async send({ response }, parts, headers) {
       response.writeHead(200, headers);

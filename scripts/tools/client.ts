@@ -41,8 +41,8 @@ const HEAD = `// Generated from the OpenAPI document by \`npm run generate\`. Do
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
-/** What a route sends. \`accepts\` is a status beside 2xx whose body is a result. */
-export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number };
+/** What a route sends. \`accepts\` is a status beside 2xx whose body is a result, \`isText\` means that the result is no JSON. */
+export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number; isText?: boolean };
 /** Calls a route. */
 export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
 /** Calls a route whose response is an event stream. */
@@ -111,6 +111,11 @@ function typeOf(
 const nameOf = ({ operationId }: Operation) =>
   `${operationId[0]?.toUpperCase()}${operationId.slice(1)}`;
 const contentOf = (content: Content | undefined) => content?.content["application/json"]?.schema;
+/** The schema of a response that is text and no JSON. */
+const textOf = ({ content = {} }: Partial<Content> = {}) =>
+  Object.entries(content).find(
+    ([type]) => type.startsWith("text/") && type !== "text/event-stream",
+  )?.[1].schema;
 const successOf = ({ responses }: Operation) => responses[200] ?? responses[201];
 const paramsOf = ({ parameters = [] }: Operation, place: string) =>
   parameters.filter((each) => each.in === place);
@@ -126,17 +131,26 @@ function typesOf(route: Route): string[] {
     query.map(({ name, description, schema }) => [name, { ...schema, description }]),
   );
   const request = bodyOf(route) ?? (query.length > 0 ? { type: "object", properties } : undefined);
-  const response = contentOf(successOf(route));
+  const response = contentOf(successOf(route)) ?? textOf(successOf(route));
   return [
     ...(request ? [declaration(`${nameOf(route)}Request`, request)] : []),
     ...(response ? [declaration(`${nameOf(route)}Response`, response)] : []),
   ];
 }
 
+/** What the client has to know of a response. */
+function optionsOf(route: Route): string[] {
+  const unhealthy = route.responses[503];
+  const isResult = unhealthy !== undefined && !contentOf(unhealthy)?.allOf; // health of an unhealthy service
+  const isText = textOf(successOf(route)) !== undefined;
+  return [...(isResult ? ["accepts: 503"] : []), ...(isText ? ["isText: true"] : [])];
+}
+
 /** Function of a route. Its parameters are those of the path, the body or query, and options. */
 function routeSource(route: Route): string {
-  const { method, path, description, operationId, requestBody, responses } = route;
-  const isStream = !contentOf(successOf(route));
+  const { method, path, description, operationId, requestBody } = route;
+  const isText = textOf(successOf(route)) !== undefined;
+  const isStream = !contentOf(successOf(route)) && !isText;
   const [body, hasQuery] = [bodyOf(route), paramsOf(route, "query").length > 0];
   const kind = body ? "body" : "query";
   const parameters = [
@@ -146,8 +160,7 @@ function routeSource(route: Route): string {
       : []),
     "options?: CallOptions",
   ];
-  const isResult = responses[503] !== undefined && !contentOf(responses[503])?.allOf; // health of an unhealthy service
-  const sent = [...(body || hasQuery ? [kind] : []), ...(isResult ? ["accepts: 503"] : [])];
+  const sent = [...(body || hasQuery ? [kind] : []), ...optionsOf(route)];
   const address = path.includes("{")
     ? `\`${path.replace(/\{(\w+)\}/g, "$${encodeURIComponent($1)}")}\``
     : `"${path}"`;

@@ -1,4 +1,5 @@
 import type { Call } from "../call.ts";
+import { decimalOf } from "../platform/money.ts";
 import { countLockedUsers, countUsers } from "../store/admin-users.ts";
 import {
   type CountedEvent,
@@ -68,6 +69,7 @@ export async function readOverview(call: Pick<Call, "em" | "store" | "clock" | "
     day,
     count: inputTokens + outputTokens,
   }));
+  const aiCost = aiCostOf(modelDays, days, ai.catalogue.currency);
   const isConfigured = ai.providers.byId.size > 0;
   return {
     days,
@@ -80,6 +82,7 @@ export async function readOverview(call: Pick<Call, "em" | "store" | "clock" | "
     registrations: eventsOf("auth.register"),
     aiCalls: withTotal(calls, days),
     aiTokens: withTotal(tokens, days),
+    ...(aiCost && { aiCost }),
     failedEmails,
     models: topModels(modelDays, days),
     attention: noticesOf({
@@ -109,6 +112,25 @@ function seriesOf(rows: readonly DayCount[], days: readonly string[]): Series {
 function withTotal(rows: readonly DayCount[], days: readonly string[]): Series {
   const series = seriesOf(rows, days);
   return { ...series, total: series.daily.reduce((sum, count) => sum + count, 0) };
+}
+
+/** What the calls cost. Undefined if none of them had a price. */
+function aiCostOf(modelDays: readonly ModelDay[], days: readonly string[], currency: string) {
+  const sum = (count: (row: ModelDay) => number) =>
+    modelDays.reduce((total, row) => total + count(row), 0);
+  const pricedCalls = sum((row) => row.pricedCalls);
+  if (pricedCalls === 0) return undefined;
+  const nanos = new Map(days.map((day) => [day, 0n]));
+  for (const { day, costNanos } of modelDays)
+    nanos.set(day, (nanos.get(day) ?? 0n) + BigInt(costNanos));
+  const daily = [...nanos.values()];
+  return {
+    currency,
+    todayCost: decimalOf(daily.at(-1) ?? 0n),
+    totalCost: decimalOf(daily.reduce((total, amount) => total + amount, 0n)),
+    dailyCosts: daily.map(decimalOf),
+    unpricedCalls: sum((row) => row.calls) - pricedCalls,
+  };
 }
 
 /** The models with the most calls, largest first. */

@@ -8,6 +8,7 @@ import type {
   Tool,
   ToolCall,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { decimalOf } from "../platform/money.ts";
 import { invalidFields } from "../platform/rpc/errors.ts";
 import { parseExactly } from "../platform/rpc/exact-json.ts";
 import { isBlank } from "./blank-text.ts";
@@ -15,6 +16,7 @@ import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS, textsOf } from "./check-completion.ts";
 import { adaptRequest } from "./completion-fields.ts";
 import { findModel, type Target } from "./models.ts";
+import { costOf } from "./price.ts";
 import { readCallId } from "./providers/call-ids.ts";
 import type {
   Prompt,
@@ -24,6 +26,8 @@ import type {
   PromptTool,
   PromptToolCall,
   ReplyEvent,
+  Usage,
+  UsageDetails,
 } from "./providers/provider.ts";
 import {
   type Memory,
@@ -70,7 +74,7 @@ function viewOf({ entry, model }: Target): ReplyView<EventInit> {
   });
   return {
     outputsOf(event, id) {
-      if (event.kind === "usage") usage = { ...event.usage, ...event.details };
+      if (event.kind === "usage") usage = tokenUsageOf({ ...event.usage, ...event.details }, model);
       const output = event.kind === "finished" ? finished(event.reason) : pieceOf(event);
       if (!output) return [];
       if (hasBegun) return [output];
@@ -81,6 +85,12 @@ function viewOf({ entry, model }: Target): ReplyView<EventInit> {
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
   };
 }
+
+/** The tokens of a reply, with their cost if the model has a price. */
+const tokenUsageOf = (tokens: Usage & UsageDetails, { price }: Target["model"]) => ({
+  ...tokens,
+  ...(price && { cost: decimalOf(costOf(price, tokens)) }),
+});
 
 function pieceOf(event: ReplyEvent): EventInit | undefined {
   if (event.kind === "text") return { event: { case: "text", value: event.text } };

@@ -4,11 +4,11 @@ import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type UserCall, userCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
-import { findPeople } from "../store/person.ts";
 import type { Catalogue } from "./catalogue.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { complete } from "./complete.ts";
-import { listUsage } from "./list-usage.ts";
+import { exportUsage } from "./export-usage.ts";
+import { listUsage, listUsageOfAll } from "./list-usage.ts";
 import { findListedModel, type ListedTarget, listModels, usableModels } from "./models.ts";
 import { sumUsage } from "./sum-usage.ts";
 
@@ -60,18 +60,10 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { usage: await listUsage(call, { ...req, userId: call.principal.user.id }) };
   },
   async listAllUsage(req, ctx) {
-    const call = userCallOf(ctx);
-    const usage = await listUsage(call, req);
-    const people = await findPeople(
-      call,
-      usage.flatMap(({ userId }) => userId ?? []),
-    );
-    return {
-      usage: usage.map((row) => {
-        const user = people.get(row.userId ?? "");
-        return { ...row, ...(user && { user }) };
-      }),
-    };
+    return { usage: await listUsageOfAll(userCallOf(ctx), req) };
+  },
+  async exportUsage(req, ctx) {
+    return { csv: await exportUsage(userCallOf(ctx), req) };
   },
   sumUsage: (req, ctx) => sumUsage(userCallOf(ctx), req),
 };

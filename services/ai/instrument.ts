@@ -3,6 +3,9 @@ import type { Tracing } from "../platform/telemetry/tracing.ts";
 import type { UsageRow } from "../store/usage.ts";
 import type { Prompt, ReplyEvent } from "./providers/provider.ts";
 
+/** Nano-units in a unit of the currency. */
+const NANOS = 1e9;
+
 type InstrumentDeps = {
   metrics: Metrics;
   tracing: Tracing | undefined;
@@ -27,6 +30,10 @@ export function instrumentCall(
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,
   });
+  const addCost = (nanos: string | null) => {
+    const { gen_ai_operation_name: _, ...ofModel } = labels;
+    if (nanos !== null) metrics.cost.inc(ofModel, Number(nanos) / NANOS);
+  };
   let sentAt: number | undefined;
   let decodingMs = 0;
   return {
@@ -52,14 +59,23 @@ export function instrumentCall(
         metrics.tokens.observe({ ...labels, gen_ai_token_type: "input" }, input_tokens);
         metrics.tokens.observe({ ...labels, gen_ai_token_type: "output" }, output_tokens);
       }
-      const usage = {
-        "gen_ai.usage.input_tokens": input_tokens,
-        "gen_ai.usage.output_tokens": output_tokens,
-      };
+      addCost(row.cost_nanos);
       span?.end(
-        { ...(!estimated && usage), "gen_ai.response.time_to_first_chunk": firstChunk },
+        {
+          ...(!estimated && usageAttributes(row)),
+          "gen_ai.response.time_to_first_chunk": firstChunk,
+        },
         error,
       );
     },
   };
 }
+
+/** Tokens of a call as attributes of its span. Undefined ones are left out. */
+const usageAttributes = (row: UsageRow) => ({
+  "gen_ai.usage.input_tokens": row.input_tokens,
+  "gen_ai.usage.output_tokens": row.output_tokens,
+  "gen_ai.usage.cache_read.input_tokens": row.cached_input_tokens ?? undefined,
+  "gen_ai.usage.cache_creation.input_tokens": row.cache_write_tokens ?? undefined,
+  "gen_ai.usage.reasoning.output_tokens": row.reasoning_tokens ?? undefined,
+});

@@ -1,21 +1,36 @@
 import type { Message } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
-import type { ListAllUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import type { ListAllUsageRequest, UsageDay } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { UserCall } from "../call.ts";
+import { decimalOf } from "../platform/money.ts";
 import { invalid } from "../platform/rpc/errors.ts";
-import { type DailyUsage, firstDetailedDay, startOfDay, sumUsageByDay } from "../store/usage.ts";
+import { findPeople, type Person } from "../store/person.ts";
+import {
+  firstDetailedDay,
+  startOfDay,
+  sumUsageByDay,
+  type UsageGrouping,
+  type UsageSum,
+} from "../store/usage.ts";
 import type { AiContext } from "./context.ts";
 
 /** Usage of one user, or of all. `from` is inclusive, `to` exclusive, `page` starts at 1. */
 export type UsageFilter = Omit<ListAllUsageRequest, keyof Message>;
 
+/** One user's usage of one model on one day (UTC). */
+export type DailyUsage = Omit<UsageDay, keyof Message | "user"> & { user?: Person };
+
 /** Rows per page. */
-const PAGE_ROWS = 5_000;
+export const PAGE_ROWS = 5_000;
 const DAY_MS = 86_400_000;
 /** Days that the response covers if the request has no `from`. */
 const DEFAULT_DAYS = 31;
 /** Maximum number of days that the response covers. */
 const MAX_DAYS = 366;
+
+export type ListDeps = Pick<UserCall, "em" | "clock" | "config"> & {
+  ai: Pick<AiContext, "usage"> & { catalogue: Pick<AiContext["catalogue"], "currency"> };
+};
 
 /**
  * Sums up usage by day, user, provider and model, newest day first. A bound that lies in the time
@@ -23,12 +38,7 @@ const MAX_DAYS = 366;
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function listUsage(
-  {
-    em,
-    clock,
-    config,
-    ai,
-  }: Pick<UserCall, "em" | "clock" | "config"> & { ai: Pick<AiContext, "usage"> },
+  { em, clock, config, ai }: ListDeps,
   { userId, page = 1, groupBy, ...span }: UsageFilter,
 ): Promise<DailyUsage[]> {
   const now = clock.now();
@@ -45,7 +55,42 @@ export async function listUsage(
     userId: userId ?? null,
     from: bound(from ?? daysBefore(DEFAULT_DAYS)),
     to: bound(end),
-    byKey: groupBy === "key",
+    groupBy: groupBy as UsageGrouping,
   };
-  return sumUsageByDay({ em }, filter, { limit: PAGE_ROWS, offset: (page - 1) * PAGE_ROWS });
+  const sums = await sumUsageByDay({ em }, filter, {
+    limit: PAGE_ROWS,
+    offset: (page - 1) * PAGE_ROWS,
+  });
+  return sums.map((sum) => dailyUsageOf(sum, ai.catalogue.currency));
+}
+
+/** A sum with its cost as money, if any of its calls has one. */
+function dailyUsageOf(
+  { userId, apiKeyId, alias, costNanos, pricedCalls, ...sum }: UsageSum,
+  currency: string,
+): DailyUsage {
+  return {
+    ...sum,
+    ...(userId !== null && { userId }),
+    ...(apiKeyId !== null && { apiKeyId }),
+    ...(alias !== null && { alias }),
+    ...(pricedCalls > 0 && { cost: decimalOf(BigInt(costNanos)), currency }),
+    unpricedCalls: sum.calls - pricedCalls,
+  };
+}
+
+/**
+ * The same, each row with its user.
+ * @throws ServiceError VALIDATION_FAILED
+ */
+export async function listUsageOfAll(call: ListDeps, filter: UsageFilter): Promise<DailyUsage[]> {
+  const usage = await listUsage(call, filter);
+  const people = await findPeople(
+    call,
+    usage.flatMap(({ userId }) => userId ?? []),
+  );
+  return usage.map((row) => {
+    const user = people.get(row.userId ?? "");
+    return { ...row, ...(user && { user }) };
+  });
 }

@@ -1,9 +1,8 @@
 import { z } from "zod";
+import { nanosOf } from "../platform/money.ts";
 
 /** Number of tokens that a price is for. */
 const PRICED_TOKENS = 1_000_000n;
-/** Decimal places of money. A nano-unit is the last one. */
-const PLACES = 9;
 /** Keeps the cost of any call within PostgreSQL's `bigint`. */
 const MAX_PRICE = 1_000_000;
 const MAX_TIERS = 8;
@@ -13,11 +12,8 @@ const amountSchema = z
   .number("must be a number: the price of a million tokens")
   .min(0, "must not be negative")
   .max(MAX_PRICE, "must be at most 1,000,000")
-  .refine(
-    (amount) => Number(amount.toFixed(PLACES)) === amount,
-    "must have at most nine decimal places",
-  )
-  .transform((amount) => BigInt(amount.toFixed(PLACES).replace(".", "")));
+  .refine((amount) => nanosOf(amount) !== undefined, "must have at most nine decimal places")
+  .transform((amount) => nanosOf(amount) ?? 0n);
 
 const ratesSchema = z.strictObject({
   /** Input that is neither read from the provider's cache nor written into it. */
@@ -134,14 +130,8 @@ export function highestCost(
   };
 }
 
-const largest = (values: readonly bigint[]) =>
-  values.reduce((most, value) => (value > most ? value : most), 0n);
+const largest = (values: readonly bigint[]): bigint =>
+  values.toSorted((a, b) => Number(a - b)).at(-1) ?? 0n;
 
 /** A sum of tokens times their rates, in nano-units. */
 const priceOf = (sum: bigint) => (sum + PRICED_TOKENS - 1n) / PRICED_TOKENS;
-
-/** Money as text: a decimal in the currency, without trailing zeros, such as `0.00213`. */
-export function decimalOf(nanos: bigint): string {
-  const digits = String(nanos).padStart(PLACES + 1, "0");
-  return `${digits.slice(0, -PLACES)}.${digits.slice(-PLACES)}`.replace(/\.?0+$/, "");
-}

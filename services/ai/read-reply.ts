@@ -63,6 +63,7 @@ export async function* readReply<Output>(
     ...payerOf(principal),
     provider: entry.id,
     model: prompt.model.name,
+    price: prompt.model.price,
     inputCharacters: characters,
   });
   const measurement = instrumentCall(call, entry.vendor, prompt);

@@ -2,6 +2,7 @@ import type { Message } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { SumUsageRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { UserCall } from "../call.ts";
+import { decimalOf } from "../platform/money.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import type { Person } from "../store/person.ts";
 import {
@@ -22,20 +23,36 @@ const DEFAULT_DAYS = 30;
 const MAX_DAYS = 366;
 const DEFAULT_GROUPS = 10;
 
+/** The numbers of calls that are added up as they are. */
+const COUNTS = [
+  ...(["calls", "inputTokens", "outputTokens", "estimatedCalls"] as const),
+  ...(["cachedInputTokens", "reasoningTokens", "pricedCalls"] as const),
+] as const;
+
 /** Sums of a period, in total and by day. */
-type PeriodSums = CallSums & { dailyCalls: number[]; dailyTokens: number[] };
+type PeriodSums = Omit<CallSums, "costNanos"> & {
+  costNanos: bigint;
+  dailyCalls: number[];
+  dailyTokens: number[];
+  dailyNanos: bigint[];
+};
+
+/** Sums as they are reported, with the cost as money. */
+type ReportedSums = ReturnType<typeof reportedSumsOf>;
 
 /** What a group has in common. */
 type GroupName = { day?: string; user?: Person; provider?: string; model?: string };
-type Group = GroupName & { usage: PeriodSums };
+type Group = GroupName & { sums: PeriodSums };
 /** The calls of a group on a day. */
 type GroupDay = CallSums & { day: string; group: GroupName };
 
 type UsageReport = {
   days: string[];
-  totals: PeriodSums;
-  groups: Group[];
-  others?: PeriodSums;
+  totals: ReportedSums;
+  groups: (GroupName & { usage: ReportedSums })[];
+  others?: ReportedSums;
+  currency: string;
+  pricesAsOf?: string;
 };
 
 /**
@@ -43,7 +60,7 @@ type UsageReport = {
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function sumUsage(
-  call: Pick<UserCall, "em" | "clock"> & { ai: Pick<AiContext, "usage"> },
+  call: Pick<UserCall, "em" | "clock"> & { ai: Pick<AiContext, "usage" | "catalogue"> },
   {
     userId,
     from,
@@ -66,7 +83,15 @@ export async function sumUsage(
   const groups = groupsOf(rows, days).sort(groupBy === "day" ? newestFirst : mostTokensFirst);
   const listed = groups.slice(0, limit);
   const others = subtract(totals, listed);
-  return { days, totals, groups: listed, ...(others.calls > 0 && { others }) };
+  const { currency, pricesAsOf } = call.ai.catalogue;
+  return {
+    days,
+    totals: reportedSumsOf(totals),
+    groups: listed.map(({ sums, ...name }) => ({ ...name, usage: reportedSumsOf(sums) })),
+    ...(others.calls > 0 && { others: reportedSumsOf(others) }),
+    currency,
+    ...(pricesAsOf !== undefined && { pricesAsOf }),
+  };
 }
 
 /**
@@ -103,9 +128,10 @@ function nameOf({ day, provider, model }: ModelDay, groupBy: string): GroupName 
 }
 
 const newestFirst = (a: Group, b: Group) => ((a.day ?? "") < (b.day ?? "") ? 1 : -1);
-const tokensOf = ({ inputTokens, outputTokens }: CallSums) => inputTokens + outputTokens;
+const tokensOf = ({ inputTokens, outputTokens }: Pick<CallSums, "inputTokens" | "outputTokens">) =>
+  inputTokens + outputTokens;
 const mostTokensFirst = (a: Group, b: Group) =>
-  tokensOf(b.usage) - tokensOf(a.usage) || b.usage.calls - a.usage.calls;
+  tokensOf(b.sums) - tokensOf(a.sums) || b.sums.calls - a.sums.calls;
 
 function groupsOf(rows: readonly GroupDay[], days: readonly string[]): Group[] {
   const byKey = Map.groupBy(rows, ({ group: { day, user, provider, model } }) =>
@@ -113,7 +139,7 @@ function groupsOf(rows: readonly GroupDay[], days: readonly string[]): Group[] {
   );
   return [...byKey.values()].map((members) => ({
     ...(members[0] as GroupDay).group,
-    usage: addUp(members, days),
+    sums: addUp(members, days),
   }));
 }
 
@@ -122,8 +148,13 @@ const emptySums = (days: readonly string[]): PeriodSums => ({
   inputTokens: 0,
   outputTokens: 0,
   estimatedCalls: 0,
+  cachedInputTokens: 0,
+  reasoningTokens: 0,
+  pricedCalls: 0,
+  costNanos: 0n,
   dailyCalls: days.map(() => 0),
   dailyTokens: days.map(() => 0),
+  dailyNanos: days.map(() => 0n),
 });
 
 /** Adds up rows, in total and by day. */
@@ -131,27 +162,33 @@ function addUp(rows: readonly (CallSums & { day: string })[], days: readonly str
   const sums = emptySums(days);
   const indexes = new Map(days.map((day, i) => [day, i]));
   for (const row of rows) {
-    sums.calls += row.calls;
-    sums.inputTokens += row.inputTokens;
-    sums.outputTokens += row.outputTokens;
-    sums.estimatedCalls += row.estimatedCalls;
+    const nanos = BigInt(row.costNanos);
+    for (const count of COUNTS) sums[count] += row[count];
+    sums.costNanos += nanos;
     const i = indexes.get(row.day) ?? 0;
     sums.dailyCalls[i] = (sums.dailyCalls[i] ?? 0) + row.calls;
     sums.dailyTokens[i] = (sums.dailyTokens[i] ?? 0) + tokensOf(row);
+    sums.dailyNanos[i] = (sums.dailyNanos[i] ?? 0n) + nanos;
   }
   return sums;
 }
 
 /** What is left of the totals without some groups. */
 function subtract(totals: PeriodSums, groups: readonly Group[]): PeriodSums {
-  const left = (value: (sums: PeriodSums) => number) =>
-    groups.reduce((rest, { usage }) => rest - value(usage), value(totals));
-  return {
-    calls: left((sums) => sums.calls),
-    inputTokens: left((sums) => sums.inputTokens),
-    outputTokens: left((sums) => sums.outputTokens),
-    estimatedCalls: left((sums) => sums.estimatedCalls),
-    dailyCalls: totals.dailyCalls.map((_, i) => left((sums) => sums.dailyCalls[i] ?? 0)),
-    dailyTokens: totals.dailyTokens.map((_, i) => left((sums) => sums.dailyTokens[i] ?? 0)),
-  };
+  const left = structuredClone(totals);
+  for (const { sums } of groups) {
+    for (const count of COUNTS) left[count] -= sums[count];
+    left.costNanos -= sums.costNanos;
+    left.dailyCalls = left.dailyCalls.map((calls, i) => calls - (sums.dailyCalls[i] ?? 0));
+    left.dailyTokens = left.dailyTokens.map((tokens, i) => tokens - (sums.dailyTokens[i] ?? 0));
+    left.dailyNanos = left.dailyNanos.map((nanos, i) => nanos - (sums.dailyNanos[i] ?? 0n));
+  }
+  return left;
 }
+
+/** Sums without a cost if none of the calls has one. */
+const reportedSumsOf = ({ costNanos, dailyNanos, pricedCalls, ...sums }: PeriodSums) => ({
+  ...sums,
+  ...(pricedCalls > 0 && { cost: decimalOf(costNanos), dailyCosts: dailyNanos.map(decimalOf) }),
+  unpricedCalls: sums.calls - pricedCalls,
+});

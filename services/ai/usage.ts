@@ -4,8 +4,9 @@ import type { Clock } from "../platform/process/clock.ts";
 import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/statement.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
+import { costOf, type Price, type PricedTokens } from "./price.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
-import type { ReplyEvent, Usage } from "./providers/provider.ts";
+import type { ReplyEvent, ReportedUsage, Usage, UsageDetails } from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -17,6 +18,8 @@ type UsageStart = {
   apiKeyId?: string | undefined;
   provider: string;
   model: string;
+  /** Of the model; undefined if it is unknown. */
+  price?: Price | undefined;
   inputCharacters: number;
 };
 
@@ -37,6 +40,15 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
   "unreachable",
 ]);
 
+/** Input and output of a row by their prices. */
+const pricedTokensOf = (row: UsageRow, cacheWrite1hTokens: number): PricedTokens => ({
+  inputTokens: row.input_tokens,
+  outputTokens: row.output_tokens,
+  cachedInputTokens: row.cached_input_tokens ?? 0,
+  cacheWriteTokens: row.cache_write_tokens ?? 0,
+  cacheWrite1hTokens,
+});
+
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
@@ -55,7 +67,7 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
     /** Resolves when everything recorded so far has been written, or the attempt has failed. */
     flush: batch.flush,
     /** Opens the row of a call. */
-    start({ userId, apiKeyId, provider, model, inputCharacters }: UsageStart) {
+    start({ userId, apiKeyId, provider, model, price, inputCharacters }: UsageStart) {
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -73,36 +85,75 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         cache_write_tokens: null,
         reasoning_tokens: null,
         estimated: true,
-        attempts: null,
-        cost_nanos: null,
+        attempts: 1,
+        /** Computed whenever the row is written, so that it always fits the counts. */
+        get cost_nanos() {
+          return price ? String(costOf(price, pricedTokensOf(row, cacheWrite1hTokens))) : null;
+        },
         latency_ms: null,
         first_chunk_ms: null,
         created_at: now,
       };
       let characters = 0;
       let writtenMs = 0;
+      let cacheWrite1hTokens = 0;
+      let reported: (() => ReportedUsage) | undefined;
       batch.set(row.id, row);
+      const setDetails = (details: UsageDetails) => {
+        row.cached_input_tokens = details.cachedInputTokens;
+        row.cache_write_tokens = details.cacheWriteTokens;
+        row.reasoning_tokens = details.reasoningTokens;
+        cacheWrite1hTokens = details.cacheWrite1hTokens;
+      };
+      /**
+       * Improves the estimate by what the provider has reported so far, for a reply that is cut off.
+       * @returns whether it has reported the input
+       */
+      const addReported = (): boolean => {
+        const soFar = reported?.();
+        if (soFar?.inputTokens === undefined) return false;
+        row.input_tokens = soFar.inputTokens;
+        row.output_tokens = Math.max(row.output_tokens, soFar.outputTokens ?? 0);
+        setDetails(soFar);
+        return true;
+      };
       const addText = (text: string) => {
         row.first_chunk_ms ??= elapsed();
         characters += text.length;
         row.output_tokens = tokensIn(characters);
         if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
         writtenMs = elapsed();
+        addReported();
         batch.set(row.id, row);
       };
-      const replaceEstimate = ({ inputTokens, outputTokens }: Usage) => {
+      const replaceEstimate = ({ inputTokens, outputTokens }: Usage, details: UsageDetails) => {
         row.input_tokens = inputTokens;
         row.output_tokens = outputTokens;
         row.estimated = false;
+        setDetails(details);
       };
       return {
         /** Id of the row. */
         id: row.id,
         /** Estimates usage from the pieces of the reply until the provider reports it. */
         observe(event: ReplyEvent): void {
-          if (event.kind === "text" || event.kind === "reasoning") addText(event.text);
-          if (event.kind === "tool-call") addText((event.name ?? "") + event.arguments);
-          if (event.kind === "usage") replaceEstimate(event.usage);
+          switch (event.kind) {
+            case "text":
+            case "reasoning":
+              addText(event.text);
+              break;
+            case "tool-call":
+              addText((event.name ?? "") + event.arguments);
+              break;
+            case "usage":
+              replaceEstimate(event.usage, event.details);
+              break;
+            case "receiving":
+              reported = event.reported;
+              break;
+            case "retrying":
+              row.attempts = (row.attempts ?? 0) + 1;
+          }
         },
         /**
          * Records the outcome.
@@ -111,8 +162,8 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         finish(outcome: UsageOutcome): UsageRow {
           row.outcome = outcome;
           row.latency_ms = elapsed();
-          const isUnread = row.estimated && characters === 0 && INPUT_UNREAD.has(outcome);
-          if (isUnread) row.input_tokens = 0;
+          const isUnread = characters === 0 && INPUT_UNREAD.has(outcome);
+          if (row.estimated && !addReported() && isUnread) row.input_tokens = 0;
           batch.set(row.id, row);
           return row;
         },

@@ -2,6 +2,9 @@ import type { Db } from "./statement.ts";
 
 export type ExportRow = Record<string, unknown>;
 
+/** Nano-units as a decimal in the currency, without trailing zeros. */
+const moneyOf = (nanos: string) => `trim_scale(${nanos} * 0.000000001)::text`;
+
 const LISTS = {
   profile: `select id, email, name, bio, locale, role, email_verified_at, password_changed_at, terms_accepted_at,
       case when not has_password then false end as has_password, mfa_secret is not null as mfa_enabled, mfa_confirmed_at,
@@ -46,10 +49,16 @@ const LISTS = {
   // without the digest
   apiKeys: `select id, name, hint, models, requests_per_minute, created_at, expires_at, last_used_at, last_used_ip, revoked_at
     from api_keys where user_id = :userId order by id desc`,
-  usage: `select id, api_key_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms,
-      created_at from ai_usage where user_id = :userId order by created_at desc, id desc`,
+  usage: `select id, api_key_id, alias, provider, model, outcome, input_tokens, output_tokens, cached_input_tokens,
+      cache_write_tokens, reasoning_tokens, estimated, attempts, ${moneyOf("cost_nanos")} as cost,
+      case when cost_nanos is not null then :currency::text end as currency, latency_ms, first_chunk_ms, created_at
+    from ai_usage where user_id = :userId order by created_at desc, id desc`,
   usageDays: `select day::text, provider, model, calls::float8, input_tokens::float8, output_tokens::float8,
-      estimated_calls::float8 from ai_usage_days where user_id = :userId order by day desc, provider collate "C", model collate "C"`,
+      estimated_calls::float8, coalesce(cached_input_tokens, 0)::float8 as cached_input_tokens,
+      coalesce(reasoning_tokens, 0)::float8 as reasoning_tokens, case when priced_calls > 0 then ${moneyOf("cost_nanos")} end as cost,
+      case when priced_calls > 0 then :currency::text end as currency,
+      (calls - coalesce(priced_calls, 0))::float8 as unpriced_calls
+    from ai_usage_days where user_id = :userId order by day desc, provider collate "C", model collate "C"`,
 };
 
 export type ExportList = keyof typeof LISTS;
@@ -59,7 +68,7 @@ export function readExportList(
   { em }: Db,
   list: ExportList,
   userId: string,
-  page: { limit: number; offset: number; now: Date; verifyMs: number },
+  page: { limit: number; offset: number; now: Date; verifyMs: number; currency: string },
 ): Promise<ExportRow[]> {
   return em.execute(`${LISTS[list]} limit :limit offset :offset`, { userId, ...page });
 }

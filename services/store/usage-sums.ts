@@ -7,6 +7,12 @@ export type CallSums = {
   inputTokens: number;
   outputTokens: number;
   estimatedCalls: number;
+  cachedInputTokens: number;
+  reasoningTokens: number;
+  /** In nano-units of the currency, as text. */
+  costNanos: string;
+  /** Calls with a cost. */
+  pricedCalls: number;
 };
 
 /** The calls of a model on a day (UTC). */
@@ -16,7 +22,13 @@ export type ModelDay = CallSums & { day: string; provider: string; model: string
 export type Days = { firstDay: string; lastDay: string };
 
 const SUMS = `sum(calls)::float8 as calls, sum(input_tokens)::float8 as "inputTokens",
-  sum(output_tokens)::float8 as "outputTokens", sum(estimated_calls)::float8 as "estimatedCalls"`;
+  sum(output_tokens)::float8 as "outputTokens", sum(estimated_calls)::float8 as "estimatedCalls",
+  coalesce(sum(cached_input_tokens), 0)::float8 as "cachedInputTokens",
+  coalesce(sum(reasoning_tokens), 0)::float8 as "reasoningTokens", coalesce(sum(cost_nanos), 0)::text as "costNanos",
+  coalesce(sum(priced_calls), 0)::float8 as "pricedCalls"`;
+/** The columns that are added up. */
+const COUNTS = `calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
+  priced_calls`;
 const DAY = `to_char(day, 'YYYY-MM-DD') as day`;
 const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 
@@ -24,16 +36,15 @@ const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 export const sumModelDays = async (db: Db, days: Days): Promise<ModelDay[]> =>
   db.em.execute(
     `select ${DAY}, provider, model, ${SUMS} from (
-       select * from ai_usage_models where ${IN_PERIOD}
+       select day, provider, model, ${COUNTS} from ai_usage_models where ${IN_PERIOD}
        ${(await hasUnsummed(db)) ? UNSUMMED_MODELS : ""}) as usage
-     group by day, provider, model`,
+     group by day, provider, model having sum(calls) > 0`, // calls may have moved to another model
     days,
   );
 
 /** Left out once there are none: the planner would expect many, and compile its plan for a second. */
 const UNSUMMED_MODELS = `union all
-  select day, provider, model, calls, input_tokens, output_tokens, estimated_calls
-  from ai_usage_unsummed where ${IN_PERIOD}`;
+  select day, provider, model, ${COUNTS} from ai_usage_unsummed where ${IN_PERIOD}`;
 
 /** Sums up the calls of one user by day, provider and model. */
 export const sumModelDaysOf = (
@@ -42,10 +53,11 @@ export const sumModelDaysOf = (
 ): Promise<ModelDay[]> =>
   em.execute(
     `select ${DAY}, provider, model, ${SUMS} from (
-       select day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+       select day, provider, model, ${COUNTS}
        from ai_usage_days where user_id = :userId and ${IN_PERIOD}
        union all
-       select (created_at at time zone 'UTC')::date, provider, model, 1, input_tokens, output_tokens, estimated::int
+       select (created_at at time zone 'UTC')::date, provider, model, 1, input_tokens, output_tokens, estimated::int,
+         cached_input_tokens, reasoning_tokens, cost_nanos, (cost_nanos is not null)::int
        from ai_usage where user_id = :userId and created_at >= :firstDay::date::timestamp at time zone 'UTC'
          and created_at < (:lastDay::date + 1)::timestamp at time zone 'UTC') as usage
      group by day, provider, model`,
@@ -56,9 +68,9 @@ export const sumModelDaysOf = (
 type TopUser = { userId: string; tokens: number };
 
 /** The calls of users by day, also of calls that are not in the sums yet. */
-const USER_DAYS = `(select user_id, day, calls, input_tokens, output_tokens, estimated_calls from ai_usage_users
+const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
   union all
-  select user_id, day, calls, input_tokens, output_tokens, estimated_calls from ai_usage_unsummed)`;
+  select user_id, day, ${COUNTS} from ai_usage_unsummed)`;
 
 /** Whether there are calls that were made before the sums existed and are not in them yet. */
 const hasUnsummed = (db: Db): Promise<boolean> =>
@@ -134,7 +146,10 @@ export const sumUserDays = async (
 
 /** What is summed up again, if it is already there. */
 const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + excluded.input_tokens,
-  output_tokens = s.output_tokens + excluded.output_tokens, estimated_calls = s.estimated_calls + excluded.estimated_calls`;
+  output_tokens = s.output_tokens + excluded.output_tokens, estimated_calls = s.estimated_calls + excluded.estimated_calls,
+  cached_input_tokens = s.cached_input_tokens + excluded.cached_input_tokens,
+  reasoning_tokens = s.reasoning_tokens + excluded.reasoning_tokens,
+  cost_nanos = s.cost_nanos + excluded.cost_nanos, priced_calls = s.priced_calls + excluded.priced_calls`;
 
 /**
  * Adds a day of calls that were made before the sums existed, the latest first. Writers of usage wait
@@ -162,20 +177,24 @@ export async function sumUpEarlierDay(db: Db): Promise<boolean> {
       return false;
     }
     const calls = `(
-      select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls
+      select user_id, day, provider, model, ${COUNTS}
       from ai_usage_days where day = :day::date
       union all
-      select user_id, :day::date, provider, model, 1, input_tokens, output_tokens, estimated::int from ai_usage
+      select user_id, :day::date, provider, model, 1, input_tokens, output_tokens, estimated::int, cached_input_tokens,
+        reasoning_tokens, cost_nanos, (cost_nanos is not null)::int
+      from ai_usage
       where created_at >= :day::timestamp at time zone 'UTC' and created_at < least(
         (:day::date + 1)::timestamp at time zone 'UTC', (select summed_from from ai_usage_summing))) as earlier`;
-    const sums = "sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls)";
+    const sums = `sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls),
+      coalesce(sum(cached_input_tokens), 0), coalesce(sum(reasoning_tokens), 0), coalesce(sum(cost_nanos), 0),
+      coalesce(sum(priced_calls), 0)`;
     await db.em.execute(
-      `insert into ai_usage_users as s select user_id, day, ${sums} from ${calls} group by 1, 2 order by 1, 2
+      `insert into ai_usage_users as s (user_id, day, ${COUNTS}) select user_id, day, ${sums} from ${calls} group by 1, 2 order by 1, 2
        on conflict on constraint ai_usage_users_key do update set ${ADD}`,
       { day },
     );
     await db.em.execute(
-      `insert into ai_usage_models as s select day, provider, model, ${sums} from ${calls} group by 1, 2, 3 order by 1, 2, 3
+      `insert into ai_usage_models as s (day, provider, model, ${COUNTS}) select day, provider, model, ${sums} from ${calls} group by 1, 2, 3 order by 1, 2, 3
        on conflict on constraint ai_usage_models_key do update set ${ADD}`,
       { day },
     );

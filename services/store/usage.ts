@@ -1,5 +1,3 @@
-import type { Message } from "@bufbuild/protobuf";
-import type { UsageDay } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { type Db, type HotDb, prepared } from "./statement.ts";
 
 /** A row of `ai_usage`, keyed by column name. */
@@ -58,11 +56,28 @@ const upsert = prepared<{ rows: string }>(
 export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) =>
   upsert(db, { rows: JSON.stringify(rows) });
 
-/**
- * One user's usage of one model on one day (UTC). Without a user, the id is null, which is left out of
- * messages.
- */
-export type DailyUsage = Omit<UsageDay, keyof Message>;
+/** Calls summed up by day (UTC), user, provider and model. What a sum does not have is null. */
+export type UsageSum = {
+  day: string;
+  /** Null once the user has been erased. */
+  userId: string | null;
+  provider: string;
+  model: string;
+  /** Of sums by API key. */
+  apiKeyId: string | null;
+  /** Of sums by alias. */
+  alias: string | null;
+  calls: number;
+  inputTokens: number;
+  outputTokens: number;
+  cachedInputTokens: number;
+  reasoningTokens: number;
+  estimatedCalls: number;
+  /** In nano-units of the currency, as text. */
+  costNanos: string;
+  /** Calls with a cost. */
+  pricedCalls: number;
+};
 
 /** Start of the day of a time, in UTC. */
 export const startOfDay = (time: Date) => new Date(new Date(time).setUTCHours(0, 0, 0, 0));
@@ -77,13 +92,17 @@ export const firstDetailedDay = (now: Date, retentionMs: number) =>
 /** Calls, with the columns of `ai_usage_days`. */
 const CALLS = `
   select user_id, (created_at at time zone 'UTC')::date as day, provider, model, 1 as calls, input_tokens,
-    output_tokens, estimated::int as estimated_calls
+    output_tokens, estimated::int as estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
+    (cost_nanos is not null)::int as priced_calls
   from ai_usage`;
 
-/** The same with the API key, if sums are to be made by key. */
-const CALLS_BY_KEY = CALLS.replace(
+/** What sums are also made by, beside day, user, provider and model. */
+export type UsageGrouping = "key" | "alias" | undefined;
+
+/** The same with that of which sums are also made. */
+const CALLS_IN_PARTS = CALLS.replace(
   "from ai_usage",
-  ", case when :byKey then api_key_id end as api_key_id from ai_usage",
+  ", case :groupBy::text when 'key' then api_key_id::text when 'alias' then alias end as part from ai_usage",
 );
 
 /**
@@ -93,31 +112,36 @@ const CALLS_BY_KEY = CALLS.replace(
  */
 export function sumUsageByDay(
   { em }: Db,
-  usage: { userId: string | null; from: Date; to: Date; byKey: boolean },
+  { groupBy, ...usage }: { userId: string | null; from: Date; to: Date; groupBy: UsageGrouping },
   page: { limit: number; offset: number },
-): Promise<DailyUsage[]> {
+): Promise<UsageSum[]> {
   const ofUser = "(:userId::uuid is null or user_id = :userId::uuid)";
   return em.execute(
     `select to_char(days.day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model, calls::int as calls,
             input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls",
-            api_key_id as "apiKeyId"
+            cached::float8 as "cachedInputTokens", reasoning::float8 as "reasoningTokens", cost::text as "costNanos",
+            priced::int as "pricedCalls", case when :groupBy::text = 'key' then part end as "apiKeyId",
+            case when :groupBy::text = 'alias' then part end as alias
      from (select utc, utc::date as day
            from generate_series(:firstDay::date, :to::timestamptz at time zone 'UTC', '1 day') as utc order by day desc) as days
      cross join lateral (
        select user_id, provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
-              sum(estimated_calls) as estimated, api_key_id
-       from (select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls, null::uuid as api_key_id
+              sum(estimated_calls) as estimated, coalesce(sum(cached_input_tokens), 0) as cached,
+              coalesce(sum(reasoning_tokens), 0) as reasoning, coalesce(sum(cost_nanos), 0) as cost,
+              coalesce(sum(priced_calls), 0) as priced, part
+       from (select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens,
+                    reasoning_tokens, cost_nanos, priced_calls, null as part
          from ai_usage_days
          where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
            and day < :to::timestamptz at time zone 'UTC'
          union all
-         ${CALLS_BY_KEY}
+         ${CALLS_IN_PARTS}
          where ${ofUser} and created_at >= greatest(:from::timestamptz, utc at time zone 'UTC')
            and created_at < least(:to::timestamptz, (utc + '1 day') at time zone 'UTC')) as usage
-       group by user_id, provider, model, api_key_id) as sums
-     order by days.day desc, 2, provider collate "C", model collate "C", api_key_id
+       group by user_id, provider, model, part) as sums
+     order by days.day desc, 2, provider collate "C", model collate "C", part collate "C"
      limit :limit offset :offset`,
-    { ...usage, ...page, firstDay: startOfDay(usage.from) },
+    { ...usage, ...page, groupBy: groupBy ?? null, firstDay: startOfDay(usage.from) },
   );
 }
 
@@ -136,14 +160,20 @@ export async function rollUpUsage({ em }: Db, before: Date, limit: number): Prom
        select id from ai_usage where user_id is null and created_at < :before
        order by created_at limit :limit for update skip locked),
      calls as (delete from ai_usage where id in (select id from owned union all select id from nobodys) returning *)
-     insert into ai_usage_days as d
-     select user_id, day, provider, model, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls)
+     insert into ai_usage_days as d (user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls,
+       cached_input_tokens, reasoning_tokens, cost_nanos, priced_calls)
+     select user_id, day, provider, model, sum(calls), sum(input_tokens), sum(output_tokens), sum(estimated_calls),
+       sum(cached_input_tokens), sum(reasoning_tokens), sum(cost_nanos), sum(priced_calls)
      from (${CALLS.replace("ai_usage", "calls")}) as due
      group by 1, 2, 3, 4
      order by 1, 2, 3, 4
      on conflict on constraint ai_usage_days_key do update set
        calls = d.calls + excluded.calls, estimated_calls = d.estimated_calls + excluded.estimated_calls,
-       input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens`, // sorted, so that two processes never deadlock
+       input_tokens = d.input_tokens + excluded.input_tokens, output_tokens = d.output_tokens + excluded.output_tokens,
+       cached_input_tokens = coalesce(d.cached_input_tokens, 0) + coalesce(excluded.cached_input_tokens, 0),
+       reasoning_tokens = coalesce(d.reasoning_tokens, 0) + coalesce(excluded.reasoning_tokens, 0),
+       cost_nanos = coalesce(d.cost_nanos, 0) + coalesce(excluded.cost_nanos, 0),
+       priced_calls = coalesce(d.priced_calls, 0) + coalesce(excluded.priced_calls, 0)`, // sorted, so that two processes never deadlock
     { before, limit },
     "run",
   );

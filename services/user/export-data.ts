@@ -26,9 +26,10 @@ export async function exportData(call: SessionCall, page: number): Promise<JsonO
   await call.ai.usage.flush();
   const now = call.clock.now();
   const lostBefore = new Date(now.getTime() - call.ai.longestMs).toISOString();
-  const times = { now, verifyMs: call.config.verifyTokenTtlMs };
+  const { currency } = call.ai.catalogue;
+  const values = { now, verifyMs: call.config.verifyTokenTtlMs, currency };
   const readAll = async (list: ExportList, limit: number) =>
-    (await readExportList(call, list, id, { ...times, limit, offset: 0 })).map(toJsonRow);
+    (await readExportList(call, list, id, { ...values, limit, offset: 0 })).map(toJsonRow);
   const [profile = {}] = await readAll("profile", 1);
   const [pendingEmail] = await readAll("pendingEmail", 1);
   const passkeys = await readAll("passkeys", SHORT_LIST);
@@ -44,7 +45,7 @@ export async function exportData(call: SessionCall, page: number): Promise<JsonO
   };
   for (const [list, size] of Object.entries(PAGE_SIZES) as [ExportList, number][]) {
     const rows = await readExportList(call, list, id, {
-      ...times,
+      ...values,
       limit: size + 1,
       offset: (page - 1) * size,
     });

@@ -64,6 +64,8 @@ function problemsOf(method: DescMethod): string[] {
     "path variables that are no different text fields":
       !pathFields.every(isText) || new Set(pathFields).size !== variables,
     "a response_body that is no field": responseBody !== "" && !responseField,
+    "a text_type of a response that is not one text":
+      policy.textType !== "" && (isStream || !isText(responseField)),
     "a body of one field": !["", "*"].includes(body),
     "a body of GET or DELETE": body !== "" && ["GET", "DELETE"].includes(httpMethod),
     "a cookie without a plain name or text": cookies.some(

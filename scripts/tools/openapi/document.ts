@@ -184,7 +184,12 @@ function success(binding: HttpBinding, used: Set<DescMessage>) {
       content: { "text/event-stream": { schema: { type: "string" }, example: EVENTS_EXAMPLE } },
     };
   }
-  const { responseField, method, hiddenFields } = binding;
+  const { responseField, method, hiddenFields, policy } = binding;
+  if (policy.textType && responseField)
+    return {
+      description: commentOn(responseField),
+      content: { [policy.textType]: { schema: { type: "string" } } },
+    };
   const shown = method.output.fields.filter((field) => !hiddenFields.includes(field));
   return responseField
     ? json(commentOn(responseField), fieldSchema(responseField, used))

@@ -93,7 +93,8 @@ const METHODS: Readonly<Record<string, Documented>> = {
       "`audio`, other `modalities` than text, `moderation`, `web_search_options`, `prediction`, `functions`, `function_call`, " +
       "`store: true`, parts other than text and images, tools other than functions, and what the model does not support. Ignored, " +
       "and named in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
-      "fields, and what only tunes a reply and the model does not take. A stream that fails ends with an event `error` and without " +
+      "fields, and what only tunes a reply and the model does not take. `usage` has `cost` if the model has a price: a decimal as " +
+      "text, in the currency of the deployment. A stream that fails ends with an event `error` and without " +
       "`[DONE]`.",
     request: json(
       "A request of OpenAI's chat completions.",

@@ -3,7 +3,7 @@ import type { Adapter, ParsedEvent } from "./adapter.ts";
 import { BodyParser } from "./body-parser.ts";
 import { classifyError, classifyText, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import { PieceQueue } from "./piece-queue.ts";
-import type { FinishReason, Piece, Usage, UsageDetails } from "./provider.ts";
+import type { FinishReason, Piece, ReportedUsage, Usage, UsageDetails } from "./provider.ts";
 import { ReplyEnding, type ReplyPhase } from "./reply-ending.ts";
 import { TokenCounts } from "./token-counts.ts";
 import { type ToolCallPart, ToolCalls } from "./tool-calls.ts";
@@ -78,6 +78,11 @@ export class ReplyDecoder {
   /** Undefined unless the provider has reported all counts. Cached input counts as input. */
   get usage(): Usage | undefined {
     return this.#counts.usage(this.#ending.hasText);
+  }
+
+  /** What the provider has reported so far. */
+  get reported(): ReportedUsage {
+    return this.#counts.reported();
   }
 
   /** What a usage consists of. */

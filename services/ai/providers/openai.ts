@@ -31,6 +31,7 @@ type CallDelta = Partial<OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall>;
 /** Counts of OpenAI. Other servers count cached input in other fields. */
 type Counts = OpenAI.CompletionUsage & {
   cached_tokens?: number;
+  prompt_cache_hit_tokens?: number;
   cache_read_input_tokens?: number;
   cache_creation_input_tokens?: number;
 };
@@ -252,7 +253,7 @@ function countsOf(counts: Counts): UsageCounts | undefined {
   const reasoning = counts.completion_tokens_details?.reasoning_tokens;
   const included = {
     includedCacheRead: cacheReadIn(counts),
-    includedCacheWrite: numberIn(counts.cache_creation_input_tokens),
+    includedCacheWrite: cacheWriteIn(counts),
     includedReasoning: numberIn(reasoning),
   };
   if (missing === 0) return { inputTokens: input, outputTokens: output, ...included };
@@ -270,6 +271,14 @@ const cacheReadIn = (counts: Counts): number =>
     numberIn(counts.prompt_tokens_details?.cached_tokens),
     numberIn(counts.cached_tokens),
     numberIn(counts.cache_read_input_tokens),
+    numberIn(counts.prompt_cache_hit_tokens), // DeepSeek
+  );
+
+/** Input written into the cache, under the name of OpenAI or of proxies before Anthropic. */
+const cacheWriteIn = (counts: Counts): number =>
+  Math.max(
+    numberIn(counts.prompt_tokens_details?.cache_write_tokens),
+    numberIn(counts.cache_creation_input_tokens),
   );
 
 const numberIn = (value: unknown) => (typeof value === "number" && value > 0 ? value : 0);

@@ -94,6 +94,9 @@ export type UsageDetails = {
   reasoningTokens: number;
 };
 
+/** What a provider has reported of a reply so far. A count that it has not reported is absent. */
+export type ReportedUsage = Partial<Usage> & UsageDetails;
+
 /**
  * Why a reply ended: it is complete, has reached the maximum number of tokens, or waits for the results of
  * its tool calls.
@@ -113,10 +116,10 @@ export type Piece =
     >);
 
 /**
- * What happens in one call of a provider: `answered`, then any number of pieces, then `usage` if
- * the provider has reported all of it, then `finished`. A call that fails throws in place of the
- * events that are missing; usage may come before the failure. Readers ignore kinds that they do not
- * know.
+ * What happens in one call of a provider: `answered`, `retrying` before each further attempt, `receiving`
+ * once a reply begins, then any number of pieces, then `usage` if the provider has reported all of it, then
+ * `finished`. A call that fails throws in place of the events that are missing; usage may come before the
+ * failure. Readers ignore kinds that they do not know.
  */
 export type ReplyEvent =
   /**
@@ -124,6 +127,10 @@ export type ReplyEvent =
    * `sentAt`: when that attempt was sent, by `performance.now()`.
    */
   | { kind: "answered"; sentAt: number }
+  /** The request is about to be sent once more. */
+  | { kind: "retrying" }
+  /** `reported`: what the provider has reported by the time it is called, for a reply that is cut off. */
+  | { kind: "receiving"; reported: () => ReportedUsage }
   /**
    * What has arrived since the last pull.
    * `decodingMs`: time spent on decoding the reply so far.

@@ -34,6 +34,7 @@ export function createProvider(
       const post = () =>
         http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
       body = decompressed(yield* request.send(post, isStream));
+      yield { kind: "receiving", reported: () => decoder.reported };
       const reader = new ReplyReader({ body, decoder, request, bounds, isStream, reserve });
       for (let event = await reader.next(); event; event = await reader.next()) yield event;
       client.throwIfAborted(); // even if the reply is complete: the client may not have read its text

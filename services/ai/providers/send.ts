@@ -84,6 +84,7 @@ export class UpstreamRequest {
         if (!retryable || attempt === retries || !isInTime) throw error;
         this.pauseIdleTimer();
         await sleep(waitMs, undefined, { signal: this.signal });
+        yield { kind: "retrying" };
       }
     }
   }

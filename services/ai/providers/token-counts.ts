@@ -1,4 +1,4 @@
-import type { Usage, UsageDetails } from "./provider.ts";
+import type { ReportedUsage, Usage, UsageDetails } from "./provider.ts";
 
 const NAMES = [
   "inputTokens",
@@ -40,18 +40,38 @@ export class TokenCounts {
    * plausible: a prompt has input tokens, and text has output tokens.
    */
   usage(hasText: boolean): Usage | undefined {
-    const {
-      inputTokens: fresh,
-      cacheWriteTokens = 0,
-      cacheReadTokens = 0,
-      outputTokens: written,
-      reasoningTokens = 0,
-    } = this.#counts;
-    const inputTokens = sumOf([fresh, cacheWriteTokens, cacheReadTokens]);
-    const outputTokens = sumOf([written, reasoningTokens]);
+    const inputTokens = this.#inputTokens;
+    const outputTokens = this.#outputTokens;
     if (inputTokens === undefined || outputTokens === undefined) return undefined;
     const isPossible = inputTokens > 0 && (outputTokens > 0 || !hasText);
     return isPossible ? { inputTokens, outputTokens } : undefined;
+  }
+
+  /** What has been reported so far, as far as it is plausible. */
+  reported(): ReportedUsage {
+    const inputTokens = this.#inputTokens || undefined;
+    const outputTokens = this.#outputTokens;
+    const details = this.details({
+      inputTokens: inputTokens ?? 0,
+      outputTokens: outputTokens ?? 0,
+    });
+    return {
+      ...details,
+      ...(inputTokens !== undefined && { inputTokens }),
+      ...(outputTokens !== undefined && { outputTokens }),
+    };
+  }
+
+  /** Undefined unless it has been reported. */
+  get #inputTokens(): number | undefined {
+    const { inputTokens, cacheWriteTokens = 0, cacheReadTokens = 0 } = this.#counts;
+    return sumOf([inputTokens, cacheWriteTokens, cacheReadTokens]);
+  }
+
+  /** Undefined unless it has been reported. */
+  get #outputTokens(): number | undefined {
+    const { outputTokens, reasoningTokens = 0 } = this.#counts;
+    return sumOf([outputTokens, reasoningTokens]);
   }
 
   /** What the usage consists of, as far as that is plausible. */

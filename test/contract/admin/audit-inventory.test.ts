@@ -36,6 +36,7 @@ const unaudited = [
     "StreamChat",
     "ListUsage",
     "ListAllUsage",
+    "ExportUsage",
   ],
 ];
 

@@ -130,7 +130,10 @@ test("GET /user/export: includes AI usage", async ({ account: { get, post } }) =
   };
   const times = { latencyMs: expect.any(Number), firstChunkMs: expect.any(Number) };
   const usage = async () => (await get("/user/export")).body.usage;
-  await expect.poll(usage).toEqual([{ ...call, ...times, ...chat.body.usage, estimated: false }]);
+  const details = { cachedInputTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, attempts: 1 };
+  await expect
+    .poll(usage)
+    .toEqual([{ ...call, ...times, ...chat.body.usage, ...details, estimated: false }]);
 });
 
 test("GET /user/export: pages until everything is returned", async ({ account: { user, get } }) => {

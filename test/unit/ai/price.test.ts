@@ -1,11 +1,6 @@
 import { describe, expect, test } from "vitest";
-import {
-  costOf,
-  decimalOf,
-  highestCost,
-  type PricedTokens,
-  priceSchema,
-} from "../../../services/ai/price.ts";
+import { costOf, highestCost, type PricedTokens, priceSchema } from "../../../services/ai/price.ts";
+import { decimalOf } from "../../../services/platform/money.ts";
 
 const RATES = { input: 3, cachedInput: 0.3, cacheWrite: 3.75, cacheWrite1h: 6, output: 15 };
 const TIER = { inputTokens: 200_000, input: 6, cachedInput: 0.6, output: 22.5 };
@@ -73,7 +68,7 @@ const COSTS: [what: string, price: object, tokens: PricedTokens, nanos: bigint][
     "the smallest price and the most tokens",
     { input: 0.000000001, output: 1_000_000 },
     { inputTokens: 2 ** 31 - 1, outputTokens: 2 ** 31 - 1 },
-    2_147_483_647_000_000_003n,
+    2_147_483_647_000_002_148n,
   ],
 ];
 

@@ -62,7 +62,8 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
     const [from, to] = [360, 90].map((days) =>
       timestampFromMs(clock.now().getTime() - days * 86_400_000),
     );
-    const call = { em, clock, config: { usageRetentionMs: 0 } as Config, ai: { usage } };
+    const ai = { usage, catalogue: { currency: "USD" } };
+    const call = { em, clock, config: { usageRetentionMs: 0 } as Config, ai };
     const page = await listUsage(call, { from, to });
     expect([page.length, new Set(page.map(({ day }) => day)).size]).toEqual([5_000, 1]);
     const [read] = await em.execute<{ rows: number }[]>(
@@ -134,6 +135,59 @@ onServers(
     expect(await sql(sums)).toEqual([{ sums: 20 * 2 * 3, owners: 20 }]);
   },
 );
+
+test("Usage: daily totals and sums have the costs of their calls, those without a price apart", async () => {
+  const { store, sql, newCall } = await forTest(openUsage());
+  const { userId } = await newCall();
+  const add = (hour: number, cost: number | null) =>
+    sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, cached_input_tokens, reasoning_tokens, cost_nanos, created_at)
+       values (gen_random_uuid(), ?, 'p', 'priced', 'completed', ?, ?, ?, '2099-02-01Z'::timestamptz + ?::int * interval '1 hour')`,
+      [userId, cost === null ? null : 5, cost === null ? null : 3, cost, hour],
+    );
+  for (const [hour, cost] of [1, 2, null, 10, null].entries()) await add(hour, cost);
+  await sql(
+    "update ai_usage set cost_nanos = 9007199254740993 where cost_nanos > 9 and user_id = ?",
+    [userId],
+  ); // more than a number can be exact about
+  const counts = `calls::int, cached_input_tokens::int as cached, reasoning_tokens::int as reasoning, cost_nanos::text as cost,
+    priced_calls::int as priced`;
+  const expected = { calls: 5, cached: 15, reasoning: 9, cost: "9007199254740996", priced: 3 };
+  const daily = () => sql(`select ${counts} from ai_usage_days where user_id = ?`, [userId]);
+  await rollUpUsage({ em: store.fork() }, new Date("2099-02-01T02:00:00Z"), 50); // in two parts
+  expect(await daily()).toEqual([{ calls: 2, cached: 10, reasoning: 6, cost: "3", priced: 2 }]);
+  await rollUpUsage({ em: store.fork() }, new Date("2099-02-02T00:00:00Z"), 50);
+  expect(await daily()).toEqual([expected]);
+  expect(await sql(`select ${counts} from ai_usage_users where user_id = ?`, [userId])).toEqual([
+    expected,
+  ]);
+});
+
+test("Usage: a call that ends with another model or cost moves in the sums of models", async () => {
+  const { sql, newCall } = await forTest(openUsage());
+  const { userId } = await newCall();
+  const [call] = await sql<{ id: string }>(
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, cost_nanos, created_at)
+     values (gen_random_uuid(), ?, 'p', 'first', 'running', 10, 100, '2099-03-01Z') returning id`,
+    [userId],
+  );
+  const sums = () =>
+    sql(
+      `select model, calls::int, input_tokens::int as input, cost_nanos::int as cost, priced_calls::int as priced
+       from ai_usage_models where day = '2099-03-01' order by model`,
+    );
+  expect(await sums()).toEqual([{ model: "first", calls: 1, input: 10, cost: 100, priced: 1 }]);
+  await sql(
+    "update ai_usage set model = 'second', input_tokens = 12, cost_nanos = null where id = ?",
+    [call?.id],
+  );
+  expect(await sums()).toEqual([
+    { model: "first", calls: 0, input: 0, cost: 0, priced: 0 },
+    { model: "second", calls: 1, input: 12, cost: 0, priced: 0 },
+  ]);
+  await sql("update ai_usage set cost_nanos = 7 where id = ?", [call?.id]);
+  expect((await sums())[1]).toEqual({ model: "second", calls: 1, input: 12, cost: 7, priced: 1 });
+});
 
 test("Usage: an erasure updates the rows of years in short statements", async () => {
   const { userId } = await newCall();

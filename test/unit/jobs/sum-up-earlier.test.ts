@@ -28,9 +28,10 @@ async function openUpgraded(url?: string) {
   ];
   await sql("update ai_usage_summing set summed_from = now() + interval '1 hour'");
   await sql(
-    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, created_at)
-     select gen_random_uuid(), (array[?, ?, null]::uuid[])[1 + n % 3], 'p', 'm' || n % 2, 'completed', n, 1, n % 5 = 0,
-       ?::timestamptz - (n % 8) * interval '1 day' from generate_series(1, 200) as n`,
+    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, cached_input_tokens,
+       cost_nanos, created_at)
+     select gen_random_uuid(), (array[?, ?, null]::uuid[])[1 + n % 3], 'p', 'm' || n % 2, 'completed', n, 1, n % 5 = 0, n / 2,
+       case when n % 4 > 0 then n end, ?::timestamptz - (n % 8) * interval '1 day' from generate_series(1, 200) as n`,
     [ann, bob, NOW],
   );
   await sql(

@@ -18,7 +18,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file gatehouse/ai/v1/ai_service.proto.
  */
 export const file_gatehouse_ai_v1_ai_service: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAkivQcKD0NvbXBsZXRlUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBARI3CghtZXNzYWdlcxgCIAMoCzIYLmdhdGVob3VzZS5haS52MS5NZXNzYWdlQgu6SAiSAQUIARCAEBIvCgV0b29scxgDIAMoCzIVLmdhdGVob3VzZS5haS52MS5Ub29sQgm6SAaSAQMQgAESNQoLdG9vbF9jaG9pY2UYBCABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9vbENob2ljZUgAiAEBEiAKE3BhcmFsbGVsX3Rvb2xfY2FsbHMYBSABKAhIAYgBARI9Cg9yZXNwb25zZV9mb3JtYXQYBiABKAsyHy5nYXRlaG91c2UuYWkudjEuUmVzcG9uc2VGb3JtYXRIAogBARIkCgptYXhfdG9rZW5zGAcgASgFQgu6SAgaBhjAhD0oAUgDiAEBEjEKC3RlbXBlcmF0dXJlGAggASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgEiAEBEisKBXRvcF9wGAkgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgFiAEBEjcKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAwEgGiAEBEjYKEHByZXNlbmNlX3BlbmFsdHkYCyABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAADASAeIAQESHwoEc3RvcBgMIAMoCUIRukgOkgELEAQiB3IFEAEYgAISLAoEc2VlZBgNIAEoA0IZukgWIhQY/////////w8ogYCAgICAgPD/AUgIiAEBElIKEHJlYXNvbmluZ19lZmZvcnQYDiABKAlCM7pIMHIuUgRub25lUgdtaW5pbWFsUgNsb3dSBm1lZGl1bVIEaGlnaFIFeGhpZ2hSA21heEgJiAEBEg4KBnN0cmVhbRgPIAEoCBI1CgdpZ25vcmVkGBAgAygJQiS6SCGSAR4QQCIachgyFl5bQS1aYS16MC05Xy4tXXsxLDY0fSRCDgoMX3Rvb2xfY2hvaWNlQhYKFF9wYXJhbGxlbF90b29sX2NhbGxzQhIKEF9yZXNwb25zZV9mb3JtYXRCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIUChJfZnJlcXVlbmN5X3BlbmFsdHlCEwoRX3ByZXNlbmNlX3BlbmFsdHlCBwoFX3NlZWRCEwoRX3JlYXNvbmluZ19lZmZvcnQiyQEKB01lc3NhZ2USMgoEcm9sZRgBIAEoCUIkukghch9SBnN5c3RlbVIEdXNlclIJYXNzaXN0YW50UgR0b29sEi8KBXBhcnRzGAIgAygLMhUuZ2F0ZWhvdXNlLmFpLnYxLlBhcnRCCbpIBpIBAxCACBI4Cgp0b29sX2NhbGxzGAMgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlRvb2xDYWxsQgm6SAaSAQMQgAESHwoMdG9vbF9jYWxsX2lkGAQgASgJQgm6SAZyBBiAgAQiTgoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoFaW1hZ2UYAiABKAsyFi5nYXRlaG91c2UuYWkudjEuSW1hZ2VIAEINCgRwYXJ0EgW6SAIIASK4AQoFSW1hZ2USSgoKbWVkaWFfdHlwZRgBIAEoCUI2ukgz2AEBci5SCWltYWdlL3BuZ1IKaW1hZ2UvanBlZ1IJaW1hZ2UvZ2lmUgppbWFnZS93ZWJwEgwKBGRhdGEYAiABKAkSKgoDdXJsGAMgASgJQh26SBrYAQFyFRiAQDIQXmh0dHBzOi8vW15cc10rJBIpCgZkZXRhaWwYBCABKAlCGbpIFtgBAXIRUgRhdXRvUgNsb3dSBGhpZ2giowEKCFRvb2xDYWxsEhcKAmlkGAEgASgJQgu6SAhyBhABGICABBIqCgRuYW1lGAIgASgJQhy6SBlyFzIVXltBLVphLXowLTlfLV17MSw2NH0kEhEKCWFyZ3VtZW50cxgDIAEoCRIpChF0aG91Z2h0X3NpZ25hdHVyZRgEIAEoCUIJukgGcgQYgIAESACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIrkBCgRUb29sEioKBG5hbWUYASABKAlCHLpIGXIXMhVeW0EtWmEtejAtOV8tXXsxLDY0fSQSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARInCg9wYXJhbWV0ZXJzX2pzb24YAyABKAlCCbpIBnIEGICABEgBiAEBEhMKBnN0cmljdBgEIAEoCEgCiAEBQg4KDF9kZXNjcmlwdGlvbkISChBfcGFyYW1ldGVyc19qc29uQgkKB19zdHJpY3QiTwoKVG9vbENob2ljZRIzCgRtb2RlGAEgASgJQiW6SCJyIFIEbm9uZVIEYXV0b1IIcmVxdWlyZWRSCGZ1bmN0aW9uEgwKBG5hbWUYAiABKAki3gEKDlJlc3BvbnNlRm9ybWF0EjMKBHR5cGUYASABKAlCJbpIInIgUgR0ZXh0Ugtqc29uX29iamVjdFILanNvbl9zY2hlbWESLQoEbmFtZRgCIAEoCUIfukgc2AEBchcyFV5bQS1aYS16MC05Xy1dezEsNjR9JBIYCgtkZXNjcmlwdGlvbhgDIAEoCUgAiAEBEh4KC3NjaGVtYV9qc29uGAQgASgJQgm6SAZyBBiAgAQSEwoGc3RyaWN0GAUgASgISAGIAQFCDgoMX2Rlc2NyaXB0aW9uQgkKB19zdHJpY3QizgEKDUNvbXBsZXRlRXZlbnQSKwoHc3RhcnRlZBgBIAEoCzIYLmdhdGVob3VzZS5haS52MS5TdGFydGVkSAASDgoEdGV4dBgCIAEoCUgAEhMKCXJlYXNvbmluZxgDIAEoCUgAEjMKCXRvb2xfY2FsbBgEIAEoCzIeLmdhdGVob3VzZS5haS52MS5Ub29sQ2FsbERlbHRhSAASLQoIZmluaXNoZWQYBSABKAsyGS5nYXRlaG91c2UuYWkudjEuRmluaXNoZWRIAEIHCgVldmVudCI2CgdTdGFydGVkEgoKAmlkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJIoEBCg1Ub29sQ2FsbERlbHRhEg0KBWluZGV4GAEgASgNEgoKAmlkGAIgASgJEgwKBG5hbWUYAyABKAkSEQoJYXJndW1lbnRzGAQgASgJEh4KEXRob3VnaHRfc2lnbmF0dXJlGAUgASgJSACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIlwKCEZpbmlzaGVkEhUKDWZpbmlzaF9yZWFzb24YASABKAkSLwoFdXNhZ2UYAiABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9rZW5Vc2FnZUgAiAEBQggKBl91c2FnZSKrAQoKVG9rZW5Vc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKAUSFQoNb3V0cHV0X3Rva2VucxgCIAEoBRIbChNjYWNoZWRfaW5wdXRfdG9rZW5zGAMgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoBRIdChVjYWNoZV93cml0ZV8xaF90b2tlbnMYBSABKAUSGAoQcmVhc29uaW5nX3Rva2VucxgGIAEoBSITChFMaXN0TW9kZWxzUmVxdWVzdCJCChJMaXN0TW9kZWxzUmVzcG9uc2USLAoGbW9kZWxzGAEgAygLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIiwKD0dldE1vZGVsUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBASI/ChBHZXRNb2RlbFJlc3BvbnNlEisKBW1vZGVsGAEgASgLMhwuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RlZE1vZGVsIl4KC0xpc3RlZE1vZGVsEg0KBW1vZGVsGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEi4KCmNoZWNrZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIu4BChBMaXN0VXNhZ2VSZXF1ZXN0EjkKBGZyb20YASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSACIAQESNwoCdG8YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESHQoEcGFnZRgDIAEoDUIKukgHKgUY6AcoAUgCiAEBEiEKCGdyb3VwX2J5GAQgASgJQgq6SAdyBVIDa2V5SAOIAQFCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSI9ChFMaXN0VXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKjAgoTTGlzdEFsbFVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESHQoEcGFnZRgEIAEoDUIKukgHKgUY6AcoAUgDiAEBEiEKCGdyb3VwX2J5GAUgASgJQgq6SAdyBVIDa2V5SASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKRAgoIVXNhZ2VEYXkSCwoDZGF5GAEgASgJEhQKB3VzZXJfaWQYAiABKAlIAIgBARIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRINCgVjYWxscxgFIAEoDRIUCgxpbnB1dF90b2tlbnMYBiABKAESFQoNb3V0cHV0X3Rva2VucxgHIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYCCABKA0SFwoKYXBpX2tleV9pZBgJIAEoCUgBiAEBEi8KBHVzZXIYCiABKAsyHC5nYXRlaG91c2UuYWNjb3VudC52MS5QZXJzb25IAogBAUIKCghfdXNlcl9pZEINCgtfYXBpX2tleV9pZEIHCgVfdXNlciK3AgoPU3VtVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARI4Cghncm91cF9ieRgEIAEoCUIhukgechxSA2RheVIEdXNlclIFbW9kZWxSCHByb3ZpZGVySAOIAQESHQoFbGltaXQYBSABKA1CCbpIBioEGGQoAUgEiAEBQgoKCF91c2VyX2lkQgcKBV9mcm9tQgUKA190b0ILCglfZ3JvdXBfYnlCCAoGX2xpbWl0IrUBChBTdW1Vc2FnZVJlc3BvbnNlEgwKBGRheXMYASADKAkSKgoGdG90YWxzGAIgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3VtcxIrCgZncm91cHMYAyADKAsyGy5nYXRlaG91c2UuYWkudjEuVXNhZ2VHcm91cBIvCgZvdGhlcnMYBCABKAsyGi5nYXRlaG91c2UuYWkudjEuVXNhZ2VTdW1zSACIAQFCCQoHX290aGVycyLNAQoKVXNhZ2VHcm91cBIQCgNkYXkYASABKAlIAIgBARIvCgR1c2VyGAIgASgLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGVyc29uSAGIAQESFQoIcHJvdmlkZXIYAyABKAlIAogBARISCgVtb2RlbBgEIAEoCUgDiAEBEikKBXVzYWdlGAUgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3Vtc0IGCgRfZGF5QgcKBV91c2VyQgsKCV9wcm92aWRlckIICgZfbW9kZWwiiwEKCVVzYWdlU3VtcxINCgVjYWxscxgBIAEoARIUCgxpbnB1dF90b2tlbnMYAiABKAESFQoNb3V0cHV0X3Rva2VucxgDIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYBCABKAESEwoLZGFpbHlfY2FsbHMYBSADKAESFAoMZGFpbHlfdG9rZW5zGAYgAygBMv8JCglBSVNlcnZpY2USnwEKDUxpc3RQcm92aWRlcnMSJS5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaJi5nYXRlaG91c2UuYWkudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlIj+KtRgbCAISFQoMYWktcHJvdmlkZXJzEMgBGDwgAmABgtPkkwIaYglwcm92aWRlcnMSDS9haS9wcm92aWRlcnMSiAEKBENoYXQSHC5nYXRlaG91c2UuYWkudjEuQ2hhdFJlcXVlc3QaHS5nYXRlaG91c2UuYWkudjEuQ2hhdFJlc3BvbnNlIkOKtRgsCAISDwoHYWktY2hhdBBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg06ASoiCC9haS9jaGF0EqABCgpTdHJlYW1DaGF0EiIuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLlN0cmVhbUNoYXRSZXNwb25zZSJHirUYLggCEhEKCWFpLXN0cmVhbRBkGDwgAjCAgIABQgIaHVoMWC1BSS1JZ25vcmVkYAGC0+STAg86ASoiCi9haS9zdHJlYW0wARKhAQoIQ29tcGxldGUSIC5nYXRlaG91c2UuYWkudjEuQ29tcGxldGVSZXF1ZXN0Gh4uZ2F0ZWhvdXNlLmFpLnYxLkNvbXBsZXRlRXZlbnQiUYq1GC4IAhIOCgVhaS12MRCsAhg8IAIwgICABEIDDxodWgxYLUFJLUlnbm9yZWRgAXABgtPkkwIZOgEqIhQvdjEvY2hhdC9jb21wbGV0aW9uczABEoMBCgpMaXN0TW9kZWxzEiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXF1ZXN0GiMuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RNb2RlbHNSZXNwb25zZSIsirUYFggCEg4KBWFpLXYxEKwCGDwgAmABcAGC0+STAgwSCi92MS9tb2RlbHMSiAEKCEdldE1vZGVsEiAuZ2F0ZWhvdXNlLmFpLnYxLkdldE1vZGVsUmVxdWVzdBohLmdhdGVob3VzZS5haS52MS5HZXRNb2RlbFJlc3BvbnNlIjeKtRgZCAISDgoFYWktdjEQrAIYPCACQgEPYAFwAYLT5JMCFBISL3YxL21vZGVscy97bW9kZWx9EnYKCUxpc3RVc2FnZRIhLmdhdGVob3VzZS5haS52MS5MaXN0VXNhZ2VSZXF1ZXN0GiIuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlc3BvbnNlIiKKtRgECAJgAYLT5JMCFGIFdXNhZ2USCy91c2VyL3VzYWdlEoABCgxMaXN0QWxsVXNhZ2USJC5nYXRlaG91c2UuYWkudjEuTGlzdEFsbFVzYWdlUmVxdWVzdBolLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXNwb25zZSIjirUYBAgDKAGC0+STAhViBXVzYWdlEgwvYWRtaW4vdXNhZ2UScgoIU3VtVXNhZ2USIC5nYXRlaG91c2UuYWkudjEuU3VtVXNhZ2VSZXF1ZXN0GiEuZ2F0ZWhvdXNlLmFpLnYxLlN1bVVzYWdlUmVzcG9uc2UiIYq1GAQIAygBgtPkkwITEhEvYWRtaW4vdXNhZ2Uvc3Vtc2IGcHJvdG8z", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRlaG91c2UvYWkvdjEvYWlfc2VydmljZS5wcm90bxIPZ2F0ZWhvdXNlLmFpLnYxIhYKFExpc3RQcm92aWRlcnNSZXF1ZXN0IkUKFUxpc3RQcm92aWRlcnNSZXNwb25zZRIsCglwcm92aWRlcnMYASADKAsyGS5nYXRlaG91c2UuYWkudjEuUHJvdmlkZXIimwEKCFByb3ZpZGVyEhAKCHByb3ZpZGVyGAEgASgJEhUKDWRlZmF1bHRfbW9kZWwYAiABKAkSEgoKY29uZmlndXJlZBgDIAEoCBImCgZtb2RlbHMYBCADKAsyFi5nYXRlaG91c2UuYWkudjEuTW9kZWwSGQoMZGlzcGxheV9uYW1lGAUgASgJSACIAQFCDwoNX2Rpc3BsYXlfbmFtZSJTCgVNb2RlbBINCgVtb2RlbBgBIAEoCRIPCgdpZ25vcmVkGAIgAygJEhkKDGRpc3BsYXlfbmFtZRgDIAEoCUgAiAEBQg8KDV9kaXNwbGF5X25hbWUiSgoJQUlNZXNzYWdlEiwKBHJvbGUYASABKAlCHrpIG3IZUgR1c2VyUglhc3Npc3RhbnRSBnN5c3RlbRIPCgdjb250ZW50GAIgASgJIsACCgtDaGF0UmVxdWVzdBIbCghwcm92aWRlchgBIAEoCUIJukgGcgQQARhAEjkKCG1lc3NhZ2VzGAIgAygLMhouZ2F0ZWhvdXNlLmFpLnYxLkFJTWVzc2FnZUILukgIkgEFCAEQgAQSHgoFbW9kZWwYAyABKAlCCrpIB3IFEAEYgAFIAIgBARIkCgptYXhfdG9rZW5zGAQgASgFQgu6SAgaBhjAhD0oAUgBiAEBEjEKC3RlbXBlcmF0dXJlGAUgASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgCiAEBEiUKDXN5c3RlbV9wcm9tcHQYBiABKAlCCbpIBnIEGICABEgDiAEBQggKBl9tb2RlbEINCgtfbWF4X3Rva2Vuc0IOCgxfdGVtcGVyYXR1cmVCEAoOX3N5c3RlbV9wcm9tcHQijQEKDENoYXRSZXNwb25zZRIPCgdjb250ZW50GAEgASgJEg0KBW1vZGVsGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEioKBXVzYWdlGAQgASgLMhYuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlSACIAQESFQoNZmluaXNoX3JlYXNvbhgFIAEoCUIICgZfdXNhZ2UiNAoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgFEhUKDW91dHB1dF90b2tlbnMYAiABKAUixgIKEVN0cmVhbUNoYXRSZXF1ZXN0EhsKCHByb3ZpZGVyGAEgASgJQgm6SAZyBBABGEASOQoIbWVzc2FnZXMYAiADKAsyGi5nYXRlaG91c2UuYWkudjEuQUlNZXNzYWdlQgu6SAiSAQUIARCABBIeCgVtb2RlbBgDIAEoCUIKukgHcgUQARiAAUgAiAEBEiQKCm1heF90b2tlbnMYBCABKAVCC7pICBoGGMCEPSgBSAGIAQESMQoLdGVtcGVyYXR1cmUYBSABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAAAASAKIAQESJQoNc3lzdGVtX3Byb21wdBgGIAEoCUIJukgGcgQYgIAESAOIAQFCCAoGX21vZGVsQg0KC19tYXhfdG9rZW5zQg4KDF90ZW1wZXJhdHVyZUIQCg5fc3lzdGVtX3Byb21wdCIjChJTdHJlYW1DaGF0UmVzcG9uc2USDQoFY2h1bmsYASABKAkivQcKD0NvbXBsZXRlUmVxdWVzdBIZCgVtb2RlbBgBIAEoCUIKukgHcgUQARjBARI3CghtZXNzYWdlcxgCIAMoCzIYLmdhdGVob3VzZS5haS52MS5NZXNzYWdlQgu6SAiSAQUIARCAEBIvCgV0b29scxgDIAMoCzIVLmdhdGVob3VzZS5haS52MS5Ub29sQgm6SAaSAQMQgAESNQoLdG9vbF9jaG9pY2UYBCABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9vbENob2ljZUgAiAEBEiAKE3BhcmFsbGVsX3Rvb2xfY2FsbHMYBSABKAhIAYgBARI9Cg9yZXNwb25zZV9mb3JtYXQYBiABKAsyHy5nYXRlaG91c2UuYWkudjEuUmVzcG9uc2VGb3JtYXRIAogBARIkCgptYXhfdG9rZW5zGAcgASgFQgu6SAgaBhjAhD0oAUgDiAEBEjEKC3RlbXBlcmF0dXJlGAggASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAAEgEiAEBEisKBXRvcF9wGAkgASgBQhe6SBQSEhkAAAAAAADwPykAAAAAAAAAAEgFiAEBEjcKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgBQhe6SBQSEhkAAAAAAAAAQCkAAAAAAAAAwEgGiAEBEjYKEHByZXNlbmNlX3BlbmFsdHkYCyABKAFCF7pIFBISGQAAAAAAAABAKQAAAAAAAADASAeIAQESHwoEc3RvcBgMIAMoCUIRukgOkgELEAQiB3IFEAEYgAISLAoEc2VlZBgNIAEoA0IZukgWIhQY/////////w8ogYCAgICAgPD/AUgIiAEBElIKEHJlYXNvbmluZ19lZmZvcnQYDiABKAlCM7pIMHIuUgRub25lUgdtaW5pbWFsUgNsb3dSBm1lZGl1bVIEaGlnaFIFeGhpZ2hSA21heEgJiAEBEg4KBnN0cmVhbRgPIAEoCBI1CgdpZ25vcmVkGBAgAygJQiS6SCGSAR4QQCIachgyFl5bQS1aYS16MC05Xy4tXXsxLDY0fSRCDgoMX3Rvb2xfY2hvaWNlQhYKFF9wYXJhbGxlbF90b29sX2NhbGxzQhIKEF9yZXNwb25zZV9mb3JtYXRCDQoLX21heF90b2tlbnNCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIUChJfZnJlcXVlbmN5X3BlbmFsdHlCEwoRX3ByZXNlbmNlX3BlbmFsdHlCBwoFX3NlZWRCEwoRX3JlYXNvbmluZ19lZmZvcnQiyQEKB01lc3NhZ2USMgoEcm9sZRgBIAEoCUIkukghch9SBnN5c3RlbVIEdXNlclIJYXNzaXN0YW50UgR0b29sEi8KBXBhcnRzGAIgAygLMhUuZ2F0ZWhvdXNlLmFpLnYxLlBhcnRCCbpIBpIBAxCACBI4Cgp0b29sX2NhbGxzGAMgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlRvb2xDYWxsQgm6SAaSAQMQgAESHwoMdG9vbF9jYWxsX2lkGAQgASgJQgm6SAZyBBiAgAQiTgoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoFaW1hZ2UYAiABKAsyFi5nYXRlaG91c2UuYWkudjEuSW1hZ2VIAEINCgRwYXJ0EgW6SAIIASK4AQoFSW1hZ2USSgoKbWVkaWFfdHlwZRgBIAEoCUI2ukgz2AEBci5SCWltYWdlL3BuZ1IKaW1hZ2UvanBlZ1IJaW1hZ2UvZ2lmUgppbWFnZS93ZWJwEgwKBGRhdGEYAiABKAkSKgoDdXJsGAMgASgJQh26SBrYAQFyFRiAQDIQXmh0dHBzOi8vW15cc10rJBIpCgZkZXRhaWwYBCABKAlCGbpIFtgBAXIRUgRhdXRvUgNsb3dSBGhpZ2giowEKCFRvb2xDYWxsEhcKAmlkGAEgASgJQgu6SAhyBhABGICABBIqCgRuYW1lGAIgASgJQhy6SBlyFzIVXltBLVphLXowLTlfLV17MSw2NH0kEhEKCWFyZ3VtZW50cxgDIAEoCRIpChF0aG91Z2h0X3NpZ25hdHVyZRgEIAEoCUIJukgGcgQYgIAESACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIrkBCgRUb29sEioKBG5hbWUYASABKAlCHLpIGXIXMhVeW0EtWmEtejAtOV8tXXsxLDY0fSQSGAoLZGVzY3JpcHRpb24YAiABKAlIAIgBARInCg9wYXJhbWV0ZXJzX2pzb24YAyABKAlCCbpIBnIEGICABEgBiAEBEhMKBnN0cmljdBgEIAEoCEgCiAEBQg4KDF9kZXNjcmlwdGlvbkISChBfcGFyYW1ldGVyc19qc29uQgkKB19zdHJpY3QiTwoKVG9vbENob2ljZRIzCgRtb2RlGAEgASgJQiW6SCJyIFIEbm9uZVIEYXV0b1IIcmVxdWlyZWRSCGZ1bmN0aW9uEgwKBG5hbWUYAiABKAki3gEKDlJlc3BvbnNlRm9ybWF0EjMKBHR5cGUYASABKAlCJbpIInIgUgR0ZXh0Ugtqc29uX29iamVjdFILanNvbl9zY2hlbWESLQoEbmFtZRgCIAEoCUIfukgc2AEBchcyFV5bQS1aYS16MC05Xy1dezEsNjR9JBIYCgtkZXNjcmlwdGlvbhgDIAEoCUgAiAEBEh4KC3NjaGVtYV9qc29uGAQgASgJQgm6SAZyBBiAgAQSEwoGc3RyaWN0GAUgASgISAGIAQFCDgoMX2Rlc2NyaXB0aW9uQgkKB19zdHJpY3QizgEKDUNvbXBsZXRlRXZlbnQSKwoHc3RhcnRlZBgBIAEoCzIYLmdhdGVob3VzZS5haS52MS5TdGFydGVkSAASDgoEdGV4dBgCIAEoCUgAEhMKCXJlYXNvbmluZxgDIAEoCUgAEjMKCXRvb2xfY2FsbBgEIAEoCzIeLmdhdGVob3VzZS5haS52MS5Ub29sQ2FsbERlbHRhSAASLQoIZmluaXNoZWQYBSABKAsyGS5nYXRlaG91c2UuYWkudjEuRmluaXNoZWRIAEIHCgVldmVudCI2CgdTdGFydGVkEgoKAmlkGAEgASgJEhAKCHByb3ZpZGVyGAIgASgJEg0KBW1vZGVsGAMgASgJIoEBCg1Ub29sQ2FsbERlbHRhEg0KBWluZGV4GAEgASgNEgoKAmlkGAIgASgJEgwKBG5hbWUYAyABKAkSEQoJYXJndW1lbnRzGAQgASgJEh4KEXRob3VnaHRfc2lnbmF0dXJlGAUgASgJSACIAQFCFAoSX3Rob3VnaHRfc2lnbmF0dXJlIlwKCEZpbmlzaGVkEhUKDWZpbmlzaF9yZWFzb24YASABKAkSLwoFdXNhZ2UYAiABKAsyGy5nYXRlaG91c2UuYWkudjEuVG9rZW5Vc2FnZUgAiAEBQggKBl91c2FnZSLHAQoKVG9rZW5Vc2FnZRIUCgxpbnB1dF90b2tlbnMYASABKAUSFQoNb3V0cHV0X3Rva2VucxgCIAEoBRIbChNjYWNoZWRfaW5wdXRfdG9rZW5zGAMgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoBRIdChVjYWNoZV93cml0ZV8xaF90b2tlbnMYBSABKAUSGAoQcmVhc29uaW5nX3Rva2VucxgGIAEoBRIRCgRjb3N0GAcgASgJSACIAQFCBwoFX2Nvc3QiEwoRTGlzdE1vZGVsc1JlcXVlc3QiQgoSTGlzdE1vZGVsc1Jlc3BvbnNlEiwKBm1vZGVscxgBIAMoCzIcLmdhdGVob3VzZS5haS52MS5MaXN0ZWRNb2RlbCIsCg9HZXRNb2RlbFJlcXVlc3QSGQoFbW9kZWwYASABKAlCCrpIB3IFEAEYwQEiPwoQR2V0TW9kZWxSZXNwb25zZRIrCgVtb2RlbBgBIAEoCzIcLmdhdGVob3VzZS5haS52MS5MaXN0ZWRNb2RlbCJeCgtMaXN0ZWRNb2RlbBINCgVtb2RlbBgBIAEoCRIQCghwcm92aWRlchgCIAEoCRIuCgpjaGVja2VkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCL1AQoQTGlzdFVzYWdlUmVxdWVzdBI5CgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgAiAEBEjcKAnRvGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIKukgHsgEEsIgnAUgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGOgHKAFIAogBARIoCghncm91cF9ieRgEIAEoCUIRukgOcgxSA2tleVIFYWxpYXNIA4gBAUIHCgVfZnJvbUIFCgNfdG9CBwoFX3BhZ2VCCwoJX2dyb3VwX2J5Ij0KEUxpc3RVc2FnZVJlc3BvbnNlEigKBXVzYWdlGAEgAygLMhkuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlRGF5IqoCChNMaXN0QWxsVXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARIdCgRwYWdlGAQgASgNQgq6SAcqBRjoBygBSAOIAQESKAoIZ3JvdXBfYnkYBSABKAlCEbpIDnIMUgNrZXlSBWFsaWFzSASIAQFCCgoIX3VzZXJfaWRCBwoFX2Zyb21CBQoDX3RvQgcKBV9wYWdlQgsKCV9ncm91cF9ieSJAChRMaXN0QWxsVXNhZ2VSZXNwb25zZRIoCgV1c2FnZRgBIAMoCzIZLmdhdGVob3VzZS5haS52MS5Vc2FnZURheSKBAgoSRXhwb3J0VXNhZ2VSZXF1ZXN0EiQKB3VzZXJfaWQYASABKAlCDrpIBXIDsAEBirUYAhgBSACIAQESOQoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAYgBARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAogBARIoCghncm91cF9ieRgEIAEoCUIRukgOcgxSA2tleVIFYWxpYXNIA4gBAUIKCghfdXNlcl9pZEIHCgVfZnJvbUIFCgNfdG9CCwoJX2dyb3VwX2J5IiIKE0V4cG9ydFVzYWdlUmVzcG9uc2USCwoDY3N2GAEgASgJIr4DCghVc2FnZURheRILCgNkYXkYASABKAkSFAoHdXNlcl9pZBgCIAEoCUgAiAEBEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg0KBWNhbGxzGAUgASgNEhQKDGlucHV0X3Rva2VucxgGIAEoARIVCg1vdXRwdXRfdG9rZW5zGAcgASgBEhcKD2VzdGltYXRlZF9jYWxscxgIIAEoDRIXCgphcGlfa2V5X2lkGAkgASgJSAGIAQESLwoEdXNlchgKIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLlBlcnNvbkgCiAEBEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYCyABKAESGAoQcmVhc29uaW5nX3Rva2VucxgMIAEoARIRCgRjb3N0GA0gASgJSAOIAQESFQoIY3VycmVuY3kYDiABKAlIBIgBARIWCg51bnByaWNlZF9jYWxscxgPIAEoDRISCgVhbGlhcxgQIAEoCUgFiAEBQgoKCF91c2VyX2lkQg0KC19hcGlfa2V5X2lkQgcKBV91c2VyQgcKBV9jb3N0QgsKCV9jdXJyZW5jeUIICgZfYWxpYXMitwIKD1N1bVVzYWdlUmVxdWVzdBIkCgd1c2VyX2lkGAEgASgJQg66SAVyA7ABAYq1GAIYAUgAiAEBEjkKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAGIAQESNwoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgq6SAeyAQSwiCcBSAKIAQESOAoIZ3JvdXBfYnkYBCABKAlCIbpIHnIcUgNkYXlSBHVzZXJSBW1vZGVsUghwcm92aWRlckgDiAEBEh0KBWxpbWl0GAUgASgNQgm6SAYqBBhkKAFIBIgBAUIKCghfdXNlcl9pZEIHCgVfZnJvbUIFCgNfdG9CCwoJX2dyb3VwX2J5QggKBl9saW1pdCLzAQoQU3VtVXNhZ2VSZXNwb25zZRIMCgRkYXlzGAEgAygJEioKBnRvdGFscxgCIAEoCzIaLmdhdGVob3VzZS5haS52MS5Vc2FnZVN1bXMSKwoGZ3JvdXBzGAMgAygLMhsuZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlR3JvdXASLwoGb3RoZXJzGAQgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3Vtc0gAiAEBEhAKCGN1cnJlbmN5GAUgASgJEhkKDHByaWNlc19hc19vZhgGIAEoCUgBiAEBQgkKB19vdGhlcnNCDwoNX3ByaWNlc19hc19vZiLNAQoKVXNhZ2VHcm91cBIQCgNkYXkYASABKAlIAIgBARIvCgR1c2VyGAIgASgLMhwuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGVyc29uSAGIAQESFQoIcHJvdmlkZXIYAyABKAlIAogBARISCgVtb2RlbBgEIAEoCUgDiAEBEikKBXVzYWdlGAUgASgLMhouZ2F0ZWhvdXNlLmFpLnYxLlVzYWdlU3Vtc0IGCgRfZGF5QgcKBV91c2VyQgsKCV9wcm92aWRlckIICgZfbW9kZWwiiwIKCVVzYWdlU3VtcxINCgVjYWxscxgBIAEoARIUCgxpbnB1dF90b2tlbnMYAiABKAESFQoNb3V0cHV0X3Rva2VucxgDIAEoARIXCg9lc3RpbWF0ZWRfY2FsbHMYBCABKAESEwoLZGFpbHlfY2FsbHMYBSADKAESFAoMZGFpbHlfdG9rZW5zGAYgAygBEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYByABKAESGAoQcmVhc29uaW5nX3Rva2VucxgIIAEoARIRCgRjb3N0GAkgASgJSACIAQESEwoLZGFpbHlfY29zdHMYCiADKAkSFgoOdW5wcmljZWRfY2FsbHMYCyABKAFCBwoFX2Nvc3QyiwsKCUFJU2VydmljZRKfAQoNTGlzdFByb3ZpZGVycxIlLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBomLmdhdGVob3VzZS5haS52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2UiP4q1GBsIAhIVCgxhaS1wcm92aWRlcnMQyAEYPCACYAGC0+STAhpiCXByb3ZpZGVycxINL2FpL3Byb3ZpZGVycxKIAQoEQ2hhdBIcLmdhdGVob3VzZS5haS52MS5DaGF0UmVxdWVzdBodLmdhdGVob3VzZS5haS52MS5DaGF0UmVzcG9uc2UiQ4q1GCwIAhIPCgdhaS1jaGF0EGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDToBKiIIL2FpL2NoYXQSoAEKClN0cmVhbUNoYXQSIi5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlcXVlc3QaIy5nYXRlaG91c2UuYWkudjEuU3RyZWFtQ2hhdFJlc3BvbnNlIkeKtRguCAISEQoJYWktc3RyZWFtEGQYPCACMICAgAFCAhodWgxYLUFJLUlnbm9yZWRgAYLT5JMCDzoBKiIKL2FpL3N0cmVhbTABEqEBCghDb21wbGV0ZRIgLmdhdGVob3VzZS5haS52MS5Db21wbGV0ZVJlcXVlc3QaHi5nYXRlaG91c2UuYWkudjEuQ29tcGxldGVFdmVudCJRirUYLggCEg4KBWFpLXYxEKwCGDwgAjCAgIAEQgMPGh1aDFgtQUktSWdub3JlZGABcAGC0+STAhk6ASoiFC92MS9jaGF0L2NvbXBsZXRpb25zMAESgwEKCkxpc3RNb2RlbHMSIi5nYXRlaG91c2UuYWkudjEuTGlzdE1vZGVsc1JlcXVlc3QaIy5nYXRlaG91c2UuYWkudjEuTGlzdE1vZGVsc1Jlc3BvbnNlIiyKtRgWCAISDgoFYWktdjEQrAIYPCACYAFwAYLT5JMCDBIKL3YxL21vZGVscxKIAQoIR2V0TW9kZWwSIC5nYXRlaG91c2UuYWkudjEuR2V0TW9kZWxSZXF1ZXN0GiEuZ2F0ZWhvdXNlLmFpLnYxLkdldE1vZGVsUmVzcG9uc2UiN4q1GBkIAhIOCgVhaS12MRCsAhg8IAJCAQ9gAXABgtPkkwIUEhIvdjEvbW9kZWxzL3ttb2RlbH0SdgoJTGlzdFVzYWdlEiEuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RVc2FnZVJlcXVlc3QaIi5nYXRlaG91c2UuYWkudjEuTGlzdFVzYWdlUmVzcG9uc2UiIoq1GAQIAmABgtPkkwIUYgV1c2FnZRILL3VzZXIvdXNhZ2USgAEKDExpc3RBbGxVc2FnZRIkLmdhdGVob3VzZS5haS52MS5MaXN0QWxsVXNhZ2VSZXF1ZXN0GiUuZ2F0ZWhvdXNlLmFpLnYxLkxpc3RBbGxVc2FnZVJlc3BvbnNlIiOKtRgECAMoAYLT5JMCFWIFdXNhZ2USDC9hZG1pbi91c2FnZRKJAQoLRXhwb3J0VXNhZ2USIy5nYXRlaG91c2UuYWkudjEuRXhwb3J0VXNhZ2VSZXF1ZXN0GiQuZ2F0ZWhvdXNlLmFpLnYxLkV4cG9ydFVzYWdlUmVzcG9uc2UiL4q1GA4IAygBegh0ZXh0L2NzdoLT5JMCF2IDY3N2EhAvYWRtaW4vdXNhZ2UuY3N2EnIKCFN1bVVzYWdlEiAuZ2F0ZWhvdXNlLmFpLnYxLlN1bVVzYWdlUmVxdWVzdBohLmdhdGVob3VzZS5haS52MS5TdW1Vc2FnZVJlc3BvbnNlIiGKtRgECAMoAYLT5JMCExIRL2FkbWluL3VzYWdlL3N1bXNiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_api_annotations, file_google_protobuf_timestamp]);
 
 /**
  * Request for ListProviders.
@@ -1021,6 +1021,13 @@ export type TokenUsage = Message$1<"gatehouse.ai.v1.TokenUsage"> & {
    * @generated from field: int32 reasoning_tokens = 6;
    */
   reasoningTokens: number;
+
+  /**
+   * Cost in the currency of the catalogue, as a decimal such as `0.00213`. Absent if the model has no price.
+   *
+   * @generated from field: optional string cost = 7;
+   */
+  cost?: string | undefined;
 };
 
 /**
@@ -1172,7 +1179,8 @@ export type ListUsageRequest = Message$1<"gatehouse.ai.v1.ListUsageRequest"> & {
   page?: number | undefined;
 
   /**
-   * `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more.
+   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
+   * more.
    *
    * @generated from field: optional string group_by = 4;
    */
@@ -1243,7 +1251,8 @@ export type ListAllUsageRequest = Message$1<"gatehouse.ai.v1.ListAllUsageRequest
   page?: number | undefined;
 
   /**
-   * `key` lists the usage of each API key apart. Calls that are kept as daily totals have no key any more.
+   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
+   * more.
    *
    * @generated from field: optional string group_by = 5;
    */
@@ -1277,6 +1286,71 @@ export type ListAllUsageResponse = Message$1<"gatehouse.ai.v1.ListAllUsageRespon
  */
 export const ListAllUsageResponseSchema: GenMessage<ListAllUsageResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 31);
+
+/**
+ * Request for ExportUsage.
+ *
+ * @generated from message gatehouse.ai.v1.ExportUsageRequest
+ */
+export type ExportUsageRequest = Message$1<"gatehouse.ai.v1.ExportUsageRequest"> & {
+  /**
+   * Filter by user.
+   *
+   * @generated from field: optional string user_id = 1;
+   */
+  userId?: string | undefined;
+
+  /**
+   * Start of the period, inclusive, at most 366 days before its end. The default is 31 days before the end.
+   * Calls older than `USAGE_RETENTION` (90 days) are kept as daily totals; for these, start and end are rounded down to the day.
+   *
+   * @generated from field: optional google.protobuf.Timestamp from = 2;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * End of the period, exclusive. The default is the current time.
+   *
+   * @generated from field: optional google.protobuf.Timestamp to = 3;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
+   * more.
+   *
+   * @generated from field: optional string group_by = 4;
+   */
+  groupBy?: string | undefined;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ExportUsageRequest.
+ * Use `create(ExportUsageRequestSchema)` to create a new message.
+ */
+export const ExportUsageRequestSchema: GenMessage<ExportUsageRequest> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 32);
+
+/**
+ * Response of ExportUsage. Over REST the body is the table itself.
+ *
+ * @generated from message gatehouse.ai.v1.ExportUsageResponse
+ */
+export type ExportUsageResponse = Message$1<"gatehouse.ai.v1.ExportUsageResponse"> & {
+  /**
+   * The rows of ListAllUsage with the names of its fields in the first line, as CSV (RFC 4180).
+   *
+   * @generated from field: string csv = 1;
+   */
+  csv: string;
+};
+
+/**
+ * Describes the message gatehouse.ai.v1.ExportUsageResponse.
+ * Use `create(ExportUsageResponseSchema)` to create a new message.
+ */
+export const ExportUsageResponseSchema: GenMessage<ExportUsageResponse> = /*@__PURE__*/
+  messageDesc(file_gatehouse_ai_v1_ai_service, 33);
 
 /**
  * One user's usage of one model on one day.
@@ -1353,6 +1427,48 @@ export type UsageDay = Message$1<"gatehouse.ai.v1.UsageDay"> & {
    * @generated from field: optional gatehouse.account.v1.Person user = 10;
    */
   user?: Person | undefined;
+
+  /**
+   * Number of input tokens from the providers' caches, as far as it was reported.
+   *
+   * @generated from field: double cached_input_tokens = 11;
+   */
+  cachedInputTokens: number;
+
+  /**
+   * Number of output tokens used for reasoning, as far as it was reported.
+   *
+   * @generated from field: double reasoning_tokens = 12;
+   */
+  reasoningTokens: number;
+
+  /**
+   * Cost at the prices of the time of the calls, as a decimal such as `0.00213`. Absent if no call had a price.
+   *
+   * @generated from field: optional string cost = 13;
+   */
+  cost?: string | undefined;
+
+  /**
+   * Currency of the cost, such as `USD`. Absent without a cost.
+   *
+   * @generated from field: optional string currency = 14;
+   */
+  currency?: string | undefined;
+
+  /**
+   * Number of calls that are not in the cost because their model had no price.
+   *
+   * @generated from field: uint32 unpriced_calls = 15;
+   */
+  unpricedCalls: number;
+
+  /**
+   * Name of the alias, with `groupBy=alias`. Absent for calls that named a model.
+   *
+   * @generated from field: optional string alias = 16;
+   */
+  alias?: string | undefined;
 };
 
 /**
@@ -1360,7 +1476,7 @@ export type UsageDay = Message$1<"gatehouse.ai.v1.UsageDay"> & {
  * Use `create(UsageDaySchema)` to create a new message.
  */
 export const UsageDaySchema: GenMessage<UsageDay> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 32);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 34);
 
 /**
  * Request for SumUsage.
@@ -1410,7 +1526,7 @@ export type SumUsageRequest = Message$1<"gatehouse.ai.v1.SumUsageRequest"> & {
  * Use `create(SumUsageRequestSchema)` to create a new message.
  */
 export const SumUsageRequestSchema: GenMessage<SumUsageRequest> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 33);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 35);
 
 /**
  * Response of SumUsage.
@@ -1445,6 +1561,20 @@ export type SumUsageResponse = Message$1<"gatehouse.ai.v1.SumUsageResponse"> & {
    * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
    */
   others?: UsageSums | undefined;
+
+  /**
+   * Currency of all costs, such as `USD`.
+   *
+   * @generated from field: string currency = 5;
+   */
+  currency: string;
+
+  /**
+   * Date on which the prices were last checked, such as `2026-11-28`. Absent if the catalogue does not say.
+   *
+   * @generated from field: optional string prices_as_of = 6;
+   */
+  pricesAsOf?: string | undefined;
 };
 
 /**
@@ -1452,7 +1582,7 @@ export type SumUsageResponse = Message$1<"gatehouse.ai.v1.SumUsageResponse"> & {
  * Use `create(SumUsageResponseSchema)` to create a new message.
  */
 export const SumUsageResponseSchema: GenMessage<SumUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 34);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 36);
 
 /**
  * The usage of one day, user, model or provider.
@@ -1501,7 +1631,7 @@ export type UsageGroup = Message$1<"gatehouse.ai.v1.UsageGroup"> & {
  * Use `create(UsageGroupSchema)` to create a new message.
  */
 export const UsageGroupSchema: GenMessage<UsageGroup> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 35);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 37);
 
 /**
  * Sums of usage.
@@ -1550,6 +1680,41 @@ export type UsageSums = Message$1<"gatehouse.ai.v1.UsageSums"> & {
    * @generated from field: repeated double daily_tokens = 6;
    */
   dailyTokens: number[];
+
+  /**
+   * Number of input tokens from the providers' caches, as far as it was reported.
+   *
+   * @generated from field: double cached_input_tokens = 7;
+   */
+  cachedInputTokens: number;
+
+  /**
+   * Number of output tokens used for reasoning, as far as it was reported.
+   *
+   * @generated from field: double reasoning_tokens = 8;
+   */
+  reasoningTokens: number;
+
+  /**
+   * Cost at the prices of the time of the calls, as a decimal such as `0.00213`. Absent if no call had a price.
+   *
+   * @generated from field: optional string cost = 9;
+   */
+  cost?: string | undefined;
+
+  /**
+   * Cost on each day of the period, oldest first. Empty if no call had a price.
+   *
+   * @generated from field: repeated string daily_costs = 10;
+   */
+  dailyCosts: string[];
+
+  /**
+   * Number of calls that are not in the cost because their model had no price.
+   *
+   * @generated from field: double unpriced_calls = 11;
+   */
+  unpricedCalls: number;
 };
 
 /**
@@ -1557,7 +1722,7 @@ export type UsageSums = Message$1<"gatehouse.ai.v1.UsageSums"> & {
  * Use `create(UsageSumsSchema)` to create a new message.
  */
 export const UsageSumsSchema: GenMessage<UsageSums> = /*@__PURE__*/
-  messageDesc(file_gatehouse_ai_v1_ai_service, 36);
+  messageDesc(file_gatehouse_ai_v1_ai_service, 38);
 
 /**
  * One chat API for all AI providers.
@@ -1647,6 +1812,17 @@ export const AIService: GenService<{
     methodKind: "unary";
     input: typeof ListAllUsageRequestSchema;
     output: typeof ListAllUsageResponseSchema;
+  },
+  /**
+   * Returns the usage of all users as a table for spreadsheets, with the filters of ListAllUsage. VALIDATION_FAILED if it has more
+   * than 50,000 rows: choose a shorter period.
+   *
+   * @generated from rpc gatehouse.ai.v1.AIService.ExportUsage
+   */
+  exportUsage: {
+    methodKind: "unary";
+    input: typeof ExportUsageRequestSchema;
+    output: typeof ExportUsageResponseSchema;
   },
   /**
    * Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole.
