@@ -74,6 +74,18 @@ export function time(
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
 
+/**
+ * An amount of money, rounded for reading.
+ * @param amount a decimal, as the service returns it
+ */
+export const money = (amount: string | number, currency: string) =>
+  new Intl.NumberFormat(locale(), {
+    style: "currency",
+    currency,
+    minimumFractionDigits: 2,
+    maximumFractionDigits: Number(amount) >= 1 ? 2 : 6,
+  }).format(Number(amount));
+
 /** A share from 0 to 1, formatted like 12%. */
 export const percent = (share: number) =>
   new Intl.NumberFormat(locale(), { style: "percent" }).format(share);

@@ -5,6 +5,7 @@ export const admin = {
   "dashboard.signIns": ["Sign-ins today", "Anmeldungen heute"],
   "dashboard.registrations": ["New users today", "Neue Benutzer heute"],
   "dashboard.aiCalls": ["AI calls today", "KI-Aufrufe heute"],
+  "dashboard.aiCost": ["AI cost today", "KI-Kosten heute"],
   "dashboard.aiTokens": ["AI tokens today", "KI-Tokens heute"],
   "dashboard.failedEmails": ["Failed e-mails today", "Fehlgeschlagene E-Mails heute"],
   "dashboard.health": ["Health", "Zustand"],

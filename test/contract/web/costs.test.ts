@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import { conversationOf } from "../../support/ai/calls.ts";
+import { pricedCatalogue } from "../../support/ai/priced-catalogue.ts";
+import {
+  chooseLanguage,
+  describeWeb,
+  expectAccessible,
+  goTo,
+  screenshot,
+  seeHeading,
+  type Tab,
+} from "../../support/browser.ts";
+
+/** Waits for a text that may be shown more than once. */
+const see = ({ page }: Tab, text: string) => page.getByText(text).first().waitFor();
+
+describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) => {
+  /** A call of 1,000,000 output tokens, of which 400,000 are reasoning: 15 EUR. */
+  const BILLED = "case: billed 1,1000000,0,0,0,400000";
+
+  test("shows everybody their own cost, and administrators that of all, in both languages", async () => {
+    const user = await web.app.addUser({ name: "Carla" });
+    const { post } = await web.app.signIn(user);
+    await post("/ai/chat", conversationOf(BILLED, "provider-b"));
+    await web.app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+       values (gen_random_uuid(), ?, 'provider-x', 'model-x', 'completed', ?)`,
+      [user.id, web.app.clock.now()],
+    );
+    const own = await web.signIn(user);
+    await goTo(own.page, "/account/usage");
+    await see(own, "€15.00");
+    await see(own, "Calls of unknown price: 1");
+    await own.page.getByText("As a table").click();
+    await own.page.getByRole("columnheader", { name: "Cost" }).waitFor();
+    await own.page.getByRole("cell", { name: "400,000" }).waitFor();
+    await expectAccessible(own);
+    await chooseLanguage(own.page, "Deutsch");
+    await see(own, "Kosten");
+    await see(own, "15,00 €");
+    await see(own, "Aufrufe mit unbekanntem Preis: 1");
+
+    const admin = await web.signInAdmin();
+    const { page } = admin;
+    await goTo(page, "/admin");
+    await seeHeading(page, "Overview");
+    await see(admin, "AI cost today");
+    await see(admin, "€15.00");
+    await expectAccessible(admin);
+    await goTo(page, "/admin/usage");
+    await see(admin, "€15.00");
+    await see(admin, "Prices as of 28 Nov 2026");
+    await page.getByLabel("Show").selectOption("cost");
+    await page.getByRole("img", { name: "Cost per day" }).locator("canvas").waitFor();
+    await expectAccessible(admin);
+    await screenshot(admin, "costs");
+    const saved = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Export CSV" }).click();
+    const file = await (await saved).createReadStream();
+    const text = Buffer.concat(await file.toArray()).toString();
+    expect(text).toMatch(/^day,userId,userName,.*,Carla,.*,15(\.\d+)?,EUR,0\r\n/s);
+    await chooseLanguage(page, "Deutsch");
+    await see(admin, "Preise vom 28.11.2026");
+    await goTo(page, "/admin");
+    await see(admin, "KI-Kosten heute");
+  });
+});
