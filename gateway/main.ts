@@ -1,3 +1,4 @@
+import cluster from "node:cluster";
 import { randomBytes } from "node:crypto";
 import type { AppOptions } from "../services/app.ts";
 import type { Config } from "../services/platform/config/config.ts";
@@ -7,9 +8,11 @@ import { listenOrExplain } from "../services/platform/process/listen.ts";
 import { collectGarbage, prepareNode } from "../services/platform/process/node.ts";
 import { shutdownOnSignal } from "../services/platform/process/shutdown.ts";
 import { readConfigOrExit, refuseStart } from "../services/platform/process/start.ts";
+import { openWorkerLink, type Served } from "../services/platform/process/worker-link.ts";
+import { runWorkers } from "../services/platform/process/workers.ts";
 import { createInProcessTransport } from "../services/platform/rpc/in-process.ts";
 import { createLog } from "../services/platform/telemetry/log.ts";
-import { startMetrics } from "../services/platform/telemetry/metrics-server.ts";
+import { collectorOf, startMetrics } from "../services/platform/telemetry/metrics-server.ts";
 import { openTracing } from "../services/platform/telemetry/tracing.ts";
 import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
@@ -25,21 +28,35 @@ const isAlone = process.argv[2] === "gateway" || Boolean(process.env.SERVICES_UR
 const { checksOf } = isAlone ? {} : await import("../services/start-checks.ts");
 const config = await readConfigOrExit(process.env, isAlone ? "gateway" : "all", checksOf);
 try {
-  await start(config);
+  await (config.workers > 1 && cluster.isPrimary ? startWorkers(config) : start(config));
 } catch (error) {
   refuseStart([(error as Error).message]);
 }
 
+/** Prepares the database and starts the workers, each of which runs `start`. */
+async function startWorkers(config: Config): Promise<void> {
+  const log = createLog(config.logLevel);
+  const { prepare } = isAlone ? {} : await import("../services/prepare.ts");
+  const setupToken = await prepare?.(config, { log, clock: systemClock });
+  await collectGarbage();
+  await runWorkers(config, log, (served) => printBanner(config, served, setupToken));
+}
+
+/** Serves, in this process or worker. */
 async function start(config: Config): Promise<void> {
   const { host, port, grpcHost, servicesUrl } = config;
-  const log = createLog(config.logLevel);
+  const link = openWorkerLink();
+  const log = createLog(config.logLevel, link?.worker);
   const logRequests = config.logRequests ?? (process.stdout.isTTY ? "api" : "all");
   const internalSecret = config.internalSecret ?? randomBytes(32).toString("base64url"); // known to this process only
   const tracing = await openTracing(
     config.otelExporterOtlpEndpoint,
     servicesUrl ? "gatehouse-gateway" : "gatehouse",
   );
-  const options = { log, clock: systemClock, internalSecret, tracing };
+  const options = {
+    ...{ log, clock: systemClock, internalSecret, tracing },
+    ...{ hashSlots: link?.hashSlots, isPrepared: link !== undefined },
+  };
   const services = await (servicesUrl
     ? connectServices(servicesUrl, config, options)
     : openServices(config, options));
@@ -55,7 +72,10 @@ async function start(config: Config): Promise<void> {
   });
   await collectGarbage();
   const grpcServer = await services.listen();
-  const metrics = await startMetrics(config, [gateway.metrics, ...services.registries]);
+  const registries = [gateway.metrics, ...services.registries];
+  const metrics = await (link
+    ? link.shareMetrics(config, registries)
+    : startMetrics(config, () => collectorOf(registries)));
   const url = await listenOrExplain("HOST", "PORT", () => gateway.listen({ host, port }));
   const drain = async () => {
     services.drain();
@@ -66,17 +86,13 @@ async function start(config: Config): Promise<void> {
     await services.close();
     await tracing?.close();
   });
-  // The public URL, since only its pages get cookies and may send requests.
-  const publicUrl = config.publicUrl === "http://localhost:0" ? url : config.publicUrl;
-  const hasWeb = config.web && isWebBuilt;
-  const { setupToken } = services;
-  printBanner(config.appName, url, {
+  const served = {
+    rest: url,
     grpc: grpcServer && `${grpcHost}:${grpcServer.port}`,
-    webApp: hasWeb ? `${publicUrl}/` : undefined,
-    docs: config.docs ? `${publicUrl}/docs` : undefined,
-    firstAdministrator:
-      hasWeb && setupToken ? `${publicUrl}/register#setup=${setupToken}` : undefined,
-  });
+    hasWeb: config.web && isWebBuilt,
+  };
+  if (link) link.announce(served);
+  else printBanner(config, served, services.setupToken);
 }
 
 /** Connects to services in another process. */
@@ -119,20 +135,26 @@ async function openServices(config: Config, options: AppOptions) {
   };
 }
 
-/** What a process serves beside REST, each at its address. */
-type Served = Record<"grpc" | "webApp" | "docs" | "firstAdministrator", string | undefined>;
-
-/** For people, on standard error: standard output carries the log. */
-function printBanner(name: string, url: string, served: Served): void {
-  const { grpc, webApp, docs, firstAdministrator } = served;
+/**
+ * Says what is served at which address. For people, on standard error: standard output carries the log.
+ * @param setupToken token of the link that makes the first administrator
+ */
+function printBanner(
+  config: Config,
+  { rest = "", grpc, hasWeb }: Served,
+  setupToken: string | undefined,
+): void {
+  // The public URL, since only its pages get cookies and may send requests.
+  const publicUrl = config.publicUrl === "http://localhost:0" ? rest : config.publicUrl;
+  const firstAdministrator = hasWeb && setupToken && `${publicUrl}/register#setup=${setupToken}`;
   const rows = [
-    ["Web app", webApp],
-    ["API reference", docs],
-    ["API", `REST and server-sent events on ${url}${grpc ? `, gRPC on ${grpc}` : ""}`],
+    ["Web app", hasWeb && `${publicUrl}/`],
+    ["API reference", config.docs && `${publicUrl}/docs`],
+    ["API", `REST and server-sent events on ${rest}${grpc ? `, gRPC on ${grpc}` : ""}`],
     ["First administrator", firstAdministrator],
-  ];
-  const lines = rows.flatMap(([title = "", text]) =>
+  ] as const;
+  const lines = rows.flatMap(([title, text]) =>
     text ? [`  ${`${title}:`.padEnd(21)}${text}`] : [],
   );
-  process.stderr.write(`\n${name} is ready.\n\n${lines.join("\n")}\n\n`);
+  process.stderr.write(`\n${config.appName} is ready.\n\n${lines.join("\n")}\n\n`);
 }

@@ -1,9 +1,7 @@
 import type { ConnectRouter } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
-import { needsFirstAdministrator, setupTokenOf } from "./accounts/first-administrator.ts";
 import { readCommonPasswords } from "./accounts/password-rules.ts";
-import { bootstrapFirstAdmin } from "./admin/bootstrap.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
 import { type AppContext, systemCall } from "./call.ts";
@@ -16,14 +14,15 @@ import { startJobs } from "./jobs/cleanup.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics } from "./metrics.ts";
-import { checkRelyingParty } from "./passkeys/relying-party.ts";
 import type { Config } from "./platform/config/config.ts";
 import type { Admission } from "./platform/gate/admission.ts";
 import { openGate } from "./platform/gate/server-hooks.ts";
 import { createAgreedTime } from "./platform/process/agreed-time.ts";
 import type { Clock } from "./platform/process/clock.ts";
+import type { Slots } from "./platform/process/slots.ts";
 import { policyOf, services } from "./platform/rpc/policy.ts";
 import type { Tracing } from "./platform/telemetry/tracing.ts";
+import { prepareAdministrator, prepareStore } from "./prepare.ts";
 import { interceptors, serve } from "./router.ts";
 import { healthChecks, healthHandler } from "./servers/health.ts";
 import { createFindKey, createLastUsed, referenceOf } from "./sessions/check-key.ts";
@@ -31,7 +30,6 @@ import { createFindSession, createLastSeen } from "./sessions/check-session.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
 import { openStore } from "./store/open-store.ts";
-import { checkSchema } from "./store/schema.ts";
 import { readSecretKeys } from "./store/secret-keys.ts";
 import { readDatabaseTime, type Store } from "./store/store.ts";
 
@@ -49,6 +47,10 @@ export type AppOptions = {
   admission?: Admission | undefined;
   /** Tests use cheaper hashes. */
   hashCost?: HashCost | undefined;
+  /** Limits the hashes that run at once; by default, one per core. */
+  hashSlots?: Slots | undefined;
+  /** Whether `prepare` has run, in the process that started this worker. */
+  isPrepared?: boolean | undefined;
   /** Tests offset the database's clock by this many ms, as they do that of the process. */
   databaseAheadMs?: (() => number) | undefined;
 };
@@ -58,9 +60,9 @@ export type AppOptions = {
  * @throws Error for operators if the process cannot start
  */
 export async function openApp(config: Config, options: AppOptions) {
-  const { log, internalSecret } = options;
+  const { log, internalSecret, isPrepared = false } = options;
   for (const { methods } of services) methods.forEach(policyOf); // throws if a method declares no access
-  for (const warning of config.warnings) log.warn(warning);
+  if (!isPrepared) for (const warning of config.warnings) log.warn(warning);
   const open: Closable[] = [];
   const own = <T extends Closable | undefined>(resource: T): T => {
     if (resource) open.push(resource);
@@ -71,9 +73,7 @@ export async function openApp(config: Config, options: AppOptions) {
   };
   try {
     const store = own(await openStore(config.database, log, options.tracing?.addStatement));
-    if (config.migrate) await store.migrate();
-    await checkSchema(store.fork(), log);
-    await checkRelyingParty(config, store, log);
+    if (!isPrepared) await prepareStore(config, store, log);
     const sender = own(createMailTransport(config, log));
     const context = await openContext(config, store, sender, options, own);
     const { redis, rateLimiter, ...port } = await openGate(config, context.keys, {
@@ -85,9 +85,8 @@ export async function openApp(config: Config, options: AppOptions) {
     });
     own(redis);
     own(startAuditWorker(context));
-    if (config.admin) await bootstrapFirstAdmin(systemCall(context, store, "start"), config.admin);
-    const first = systemCall(context, store, "start");
-    const setupToken = (await needsFirstAdministrator(first)) ? setupTokenOf(context) : undefined;
+    const start = systemCall(context, store, "start");
+    const setupToken = isPrepared ? undefined : await prepareAdministrator(start);
     own(startJobs(context));
     let draining = false;
     const checks = healthChecks({
@@ -136,7 +135,7 @@ async function openContext(
   config: Config,
   store: Store,
   sender: MailTransport,
-  { log, clock, tracing, hashCost, databaseAheadMs = () => 0 }: AppOptions,
+  { log, clock, tracing, hashCost, hashSlots, databaseAheadMs = () => 0 }: AppOptions,
   own: <T extends Closable>(resource: T) => T,
 ): Promise<AppContext> {
   const cipher = createCipher(...readSecretKeys(config));
@@ -181,7 +180,7 @@ async function openContext(
     ai: own(createAiContext(config, store, clock, log)),
     external: openExternal(config),
     locate: await openGeoIp(config.geoipDb),
-    passwords: await createPasswords(hashCost),
+    passwords: await createPasswords(hashCost, hashSlots),
     commonPasswords: readCommonPasswords(config),
     metrics: createMetrics(),
   };

@@ -29,11 +29,13 @@ export function addGauges(
     return Object.fromEntries(await Promise.all(states));
   };
   const state = "db_client_connection_state";
-  gauge("gatehouse_mail_queue_depth", "Number of e-mails not yet delivered.", depth);
+  const ofDatabase = { aggregator: "max" } as const; // every worker sees the same rows
+  gauge("gatehouse_mail_queue_depth", "Number of e-mails not yet delivered.", depth, ofDatabase);
   gauge(
     "gatehouse_mail_queue_lag_seconds",
     "Time since the oldest undelivered e-mail was due, in seconds.",
     lag,
+    ofDatabase,
   );
   gauge(
     "gatehouse_password_hashes_waiting",
@@ -44,22 +46,21 @@ export function addGauges(
     "gatehouse_audit_unsealed_events",
     "Number of audit events not yet part of the hash chain.",
     unsealed,
+    ofDatabase,
   );
   gauge(
     "db_client_connection_count",
     "Number of database connections of this process.",
     connections,
-    state,
+    { label: state },
   );
   gauge(
     "db_client_connection_pending_requests",
     "Number of calls waiting for a database connection.",
     pending,
   );
-  gauge(
-    "gatehouse_dependency_up",
-    "Whether a dependency works (1) or not (0).",
-    dependencies,
-    "dependency",
-  );
+  gauge("gatehouse_dependency_up", "Whether a dependency works (1) or not (0).", dependencies, {
+    label: "dependency",
+    aggregator: "min",
+  });
 }

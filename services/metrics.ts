@@ -79,18 +79,21 @@ export function createMetrics() {
      * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes too
      * long.
      * @param compute returns the value, or the values by value of `label`
+     * @param options.label the label of the values
+     * @param options.aggregator how the values of workers become one
      */
     gauge(
       name: string,
       help: string,
       compute: () => GaugeValues | Promise<GaugeValues>,
-      label = "",
+      { label = "", aggregator = "sum" }: GaugeOptions = {},
     ): void {
       new Gauge({
         name,
         help,
         labelNames: label ? [label] : [],
         registers,
+        aggregator,
         async collect() {
           const computed = Promise.resolve(compute()).catch(() => undefined);
           const values = await Promise.race([
@@ -108,3 +111,4 @@ export function createMetrics() {
 
 /** The value of a gauge, or its values by label value. */
 type GaugeValues = number | Record<string, number>;
+type GaugeOptions = { label?: string; aggregator?: "sum" | "min" | "max" };

@@ -11,9 +11,9 @@ export type Server = {
   pid: number;
   /** Port of its inspector, which opens when the process receives SIGUSR1. */
   debugPort: number;
-  /** CPU time of all its threads so far, in ms. */
+  /** CPU time of all its threads and workers so far, in ms. */
   cpuMs(): number;
-  /** Resident memory, in KiB. */
+  /** Resident memory, workers included, in KiB. */
   rssKiB(): number;
   close(): Promise<void>;
 };
@@ -48,14 +48,8 @@ export async function startServer(
     url,
     pid: child.pid as number,
     debugPort,
-    cpuMs: () => {
-      const threads = readdirSync(`/proc/${child.pid}/task`);
-      const nanos = threads.map((thread) =>
-        Number.parseInt(procFile(child, `task/${thread}/schedstat`), 10),
-      );
-      return nanos.reduce((sum, each) => sum + each, 0) / 1e6;
-    },
-    rssKiB: () => Number(/VmRSS:\s+(\d+)/.exec(procFile(child, "status"))?.[1]),
+    cpuMs: () => sumOf(processesOf(child.pid as number).map(cpuMsOf)),
+    rssKiB: () => sumOf(processesOf(child.pid as number).map(rssKiBOf)),
     close,
   };
 }
@@ -67,8 +61,25 @@ async function end(child: ChildProcess): Promise<void> {
   await closed;
 }
 
-const procFile = ({ pid }: ChildProcess, name: string) =>
-  readFileSync(`/proc/${pid}/${name}`, "utf8");
+const procFile = (pid: number, name: string) => readFileSync(`/proc/${pid}/${name}`, "utf8");
+const sumOf = (values: number[]) => values.reduce((sum, each) => sum + each, 0);
+
+/** A process and its workers. */
+const processesOf = (pid: number): number[] => [
+  pid,
+  ...procFile(pid, `task/${pid}/children`).split(" ").filter(Boolean).map(Number),
+];
+
+/** CPU time of a process, in ms. */
+export function cpuMsOf(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanos = threads.map((thread) =>
+    Number.parseInt(procFile(pid, `task/${thread}/schedstat`), 10),
+  );
+  return sumOf(nanos) / 1e6;
+}
+
+const rssKiBOf = (pid: number) => Number(/VmRSS:\s+(\d+)/.exec(procFile(pid, "status"))?.[1]);
 
 function urlOf(child: ChildProcess): Promise<string> {
   let output = "";

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** `npx gatehouse <command>`: the commands of package.json for containers, units and people. */
+import cluster from "node:cluster";
 import { readFileSync } from "node:fs";
 
 const COMMANDS: Record<string, string> = {
@@ -12,6 +13,7 @@ const COMMANDS: Record<string, string> = {
   "audit:verify": "./audit-verify.ts",
 };
 
+if (cluster.isPrimary) cluster.setupPrimary(); // workers run the same command, which the next line takes off
 const [command = ""] = process.argv.splice(2, 1);
 const script = COMMANDS[command];
 if (command === "--version") {

@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { siteOf } from "../platform/gate/address.ts";
 import { lowerPoolPriority } from "../platform/process/node.ts";
+import { createSlotPool, type Slots } from "../platform/process/slots.ts";
 import { tooBusy } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
 
@@ -15,10 +16,10 @@ export type HashCost = { memoryCost: number; timeCost: number };
  */
 const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
 /**
- * Maximum number of concurrent hashes: one per core. The thread pool has more threads, for DNS and
- * files: see `prepareNode`.
+ * Concurrent hashes: one per core. The thread pool has more threads, for DNS and files: see
+ * `prepareNode`. Workers share the slots of the machine.
  */
-const MAX_RUNNING = availableParallelism();
+const ownSlots = () => createSlotPool<"process">(availableParallelism()).of("process");
 /** Bytes of the text that no account has as its password. */
 const RANDOM_BYTES = 32;
 /** Maximum number of callers waiting for a hash. Further callers get 503. */
@@ -36,9 +37,12 @@ export type PasswordCheck = "wrong" | "right" | "outdated";
  */
 export type Passwords = Awaited<ReturnType<typeof createPasswords>>;
 
-/** Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers are waiting. */
-export async function createPasswords(cost = DEFAULT_COST) {
-  const { run, assertCapacity, waiting } = createSemaphore();
+/**
+ * Creates the hasher. Its methods throw ServiceError UNAVAILABLE if too many callers are waiting.
+ * @param slots limits the hashes that run at once; by default, one per core
+ */
+export async function createPasswords(cost = DEFAULT_COST, slots = ownSlots()) {
+  const { run, assertCapacity, waiting } = createSemaphore(slots);
   const parameters = { ...cost, parallelism: 1 };
   const prefix = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$`;
   const noPassword = await hash(randomBytes(RANDOM_BYTES).toString("base64"), parameters);
@@ -78,13 +82,14 @@ export async function createPasswords(cost = DEFAULT_COST) {
 type Waiting = { network: string; start(): void; refuse(error: Error): void };
 
 /**
- * Limits the number of concurrent hashes. Waiting networks take turns, so that a flood from one network
- * delays logins from others by one hash.
+ * Runs each hash in a slot. Waiting networks take turns, so that a flood from one network delays logins
+ * from others by one hash.
  */
-function createSemaphore() {
-  let running = 0;
+function createSemaphore(slots: Slots) {
   /** Waiting callers, in the order of their turns. */
   let waiting: Waiting[] = [];
+  /** Requested slots, at most one more than there are waiting callers. */
+  let requested = 0;
   const of = (network: string) => waiting.filter((caller) => caller.network === network);
   const notOf = (network: string) => waiting.filter((caller) => caller.network !== network);
   const longestQueue = () =>
@@ -93,14 +98,19 @@ function createSemaphore() {
       [],
     );
   const startNext = () => {
+    requested--;
     const next = waiting.shift();
-    if (!next) return void running--;
+    if (!next) return slots.release(); // the caller that requested the slot was refused
     waiting = [...notOf(next.network), ...of(next.network)];
     next.start();
   };
   const wait = (network: string) =>
     new Promise<void>((start, refuse) => {
       waiting.push({ network, start, refuse });
+      if (requested < waiting.length) {
+        requested++;
+        slots.request(startNext);
+      }
       if (waiting.length <= MAX_WAITING) return;
       const last = longestQueue().at(-1);
       waiting = waiting.filter((caller) => caller !== last);
@@ -120,12 +130,11 @@ function createSemaphore() {
      * them
      */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
-      if (running < MAX_RUNNING) running++;
-      else await wait(address === undefined ? "" : siteOf(address));
+      await wait(address === undefined ? "" : siteOf(address));
       try {
         return await work();
       } finally {
-        startNext();
+        slots.release();
       }
     },
     /** Number of callers waiting for a hash to start. */

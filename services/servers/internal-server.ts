@@ -16,7 +16,6 @@ import { countRequests } from "../platform/gate/http1-guard.ts";
 import { createPortGuard, openCallOf } from "../platform/gate/open-calls.ts";
 import { createTrustedProxies } from "../platform/gate/proxies.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
-import { removeStaleSocket } from "../platform/process/listen.ts";
 import { closeWithin } from "../platform/process/shutdown.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process/tls-files.ts";
 import { CALL_ENDED, connectErrorOf, ServiceError } from "../platform/rpc/errors.ts";
@@ -166,7 +165,6 @@ export async function listenInternal(
     "request",
     countRequests(guard, handle, (_error, { socket }) => socket.destroy()),
   );
-  if ("path" in at) await removeStaleSocket(at.path);
   await once(server.listen(at), "listening");
   const address = server.address();
   return {

@@ -82,8 +82,9 @@ const ALLOWED: Record<string, string[]> = {
   "metrics.ts": ["platform"],
   "gauges.ts": ["platform", "store", "call.ts", "servers"],
   "router.ts": [...BASE, "accounts", "admin", "ai", "auth", "interceptors", "user"],
+  "prepare.ts": [...DOMAINS, "admin"],
   "start-checks.ts": ["platform", "accounts", "ai", "external", "sessions"],
-  "main.ts": ["platform", "app.ts", "servers", "start-checks.ts"],
+  "main.ts": ["platform", "app.ts", "prepare.ts", "servers", "start-checks.ts"],
 };
 /** What operators' commands, developers' tools and simulators may import beside their own room. */
 const SCRIPTS: Record<string, string[]> = {

@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { availableParallelism } from "node:os";
 import { domainToASCII } from "node:url";
 import ms, { type StringValue } from "ms";
 import { z } from "zod";
@@ -57,6 +58,18 @@ export function number(min: number, max: number) {
     .transform(Number)
     .refine((n) => n >= min && n <= max, allowed);
 }
+
+/** Maximum number of worker processes. */
+const MAX_WORKERS = 256;
+
+/** A number of worker processes. `auto` is one per core. */
+export const workers = text
+  .regex(/^(auto|\d+)$/, `must be auto, or a whole number from 1 to ${MAX_WORKERS}`)
+  .transform((value) => (value === "auto" ? availableParallelism() : Number(value)))
+  .refine(
+    (n) => n >= 1 && n <= MAX_WORKERS,
+    `must be auto, or a whole number from 1 to ${MAX_WORKERS}`,
+  );
 
 /** The form of value that Kubernetes puts into NAME_PORT in pods next to a service of that name. */
 const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;

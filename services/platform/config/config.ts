@@ -93,10 +93,23 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
       env.GRPC_TLS_CA &&
       !env.GRPC_TLS_CERT &&
       "GRPC_TLS_CA must be set with GRPC_TLS_CERT",
+    workersProblem(values, role),
     ...(isGateway ? [] : adminProblems(env)),
     values.refreshTokenTtlMs > values.sessionMaxAgeMs &&
       "REFRESH_TOKEN_TTL must not exceed SESSION_MAX_AGE",
   ].filter((problem) => typeof problem === "string");
+}
+
+/** What workers lack to share. A standalone gateway has no database. */
+function workersProblem(values: Values, role: ProcessRole): string | false {
+  const lacksDatabase = role !== "gateway" && databaseLocation(values).kind !== "postgres";
+  const missing = [lacksDatabase && "DATABASE_URL", !values.redisUrl && "REDIS_URL"];
+  const names = missing.filter((name) => typeof name === "string").join(" and ");
+  return (
+    values.workers > 1 &&
+    names !== "" &&
+    `WORKERS needs ${names}: more than one worker must share a PostgreSQL server and Redis`
+  );
 }
 
 /** Validates the first administrator with the rules of registration. */

@@ -41,6 +41,9 @@ export const commonVariables = {
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
+  workers: setting(kind.workers, "1").describe(
+    "Number of processes that serve the same ports on this machine; `auto`: one per core. More than one needs `DATABASE_URL` and `REDIS_URL`. See [operations.md](operations.md#workers).",
+  ),
   rateLimits: setting(kind.toggle, "on").describe("`off` disables rate limits, for load tests."),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
     "Maximum number of concurrent AI streams per user. Additional streams get 429.",

@@ -1,6 +1,6 @@
-import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { memoryBytes as memoryOfMachine } from "../process/node.ts";
 import { ServiceError, unavailable } from "../rpc/errors.ts";
 import { networksOf } from "./address.ts";
 
@@ -168,13 +168,14 @@ function createCounts() {
 
 /**
  * Admission control against overload: limits the concurrent work of a process by its memory, and
- * each caller to a share of it.
+ * each caller to a share of it. Workers divide the memory of the machine or container.
  */
 export function createAdmission({
   streamsPerUser = 20,
   streamsPerServiceAccount = 200,
-  budgetBytes = spareBytes(),
-  memoryBytes = spareMemory(),
+  workers = 1,
+  budgetBytes = spareBytes(workers),
+  memoryBytes = spareMemory(workers),
 } = {}) {
   const counts = createCounts();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
@@ -301,13 +302,13 @@ export const tooManyConcurrent = () =>
     },
   );
 
-function spareBytes(): number {
+function spareBytes(workers: number): number {
   const heap = (getHeapStatistics().heap_size_limit - IDLE_HEAP_BYTES) * HEAP_FRACTION;
-  return Math.max(Math.min(heap, spareMemory()), MIN_BUDGET_BYTES);
+  return Math.max(Math.min(heap, spareMemory(workers)), MIN_BUDGET_BYTES);
 }
 
-function spareMemory(): number {
-  const limit = Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem()); // of the container, of the machine
+function spareMemory(workers: number): number {
+  const limit = memoryOfMachine() / workers;
   const used = Math.max(IDLE_MEMORY_BYTES, process.memoryUsage.rss());
   return Math.max((limit - used) * MEMORY_FRACTION, MIN_BUDGET_BYTES);
 }

@@ -154,8 +154,9 @@ export function createPortGuard(options: GuardOptions) {
      * Counts a server's connections, in total and per address, before the server reads them. Those
      * of proxies only count in total, and never wait for others.
      */
-    watch(server: EventEmitter & { maxConnections: number; listening: boolean }): void {
+    watch(server: EventEmitter & Watched): void {
       server.maxConnections = admission.maxConnections;
+      server.dropMaxConnection = true; // otherwise full workers would hand a connection around forever
       const listeners = server.listeners("connection");
       server.removeAllListeners("connection");
       const serve = (socket: Socket) => {
@@ -187,6 +188,9 @@ export function createPortGuard(options: GuardOptions) {
     connectionOf: (socket: Peer): Connection | undefined => connections.get(keyOf(socket)),
   };
 }
+
+/** What the guard sets and reads of a server. */
+type Watched = { maxConnections: number; dropMaxConnection?: boolean; listening: boolean };
 
 type Peer = Pick<Socket, "remoteAddress" | "remotePort">;
 

@@ -81,6 +81,7 @@ export async function openGate(
     admission = createAdmission({
       streamsPerUser: config.aiStreamsPerUser,
       streamsPerServiceAccount: config.aiStreamsPerServiceAccount,
+      workers: config.workers,
     }),
   } = options;
   const tokens: TokenDeps = { config, keys, clock };

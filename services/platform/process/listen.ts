@@ -16,7 +16,8 @@ export async function listenOrExplain<T>(
     return await listen();
   } catch (cause) {
     const { code, syscall, message } = cause as NodeJS.ErrnoException;
-    if (syscall !== "listen" && syscall !== "getaddrinfo") throw cause;
+    // A worker's port is opened by the process that started it, which reports "bind".
+    if (!["listen", "bind", "getaddrinfo"].includes(syscall ?? "")) throw cause;
     const explanations: Record<string, string> = {
       EADDRINUSE: `${port} is already in use: ${message}. Stop the process that listens there, or change ${port}.`,
       EACCES: `${port} is not permitted for this user: ${message}. Use a port above 1023, or a directory that the user can write to.`,

@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { Session } from "node:inspector/promises";
 import { enableCompileCache } from "node:module";
-import { availableParallelism, constants, setPriority } from "node:os";
+import { availableParallelism, constants, setPriority, totalmem } from "node:os";
 import { join } from "node:path";
+import { getHeapStatistics } from "node:v8";
 
 /** Threads for DNS and files, in addition to one per core for hashing passwords. */
 const OTHER_THREADS = 4;
@@ -40,4 +41,25 @@ export async function collectGarbage(): Promise<void> {
   session.connect();
   await session.post("HeapProfiler.collectGarbage");
   session.disconnect();
+}
+
+/** Memory that the process and its workers may use: of the container, or else of the machine. */
+export const memoryBytes = (): number =>
+  Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem());
+
+/** Fraction of a worker's memory that its heap may use, as Node sizes the heap of one process. */
+const HEAP_FRACTION_OF_WORKER = 0.5;
+const MIB = 1024 * 1024;
+const HEAP_OPTION = "--max-old-space-size";
+
+/**
+ * Options of Node for each of so many workers: those of this process, and a heap limit, because each
+ * worker would otherwise size its heap by the memory of all. A limit that the operator set is kept.
+ */
+export function workerOptions(workers: number): string[] {
+  const given = `${process.execArgv.join(" ")} ${process.env.NODE_OPTIONS ?? ""}`;
+  const heapBytes = (memoryBytes() / workers) * HEAP_FRACTION_OF_WORKER;
+  const isSet = given.includes(HEAP_OPTION);
+  if (isSet || heapBytes >= getHeapStatistics().heap_size_limit) return process.execArgv;
+  return [...process.execArgv, `${HEAP_OPTION}=${Math.floor(heapBytes / MIB)}`];
 }

@@ -1,10 +1,11 @@
+import cluster from "node:cluster";
 import { shuttingDown, toConnectError } from "../rpc/errors.ts";
 
 /**
  * Time for closing once all requests have ended (e-mails being delivered, the last audit seal,
  * connections), in ms.
  */
-const CLOSE_TIMEOUT_MS = 20_000;
+export const CLOSE_TIMEOUT_MS = 20_000;
 
 /**
  * `npm start` repeats, within this many ms, a signal that the whole process group has already
@@ -17,7 +18,8 @@ const SIGINT_EXIT_CODE = 130;
 
 /**
  * Drains and then closes at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends the
- * process immediately.
+ * process immediately. A worker ignores SIGINT, which a terminal sends to all processes: the one that
+ * started it sends SIGTERM.
  */
 export function shutdownOnSignal(
   drain: () => Promise<unknown>,
@@ -40,7 +42,7 @@ export function shutdownOnSignal(
     await close();
     process.exit(0);
   };
-  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, shutdown);
+  process.on("SIGTERM", shutdown).on("SIGINT", cluster.isWorker ? () => {} : shutdown);
 }
 
 /**

@@ -8,11 +8,21 @@ const STDOUT = 1;
  */
 const MAX_BUFFERED = 4 * 1024 * 1024;
 
-/** Logs JSON lines to standard output, or readable lines to a terminal. */
-export function createLog(level: string): Logger {
-  const options = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime };
+/**
+ * Maximum number of bytes that a worker writes at once, except for a longer line. The kernel does not
+ * mix such writes of several processes into a pipe (PIPE_BUF in pipe(7)).
+ */
+const MAX_WORKER_WRITE = 4_096;
+
+/**
+ * Logs JSON lines to standard output, or readable lines to a terminal.
+ * @param worker number of the worker that logs, named in each of its lines
+ */
+export function createLog(level: string, worker?: number): Logger {
+  const base = worker === undefined ? null : { worker };
+  const options = { level, base, timestamp: pino.stdTimeFunctions.isoTime };
   process.stderr.on("error", () => {});
-  if (!process.stdout.isTTY) return pino(options, standardOutput());
+  if (!process.stdout.isTTY) return pino(options, standardOutput(worker));
   return pino({
     ...options,
     transport: { target: "pino-pretty", options: { ignore: "pid,hostname", singleLine: true } },
@@ -24,13 +34,14 @@ export function createLog(level: string): Logger {
  * requests nor the exit of the process wait for it. `pino.destination` would retry forever at exit
  * (docs/decisions/0014).
  */
-function standardOutput(): DestinationStream {
+function standardOutput(worker: number | undefined): DestinationStream {
   let isExiting = false;
   let isFailing = false;
   let dropped = 0;
   const output = new sonic.SonicBoom({
     fd: STDOUT,
     maxLength: MAX_BUFFERED,
+    ...(worker !== undefined && { maxWrite: MAX_WORKER_WRITE }),
     retryEAGAIN: () => !isExiting,
   });
   output.on("error", () => {

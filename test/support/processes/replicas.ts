@@ -59,6 +59,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     ...sharedVariables(),
     RATE_LIMITS: "off",
     LOG_LEVEL: "debug",
+    WORKERS: process.env.REPLICA_WORKERS ?? "1",
     ...infrastructure.env,
     ...settings,
   };

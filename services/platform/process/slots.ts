@@ -1,0 +1,62 @@
+/** The slots of one holder. */
+export type Slots = {
+  /** Asks for a slot. `onGranted` is called once it is granted, at once if one is free. */
+  request(onGranted: () => void): void;
+  /** Returns a granted slot. */
+  release(): void;
+};
+
+/** Slots that several holders share. See {@link createSlotPool}. */
+export type SlotPool<Holder> = ReturnType<typeof createSlotPool<Holder>>;
+
+/**
+ * A number of slots for work that uses a whole core. Holders that wait take turns, so that many
+ * requests of one delay those of another by one slot.
+ * @param max number of slots
+ */
+export function createSlotPool<Holder>(max: number) {
+  let free = max;
+  const held = new Map<Holder, number>();
+  /** Requests by holder, in the order of their turns. */
+  const requests = new Map<Holder, (() => void)[]>();
+
+  function grantNext(): void {
+    while (free > 0) {
+      const [next] = requests;
+      if (!next) return;
+      const [holder, waiting] = next;
+      requests.delete(holder);
+      const grant = waiting.shift();
+      if (waiting.length > 0) requests.set(holder, waiting); // its next turn is after all others
+      free--;
+      held.set(holder, (held.get(holder) ?? 0) + 1);
+      grant?.();
+    }
+  }
+
+  return {
+    /** The slots as one holder uses them. */
+    of: (holder: Holder): Slots => ({
+      request(onGranted) {
+        const waiting = requests.get(holder);
+        if (waiting) waiting.push(onGranted);
+        else requests.set(holder, [onGranted]);
+        grantNext();
+      },
+      release() {
+        const count = held.get(holder) ?? 0;
+        if (count === 0) return; // the holder was removed
+        held.set(holder, count - 1);
+        free++;
+        grantNext();
+      },
+    }),
+    /** Takes all slots back from a holder that has ended. */
+    remove(holder: Holder): void {
+      requests.delete(holder);
+      free += held.get(holder) ?? 0;
+      held.delete(holder);
+      grantNext();
+    },
+  };
+}
