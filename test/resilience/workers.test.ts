@@ -160,7 +160,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
 
   test("count the requests of a user together, and see a revoked session at once", async () => {
     const started = await startWorkers();
-    const { accessToken, post } = await signInAt(started.url);
+    const { accessToken } = await signInAt(started.url);
     const profile = () => getAlone(started.url, "/user/profile", bearer(accessToken));
     const left = Number(/ratelimit-remaining: (\d+)/i.exec((await profile()).text)?.[1]);
     const answers = await Promise.all(times(left + REQUESTS, profile));
@@ -171,7 +171,6 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       times(REQUESTS, () => getAlone(started.url, "/user/profile", bearer(other.accessToken))),
     );
     expect(tally(revoked, ({ status }) => status)).toEqual({ 401: REQUESTS });
-    expect((await post("/auth/logout")).status).toBe(200);
   });
 
   test("that is killed is replaced, and the streams and requests of the others go on", async () => {
@@ -296,10 +295,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     const sql = <T>(text: string) => runSql<T>(storage.DATABASE_URL as string, text);
     await until("the erasures", async () => (await sql("select 1 from users")).length === 0);
     await until("the seals", async () => {
-      const [row] = await sql<{ unsealed: number }>(
-        "select (select count(*) from audit_events)::int - (select count(*) from audit_seals)::int as unsealed",
-      );
-      return row?.unsealed === 0;
+      return (await sql("select 1 from audit_unsealed")).length === 0;
     });
     const erased = await sql<{ events: number }>(
       "select count(*)::int as events from audit_events where event = 'user.erased' group by user_id",
@@ -326,13 +322,15 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     const services = await start();
     const gateway = await startWorkers({ ...ofGateway, SERVICES_URL: url });
     const { accessToken } = await signInAt(gateway.url);
-    const statuses = async () =>
-      tally(
-        await Promise.all(
-          times(REQUESTS, () => getAlone(gateway.url, "/user/profile", bearer(accessToken))),
-        ),
-        ({ status }) => status,
-      );
+    const statuses = async () => {
+      const profile = (_: unknown, i: number) =>
+        getAlone(gateway.url, "/user/profile", {
+          ...bearer(accessToken),
+          "X-Forwarded-For": `192.0.2.${i}`, // few calls of an address may wait for the public keys
+        });
+      const answers = await Promise.all(Array.from({ length: REQUESTS }, profile));
+      return tally(answers, ({ status }) => status);
+    };
     expect(await statuses()).toEqual({ 200: REQUESTS });
     const rpcs = () => linesOf(services).filter(({ rpc }) => String(rpc).endsWith("GetProfile"));
     expect(new Set(rpcs().map(({ worker }) => worker))).toEqual(new Set([1, 2]));
