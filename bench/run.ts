@@ -6,7 +6,7 @@ const BENCHMARKS = {
   identity: "sign-in, registration, refresh and profile beside better-auth and bare Fastify",
   ai: "chats and streams beside Portkey and a node:http pipe",
   against: "this checkout beside another commit or folder (BENCH_REF, default HEAD~1)",
-  workers: "one worker beside one per core and two per core, with the load at low priority",
+  workers: "one worker beside several, with the load at low priority",
   growth: "the same requests with 10,000 and 1,000,000 users",
   profile: "CPU profile of each row, by part of the program",
   disk: "size of the tables after a year of 1,000 users",

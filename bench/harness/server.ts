@@ -11,6 +11,8 @@ export type Server = {
   pid: number;
   /** Port of its inspector, which opens when the process receives SIGUSR1. */
   debugPort: number;
+  /** Its process id, and those of its workers. */
+  pids(): number[];
   /** CPU time of all its threads and workers so far, in ms. */
   cpuMs(): number;
   /** Resident memory, workers included, in KiB. */
@@ -48,6 +50,7 @@ export async function startServer(
     url,
     pid: child.pid as number,
     debugPort,
+    pids: () => processesOf(child.pid as number),
     cpuMs: () => sumOf(processesOf(child.pid as number).map(cpuMsOf)),
     rssKiB: () => sumOf(processesOf(child.pid as number).map(rssKiBOf)),
     close,

@@ -1,15 +1,23 @@
 /**
- * One worker beside as many as there are cores, and twice as many. All may use every core. Load and
- * provider have the lowest priority, since real ones use other machines; what they and the databases
- * need is still missing from the workers. The limit is the rate at which all cores are busy with one
- * call after the other, whatever runs them. Beside it bare `node:http` with the same queries.
+ * One worker beside several. Load and provider have the lowest priority, since real ones use other
+ * machines. Two ways:
+ *
+ * - On all cores, as many workers as there are cores. What load, provider and databases need is missing
+ *   from the workers, so that the limit is the rate at which all cores are busy with one call after the
+ *   other, whatever runs them.
+ * - With a quarter of a core for each worker, in turns, so that four of them leave the other cores to
+ *   everything else, as on a machine with enough cores.
+ *
+ * Beside them bare `node:http` with the same queries.
  */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { constants, setPriority } from "node:os";
 import { closeAll } from "../harness/cleanup.ts";
 import { CORES } from "../harness/cores.ts";
-import { type Contestant, load } from "../harness/http-load.ts";
-import { startServer } from "../harness/server.ts";
+import { type Contestant, type Load, load } from "../harness/http-load.ts";
+import { type Server, startServer } from "../harness/server.ts";
 import { isChosen, REDIS_URL, ROUNDS, SECONDS } from "../harness/settings.ts";
 import { type Stage, setStage } from "../harness/stage.ts";
 import { median } from "../harness/statistics.ts";
@@ -19,67 +27,77 @@ const CLIENTS = 64;
 const WARM_UP_SECONDS = 5;
 /** A clock tick of `/proc/stat`, in ms. */
 const TICK_MS = 10;
-const COUNTS = [1, CORES, 2 * CORES];
+/** Parts of a core in the second way, one for each worker. */
+const PARTS = 4;
+const COUNTS = [...new Set([1, 2, CORES, PARTS])].sort((a, b) => a - b);
 const CHAT = JSON.stringify({
   provider: "provider-a",
   messages: [{ role: "user", content: "Say a few words, please, and then a few more." }],
 });
 
-type Round = { perSecond: number; cpuMicros: number; machineMicros: number };
+type Round = Load & { machineMicros: number };
+type Named = Contestant & { name: string; workers: number };
+type Target = Omit<Contestant["request"], "headers">;
 
 const provider = await startServer(["bench/peers/provider.ts"], {}, "all");
-const env = {
-  REDIS_URL,
-  OPENAI_API_KEY: "bench-key",
-  OPENAI_BASE_URL: `${provider.url}/v1`,
-};
-const contestants: Record<string, Stage> = {};
+const env = { REDIS_URL, OPENAI_API_KEY: "bench-key", OPENAI_BASE_URL: `${provider.url}/v1` };
+const stages = new Map<number, Stage>();
 for (const count of COUNTS)
-  contestants[`${count} workers`] = await setStage({ ...env, WORKERS: String(count) }, "all");
-const [first] = Object.values(contestants) as [Stage];
-const bare: Record<string, Contestant["server"]> = {};
-for (const count of COUNTS)
-  bare[`bare node:http, ${count} workers`] = await startServer(
-    ["bench/peers/clustered.ts"],
-    {
-      PEER: "bare-http",
-      WORKERS: String(count),
-      UPSTREAM: provider.url,
-      DATABASE_URL: first.databaseUrl,
-      REDIS_URL,
-    },
-    "all",
-  );
+  stages.set(count, await setStage({ ...env, WORKERS: String(count) }, "all"));
+const first = stages.get(1) as Stage;
+const bare = new Map<number, Server>();
+for (const count of COUNTS) {
+  const own = { PEER: "bare-http", WORKERS: String(count), UPSTREAM: provider.url, REDIS_URL };
+  const variables = { ...own, DATABASE_URL: first.databaseUrl };
+  bare.set(count, await startServer(["bench/peers/clustered.ts"], variables, "all"));
+}
 for (const pid of [process.pid, provider.pid]) setPriority(pid, constants.priority.PRIORITY_LOW);
 try {
-  const requestOf = (token: string, rest: object) => ({
-    ...rest,
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-  });
-  const own = (rest: Omit<Contestant["request"], "headers">) =>
-    Object.entries(contestants).map(([name, { server, accessToken }]) => ({
-      name,
-      contestant: { server, request: { ...rest, ...requestOf(accessToken, rest) } },
-    }));
-  const chat = { path: "/ai/chat", method: "POST", body: CHAT } as const;
-  await row("profile, 64 clients, all cores", own({ path: "/user/profile" }));
-  await row("chat, 64 clients, all cores", own(chat));
-  const theirs = Object.entries(bare).map(([name, server]) => ({
-    name,
-    contestant: { server, request: { ...chat, ...requestOf(first.accessToken, chat) } },
-  }));
-  await row("chat, 64 clients, all cores, bare", theirs);
+  const profile: Target = { path: "/user/profile" };
+  const chat: Target = { path: "/ai/chat", method: "POST", body: CHAT };
+  for (const [where, counts, parts] of [
+    ["all cores", [1, CORES], undefined],
+    [`1/${PARTS} core each`, [1, 2, PARTS], PARTS],
+  ] as const) {
+    await row(`profile, ${CLIENTS} clients, ${where}`, ours(profile, counts), parts);
+    await row(`chat, ${CLIENTS} clients, ${where}`, ours(chat, counts), parts);
+    await row(`chat, ${CLIENTS} clients, ${where}, bare`, theirs(chat, counts), parts);
+  }
 } finally {
   await closeAll();
 }
 
-/** Measures contestants in turns. */
-async function row(name: string, all: { name: string; contestant: Contestant }[]): Promise<void> {
+const headersOf = ({ accessToken }: Stage) => ({
+  authorization: `Bearer ${accessToken}`,
+  "content-type": "application/json",
+});
+
+function ours(target: Target, counts: readonly number[]): Named[] {
+  return counts.map((workers) => {
+    const stage = stages.get(workers) as Stage;
+    const request = { ...target, headers: headersOf(stage) } as Contestant["request"];
+    return { name: `${workers} of Gatehouse`, workers, server: stage.server, request };
+  });
+}
+
+function theirs(target: Target, counts: readonly number[]): Named[] {
+  return counts.map((workers) => {
+    const request = { ...target, headers: headersOf(first) } as Contestant["request"];
+    return { name: `${workers} bare`, workers, server: bare.get(workers) as Server, request };
+  });
+}
+
+/**
+ * Measures contestants in turns.
+ * @param parts how many workers share a core in turns; undefined: they use all cores
+ */
+async function row(name: string, all: Named[], parts: number | undefined): Promise<void> {
   if (!isChosen(name)) return;
   const rounds = all.map(() => [] as Round[]);
-  for (const { contestant } of all) await load(contestant, WARM_UP_SECONDS, CLIENTS);
+  for (const contestant of all) await load(contestant, WARM_UP_SECONDS, CLIENTS);
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [i, { contestant }] of all.entries()) rounds[i]?.push(await measure(contestant));
+    for (const [i, contestant] of all.entries())
+      rounds[i]?.push(await inTurns(contestant, parts, () => measure(contestant)));
   }
   process.stdout.write(`\n${name}\n`);
   for (const [i, { name: program }] of all.entries()) {
@@ -94,16 +112,39 @@ async function row(name: string, all: { name: string; contestant: Contestant }[]
     const cells = Object.entries(figures).map(
       ([figure, values]) => `${figure} ${median(values).toFixed(0)}`,
     );
-    process.stdout.write(`  ${program.padEnd(30)} ${cells.join("   ")}\n`);
+    process.stdout.write(`  ${program.padEnd(18)} ${cells.join("   ")}\n`);
+  }
+}
+
+/** Runs a measurement during which the workers run in turns. */
+async function inTurns<T>(
+  { server, workers }: Named,
+  parts: number | undefined,
+  run: () => Promise<T>,
+): Promise<T> {
+  if (parts === undefined) return run();
+  const [own, ...children] = server.pids();
+  const pids = (workers === 1 && children.length === 0 ? [own] : children).map(String);
+  const duty = spawn(process.execPath, ["bench/harness/duty.ts", String(parts), ...pids], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  setPriority(duty.pid as number, 0);
+  await once(duty.stdout, "data");
+  try {
+    return await run();
+  } finally {
+    const ended = once(duty, "exit");
+    duty.kill("SIGTERM");
+    await ended;
   }
 }
 
 async function measure(contestant: Contestant): Promise<Round> {
   const before = busyMs();
-  const { perSecond, cpuMicros, failed } = await load(contestant, SECONDS, CLIENTS);
-  if (failed > 0) throw new Error(`${failed} requests failed: the figures are void`);
-  const machineMicros = ((busyMs() - before) * 1000) / (perSecond * SECONDS);
-  return { perSecond, cpuMicros, machineMicros };
+  const result = await load(contestant, SECONDS, CLIENTS);
+  if (result.failed > 0) throw new Error(`${result.failed} requests failed: the figures are void`);
+  const machineMicros = ((busyMs() - before) * 1000) / (result.perSecond * SECONDS);
+  return { ...result, machineMicros };
 }
 
 /** CPU time of all processes of the machine so far, in ms. */

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { Agent, request as sendRequest } from "node:http";
 import type { Socket } from "node:net";
 import { join, resolve } from "node:path";
@@ -6,12 +7,12 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { readConfig } from "../../services/platform/config/config.ts";
-import { accountsAt, signInAt } from "../support/accounts.ts";
+import { accountsAt, PASSWORD, signInAt } from "../support/accounts.ts";
 import { conversationOf, eventsIn } from "../support/ai/calls.ts";
 import { startRawProvider } from "../support/ai/raw-provider.ts";
 import { createDatabase, runSql } from "../support/database/databases.ts";
 import { grpcUrlIn } from "../support/grpc.ts";
-import { bearer, postJson } from "../support/http/client.ts";
+import { bearer, createHttpClient, postJson } from "../support/http/client.ts";
 import { sendRawHttp } from "../support/http/raw.ts";
 import { smtpMailbox } from "../support/mail/mailbox.ts";
 import { freePort } from "../support/network/sockets.ts";
@@ -341,6 +342,66 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     await until("their end", () => workersOf(services).every(({ pid }) => !isAlive(pid)));
     await start(); // the socket file of the killed process is still there
     expect(await statuses()).toEqual({ 200: REQUESTS });
+  });
+
+  test("of services serve HTTP/2 and the internal listener with TLS", async () => {
+    const files = "test/support/network/tls/ours";
+    const tls = {
+      GRPC_TLS_CERT: `${files}.pem`,
+      GRPC_TLS_KEY: `${files}.key`,
+      GRPC_TLS_CA: `${files}.pem`,
+    };
+    const storage = { ...(await sharedStorage()), ...tls };
+    const url = `tls://127.0.0.1:${await freePort()}`;
+    const services = await forTest(startServices({ ...storage, INTERNAL_URL: url }));
+    await until("both workers", () => workersOf(services).length === WORKERS);
+    const { DATABASE_URL: _, ...ofGateway } = storage;
+    const gateway = await startWorkers({ ...ofGateway, SERVICES_URL: url });
+    const { accessToken, headers } = await signInAt(gateway.url);
+    const rpcsOf = () => linesOf(services).filter(({ rpc }) => String(rpc).endsWith("GetProfile"));
+    const answers = await Promise.all(
+      times(8, () => getAlone(gateway.url, "/user/profile", bearer(accessToken))),
+    );
+    expect(tally(answers, ({ status }) => status)).toEqual({ 200: 8 });
+    const [cert, key] = [readFileSync(`${files}.pem`), readFileSync(`${files}.key`)];
+    for (let i = 0; i < REQUESTS; i++) {
+      const transport = createGrpcTransport({
+        baseUrl: `https://${services.url}`,
+        nodeOptions: { ca: cert, cert, key },
+      });
+      const client = createClient(UserService, transport);
+      await client.getProfile({}, { headers: { ...headers, "x-forwarded-for": `192.0.2.${i}` } });
+    }
+    const direct = rpcsOf().filter(({ address }) => String(address).startsWith("192.0.2."));
+    expect(direct).toHaveLength(REQUESTS);
+    expect(new Set(direct.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
+  });
+
+  test("prepare once: one administrator, one banner with the link to become one", async () => {
+    const storage = await sharedStorage();
+    const open = await startWorkers(storage);
+    expect(open.output().match(/is ready\./g)).toHaveLength(1);
+    expect(open.output().match(/register#setup=\S+/g)).toHaveLength(1);
+    expect(await open.end("SIGTERM")).toBe(0);
+    const admin = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: PASSWORD };
+    const started = await startWorkers({ ...storage, ...admin });
+    expect(started.output()).not.toContain("register#setup=");
+    const { status } = await createHttpClient(started.url).post("/auth/login", {
+      email: admin.ADMIN_EMAIL,
+      password: PASSWORD,
+    });
+    expect(status).toBe(200);
+    const rows = await runSql(storage.DATABASE_URL as string, "select email, role from users");
+    expect(rows).toEqual([{ email: admin.ADMIN_EMAIL, role: "admin" }]);
+  });
+
+  test("run the command that `gatehouse` was given", async () => {
+    const storage = await sharedStorage();
+    const command = ["scripts/commands/bin.js", "start"];
+    const started = await forTest(startProcess(storage, command));
+    await until("both workers", () => workersOf(started).length === WORKERS);
+    expect((await getAlone(started.url, "/health/ready")).status).toBe(200);
+    expect(await started.end("SIGTERM")).toBe(0);
   });
 
   test("say once that an address is in use, and end with 1", async () => {

@@ -44,3 +44,8 @@ test.each([
   expect(times(share, () => connect(address))).not.toContain(false);
   expect([connect(same), connect(other)]).toEqual([false, true]);
 });
+
+test("Admission: workers divide the memory, and with it their connections and requests", () => {
+  const [one, four] = [createAdmission(), createAdmission({ workers: 4 })];
+  expect(four.maxConnections).toBeLessThanOrEqual(one.maxConnections / 4);
+});
