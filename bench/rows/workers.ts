@@ -67,10 +67,9 @@ try {
   await closeAll();
 }
 
-const headersOf = ({ accessToken }: Stage) => ({
-  authorization: `Bearer ${accessToken}`,
-  "content-type": "application/json",
-});
+function headersOf({ accessToken }: Stage): Record<string, string> {
+  return { authorization: `Bearer ${accessToken}`, "content-type": "application/json" };
+}
 
 function ours(target: Target, counts: readonly number[]): Named[] {
   return counts.map((workers) => {

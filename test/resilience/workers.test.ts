@@ -351,7 +351,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       GRPC_TLS_KEY: `${files}.key`,
       GRPC_TLS_CA: `${files}.pem`,
     };
-    const storage = { ...(await sharedStorage()), ...tls };
+    const storage: Record<string, string> = { ...(await sharedStorage()), ...tls };
     const url = `tls://127.0.0.1:${await freePort()}`;
     const services = await forTest(startServices({ ...storage, INTERNAL_URL: url }));
     await until("both workers", () => workersOf(services).length === WORKERS);

@@ -6,9 +6,6 @@ export type Slots = {
   release(): void;
 };
 
-/** Slots that several holders share. See {@link createSlotPool}. */
-export type SlotPool<Holder> = ReturnType<typeof createSlotPool<Holder>>;
-
 /**
  * A number of slots for work that uses a whole core. Holders that wait take turns, so that many
  * requests of one delay those of another by one slot.

@@ -20,10 +20,7 @@ export type FromWorker =
 /** What a worker is told. */
 export type ToWorker = { kind: "slot-granted" } | { kind: "read-metrics"; id: number };
 
-/** The link of a worker to the process that started it. */
-export type WorkerLink = NonNullable<ReturnType<typeof openWorkerLink>>;
-
-/** Opens the link of a worker. Undefined in a process that is none. */
+/** Opens the link of a worker to the process that started it. Undefined in a process that is none. */
 export function openWorkerLink() {
   if (!cluster.worker) return undefined;
   const tell = (message: FromWorker) => process.send?.(message, undefined, undefined, () => {}); // without its parent a worker ends

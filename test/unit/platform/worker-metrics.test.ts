@@ -18,8 +18,9 @@ function metricsOf() {
   const metrics = createWorkerMetrics<ReturnType<typeof workerWith>>(
     new Registry(),
     async (worker, id) => {
-      if (worker.answers)
-        metrics.receive(id, (await worker.registry.getMetricsAsJSON()) as MetricsOfProcess);
+      if (!worker.answers) return;
+      const sent: MetricsOfProcess = structuredClone(await worker.registry.getMetricsAsJSON());
+      metrics.receive(id, sent);
     },
   );
   return metrics;
