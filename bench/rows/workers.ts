@@ -23,7 +23,8 @@ import { type Stage, setStage } from "../harness/stage.ts";
 import { median } from "../harness/statistics.ts";
 import { record } from "../table.ts";
 
-const CLIENTS = 64;
+/** Clients of each worker, and the time in which its code gets warm. */
+const CLIENTS = 32;
 const WARM_UP_SECONDS = 5;
 /** A clock tick of `/proc/stat`, in ms. */
 const TICK_MS = 10;
@@ -59,9 +60,9 @@ try {
     ["all cores", [1, CORES], undefined],
     [`1/${PARTS} core each`, [1, 2, PARTS], PARTS],
   ] as const) {
-    await row(`profile, ${CLIENTS} clients, ${where}`, ours(profile, counts), parts);
-    await row(`chat, ${CLIENTS} clients, ${where}`, ours(chat, counts), parts);
-    await row(`chat, ${CLIENTS} clients, ${where}, bare`, theirs(chat, counts), parts);
+    await row(`profile, ${where}`, ours(profile, counts), parts);
+    await row(`chat, ${where}`, ours(chat, counts), parts);
+    await row(`chat, ${where}, bare`, theirs(chat, counts), parts);
   }
 } finally {
   await closeAll();
@@ -93,7 +94,7 @@ function theirs(target: Target, counts: readonly number[]): Named[] {
 async function row(name: string, all: Named[], parts: number | undefined): Promise<void> {
   if (!isChosen(name)) return;
   const rounds = all.map(() => [] as Round[]);
-  for (const contestant of all) await load(contestant, WARM_UP_SECONDS, CLIENTS);
+  for (const contestant of all) await warmUp(contestant);
   for (let round = 0; round < ROUNDS; round++) {
     for (const [i, contestant] of all.entries())
       rounds[i]?.push(await inTurns(contestant, parts, () => measure(contestant)));
@@ -138,9 +139,14 @@ async function inTurns<T>(
   }
 }
 
-async function measure(contestant: Contestant): Promise<Round> {
+function warmUp(contestant: Named): Promise<Load> {
+  const { workers } = contestant;
+  return load(contestant, WARM_UP_SECONDS * workers, CLIENTS * workers);
+}
+
+async function measure(contestant: Named): Promise<Round> {
   const before = busyMs();
-  const result = await load(contestant, SECONDS, CLIENTS);
+  const result = await load(contestant, SECONDS, CLIENTS * contestant.workers);
   if (result.failed > 0) throw new Error(`${result.failed} requests failed: the figures are void`);
   const machineMicros = ((busyMs() - before) * 1000) / (result.perSecond * SECONDS);
   return { ...result, machineMicros };
