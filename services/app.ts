@@ -11,6 +11,7 @@ import { openExternal } from "./external/registry.ts";
 import { addGauges } from "./gauges.ts";
 import { reportRefused } from "./interceptors/observe.ts";
 import { startJobs } from "./jobs/cleanup.ts";
+import { createRenderEmail } from "./mail/templates.ts";
 import { createMailTransport, type MailTransport } from "./mail/transport.ts";
 import { startMailWorker } from "./mail/worker.ts";
 import { createMetrics } from "./metrics.ts";
@@ -84,7 +85,7 @@ export async function openApp(config: Config, options: AppOptions) {
       },
     });
     own(redis);
-    own(startAuditWorker(context));
+    own(startAuditWorker({ ...context, countEvent: context.metrics.countEvent }));
     const start = systemCall(context, store, "start");
     const setupToken = isPrepared ? undefined : await prepareAdministrator(start);
     own(startJobs(context));
@@ -153,8 +154,13 @@ async function openContext(
       return new Date(time.getTime() + databaseAheadMs());
     },
   });
+  const metrics = createMetrics();
+  const renderEmail = createRenderEmail(config);
   const mailWorker = own(
-    startMailWorker({ store, sender, cipher, clock, agreedTime, config, log }),
+    startMailWorker({
+      ...{ store, sender, cipher, clock, agreedTime, config, renderEmail, log },
+      countEmail: metrics.countEmail,
+    }),
   );
   const lastSeen = createLastSeen(store, log);
   own({ close: lastSeen.flush });
@@ -171,6 +177,7 @@ async function openContext(
       cipher,
       keys,
       mailWorker,
+      renderEmail,
       lastSeen,
       lastUsed,
     },
@@ -182,6 +189,6 @@ async function openContext(
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost, hashSlots),
     commonPasswords: readCommonPasswords(config),
-    metrics: createMetrics(),
+    metrics,
   };
 }

@@ -5,6 +5,7 @@ import type { AiContext } from "./ai/context.ts";
 import type { Cipher } from "./crypto/cipher.ts";
 import type { Passwords } from "./crypto/passwords.ts";
 import type { ExternalContext } from "./external/registry.ts";
+import type { RenderEmail } from "./mail/templates.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Config } from "./platform/config/config.ts";
@@ -42,6 +43,7 @@ export type AppContext = {
   /** Looks up the location of an IP address, such as "Berlin, Germany"; null if unknown. */
   locate: (address: string) => string | null;
   mailWorker: MailWorker;
+  renderEmail: RenderEmail;
   ai: AiContext;
   external: ExternalContext;
   metrics: Metrics;

@@ -19,6 +19,11 @@ const OVERHEAD_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1,
 ];
 
+/** Events that are counted from 0: a series that begins with its first event has no rate of it. */
+const WATCHED_EVENTS = ["auth.register", "auth.login", "auth.login_failed", "auth.locked"];
+/** How an attempt to deliver an e-mail ended. A deferred one is tried again. */
+const EMAIL_OUTCOMES = ["sent", "deferred", "failed"] as const;
+
 /**
  * Creates the metrics of one app, in their own registry. Names follow the OpenTelemetry semantic
  * conventions (RPC, and GenAI as of 2026), spelled as in Prometheus.
@@ -32,6 +37,20 @@ export function createMetrics() {
     labelNames: readonly T[],
     buckets: number[],
   ) => new Histogram({ name, help, labelNames, buckets, registers });
+  const counter = <T extends string>(name: string, help: string, labelNames: readonly T[]) =>
+    new Counter({ name, help, labelNames, registers });
+  const auditEvents = counter(
+    "gatehouse_audit_events_total",
+    "Audit events, such as sign-ins, by name. Each is counted by the process that seals it.",
+    ["event"],
+  );
+  for (const event of WATCHED_EVENTS) auditEvents.inc({ event }, 0);
+  const emails = counter(
+    "gatehouse_emails_total",
+    "Attempts of this process to deliver an e-mail, by how they ended.",
+    ["outcome"],
+  );
+  for (const outcome of EMAIL_OUTCOMES) emails.inc({ outcome }, 0);
   const operation = [
     "gen_ai_operation_name",
     "gen_ai_provider_name",
@@ -39,6 +58,8 @@ export function createMetrics() {
   ] as const;
   return {
     registry,
+    countEvent: (event: string) => auditEvents.inc({ event }),
+    countEmail: (outcome: (typeof EMAIL_OUTCOMES)[number]) => emails.inc({ outcome }),
     rpcSeconds: histogram(
       "rpc_server_call_duration_seconds",
       "Duration of RPCs; for streams, until the last message.",

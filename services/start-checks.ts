@@ -2,15 +2,16 @@ import { assertNotGuessable, readCommonPasswords } from "./accounts/password-rul
 import { readCatalogue } from "./ai/catalogue.ts";
 import { openProviders } from "./ai/providers/providers.ts";
 import { openExternal } from "./external/registry.ts";
+import { readMailTexts } from "./mail/texts.ts";
 import type { Config } from "./platform/config/config.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
 /**
- * Checks of what the settings refer to: the administrator's password, the catalogue, the providers and
- * the GeoIP database. Nothing stays open.
+ * Checks of what the settings refer to: the administrator's password, the catalogue, the providers, the
+ * GeoIP database and the texts of e-mails. Nothing stays open.
  */
 export function checksOf(config: Config): (() => unknown)[] {
-  const { admin, aiCatalog, catalogueVariables, geoipDb } = config;
+  const { admin, aiCatalog, catalogueVariables, geoipDb, mailTemplates } = config;
   const commonPasswords = readCommonPasswords(config);
   return [
     () =>
@@ -24,5 +25,6 @@ export function checksOf(config: Config): (() => unknown)[] {
     () => openProviders(readCatalogue(aiCatalog), catalogueVariables).close(),
     () => openExternal(config),
     () => openGeoIp(geoipDb),
+    () => readMailTexts(mailTemplates),
   ];
 }

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { v7 as uuid } from "uuid";
 import { createCipher } from "../../services/crypto/cipher.ts";
+import { createRenderEmail } from "../../services/mail/templates.ts";
 import { createMailTransport } from "../../services/mail/transport.ts";
 import { startMailWorker } from "../../services/mail/worker.ts";
 import { requireConfig } from "../../services/platform/config/config.ts";
@@ -81,7 +82,9 @@ const mailWorker = startMailWorker({
   clock: systemClock,
   agreedTime: { read: async () => systemClock.now() },
   config,
+  renderEmail: createRenderEmail(config),
   log,
+  countEmail: () => {},
 });
 const sent = async () => {
   const [row] = await store

@@ -20,13 +20,13 @@ export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
  * Seals the next events, in id order. Writers add a row to `audit_unsealed`, which becomes visible with
  * their commit: however late that is, the event is included in the next batch. Seals of a release
  * without MACs are followed by an empty seal, whose MAC covers them.
- * @returns the new head, the late events, and whether there may be more; undefined if there was nothing
+ * @returns the new head, the late events, the names of all, and whether there may be more; undefined if there was nothing
  * to seal or another process is sealing
  */
 export async function sealEvents(
   db: SealDeps,
   now: Date,
-): Promise<(Head & { late: string[]; more: boolean }) | undefined> {
+): Promise<(Head & { late: string[]; names: string[]; more: boolean }) | undefined> {
   if (!(await needsSeal(db))) return undefined;
   return db.em.transactional(async () => {
     const last = await beginSeal(db);
@@ -62,7 +62,7 @@ export async function appendSeal(
   sealedAt: Date,
   ids: string[],
   droppedBelow: string | null = null,
-): Promise<Head & { late: string[] }> {
+): Promise<Head & { late: string[]; names: string[] }> {
   const events = await findSealedEvents(db, ids);
   const links = droppedBelow ? [dropLinkOf(last.head, droppedBelow)] : [];
   for (const id of ids)
@@ -78,7 +78,8 @@ export async function appendSeal(
   const mac = db.cipher.mac(authenticated(seal), MAC_CONTEXT).toString("hex");
   await insertSeal(db, { ...seal, mac });
   const late = ids.filter((id) => isLate(id, events.get(id), sealedAt));
-  return { position: seal.position, hash: seal.head, late };
+  const names = [...events.values()].map(({ event }) => event);
+  return { position: seal.position, hash: seal.head, late, names };
 }
 
 /**

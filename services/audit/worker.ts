@@ -31,6 +31,8 @@ type Deps = {
   config: Pick<Config, "auditRetentionMs">;
   agreedTime: Pick<AgreedTime, "compare" | "read">;
   log: Logger;
+  /** Called for each sealed event, with its name. */
+  countEvent: (event: string) => void;
 } & Omit<SealDeps, "em">;
 
 /**
@@ -38,7 +40,7 @@ type Deps = {
  * logs the head.
  */
 export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
-  const { store, cipher, clock, agreedTime, config, log } = deps;
+  const { store, cipher, clock, agreedTime, config, log, countEvent } = deps;
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   /** Seals a batch. Returns whether there may be more. */
@@ -47,6 +49,7 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
     const { earlier: now } = await agreedTime.compare(); // with a clock ahead, every event would be late
     const sealed = await sealEvents(db(), now);
     if (sealed && sealed.late.length > 0) logLate(log, sealed);
+    for (const name of sealed?.names ?? []) countEvent(name);
     return sealed?.more ?? false;
   };
   const seal = async (signal: AbortSignal): Promise<void> => {

@@ -1,7 +1,8 @@
 import type { SystemCall } from "../call.ts";
 import { insertEmails, type Recipient, recentEmails } from "../store/emails.ts";
 import { circumstancesOf } from "./circumstances.ts";
-import { isNotice, type TemplateName } from "./templates.ts";
+import { isNotice } from "./templates.ts";
+import type { TemplateName } from "./texts.ts";
 
 /** Maximum number of e-mails of one template per user and hour, so that strangers cannot flood a mailbox. */
 const MAX_PER_HOUR = 5;

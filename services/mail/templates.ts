@@ -1,23 +1,12 @@
 import type { Config } from "../platform/config/config.ts";
-import german from "./texts/de.json" with { type: "json" };
-import english from "./texts/en.json" with { type: "json" };
-
-/** Names of the e-mails we send, as shown in the e-mail log. */
-export type TemplateName = keyof typeof english.templates;
-
-/** A paragraph, possibly one that appears only if a placeholder has a value. */
-type Paragraph = string | { if: string; text: string };
-
-/** The texts of an e-mail. The preheader is shown beside the subject in the list of e-mails. */
-type Template = { subject: string; preheader: string; paragraphs: Paragraph[]; button?: string };
-
-/** The texts of a language. `values` are the texts for values of placeholders, by placeholder. */
-type Texts = {
-  words: Record<keyof typeof english.words, string>;
-  values: Record<string, Record<string, string>>;
-  templates: Record<TemplateName, Template>;
-};
-const languages: Record<string, Texts> = { en: english, de: german };
+import { type Logo, readLogo } from "../platform/process/logo-file.ts";
+import {
+  type LayoutValues,
+  PLACEHOLDER,
+  readMailTexts,
+  type TemplateName,
+  type Texts,
+} from "./texts.ts";
 
 /** Where the button of an e-mail leads. */
 type Target = {
@@ -54,7 +43,7 @@ const targets: Record<TemplateName, Target | undefined> = {
   "deletion-requested": { page: "/sign-in" },
   "role-changed": { page: "support" },
   "administrators-changed": { page: "/admin/audit-log" },
-  "passkey-added": RESET,
+  "passkey-added": SECURITY,
   "passkey-removed": RESET,
   "passkey-counter": SECURITY,
   "identity-added": SECURITY,
@@ -81,7 +70,7 @@ export type TemplateVariables = Record<string, string | undefined>;
 
 /** What an e-mail shows of the installation. */
 type MailBrand = Pick<Config, "appUrl" | "appName" | "appAccent"> &
-  Partial<Pick<Config, "termsUrl" | "privacyUrl" | "supportUrl">>;
+  Partial<Pick<Config, "termsUrl" | "privacyUrl" | "supportUrl" | "appLogo" | "mailTemplates">>;
 
 const MINUTE_MS = 60_000;
 
@@ -143,25 +132,13 @@ function textOf(name: string, value: string, language: string, { words, values }
  * darken the background, which would leave dark text on a dark background.
  */
 const LINE = "1px solid rgba(128,128,128,0.3)";
-const BODY =
-  "margin:0;padding:24px 12px;font:16px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif";
-const FRAME = "max-width:560px;margin:0 auto";
-const CARD = `border:${LINE};border-radius:12px;padding:24px`;
-const BRAND = "margin:0 0 16px;padding:0 4px;font-weight:600;font-size:18px";
-const TITLE = "margin:0 0 16px;font-size:20px;line-height:1.3";
 const ROWS = `margin:0 0 16px;border-collapse:collapse;font-size:14px;border-top:${LINE};width:100%`;
-const ROW = `padding:8px 12px 8px 0;border-bottom:${LINE};text-align:left;vertical-align:top`;
-const LABEL = `${ROW};font-weight:400;opacity:0.7;white-space:nowrap`;
+const ROW = `padding:8px 12px 8px 0;border-bottom:${LINE};text-align:left;vertical-align:top;word-break:break-word`;
+const LABEL = `${ROW};font-weight:400;opacity:0.75;white-space:nowrap`;
 const BUTTON =
   "display:inline-block;margin:8px 0;padding:10px 18px;border-radius:8px;color:#fff;font-weight:500;text-decoration:none";
-const SMALL = "margin:8px 0 0;font-size:12px;opacity:0.7";
-const FOOTER = "margin:16px 4px 0;font-size:13px;opacity:0.7";
-/** Only for the list of e-mails. */
-const HIDDEN = "display:none;max-height:0;overflow:hidden;opacity:0";
-/** The e-mail is readable in light and dark mode, so no client has to change its colours. */
-const SCHEMES = `<meta name="color-scheme" content="light dark">
-<meta name="supported-color-schemes" content="light dark">
-<style>:root{color-scheme:light dark;supported-color-schemes:light dark}</style>`;
+const SMALL = "margin:8px 0 0;font-size:12px;opacity:0.75";
+const LOGO = "border-radius:6px;margin-right:10px;vertical-align:middle";
 
 /** Tell relays not to rewrite the link: SendGrid, SparkPost, Amazon SES. */
 const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
@@ -169,29 +146,73 @@ const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
 /** The rows about the circumstances of an e-mail, in their order. */
 const ROW_NAMES = ["at", "place", "client", "by"] as const;
 
-/** An e-mail as it is sent. */
-export type RenderedEmail = { subject: string; text: string; html: string };
+/** Content-ID of the logo. */
+export const LOGO_CID = "logo";
+
+/** An e-mail as it is sent. `logo`: the image that the HTML shows as `cid:logo`. */
+export type RenderedEmail = { subject: string; text: string; html: string; logo?: Logo };
+
+/** What an e-mail is rendered from. */
+export type EmailToRender = {
+  template: TemplateName;
+  variables: TemplateVariables;
+  /** BCP 47 tag; English if there are no texts for it. */
+  locale?: string | null | undefined;
+  /**
+   * Text of the one-time token; also shown in small type below the button, for manual entry. Null for a
+   * preview: its button leads to the page without a token.
+   */
+  token?: string | null | undefined;
+};
+
+/** Renders e-mails. Lines of the HTML are short enough to be sent without encoding. */
+export type RenderEmail = (email: EmailToRender) => RenderedEmail;
 
 /**
- * Renders a template. Lines of the HTML are short enough to be sent without encoding.
- * @param token text of the one-time token; also shown in small type below the button, for manual entry
- * @param locale BCP 47 tag; English if there are no texts for it
+ * Creates the renderer of an installation, with its logo and its texts. E-mail clients don't show SVG, so
+ * only a PNG is sent along.
+ * @throws Error for operators
  */
-export function renderEmail(
-  template: TemplateName,
-  variables: TemplateVariables,
+export function createRenderEmail(brand: MailBrand): RenderEmail {
+  const { languages, layout } = readMailTexts(brand.mailTemplates);
+  const file = readLogo(brand.appLogo);
+  const logo = file?.type === "image/png" ? file : undefined;
+  return (email) => {
+    const [base = ""] = (email.locale ?? "").split("-");
+    const language = Object.hasOwn(languages, base) ? base : "en";
+    const { subject, text, ...parts } = partsOf(
+      email,
+      brand,
+      language,
+      languages[language] as Texts,
+    );
+    const values: LayoutValues = {
+      ...{ ...parts, language, subject: escapeHtml(subject), app: escapeHtml(brand.appName) },
+      logo: logo
+        ? `<img src="cid:${LOGO_CID}" alt="" width="28" height="28" style="${LOGO}">\n`
+        : "",
+    };
+    const html = layout.replace(
+      PLACEHOLDER,
+      (_, name: string) => values[name as keyof LayoutValues] ?? "",
+    );
+    return { subject, text, html, ...(logo && { logo }) };
+  };
+}
+
+/** The parts of an e-mail: subject and text, and what its layout needs, in HTML. */
+function partsOf(
+  { template, variables, token }: EmailToRender,
   brand: MailBrand,
-  token?: string,
-  locale?: string | null,
-): RenderedEmail {
-  const [base = ""] = (locale ?? "").split("-");
-  const language = Object.hasOwn(languages, base) ? base : "en";
-  const texts = languages[language] as Texts;
+  language: string,
+  texts: Texts,
+) {
   const { words } = texts;
   const { subject, preheader, paragraphs, button } = texts.templates[template];
   const { appName, appAccent } = brand;
-  const fill = (text: string, values: TemplateVariables = variables) =>
-    text.replace(/\{(\w+)\}/g, (_, name: string) =>
+  const values: TemplateVariables = { app: appName, ...variables };
+  const fill = (text: string) =>
+    text.replace(PLACEHOLDER, (_, name: string) =>
       textOf(name, values[name] ?? "", language, texts),
     );
   const greeting = variables.name === undefined ? words.greetingWithoutName : fill(words.greeting);
@@ -204,14 +225,14 @@ export function renderEmail(
     return value ? [{ label: words[name], value: textOf(name, value, language, texts) }] : [];
   });
   const link = linkOf(targets[template], brand, token);
-  const signature = fill(words.signature, { app: appName });
+  const signature = fill(words.signature);
   const links = [
     [words.support, brand.supportUrl],
     [words.terms, brand.termsUrl],
     [words.privacy, brand.privacyUrl],
   ].filter((each): each is [string, string] => each[1] !== undefined);
 
-  const lines = [greeting, ...shown.map((paragraph) => fill(paragraph))];
+  const lines = [greeting, ...shown.map(fill)];
   const text = [
     ...lines,
     ...(rows.length > 0 ? [rows.map(({ label, value }) => `${label}: ${value}`).join("\n")] : []),
@@ -219,16 +240,7 @@ export function renderEmail(
     ...(link && token ? [`${words.byHand}\n${token}`] : []),
     [signature, ...links.map(([name, url]) => `${name}: ${url}`)].join("\n"),
   ];
-  const html = [
-    `<!doctype html>\n<html lang="${language}">\n<head>`,
-    '<meta charset="utf-8">',
-    '<meta name="viewport" content="width=device-width">',
-    SCHEMES,
-    `<title>${escapeHtml(subject)}</title>`,
-    `</head>\n<body style="${BODY}">`,
-    `<div style="${HIDDEN}">${escapeHtml(fill(preheader))}</div>`,
-    `<div style="${FRAME}">\n<p style="${BRAND}">${escapeHtml(appName)}</p>`,
-    `<div style="${CARD}">\n<h1 style="${TITLE}">${escapeHtml(subject)}</h1>`,
+  const content = [
     ...lines.map((line) => `<p>${escapeHtml(line)}</p>`),
     ...(rows.length > 0 ? [`<table style="${ROWS}">`, ...rows.map(toRow), "</table>"] : []),
     ...(link && button
@@ -241,25 +253,26 @@ export function renderEmail(
           `<p style="${SMALL}">${escapeHtml(words.byHand)}<br>\n<code style="word-break:break-all">${token}</code></p>`,
         ]
       : []),
-    "</div>",
-    `<p style="${FOOTER}">${[
-      escapeHtml(signature),
-      ...links.map(([name, url]) => `\n<a href="${escapeHtml(url)}">${escapeHtml(name)}</a>`),
-    ].join(" ")}</p>`,
-    "</div>\n</body>\n</html>\n",
-  ];
-  return { subject, text: `${text.join("\n\n")}\n`, html: html.join("\n") };
+  ].join("\n");
+  const footer = [
+    escapeHtml(signature),
+    ...links.map(([name, url]) => `\n<a href="${escapeHtml(url)}">${escapeHtml(name)}</a>`),
+  ].join(" ");
+  return {
+    ...{ subject: fill(subject), text: `${text.join("\n\n")}\n`, content, footer },
+    preheader: escapeHtml(fill(preheader)),
+  };
 }
 
 /** The address of a button; undefined if there is none. */
 function linkOf(
   target: Target | undefined,
   { appUrl, supportUrl }: MailBrand,
-  token: string | undefined,
+  token: string | null | undefined,
 ): string | undefined {
   if (!target) return undefined;
   if (target.page === "support") return supportUrl;
-  if (!target.hasToken) return appUrl + target.page;
+  if (!target.hasToken || token === null) return appUrl + target.page;
   return token && `${appUrl}${target.page}#token=${token}`;
 }
 

@@ -5,10 +5,12 @@ import { createTransport, type SendMailOptions } from "nodemailer";
 import type { Logger } from "pino";
 import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config/config.ts";
+import type { Logo } from "../platform/process/logo-file.ts";
 import { makePrivateFolder } from "../store/data-folder.ts";
 import { Email } from "../store/emails.ts";
 import { lowestId } from "../store/ids.ts";
 import type { Db } from "../store/statement.ts";
+import { LOGO_CID } from "./templates.ts";
 
 /**
  * Maximum number of connections to the SMTP server: Postfix's default limit per client
@@ -64,6 +66,8 @@ export type OutgoingEmail = {
   subject: string;
   text: string;
   html: string;
+  /** Shown by the HTML. */
+  logo?: Logo | undefined;
   messageId: string;
 };
 
@@ -125,8 +129,12 @@ const MAX_LINE = 998;
  * Keeps links in one piece: nodemailer would break lines longer than 76 characters with quoted-printable.
  * ASCII parts are sent without encoding, all others in base64.
  */
-function encoded({ text, html, ...email }: OutgoingEmail): SendMailOptions {
-  return { ...email, text: { raw: toPart("plain", text) }, html: { raw: toPart("html", html) } };
+function encoded({ text, html, logo, ...email }: OutgoingEmail): SendMailOptions {
+  const parts = { text: { raw: toPart("plain", text) }, html: { raw: toPart("html", html) } };
+  if (!logo) return { ...email, ...parts };
+  const { type: contentType, content } = logo;
+  const image = { cid: LOGO_CID, filename: "logo.png", contentType, content };
+  return { ...email, ...parts, attachments: [{ ...image, contentDisposition: "inline" }] };
 }
 
 function toPart(subtype: "plain" | "html", content: string): string {

@@ -14,7 +14,8 @@ import {
 } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
 import { encodeOneTimeToken } from "./one-time-token.ts";
-import { renderEmail, type TemplateName, type TemplateVariables } from "./templates.ts";
+import type { RenderEmail, TemplateVariables } from "./templates.ts";
+import type { TemplateName } from "./texts.ts";
 import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 
 /**
@@ -86,7 +87,10 @@ type Deps = {
   /** While the clocks do not agree, no e-mail is given up. */
   agreedTime: Pick<AgreedTime, "read">;
   config: Config;
+  renderEmail: RenderEmail;
   log: Logger;
+  /** Called after each attempt to deliver an e-mail. */
+  countEmail: (outcome: EmailOutcome) => void;
 };
 
 /**
@@ -139,6 +143,7 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
     ];
     const result = await attempt(deps, email, mayGiveUp, ending.signal);
     for (const timer of timers) clearTimeout(timer);
+    if (result.status) deps.countEmail(OUTCOMES[result.status]);
     await record(email, closed.signal.aborted ? dueAgain(result) : result);
     inHand.delete(email);
     leavePlace();
@@ -209,6 +214,15 @@ export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
   };
 }
 
+/** How an attempt to deliver an e-mail ended. A deferred one is tried again. */
+type EmailOutcome = "sent" | "deferred" | "failed";
+const OUTCOMES: Record<Email["status"], EmailOutcome> = {
+  sent: "sent",
+  failed: "failed",
+  queued: "deferred",
+  sending: "deferred",
+};
+
 /**
  * Sends an e-mail, unless its link is no longer valid.
  * @param mayGiveUp whether the time is reliable enough to give up the e-mail because of its age or that of its link
@@ -219,14 +233,14 @@ async function attempt(
   mayGiveUp: boolean,
   signal: AbortSignal,
 ): Promise<Partial<Email>> {
-  const { sender, cipher, clock, config, log } = deps;
+  const { sender, cipher, clock, config, renderEmail, log } = deps;
   if (email.tokenExpired && mayGiveUp)
     return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
     const template = email.template as TemplateName;
-    const variables = email.isVerified ? email.variables : withoutPerson(email);
-    const rendered = renderEmail(template, variables, config, token, email.locale);
+    const variables = shownVariables(email);
+    const rendered = renderEmail({ template, variables, token, locale: email.locale });
     const [, domain] = config.mailFrom.address.split("@");
     const to = { name: "", address: email.to };
     await sender.send({ ...rendered, to, messageId: `<${email.id}@${domain}>` }, signal);
@@ -249,10 +263,15 @@ async function attempt(
 }
 
 /**
- * The values of an e-mail to an unverified address, which may not belong to the user: without their name and
- * device. The old address of a user is never verified any more, but was theirs.
+ * The values that an e-mail shows. An unverified address may not belong to the user: an e-mail to it does
+ * without their name and device. The old address of a user is never verified any more, but was theirs.
  */
-function withoutPerson({ template, variables }: ClaimedEmail): TemplateVariables {
+export function shownVariables({
+  template,
+  variables,
+  isVerified,
+}: Pick<ClaimedEmail, "template" | "variables" | "isVerified">): TemplateVariables {
+  if (isVerified) return variables;
   const { name: _, place, client, ...others } = variables;
   return template === OLD_ADDRESS ? { ...others, place, client } : others;
 }

@@ -94,8 +94,11 @@ export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]>
 const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
   e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
 
-/** What a seal is computed from: the digest of an event's row, and the time stated in the row. */
-export type SealedEvent = { digest: string; createdAt: Date };
+/**
+ * What a seal is computed from: the digest of an event's row, and the time stated in the row. And the name of the
+ * event.
+ */
+export type SealedEvent = { digest: string; createdAt: Date; event: string };
 
 /**
  * Finds events by id. The ids are passed as a list, since with a join the planner could read the whole log.
@@ -105,11 +108,11 @@ export async function findSealedEvents(
   ids: string[],
 ): Promise<Map<string, SealedEvent>> {
   const rows = await em.execute<(SealedEvent & { id: string })[]>(
-    `select e.id, ${DIGEST} as digest, e.created_at as "createdAt" from audit_events e
+    `select e.id, ${DIGEST} as digest, e.created_at as "createdAt", e.event from audit_events e
      where e.id = any(array[:ids]::uuid[])`,
     { ids },
   );
-  return new Map(rows.map(({ id, ...event }) => [id, event]));
+  return new Map(rows.map(({ id, ...sealed }) => [id, sealed]));
 }
 
 /** Appends a seal. */

@@ -83,7 +83,7 @@ const ALLOWED: Record<string, string[]> = {
   "gauges.ts": ["platform", "store", "call.ts", "servers"],
   "router.ts": [...BASE, "accounts", "admin", "ai", "auth", "interceptors", "user"],
   "prepare.ts": [...DOMAINS, "admin"],
-  "start-checks.ts": ["platform", "accounts", "ai", "external", "sessions"],
+  "start-checks.ts": ["platform", "accounts", "ai", "external", "mail", "sessions"],
   "main.ts": ["platform", "app.ts", "prepare.ts", "servers", "start-checks.ts"],
 };
 /** What operators' commands, developers' tools and simulators may import beside their own room. */

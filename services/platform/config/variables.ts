@@ -25,6 +25,9 @@ export const commonVariables = {
   appAccent: setting(kind.accent, "#4f55d2").describe(
     "Colour of the installation. Darker and lighter shades that can be read follow from it.",
   ),
+  appLogo: optional(text).describe(
+    "Logo of the installation: an SVG or PNG file of at most 256 KiB. It should be square. E-mails show only a PNG.",
+  ),
   termsUrl: optional(kind.linkUrl).describe("Terms of use, linked in the web app and in e-mails."),
   privacyUrl: optional(kind.linkUrl).describe(
     "Privacy policy, linked in the web app and in e-mails.",
@@ -91,9 +94,6 @@ export const gatewayVariables = {
   servicesUrl: optional(kind.servicesUrl, "in process").describe(
     "For a standalone gateway: the `INTERNAL_URL` of the services, or `http://…` for gRPC at their `GRPC_PORT`.",
   ),
-  appLogo: optional(text).describe(
-    "Logo of the installation: an SVG or PNG file of at most 256 KiB. It should be square.",
-  ),
   logRequests: optional(
     kind.choice("all", "api", "errors"),
     "`api` on a terminal, else `all`",
@@ -138,6 +138,9 @@ export const servicesVariables = {
   ),
   mailFrom: optional(kind.mailbox, "`APP_NAME <no-reply@localhost>`").describe(
     "Sender of every e-mail.",
+  ),
+  mailTemplates: optional(text, "the shipped ones").describe(
+    "Folder with texts and a layout that replace those of e-mails. See [operations.md](operations.md#texts-of-e-mails).",
   ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(
     "Delay after the first failed delivery. It doubles, with jitter, up to an hour. Delivery is given up after a 5yz response, a day of 4yz responses, 7 days without a response, or when the link in the e-mail expires.",

@@ -28,7 +28,7 @@ export async function readConfigOrExit(
     ...checksOf(config),
   ];
   for (const result of await Promise.allSettled(checks.map(async (check) => check()))) {
-    if (result.status === "rejected") problems.push(result.reason.message);
+    if (result.status === "rejected") problems.push(...result.reason.message.split("\n"));
   }
   return problems.length > 0 ? refuseStart(problems) : config;
 }

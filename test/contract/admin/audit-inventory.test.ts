@@ -31,6 +31,7 @@ const unaudited = [
     "ListModels",
     "GetModel",
     "ListEmailLogs",
+    "PreviewEmail",
     "ListProviders",
     "Chat",
     "StreamChat",

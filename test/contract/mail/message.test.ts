@@ -1,8 +1,11 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import PostalMime from "postal-mime";
 import { expect, test } from "vitest";
 import { startSuiteApp } from "../../support/app.ts";
 import { startSlowSmtpServer } from "../../support/mail/slow-smtp-server.ts";
 import { forSuite } from "../../support/suites.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
 const LONG = "https://app.example.com/a/rather/long/path/to/the/front/end/of/this/installation";
@@ -87,4 +90,30 @@ test("A mail declares light and dark schemes, and sets no text colour without a 
   const colours = styles.filter((style) => /(^|;)color:/.test(style));
   expect(colours).toHaveLength(1);
   expect(colours[0]).toMatch(/(^|;)background:/);
+});
+
+test("A PNG logo travels with the mail, and its HTML shows it; an SVG logo does not", async () => {
+  const [png, svg] = await Promise.all(
+    [
+      { name: "logo.png", content: Buffer.from("89504e470d0a1a0a00", "hex") },
+      { name: "logo.svg", content: '<svg xmlns="http://www.w3.org/2000/svg"/>' },
+    ].map(async ({ name, content }) => {
+      const server = await forSuite(startSlowSmtpServer());
+      const file = join(temporaryFolder(), name);
+      writeFileSync(file, content);
+      const env = { APP_NAME: "Acme", APP_LOGO: file, SMTP_URL: server.url };
+      return mail({
+        app: await startSuiteApp({ mode: "embedded", env }),
+        server,
+        ...env,
+        APP_URL: "",
+      });
+    }),
+  );
+  expect(png?.html).toContain('<img src="cid:logo" alt="" width="28" height="28"');
+  const logo = { contentId: "<logo>", mimeType: "image/png", disposition: "inline" };
+  expect(png?.attachments).toEqual([expect.objectContaining(logo)]);
+  expect(png?.raw).toMatch(/Content-Type: multipart\/related/i);
+  expect(svg?.html).not.toContain("<img");
+  expect(svg?.attachments).toEqual([]);
 });

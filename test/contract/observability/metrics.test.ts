@@ -132,3 +132,26 @@ test.each(["one process", "gateway and services"])(
       expect(await each.end("SIGTERM")).toBe(0);
   },
 );
+
+test("GET /metrics: counts registrations, sign-ins, lockouts and e-mails, beginning with 0", async () => {
+  const port = await freePort();
+  const server = await forTest(startProcess({ ...(await freshStorage()), METRICS_PORT: port }));
+  const names = [
+    ...["register", "login", "login_failed", "locked"].map(
+      (event) => `gatehouse_audit_events_total{event="auth.${event}"}`,
+    ),
+    'gatehouse_emails_total{outcome="sent"}',
+    'gatehouse_emails_total{outcome="failed"}',
+  ];
+  const counts = async () => {
+    const metrics = await readMetrics(port);
+    return names.map((name) => metrics.get(name));
+  };
+  expect(await counts()).toEqual([0, 0, 0, 0, 0, 0]);
+  await signInAt(server.url);
+  await until("the counts", async () => {
+    const [registered, signedIn, , , sent] = await counts();
+    return registered === 1 && signedIn === 1 && sent === 1;
+  });
+  expect((await counts()).slice(2, 4)).toEqual([0, 0]);
+});

@@ -86,7 +86,10 @@ export async function openAuditFixture(engine: string) {
 
   /** @param auditRetentionMs by default retention is off */
   const startWorker = (log = silent, auditRetentionMs = 0) =>
-    startAuditWorker({ store, cipher, clock, agreedTime, config: { auditRetentionMs }, log });
+    startAuditWorker({
+      ...{ store, cipher, clock, agreedTime, log },
+      ...{ config: { auditRetentionMs }, countEvent: () => {} },
+    });
   const agreedTime = {
     read: async () => clock.now(),
     compare: async () => ({ earlier: clock.now(), agrees: true }),

@@ -1,7 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { lifetimeOf, renderEmail, type TemplateName } from "../../../services/mail/templates.ts";
+import {
+  createRenderEmail,
+  lifetimeOf,
+  type TemplateVariables,
+} from "../../../services/mail/templates.ts";
 import german from "../../../services/mail/texts/de.json" with { type: "json" };
 import english from "../../../services/mail/texts/en.json" with { type: "json" };
+import type { TemplateName } from "../../../services/mail/texts.ts";
 
 const TOKEN = "abc-DEF_123";
 const app = {
@@ -9,6 +14,14 @@ const app = {
   appName: "Acme & Sons",
   appAccent: { light: "#4f55d2", dark: "#8f94f5" },
 };
+/** Renders an e-mail of an installation. */
+const renderEmail = (
+  template: TemplateName,
+  variables: TemplateVariables,
+  brand: Parameters<typeof createRenderEmail>[0],
+  token?: string | null,
+  locale?: string | null,
+) => createRenderEmail(brand)({ template, variables, token, locale });
 const NAME = `Ann <b>"O'Neil"</b> & Co`;
 const facts = {
   name: NAME,

@@ -2,6 +2,7 @@ import ms, { type StringValue } from "ms";
 import { v7 as uuid } from "uuid";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
+import { createRenderEmail } from "../../../services/mail/templates.ts";
 import { createMailTransport } from "../../../services/mail/transport.ts";
 import { startMailWorker, type WorkerTimes } from "../../../services/mail/worker.ts";
 import { requireConfig } from "../../../services/platform/config/config.ts";
@@ -70,7 +71,9 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
             clock,
             agreedTime: { read: async () => clock.now() },
             config,
+            renderEmail: createRenderEmail(config),
             log,
+            countEmail: () => {},
           },
           { ...TIMES, ...given },
         );
