@@ -394,6 +394,8 @@ export type AdminApiKey = {
   createdBy: string;
   /** Time of the revocation. Absent when the key is not revoked. */
   revokedAt?: string | undefined;
+  /** Owner of the key, as of now, in ListAllApiKeys. */
+  user?: Person | undefined;
 };
 
 /** A provider in the catalogue. */
@@ -1281,6 +1283,15 @@ export type ListEmailLogsResponse = {
   totalEstimated?: boolean | undefined;
 };
 
+export type PreviewEmailResponse = {
+  /** Subject. */
+  subject: string;
+  /** The e-mail as plain text. */
+  text: string;
+  /** The e-mail as an HTML document. The image `cid:logo` is that of `GET /app-logo`. */
+  html: string;
+};
+
 export type RetryEmailResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
@@ -1792,6 +1803,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists e-mails, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listEmailLogs: (query?: ListEmailLogsRequest, options?: CallOptions) =>
       call<ListEmailLogsResponse>("GET", "/admin/email-logs", { query }, options),
+    /** Renders an e-mail as its recipient gets it, in the language of their account and with the texts of today. Its link has no token. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    previewEmail: (id: string, options?: CallOptions) =>
+      call<PreviewEmailResponse>("GET", `/admin/email-logs/${encodeURIComponent(id)}/preview`, {}, options),
     /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     retryEmail: (id: string, options?: CallOptions) =>
       call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),

@@ -9,11 +9,13 @@ import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import { listIdentities } from "../store/identities.ts";
+import { findPeople } from "../store/person.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { inviteUser } from "./invite-user.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
+import { previewEmail } from "./preview-email.ts";
 import { readOverview } from "./read-overview.ts";
 import { resetUserAccess } from "./reset-user-access.ts";
 import { retryEmail } from "./retry-email.ts";
@@ -81,6 +83,7 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     const page = await listEmails(callOf(ctx), req, req);
     return { ...page, items: page.items.map(toMessage) };
   },
+  previewEmail: (req, ctx) => previewEmail(callOf(ctx), req.id),
   async retryEmail(req, ctx) {
     await retryEmail(callOf(ctx), req.id);
     return { message: "The e-mail has been queued again." };
@@ -95,8 +98,14 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     };
   },
   async listAllApiKeys(req, ctx) {
-    const page = await listAllKeys(callOf(ctx), req, req);
-    return { ...page, items: page.items.map(toMessage) };
+    const call = callOf(ctx);
+    const page = await listAllKeys(call, req, req);
+    const people = await findPeople(
+      call,
+      page.items.map(({ userId }) => userId),
+    );
+    const items = page.items.map((key) => ({ ...toMessage(key), user: people.get(key.userId) }));
+    return { ...page, items };
   },
   async updateApiKey(req, ctx) {
     const key = await updateKey(sessionCallOf(ctx), req.id, {

@@ -107,12 +107,25 @@ export async function updateUser(
     assertSuspendable(call, user, changes);
     assertEditableAccess(call, user, changes, address);
     if (fields.length === 0) return readAdminUser(call, id);
+    const recorded = recordedChanges(user, changes);
     await applyChanges(call, user, changes, address);
     const others = fields.filter((field) => field !== "suspended");
-    const details = { fields: others, ...(changes.role && { role: changes.role }) };
+    const details = { fields: others, ...(changes.role && { role: changes.role }), ...recorded };
     if (others.length > 0) await recordAudit(call, "admin.user_updated", { userId: id, details });
     return readAdminUser(call, id);
   });
+}
+
+/** Fields whose values the audit log may keep: they say nothing about a person. */
+const RECORDED = ["role", "emailVerified", "mfaEnabled"] as const;
+
+/** What changes, before and after. Call it before the user is changed. */
+function recordedChanges(user: User, wanted: UserChanges) {
+  const changed = RECORDED.flatMap((field) => {
+    const [from, to] = [user[field], wanted[field]];
+    return to === undefined || from === to ? [] : [[field, { from, to }]];
+  });
+  return changed.length > 0 ? { changes: Object.fromEntries(changed) } : {};
 }
 
 /**

@@ -143,6 +143,19 @@ export const extendLeases = prepared<{ ids: string[]; attempts: number[]; leaseM
 export const recordAttempt = ({ em }: Db, { id, attempts }: Claim, result: Partial<Email>) =>
   em.nativeUpdate(Email, { id, attempts, status: "sending" }, result);
 
+/** What an e-mail is rendered from. */
+export const findEmailContent = (
+  db: Db,
+  id: string,
+): Promise<Pick<ClaimedEmail, "template" | "variables" | "isVerified" | "locale"> | undefined> =>
+  firstRow(
+    db,
+    `select e.template, e.facts as variables, u.locale,
+       coalesce(u.email = e."to" and u.email_verified_at is not null, false) as "isVerified"
+     from emails e left join users u on u.id = e.user_id where e.id = :id`,
+    { id },
+  );
+
 /** Queues a failed e-mail again, provided that its link, if any, is still valid. */
 export const requeueEmail = (
   db: Db,

@@ -24,7 +24,8 @@ describe("GET /admin/api-keys", () => {
     const [first, second] = [await createKey(account), await createKey(account)];
     await account.delete(`/user/api-keys/${first.apiKey.id}`);
     const { body } = await admin.get(`/admin/api-keys?userId=${userId}`);
-    const common = { name: "CI", models: [], createdAt: TIME, expiresAt: TIME, userId };
+    const user = { id: userId, name: account.user.name, email: account.user.email };
+    const common = { name: "CI", models: [], createdAt: TIME, expiresAt: TIME, userId, user };
     expect(body).toEqual({
       total: 2,
       items: [

@@ -245,7 +245,13 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
     }),
     ResetAccess: admin({ "admin.access_reset": {}, "auth.password_reset_requested": {} }),
     UpdateUser: admin(
-      { "admin.user_updated": { fields: ["name", "role"], role: "admin" } },
+      {
+        "admin.user_updated": {
+          fields: ["name", "role"],
+          role: "admin",
+          changes: { role: { from: "user", to: "admin" } },
+        },
+      },
       { name: "Bea", role: "admin", password: PASSWORD },
     ),
     "UpdateUser, a suspension": admin({ "admin.user_suspended": {} }, { suspended: true }),

@@ -78,6 +78,16 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     },
   );
 
+  test("GET /admin/email-logs/:id/preview: shows a mail as it was sent, without its token", async () => {
+    const { id } = await rowOf(await register("seen"), (row) => row.status === "sent");
+    const admin = await app.signInAdmin();
+    const { status, body } = await admin.get(`/admin/email-logs/${id}/preview`);
+    expect([status, body.subject]).toEqual([200, "Verify your e-mail address"]);
+    expect(body.text).toMatch(/The link works once, for \d+ (days|hours)\./);
+    expect(body.html).toMatch(/href="[^"#]+\/verify-email">Verify my address<\/a>/);
+    expect(`${body.text}${body.html}`).not.toMatch(/token=|by hand/);
+  });
+
   test("GET /admin/email-logs: lists every mail and its attempts, by each filter, without token and text", async () => {
     mail.smtpServer.responses.data = ({ to, raw }) =>
       to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";

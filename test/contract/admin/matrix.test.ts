@@ -24,7 +24,7 @@ const BODIES: Record<string, object> = {
 };
 
 /** Routes that erase the user, or whose id is that of an e-mail or key. */
-const NOT_FOR_BYSTANDER = ["DeleteUser", "RetryEmail", "UpdateApiKey"];
+const NOT_FOR_BYSTANDER = ["DeleteUser", "PreviewEmail", "RetryEmail", "UpdateApiKey"];
 /** Routes that refuse this user: one who was an administrator lately, and no service account. */
 const CONFLICTING = ["Impersonate", "CreateServiceAccountKey"];
 

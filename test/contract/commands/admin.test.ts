@@ -36,7 +36,14 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     expect(await admin("promote", user.email.toUpperCase())).toEqual(unverified);
     expect((await get("/admin/users")).status).toBe(200);
     expect(await eventsOf(user.id)).toEqual([
-      { ...UPDATE, details: { fields: ["role"], role: "admin" } },
+      {
+        ...UPDATE,
+        details: {
+          fields: ["role"],
+          role: "admin",
+          changes: { role: { from: "user", to: "admin" } },
+        },
+      },
     ]);
   });
 
