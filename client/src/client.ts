@@ -7,6 +7,12 @@ import {
   SIGN_IN,
   type Stream,
 } from "./api.ts";
+import {
+  type CompletionPiece,
+  type CompletionRequest,
+  completionBody,
+  piecesOf,
+} from "./completions.ts";
 import { connectionError, errorOf, jsonOf, plainTextOf } from "./errors.ts";
 import { chunksOf } from "./events.ts";
 import { createPasskeys, type Passkeys } from "./passkeys.ts";
@@ -39,8 +45,20 @@ export type ClientOptions = {
   fetch?: typeof globalThis.fetch | undefined;
 };
 
-/** All routes, grouped by subject, and the session that they use. */
-export type Client = Api & {
+/** All routes, grouped by subject. */
+export type Routes = Api & {
+  /** Replies with reasoning and tokens. Vendors' packages for `/v1` do more: tools, images, structured output. */
+  completions: {
+    /** Streams a reply by `POST /v1/chat/completions`. */
+    stream(
+      request: CompletionRequest,
+      options?: CallOptions,
+    ): AsyncGenerator<CompletionPiece, void>;
+  };
+};
+
+/** All routes, and the session that they use. */
+export type Client = Routes & {
   /** The access token, held in memory. Undefined before the first sign-in or refresh. */
   readonly accessToken: string | undefined;
   /**
@@ -54,7 +72,7 @@ export type Client = Api & {
    * The same routes with another access token, which is never refreshed, such as the one from
    * `admin.impersonate`.
    */
-  withAccessToken(accessToken: string): Api;
+  withAccessToken(accessToken: string): Routes;
 };
 
 type Access = Pick<Session, "accessToken" | "renew">;
@@ -114,7 +132,7 @@ export function createClient(options: ClientOptions = {}): Client {
   function apiWith(
     access: Access,
     onResult: (path: string, result: unknown) => Promise<void>,
-  ): Api {
+  ): Routes {
     const call: Call = async <T>(
       method: string,
       path: string,
@@ -136,7 +154,12 @@ export function createClient(options: ClientOptions = {}): Client {
     const stream: Stream = async function* (path, body, { signal } = {}) {
       yield* chunksOf(await request(access, "POST", path, { body }, signal), signal);
     };
-    return createApi(call, stream);
+    const complete: Routes["completions"]["stream"] = async function* (wanted, options = {}) {
+      const { signal } = options;
+      const sent = { body: completionBody(wanted) };
+      yield* piecesOf(await request(access, "POST", "/v1/chat/completions", sent, signal), signal);
+    };
+    return { ...createApi(call, stream), completions: { stream: complete } };
   }
   /** Starts or ends the session after a route that signs in or out. */
   async function follow(path: string, result: unknown): Promise<void> {

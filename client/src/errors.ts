@@ -55,7 +55,9 @@ export class GatehouseError extends Error {
  */
 export async function errorOf(response: Response): Promise<GatehouseError> {
   const { status, headers } = response;
-  const body: Partial<ErrorBody> = (await response.json().catch(() => undefined)) ?? {};
+  const json: Partial<ErrorBody> & { error?: FormatError } =
+    (await response.json().catch(() => undefined)) ?? {};
+  const body: Partial<ErrorBody> = json.error?.code ? bodyOfFormat(json.error) : json;
   const seconds = Number(headers.get("retry-after") ?? Number.NaN);
   return new GatehouseError(
     body.code ?? "UNEXPECTED_RESPONSE",
@@ -67,6 +69,37 @@ export async function errorOf(response: Response): Promise<GatehouseError> {
       requestId: headers.get("x-request-id"),
     },
   );
+}
+
+/** An error of OpenAI's format. */
+type FormatError = { message: string; code: string; param?: string | null };
+
+/** The codes of `/v1` that are not spelled like ours. */
+const FORMAT_CODES: Record<string, ErrorCode> = {
+  invalid_api_key: "UNAUTHENTICATED",
+  permission_denied: "FORBIDDEN",
+  model_not_found: "NOT_FOUND",
+  unknown_url: "NOT_FOUND",
+  rate_limit_exceeded: "RATE_LIMITED",
+  invalid_value: "VALIDATION_FAILED",
+  unsupported_value: "VALIDATION_FAILED",
+  unsupported_parameter: "VALIDATION_FAILED",
+  context_length_exceeded: "PROVIDER_ERROR",
+  content_filter: "PROVIDER_ERROR",
+};
+
+/** The code of the API for one of OpenAI's format. */
+export function codeOfFormat(code: string, message: string): ErrorCode {
+  if (code === "model_not_found" && / is not configured: /.test(message))
+    return "PROVIDER_NOT_CONFIGURED";
+  if (code.startsWith("provider_")) return "PROVIDER_ERROR";
+  return FORMAT_CODES[code] ?? (code.toUpperCase() as ErrorCode);
+}
+
+function bodyOfFormat({ message, code, param }: FormatError): Partial<ErrorBody> {
+  const own = codeOfFormat(code, message);
+  const isField = own === "VALIDATION_FAILED" && param;
+  return { code: own, message, ...(isField && { violations: [{ field: param, message }] }) };
 }
 
 /** Creates the error for a failed connection. If the caller has aborted, it is the reason of the abort. */

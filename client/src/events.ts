@@ -16,13 +16,25 @@ export async function* chunksOf(
   response: Response,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<string, void> {
+  for await (const event of eventsOf<StreamEvent>(response, signal)) {
+    if (event.error !== undefined) throw failureOf(event.error, event.code, response);
+    if (event.chunk) yield event.chunk;
+  }
+}
+
+/**
+ * The events of a stream, until `[DONE]`.
+ * @throws GatehouseError `NETWORK_ERROR` for a stream that ends without it
+ */
+export async function* eventsOf<Event>(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Event, void> {
   for await (const line of linesOf(response, signal)) {
     const data = DATA.exec(line)?.[1];
     if (data === undefined) continue; // events end with an empty line; comments keep the connection open
     if (data === "[DONE]") return;
-    const event = eventOf(data, response);
-    if (event.error !== undefined) throw failureOf(event.error, event.code, response);
-    if (event.chunk) yield event.chunk;
+    yield eventOf(data, response);
   }
   throw new GatehouseError("NETWORK_ERROR", "The stream ended before the reply was complete.");
 }
@@ -30,7 +42,7 @@ export async function* chunksOf(
 const failureOf = (message: string, streamCode: ErrorCode | undefined, { status }: Response) =>
   new GatehouseError("STREAM_ERROR", message, { status, streamCode });
 
-function eventOf(data: string, response: Response): StreamEvent {
+function eventOf<Event>(data: string, response: Response): Event {
   try {
     return JSON.parse(data);
   } catch (thrown) {

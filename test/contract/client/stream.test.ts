@@ -1,5 +1,9 @@
 import { test as base, expect } from "vitest";
-import { GatehouseError, type StreamChatRequest } from "../../../client/src/index.ts";
+import {
+  type CompletionPiece,
+  GatehouseError,
+  type StreamChatRequest,
+} from "../../../client/src/index.ts";
 import { PREFIX, REPLY } from "../../../scripts/simulators/script.ts";
 import { conversationOf } from "../../support/ai/calls.ts";
 import { testApp } from "../../support/app.ts";
@@ -14,6 +18,12 @@ async function textOf(stream: AsyncIterable<string>): Promise<string> {
   let text = "";
   for await (const piece of stream) text += piece;
   return text;
+}
+
+async function piecesIn(stream: AsyncIterable<CompletionPiece>): Promise<CompletionPiece[]> {
+  const pieces = [];
+  for await (const piece of stream) pieces.push(piece);
+  return pieces;
 }
 
 test("Client: streams a reply in pieces, also with an access token that has expired", async ({
@@ -106,4 +116,61 @@ test("Client: accepts chunks that are cut at any byte, and any line ending", asy
     await textOf(clientAt(app.url, { fetch: fetchBytes }).ai.stream(requestOf("Hello."))),
   ).toBe("Grüße 👍");
   expect(new GatehouseError("NETWORK_ERROR", "")).toBeInstanceOf(Error);
+});
+
+test("Client: a completion has the reasoning of the model, its text, how it ended and its tokens", async ({
+  client,
+}) => {
+  app.clock.advance("16m"); // a new access token is fetched for it
+  const request = {
+    model: "provider-a/model-a-1",
+    messages: [{ role: "user", content: "Hello." }],
+  } as const;
+  const pieces = await piecesIn(client.completions.stream(request));
+  const text = pieces.map((piece) => (piece.kind === "text" ? piece.text : "")).join("");
+  expect(text).toContain("couldn't agree more");
+  expect(pieces.slice(-2)).toEqual([
+    { kind: "finish", reason: "stop" },
+    { kind: "usage", inputTokens: expect.any(Number), outputTokens: expect.any(Number) },
+  ]);
+  const event = { choices: [{ delta: { reasoning_content: "Let me see." }, finish_reason: null }] };
+  const body = `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`;
+  const thinking = clientAt(app.url, { fetch: async () => new Response(body) });
+  expect(await piecesIn(thinking.completions.stream(request))).toEqual([
+    { kind: "reasoning", text: "Let me see." },
+  ]);
+});
+
+test.for([
+  ["case: bad-key", { code: "PROVIDER_ERROR" }],
+  ["case: reset-midway", { code: "STREAM_ERROR", streamCode: "PROVIDER_ERROR" }],
+  ["", { code: "VALIDATION_FAILED", violations: [{ field: "messages" }] }],
+] as const)(
+  "Client: a completion of '%s' throws the codes of the API",
+  async ([content, failure], { client }) => {
+    const request = {
+      model: "provider-a/model-a-1",
+      messages: [{ role: "user", content }],
+    } as const;
+    const reading = piecesIn(client.completions.stream(request));
+    await expect(reading).rejects.toMatchObject(failure);
+  },
+);
+
+test("Client: a completion of an unknown model throws NOT_FOUND, and one of a provider without a key says so", async ({
+  client,
+}) => {
+  const messages = [{ role: "user", content: "Hello." }] as const;
+  const reading = piecesIn(client.completions.stream({ model: "nobody/nothing", messages }));
+  await expect(reading).rejects.toMatchObject({ code: "NOT_FOUND", status: 404 });
+  const error = {
+    message: "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.",
+    code: "model_not_found",
+  };
+  const fetch = async () => Response.json({ error }, { status: 404 });
+  const without = clientAt(app.url, { fetch }).completions.stream({
+    model: "provider-d/a",
+    messages,
+  });
+  await expect(piecesIn(without)).rejects.toMatchObject({ code: "PROVIDER_NOT_CONFIGURED" });
 });
