@@ -1,10 +1,14 @@
+import { randomBytes } from "node:crypto";
 import { readCatalogue } from "../../services/ai/catalogue.ts";
+import { createCipher } from "../../services/crypto/cipher.ts";
 import { createPasswords } from "../../services/crypto/passwords.ts";
+import { totpContext } from "../../services/mfa/second-factor.ts";
 import { requireConfig } from "../../services/platform/config/config.ts";
 import { createLog } from "../../services/platform/telemetry/log.ts";
 import { newId } from "../../services/store/ids.ts";
 import { openStore } from "../../services/store/open-store.ts";
-import { User } from "../../services/store/users.ts";
+import { readSecretKeys } from "../../services/store/secret-keys.ts";
+import { SERVICE_DOMAIN, User } from "../../services/store/users.ts";
 
 /** The people of the demo beside its two accounts. */
 const NAMES =
@@ -34,18 +38,32 @@ const CLIENTS = [
   ],
 ] as const;
 const PLACES = ["Berlin, DE", "Lagos, NG", "Kyoto, JP", "Lisbon, PT", "Oslo, NO", "Lyon, FR"];
+/** Programs, each with the names of its API keys. */
+const PROGRAMS = [
+  { name: "Support assistant", keys: ["Production", "Staging"] },
+  { name: "Nightly reports", keys: ["Scheduler"] },
+] as const;
+/** People with a key of their own, by the key's name. */
+const OWN_KEYS = ["Notebook", "CI", "Prototype"];
+/** Who is suspended, and who is locked for the rest of the day, by their places among the people. */
+const [SUSPENDED, LOCKED] = [19, 27];
+/** Every third one of the others has a second factor. */
+const hasFactor = (index: number) => index > 1 && index % 3 === 0;
 const DAYS = 90;
-const [MINUTE, DAY] = [60_000, 86_400_000];
+const [MINUTE, HOUR, DAY] = [60_000, 3_600_000, 86_400_000];
 
 type Account = { email: string; name: string; role: "admin" | "user" };
 type Person = Account & { id: string; createdAt: Date; index: number };
 type Row = Record<string, unknown>;
 
 /** The rows of the history by their tables. */
-type History = Record<"users" | "audit_events" | "emails" | "sessions" | "ai_usage", Row[]>;
+type History = Record<
+  "users" | "attempts" | "api_keys" | "audit_events" | "emails" | "sessions" | "ai_usage",
+  Row[]
+>;
 
 /**
- * Fills an empty database with accounts, 40 users in all, and what they did in the last 90 days.
+ * Fills an empty database with accounts, 40 people in all and two programs, and what they did in the last 90 days.
  * Does nothing if there are users.
  * @param password of the given accounts; nobody has those of the others
  */
@@ -57,9 +75,11 @@ export async function writeHistory(accounts: Account[], password: string): Promi
     const em = store.fork();
     if ((await em.count(User)) > 0) return;
     const passwords = await createPasswords();
+    const cipher = createCipher(...readSecretKeys(config));
     const history = compose(accounts, {
       own: await passwords.hash(password),
       others: await passwords.hash(crypto.randomUUID()),
+      secretOf: (id) => cipher.encrypt(randomBytes(20).toString("hex"), totpContext(id)),
     });
     await em.transactional(async () => {
       await em.execute(
@@ -67,6 +87,9 @@ export async function writeHistory(accounts: Account[], password: string): Promi
            date_trunc('month', now() - interval '${DAYS + 1} days'), date_trunc('month', now()), '1 month') as month`,
       );
       for (const [table, rows] of Object.entries(history)) await insert(em, table, rows);
+      await em.execute(
+        "insert into suspended_users select id from users where suspended_at is not null",
+      );
       await em.execute("insert into audit_unsealed (event_id) select id from audit_events");
     });
   } finally {
@@ -103,19 +126,30 @@ function createChance() {
   };
 }
 
-function compose(accounts: Account[], hashes: { own: string; others: string }): History {
+/** Password hashes of the given accounts and of the others, and the second factor of a user. */
+type Secrets = { own: string; others: string; secretOf: (userId: string) => string };
+
+function compose(accounts: Account[], secrets: Secrets): History {
   const chance = createChance();
   const now = Date.now();
   const people = peopleOf(accounts, now);
-  const rows: History = { users: [], audit_events: [], emails: [], sessions: [], ai_usage: [] };
+  const rows: History = {
+    ...{ users: [], attempts: [], api_keys: [] },
+    ...{ audit_events: [], emails: [], sessions: [], ai_usage: [] },
+  };
   const lastLogins = new Map<string, Date>();
   for (let day = DAYS - 1; day >= 0; day--) {
     for (const person of people)
       liveDay(person, now - day * DAY, { now, rows, chance, lastLogins });
   }
   for (const person of people) {
-    rows.users.push(userRow(person, hashes, lastLogins.get(person.id) ?? null));
+    rows.users.push(userRow(person, secrets, lastLogins.get(person.id) ?? null));
   }
+  rows.api_keys.push(
+    ...OWN_KEYS.map((name, i) => keyRow(people[i + 1] as Person, name, now, chance)),
+  );
+  addPrograms(people[0] as Person, now, rows, chance);
+  addIncidents(people, now, rows);
   rows.audit_events.sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1));
   return rows;
 }
@@ -195,6 +229,84 @@ function usageRow(person: Person, at: Date, chance: Life["chance"]): Row {
   };
 }
 
+/** Service accounts, with their keys and calls. */
+function addPrograms(admin: Person, now: number, rows: History, chance: Life["chance"]): void {
+  for (const [i, { name, keys }] of PROGRAMS.entries()) {
+    const createdAt = new Date(now - (60 - i * 20) * DAY);
+    const id = newId(createdAt);
+    const email = `${id}@${SERVICE_DOMAIN}`;
+    rows.users.push({
+      ...{ id, email, canonical_email: email, name, role: "user", is_service: true },
+      ...{
+        password_hash: "",
+        has_password: false,
+        password_changed_at: createdAt,
+        was_verified: false,
+      },
+      ...{
+        second_factor: false,
+        terms_accepted_at: createdAt,
+        created_at: createdAt,
+        updated_at: createdAt,
+      },
+    });
+    const program = { id, name, email, role: "user", createdAt, index: 50 + i } as const;
+    const source = { client: CLIENTS[0], ip: "203.0.113.10" };
+    const created = eventRow(program, "admin.service_account_created", createdAt, source);
+    rows.audit_events.push({ ...created, actor_id: admin.id });
+    for (const key of keys)
+      rows.api_keys.push({ ...keyRow(program, key, now, chance), created_by: admin.id });
+    for (let hour = 1; hour < 30 * 24; hour += 1 + chance.below(5))
+      rows.ai_usage.push(usageRow(program, new Date(now - hour * HOUR), chance));
+  }
+  rows.audit_events.sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1));
+}
+
+/** One person is locked since yesterday, and one is suspended since a week ago. */
+function addIncidents(people: Person[], now: number, rows: History): void {
+  const [admin, locked, suspended] = [0, LOCKED, SUSPENDED].map((place) => people[place]) as [
+    Person,
+    Person,
+    Person,
+  ];
+  const lockedAt = new Date(now - 20 * HOUR);
+  const source = { client: CLIENTS[1], ip: "198.51.100.23" };
+  for (let attempt = 5; attempt > 0; attempt--) {
+    const at = new Date(lockedAt.getTime() - attempt * 4_000);
+    rows.audit_events.push(eventRow(locked, "auth.login_failed", at, source, "failure"));
+  }
+  rows.audit_events.push(eventRow(locked, "auth.locked", lockedAt, source, "failure"));
+  rows.attempts.push({
+    ...{ kind: "password", subject: locked.email, reserved: 0, failed: 5, failed_at: lockedAt },
+    ...{
+      reserved_at: lockedAt,
+      locked_until: new Date(now + DAY),
+      reservations: [],
+      consecutive: 5,
+    },
+  });
+  const suspendedAt = new Date(now - 7 * DAY);
+  const byAdmin = { client: CLIENTS[0], ip: "203.0.113.10" };
+  const event = eventRow(suspended, "admin.user_suspended", suspendedAt, byAdmin);
+  rows.audit_events.push({ ...event, actor_id: admin.id });
+  rows.audit_events.sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1));
+  const row = rows.users.find(({ id }) => id === suspended.id);
+  Object.assign(row ?? {}, { suspended_at: suspendedAt });
+}
+
+/** A key that nobody has: its digest is random. */
+function keyRow({ id, createdAt }: Person, name: string, now: number, chance: Life["chance"]): Row {
+  const letters = () =>
+    Array.from({ length: 4 }, () => chance.of([..."abcdefghkmnpqrstuvwxyz23456789"]));
+  const at = new Date(Math.max(createdAt.getTime(), now - (40 + chance.below(20)) * DAY));
+  return {
+    ...{ id: newId(at), user_id: id, name, hint: `${letters().join("")}...${letters().join("")}` },
+    ...{ digest: `\\x${randomBytes(32).toString("hex")}`, models: null, requests_per_minute: null },
+    ...{ created_at: at, created_by: id, expires_at: new Date(at.getTime() + 365 * DAY) },
+    ...{ last_used_at: new Date(now - chance.below(90) * MINUTE), last_used_ip: "203.0.113.80" },
+  };
+}
+
 type Source = { client: readonly [device: string, agent: string]; ip: string };
 
 function eventRow(
@@ -217,7 +329,11 @@ const emailRow = (
   at: Date,
   failed: boolean,
 ): Row => ({
-  ...{ id: newId(at), user_id: id, to: email, template, facts: { name } },
+  ...{ id: newId(at), user_id: id, to: email, template },
+  facts:
+    template === "verify-email"
+      ? { name, lifetime: "PT1440M" }
+      : { name, at, client: "Chrome on Linux" },
   ...{ status: failed ? "failed" : "sent", attempts: 1, created_at: at },
   last_error: failed ? "550 mailbox unavailable" : null,
   sent_at: failed ? null : new Date(at.getTime() + 1_500),
@@ -231,16 +347,16 @@ const sessionRow = ({ id, index }: Person, at: Date, { client, ip }: Source): Ro
   ends_at: new Date(at.getTime() + 30 * DAY),
 });
 
-function userRow(
-  person: Person,
-  hashes: { own: string; others: string },
-  lastLogin: Date | null,
-): Row {
+function userRow(person: Person, { own, others, secretOf }: Secrets, lastLogin: Date | null): Row {
   const { id, email, name, role, createdAt, index } = person;
   const isNew = index > NAMES.length - 2;
   return {
     ...{ id, email, canonical_email: email, name, role },
-    password_hash: index < 2 ? hashes.own : hashes.others,
+    password_hash: index < 2 ? own : others,
+    ...{ is_service: false, has_password: true, was_verified: false, second_factor: false },
+    mfa_secret: hasFactor(index) ? secretOf(id) : null,
+    mfa_confirmed_at: hasFactor(index) ? createdAt : null,
+    suspended_at: null,
     password_changed_at: index < 2 ? new Date() : createdAt,
     email_verified_at: isNew ? null : createdAt,
     ...{ terms_accepted_at: createdAt, created_at: createdAt, updated_at: createdAt },

@@ -32,7 +32,7 @@ test("npm run demo: prints an address and two accounts that work, with a history
   const get = async (path: string) =>
     json(await fetch(demo.url + path, { headers: { authorization: `Bearer ${token}` } }));
   expect(await get("/ai/providers")).toMatchObject(Array(4).fill({ configured: true }));
-  expect((await get("/admin/users?limit=1")).total).toBe(40);
+  expect((await get("/admin/users?limit=1&serviceAccount=false")).total).toBe(40);
   const old = new Date(Date.now() - 60 * 86_400_000).toISOString();
   expect((await get(`/admin/audit-logs?limit=1&to=${old}`)).total).toBeGreaterThan(20);
   expect(await get(`/admin/usage?from=${old}`)).not.toHaveLength(0);
