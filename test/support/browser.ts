@@ -183,18 +183,6 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
   expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
 }
 
-/**
- * Saves a picture in docs/screenshots if SCREENSHOTS is set: `SCREENSHOTS=1 npm test --
- * test/contract/web`.
- */
-export async function screenshot({ page }: Tab, name: string): Promise<void> {
-  const isChromium = page.context().browser()?.browserType() === chromium;
-  if (!process.env.SCREENSHOTS || !isChromium) return;
-  await page.setViewportSize({ width: 1000, height: 640 });
-  await page.screenshot({ path: `docs/screenshots/${name}.png` });
-  await page.setViewportSize({ width: 1280, height: 720 });
-}
-
 /** Waits for a text. */
 export const see = (on: Page | Locator, text: string | RegExp) => on.getByText(text).waitFor();
 

@@ -68,7 +68,7 @@ describeWeb("Web app: accounts", {}, (web) => {
       page,
       { "New password": "lowercase" },
       set,
-      "must contain an uppercase letter, must contain a digit",
+      "Must contain an uppercase letter. Must contain a digit.",
     );
     await submit(page, { "New password": NEW_PASSWORD }, set, "Your password has been changed.");
     expect((await web.app.login(email, NEW_PASSWORD)).status).toBe(200);

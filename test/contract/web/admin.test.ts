@@ -5,7 +5,6 @@ import {
   expectAccessible,
   goTo,
   press,
-  screenshot,
   see,
   seeAlert,
   seeHeading,
@@ -36,13 +35,12 @@ describeWeb("Web app: administration", {}, (web) => {
     await open(tab, "/admin", "Overview");
     await page.getByText("Sign-ins today", { exact: true }).waitFor();
     await page.getByText("Database", { exact: true }).waitFor();
-    await screenshot(tab, "overview");
     for (const [path, heading, content] of [
       ["/admin", "Overview", "Version"],
       ["/admin/users", "Users", "root@example.com"],
       ["/admin/audit-log?event=auth.register", "Audit log", "registered"],
-      ["/admin/emails", "E-mails", "attempts: 1"],
-      ["/admin/usage", "Usage and budgets", "Period"],
+      ["/admin/emails", "E-mails", "Verify your e-mail address"],
+      ["/admin/usage", "Usage and budgets", "30 days"],
       ["/admin/providers", "Providers", "model-a-1"],
     ] as const) {
       await open(tab, path, heading);
@@ -70,14 +68,12 @@ describeWeb("Web app: administration", {}, (web) => {
     await press(page, "Unlock", "Unlocked.");
     expect((await web.app.login(user.email)).status).toBe(200);
     await expectAccessible(tab);
-    await screenshot(tab, "user");
     await press(page, "Sign in as this user");
     const reason = { "Reason, for the audit log": "A question about an invoice" };
     await submit(page.getByRole("dialog"), reason, "Sign in as this user");
     const banner = page.getByText(`root@example.com acts as ${user.email}.`);
     await banner.waitFor();
     await open(tab, "/account/profile", "Profile");
-    await screenshot(tab, "impersonation");
     await page.getByText(user.email, { exact: true }).first().waitFor();
     await press(page, "Back to yourself");
     await banner.waitFor({ state: "detached" });
@@ -215,7 +211,26 @@ describeWeb("Web app: administration", {}, (web) => {
     for (const text of ["failing", "1.8 s", "overloaded"])
       await card.getByText(text).first().waitFor();
     await expectAccessible(tab);
-    await screenshot(tab, "providers");
+  });
+
+  test("shows an e-mail as its recipient gets it, without its token", async () => {
+    const user = await web.app.addUser();
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await goTo(page, `/admin/emails?to=${user.email}`);
+    await press(page, "Preview of this e-mail");
+    const dialog = page.getByRole("dialog");
+    await see(dialog, "Please verify that this is your e-mail address.");
+    const button = dialog.getByText("Verify my address");
+    const style = await button.getAttribute("style");
+    expect(style, "the styles of the e-mail apply").toContain("padding: 10px 18px");
+    expect(await dialog.getByRole("link").count(), "it leads nowhere").toBe(0);
+    await expectAccessible(tab);
+    await press(dialog, "Phone");
+    await button.waitFor();
+    await press(dialog, "Text");
+    await see(dialog, /Verify my address:\s+http\S+\/verify-email\n/);
+    expect(await dialog.getByText("token=").count()).toBe(0);
   });
 
   test("sends a failed e-mail again", async () => {

@@ -14,7 +14,6 @@ import {
   goTo,
   press,
   say,
-  screenshot,
   see,
   seeAlert,
   seeHeading,
@@ -44,6 +43,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     ).toBe("out");
     await expectAccessible(tab);
     await page.getByRole("button", { name: "Try again" }).waitFor(); // the reply is complete and stored
+    await see(page, /^\d+ tokens$/);
     await changeKept(page, "**bold**", `\\n\\n${">".repeat(20_000)}`); // more than Markdown can nest
     await page.reload();
     await see(page.locator(".markdown"), "couldn't agree more");
@@ -51,7 +51,6 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await fillIn(page, { Message: "Why is the sky blue?" });
     await page.keyboard.press("Enter");
     await see(page.locator(".markdown"), "sky blue");
-    await screenshot(tab, "chat");
     await deleteConversation(page);
     await page.getByText("Why is the sky blue?").waitFor({ state: "detached" });
     await press(page, "Undo");
@@ -61,7 +60,19 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await page.getByText("As a table").click();
     await page.getByRole("cell", { name: "provider-a" }).first().waitFor();
     await expectAccessible(tab);
-    await screenshot(tab, "usage");
+  });
+
+  test("shows what a model has thought in a fold", async () => {
+    const tab = await web.signInUser();
+    const { page } = tab;
+    await chooseModel(page, "model-c-1");
+    await say(page, "case: thinking");
+    await page.getByText("Reasoning", { exact: true }).click();
+    await see(page, "Let me see.");
+    await expectAccessible(tab);
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await page.reload();
+    await page.getByText("Reasoning", { exact: true }).waitFor(); // it is kept with the reply
   });
 
   test("two tabs keep each other's conversations, even when the storage is full", async () => {
@@ -87,7 +98,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
   });
 
   test("stops a stream, and repeats a reply that failed", async () => {
-    const { page } = await web.signInUser();
+    const { page, problems } = await web.signInUser();
     await say(page, "case: silent");
     await see(page, "Thinking");
     await press(page, "Stop", "Stopped.");
@@ -95,6 +106,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await press(page, "New conversation");
     await say(page, "case: bad-key");
     await seeAlert(page, "provider-a failed: refused the key.");
+    problems.length = 0; // the browser's line about the 500
     await press(page, "New conversation");
     await say(page, "case: error-event");
     await page.getByRole("alert").waitFor();
@@ -320,7 +332,9 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
   test.for(READERS)(
     "shows $whom a failure in the language of the page, with details for administrators only",
     async ({ admin }) => {
-      const { page } = await web.signIn(await web.app.addUser(admin ? { role: "admin" } : {}));
+      const { page, problems } = await web.signIn(
+        await web.app.addUser(admin ? { role: "admin" } : {}),
+      );
       await chooseLanguage(page, "Deutsch");
       await answerProviders(page, true); // the key is taken away after the list was read
       await page.reload();
@@ -335,6 +349,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
       await seeAlert(page, "Der KI-Anbieter provider-a ist fehlgeschlagen: Schlüssel abgelehnt.");
       await chooseLanguage(page, "English");
       await seeAlert(page, "The AI provider provider-a failed: refused the key.");
+      problems.length = 0; // the browser's line about the 500
     },
   );
 

@@ -6,7 +6,6 @@ import {
   describeWeb,
   expectAccessible,
   goTo,
-  screenshot,
   seeHeading,
   type Tab,
 } from "../../support/browser.ts";
@@ -53,7 +52,6 @@ describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) 
     await page.getByLabel("Show").selectOption("cost");
     await page.getByRole("img", { name: "Cost per day" }).locator("canvas").waitFor();
     await expectAccessible(admin);
-    await screenshot(admin, "costs");
     const saved = page.waitForEvent("download");
     await page.getByRole("button", { name: "Export CSV" }).click();
     const file = await (await saved).createReadStream();

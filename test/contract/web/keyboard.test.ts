@@ -95,6 +95,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
   test("the account menu lists the shortcuts in a dialog", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
+    await page.getByLabel("Message").waitFor(); // it takes the focus
     await page.getByRole("button", { name: /^Account menu/ }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("menuitem", { name: "Shortcuts" }).press("Enter");

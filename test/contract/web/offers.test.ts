@@ -75,28 +75,27 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     whom: "a user" | "another administrator" | "themselves";
     disabled: string[];
     buttons: string[];
+    /** In the head of the page. */
+    actions: string[];
   };
   const ON_USERS: OnUser[] = [
     {
       whom: "a user",
       disabled: [],
-      buttons: [
-        "Save",
-        "Turn off two-factor authentication",
-        "Sign in as this user",
-        "Suspend",
-        "Delete now",
-      ],
+      buttons: ["Save", "Turn off two-factor authentication", "Suspend", "Delete this user"],
+      actions: ["Sign in as this user"],
     },
     {
       whom: "another administrator",
-      disabled: ["E-mail address", "Address is confirmed"],
-      buttons: ["Save", "Delete now"],
+      disabled: ["E-mail address", "Address is verified"],
+      buttons: ["Save", "Delete this user"],
+      actions: [],
     },
     {
       whom: "themselves",
-      disabled: ["E-mail address", "Address is confirmed", "Role"],
+      disabled: ["E-mail address", "Address is verified", "Role"],
       buttons: ["Save"],
+      actions: [],
     },
   ];
   test.for(ON_USERS)("an administrator is offered on $whom what the API accepts", async (row) => {
@@ -111,13 +110,15 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     for (const [label, field] of Object.entries({
       Name: details.getByLabel("Name", { exact: true }),
       "E-mail address": details.getByLabel("E-mail address"),
-      "Address is confirmed": details.getByLabel("Address is confirmed"),
+      "Address is verified": details.getByLabel("Address is verified"),
       Role: details.getByRole("combobox"),
     })) {
       expect(await field.isDisabled(), label).toBe(row.disabled.includes(label));
     }
     const buttons = page.getByRole("tabpanel").getByRole("button");
     expect(await buttons.allInnerTexts()).toEqual(row.buttons);
+    const actions = page.getByRole("main").locator("header").first().getByRole("button");
+    expect(await actions.allInnerTexts()).toEqual(row.actions);
     await expectAccessible(tab);
     await submit(details, { Name: "Another Name" }, "Save");
     await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
@@ -132,7 +133,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     expect(await panel.getByRole("button").allInnerTexts()).toEqual([
       "Save",
       "Reinstate",
-      "Delete now",
+      "Delete this user",
     ]);
     expect(await panel.getByRole("combobox").isDisabled()).toBe(true);
     await see(page, "This user is suspended. Reinstate the user first.");

@@ -6,7 +6,6 @@ import {
   describeWeb,
   expectAccessible,
   goTo,
-  screenshot,
   type Tab,
 } from "../../support/browser.ts";
 
@@ -17,16 +16,27 @@ const PATHS = [
   ),
   "/",
 ];
-/** Pages that other tests picture with content, and pages with little content. */
-const PICTURED = [
-  "/",
-  "/account/usage",
-  "/account/sessions",
-  "/admin",
-  "/forgot-password",
-  "/reset-password",
-  "/verify-email",
+const USER_TABS = [
+  "",
+  "?tab=sessions",
+  "?tab=identities",
+  "?tab=usage",
+  "?tab=audit",
+  "?tab=emails",
 ];
+/** The windows in which each page is looked at; with TEST_FULL all of them. */
+const SCHEMES = ["light", "dark"] as const;
+const LANGUAGES = ["English", "Deutsch"] as const;
+const WIDTHS = [1280, 768, 320];
+const WINDOWS = LANGUAGES.flatMap((language, i) =>
+  WIDTHS.flatMap((width, j) =>
+    SCHEMES.filter((_, k) => process.env.TEST_FULL || (i + j + k) % 2 === 0).map((colorScheme) => ({
+      language,
+      width,
+      colorScheme,
+    })),
+  ),
+);
 /** The bytes that a browser has received so far, beside the typeface. */
 const LOADED_BYTES = `performance.getEntriesByType("resource").concat(performance.getEntriesByType("navigation"))
   .filter(({ name }) => !name.endsWith(".woff2"))
@@ -41,31 +51,55 @@ describeWeb("Web app: pages", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => tab.page.locator("[aria-busy=true]").count()).toBe(0);
   };
 
-  test("each page has a title and is accessible: wide, light and English; narrow, dark and German", async () => {
+  /** Looks at a page in each window of a language. */
+  const look = async (tab: Tab, language: string) => {
+    for (const { width, colorScheme } of WINDOWS.filter((each) => each.language === language)) {
+      await tab.page.setViewportSize({ width, height: 720 });
+      await tab.page.emulateMedia({ colorScheme, reducedMotion: "reduce" }); // no colour is on its way
+      await expectAccessible(tab);
+    }
+    await tab.page.setViewportSize({ width: 1280, height: 720 });
+  };
+
+  test("each page has a title and is accessible, in each language, light and dark, wide and narrow", async () => {
     await web.app.addVerifiedUser({ name: "Ann Example", email: "ann@example.com" });
     const signedOut = await web.open("/sign-in");
     await signedOut.page.getByRole("button", { name: "Sign in" }).waitFor();
-    await expectAccessible(signedOut);
-    await screenshot(signedOut, "sign-in");
     const ofSignIn = await signedOut.page.evaluate(LOADED_BYTES);
     expect(ofSignIn, "the sign-in").toBeLessThan(90 * KIB);
-    const [wide, narrow] = [await web.signInAdmin(), await web.signInAdmin()];
-    await chooseLanguage(narrow.page, "Deutsch");
-    await narrow.page.setViewportSize({ width: 320, height: 640 });
-    await narrow.page.emulateMedia({ colorScheme: "dark" });
-    const loaded = await wide.page.evaluate(LOADED_BYTES);
+    await look(signedOut, "English");
+    await signedOut.page.getByRole("button", { name: "Deutsch" }).click();
+    await look(signedOut, "Deutsch");
+    const [english, german] = [await web.signInAdmin(), await web.signInAdmin()];
+    const loaded = await english.page.evaluate(LOADED_BYTES);
+    await chooseLanguage(german.page, "Deutsch");
     expect(loaded).toBeGreaterThan(50 * KIB);
     expect(loaded, "the sign-in and the chat").toBeLessThan((90 + 140) * KIB);
     expect(PATHS.length).toBeGreaterThan(14);
     const titles = new Set<string>();
     for (const path of PATHS) {
-      for (const tab of [wide, narrow]) {
+      for (const tab of [english, german]) {
         await visit(tab, path);
-        await expectAccessible(tab);
+        await look(tab, tab === english ? "English" : "Deutsch");
       }
-      titles.add(await wide.page.title());
-      if (!PICTURED.includes(path)) await screenshot(wide, path.slice(1).replace("/", "-"));
+      titles.add(await english.page.title());
     }
     expect(titles.size).toBe(PATHS.length);
   });
+
+  test.for(LANGUAGES)(
+    "each tab of a user is accessible, light and dark, wide and narrow: %s",
+    async (language) => {
+      const user = await web.app.addVerifiedUser({ name: "Ben Example" });
+      await web.app.signIn(user);
+      const tab = await web.signInAdmin();
+      await chooseLanguage(tab.page, language);
+      await visit(tab, `/admin/users/${user.id}`);
+      for (const query of USER_TABS) {
+        await goTo(tab.page, `/admin/users/${user.id}${query}`);
+        await expect.poll(() => tab.page.locator("[aria-busy=true]").count()).toBe(0);
+        await look(tab, language);
+      }
+    },
+  );
 });

@@ -6,7 +6,6 @@ import {
   fillIn,
   goTo,
   press,
-  screenshot,
   see,
   seeAlert,
   seeHeading,
@@ -42,7 +41,6 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await expectAccessible(tab);
     await press(page, "Set up");
     await page.locator("dialog img").waitFor(); // the QR code
-    await screenshot(tab, "second-factor");
     const secret = (await page.locator("dialog code").first().textContent()) ?? "";
     const authenticator = web.app.authenticatorOf({ secret, backupCodes: [], qrCode: "" } as never);
     await page.getByRole("dialog").getByRole("button").last().click();
@@ -132,7 +130,6 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     const open = "select id from sessions where user_id = ? and revoked_at is null";
     expect(await web.app.sql(open, [user.id])).toHaveLength(1);
     await expectAccessible(one);
-    await screenshot(one, "sessions");
     await signOut(one.page);
     await seeHeading(other.page, "Sign in");
   });

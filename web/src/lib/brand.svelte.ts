@@ -17,12 +17,22 @@ const state = $state.raw({ brand: UNKNOWN });
 /** Name, colour and links of this installation. */
 export const brand = (): Brand => state.brand;
 
-/** Reads them. The colours become variables of the styles. */
-export async function loadBrand(app: Client["app"]): Promise<void> {
+/** Reads them. The colours become variables of the styles, and the logo the icon of the tab. */
+export async function loadBrand(app: Client["app"], baseUrl: string): Promise<void> {
   state.brand = await app.getAppConfig();
   const { style } = document.documentElement;
   style.setProperty("--accent-light", state.brand.accent.light);
   style.setProperty("--accent-dark", state.brand.accent.dark);
+  const icon = document.querySelector<HTMLLinkElement>("link[rel=icon]");
+  if (icon) icon.href = logoUrl(baseUrl) ?? letterIcon(state.brand);
+}
+
+/** The first letter of the name on the accent, as the app shows it in the place of a logo. */
+function letterIcon({ name, accent }: Brand): string {
+  const letter = document.createElement("i");
+  letter.textContent = [...name][0]?.toUpperCase() ?? "";
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="${accent.light}"/><text x="16" y="22.5" font-family="system-ui,sans-serif" font-size="18" font-weight="600" text-anchor="middle" fill="#fff">${letter.innerHTML}</text></svg>`;
+  return `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }
 
 /** The address of the logo; undefined without one. */

@@ -1,6 +1,10 @@
 /** A reply of a model. It is incomplete because of a failure, or because the person stopped it. */
 export type Reply = {
   content: string;
+  /** What the model has thought before, if it tells. */
+  reasoning?: string;
+  /** Tokens, once it is complete, if the provider counts them. */
+  usage?: { inputTokens: number; outputTokens: number };
   provider: string;
   model: string;
   /** When it was asked for, in ms. */

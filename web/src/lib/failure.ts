@@ -31,7 +31,7 @@ export function failureOf(thrown: unknown): Failure {
   for (const each of thrown.violations) {
     violations[each.field] = [violations[each.field], sentence(each.message)]
       .filter(Boolean)
-      .join(", ");
+      .join(" ");
   }
   const isTimed = status === 423 || status === 429 || status === 503;
   const retryAfter = isTimed ? thrown.retryAfter : undefined;
@@ -55,10 +55,11 @@ function sentenceOfProvider(detail = ""): string | undefined {
   return isMessage(key) ? t("chat.providerFailed", { provider, kind: t(key) }) : undefined;
 }
 
-/** A violation in the language of the page, if the catalogue has it. */
+/** A violation as a sentence, in the language of the page if the catalogue has it. */
 function sentence(message: string): string {
   const key = violationKey(message);
-  return isMessage(key)
+  const text = isMessage(key)
     ? t(key, Object.fromEntries((message.match(/\d+/g) ?? []).entries()))
     : message;
+  return `${text[0]?.toUpperCase()}${text.slice(1)}.`;
 }

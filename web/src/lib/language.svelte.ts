@@ -105,8 +105,8 @@ const UNITS = [
 /** How long ago something was, such as "2 minutes ago". */
 export function ago(value: string | Date | undefined): string {
   if (!value) return "–";
-  const seconds = (Date.now() - new Date(value).getTime()) / 1000;
+  const seconds = Math.max(0, Date.now() - new Date(value).getTime()) / 1000; // clocks differ
   const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
-  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ["second", 1];
+  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ["second", 60]; // "now"
   return format.format(-Math.floor(seconds / size), unit);
 }

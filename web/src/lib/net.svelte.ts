@@ -57,6 +57,7 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
     for (let attempt = 1; ; attempt += 1) {
       const response = await fetch(url, init);
       if (response.status !== 503 || attempt === MAX_ATTEMPTS || isProbe) return response;
+      if (await isProvidersFailure(response)) return response; // the service has repeated the call itself
       net.isRetrying = true;
       const seconds = Math.min(Number(response.headers.get("retry-after")) || 1, MAX_WAIT);
       await pause(seconds * 1000, init?.signal);
@@ -64,6 +65,15 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
   } finally {
     net.isRetrying = false;
   }
+}
+
+/** Whether an AI provider was too busy, and not the service. */
+async function isProvidersFailure(response: Response): Promise<boolean> {
+  const { error } = await response
+    .clone()
+    .json()
+    .catch(() => ({}));
+  return String(error?.code).startsWith("provider_");
 }
 
 /** Waits, unless the signal aborts first. */

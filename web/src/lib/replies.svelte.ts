@@ -46,13 +46,12 @@ export async function answer(
   const controller = new AbortController();
   streams.set(id, controller);
   const messages = [
+    ...(system ? [{ role: "system" as const, content: system }] : []),
     ...messagesOf(turns.slice(0, -1)),
     { role: "user" as const, content: turn.said },
   ];
   const request = {
-    ...{ provider: model.provider, messages },
-    ...(model.model && { model: model.model }),
-    ...(system && { systemPrompt: system }),
+    ...{ model: `${model.provider}/${model.model}`, messages },
     ...(temperature && { temperature: Number(temperature) }),
   };
   const reply = append(turn, { content: "", ...model, at: Date.now(), state: "writing" });
@@ -72,7 +71,9 @@ function append(turn: Turn, reply: Reply): Reply {
   return turn.replies[turn.shown] as Reply; // the one that is watched
 }
 
-type Request = Parameters<typeof session.api.ai.stream>[0];
+type Request = Parameters<typeof session.api.completions.stream>[0];
+/** What a filter has cut off is incomplete. */
+const BLOCKED = { code: "PROVIDER_BLOCKED", violations: {}, detail: undefined };
 
 async function receive(
   request: Request,
@@ -80,14 +81,21 @@ async function receive(
   reply: Reply,
   save: () => Promise<void>,
 ): Promise<void> {
-  let text = "";
+  const texts = { text: "", reasoning: "" };
   const show = () => {
-    reply.content = text;
+    reply.content = texts.text;
+    if (texts.reasoning) reply.reasoning = texts.reasoning;
   };
   const timers = [setInterval(show, SHOW_MS), setInterval(save, SAVE_MS)];
   try {
-    for await (const piece of session.api.ai.stream(request, { signal })) text += piece;
-    reply.state = "done";
+    let isBlocked = false;
+    for await (const piece of session.api.completions.stream(request, { signal })) {
+      if (piece.kind === "finish") isBlocked = piece.reason === "content_filter";
+      else if (piece.kind === "usage") reply.usage = tokensOf(piece);
+      else texts[piece.kind] += piece.text;
+    }
+    reply.state = isBlocked ? "failed" : "done";
+    if (isBlocked) reply.failure = BLOCKED;
   } catch (thrown) {
     reply.state = signal.aborted ? "stopped" : "failed";
     const { code, violations, detail } = failureOf(thrown);
@@ -97,3 +105,14 @@ async function receive(
     show();
   }
 }
+
+const tokensOf = ({
+  inputTokens,
+  outputTokens,
+}: {
+  inputTokens: number;
+  outputTokens: number;
+}) => ({
+  inputTokens,
+  outputTokens,
+});

@@ -61,7 +61,7 @@ class Session {
   /** Continues the session of this browser, if there is one. */
   async start(): Promise<void> {
     try {
-      const branded = loadBrand(this.#client.app);
+      const branded = loadBrand(this.#client.app, baseUrl);
       if (localStorage.getItem(MARK) && (await this.#client.resume())) await this.reload();
       else localStorage.removeItem(MARK);
       await branded;

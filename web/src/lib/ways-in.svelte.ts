@@ -11,6 +11,7 @@ class WaysIn {
   /** Until it is known, as for most accounts. */
   readonly hasPassword = $derived(this.#ways?.hasPassword ?? true);
   readonly hasPasskeys = $derived((this.#ways?.passkeys ?? 0) > 0);
+  readonly hasIdentities = $derived((this.#ways?.identities ?? 0) > 0);
 
   /** Reads them again. An administrator who acts as somebody may not. */
   async load(): Promise<void> {

@@ -34,9 +34,12 @@ export const account = {
   "security.passwordSet": ["Your account has a password now.", "Ihr Konto hat jetzt ein Passwort."],
   "security.removePassword": ["Remove the password", "Passwort entfernen"],
   "security.removePasswordAbout": [
-    "You then sign in with a passkey only. All other sessions are signed out.",
-    "Sie melden sich dann nur noch mit einem Passkey an. Alle anderen Sitzungen werden abgemeldet.",
+    "You then sign in with {ways} only. All other sessions are signed out.",
+    "Sie melden sich dann nur noch mit {ways} an. Alle anderen Sitzungen werden abgemeldet.",
   ],
+  "security.byPasskey": ["a passkey", "einem Passkey"],
+  "security.byProvider": ["a sign-in provider", "einem Anbieter"],
+  "security.byEither": ["a passkey or a sign-in provider", "einem Passkey oder einem Anbieter"],
   "security.passwordRemoved": [
     "Your password is removed. All other sessions are signed out.",
     "Ihr Passwort ist entfernt. Alle anderen Sitzungen sind abgemeldet.",
@@ -61,7 +64,7 @@ export const account = {
   ],
   "security.mfaUnconfirmedAbout": [
     "No code of your app has been accepted yet, but the next sign-in asks for one. Enter a code now, set it up again, or turn it off. If you can't, a reset of your password by e-mail removes it.",
-    "Noch wurde kein Code Ihrer App angenommen, doch die nächste Anmeldung verlangt einen. Geben Sie jetzt einen Code ein, richten Sie die App neu ein oder schalten Sie aus. Geht das nicht, entfernt ein Zurücksetzen des Passworts per E-Mail den zweiten Faktor.",
+    "Noch wurde kein Code Ihrer App angenommen, doch die nächste Anmeldung verlangt einen. Geben Sie jetzt einen Code ein, richten Sie die App neu ein, oder schalten Sie sie aus. Geht das nicht, entfernt ein Zurücksetzen des Passworts per E-Mail den zweiten Faktor.",
   ],
   "security.mfa_on": ["On", "Ein"],
   "security.mfa_unconfirmed": ["Not confirmed yet", "Noch nicht bestätigt"],

@@ -31,6 +31,16 @@ export const chat = {
   ],
   "chat.you": ["You", "Sie"],
   "chat.thinking": ["Thinking …", "Denkt nach …"],
+  "chat.reasoning": ["Reasoning", "Gedankengang"],
+  "chat.blocked": [
+    "A filter of the provider has ended the reply.",
+    "Ein Filter des Anbieters hat die Antwort beendet.",
+  ],
+  "chat.tokens": ["{count} tokens", "{count} Tokens"],
+  "chat.tokensAbout": [
+    "{input} tokens read, {output} written",
+    "{input} Tokens gelesen, {output} geschrieben",
+  ],
   "chat.delete": ["Delete this conversation", "Diese Unterhaltung löschen"],
 
   "usage.title": ["Usage", "Nutzung"],

@@ -40,7 +40,7 @@ export const errors = {
     "Der Server nimmt von dieser Seite keine Anfragen an.",
   ],
   "errors.EMAIL_NOT_VERIFIED": [
-    "Please confirm your e-mail address first: open the link that we sent you.",
+    "Please verify your e-mail address first: open the link that we sent you.",
     "Bitte bestätigen Sie zuerst Ihre E-Mail-Adresse: Öffnen Sie den Link, den wir Ihnen gesendet haben.",
   ],
   "errors.ACCOUNT_SUSPENDED": [
@@ -66,8 +66,8 @@ export const errors = {
     "Ein anderes Konto benutzt diese E-Mail-Adresse.",
   ],
   "errors.MFA_ALREADY_ENABLED": [
-    "Two-step sign-in is already on.",
-    "Die Anmeldung in zwei Schritten ist schon eingeschaltet.",
+    "Two-factor authentication is already on.",
+    "Die Zwei-Faktor-Authentifizierung ist schon eingeschaltet.",
   ],
   "errors.MFA_NOT_ENABLED": [
     "Two-factor authentication is off.",
@@ -146,8 +146,8 @@ export const errors = {
     "Dafür müssen Sie sich vor Kurzem angemeldet haben. Bitte melden Sie sich ab und wieder an.",
   ],
   "errors.MFA_REQUIRED": [
-    "Administrators must use two-step sign-in here.",
-    "Administratoren müssen sich hier in zwei Schritten anmelden.",
+    "Administrators need two-factor authentication here.",
+    "Administratoren brauchen hier die Zwei-Faktor-Authentifizierung.",
   ],
   "errors.KEY_NOT_ALLOWED": [
     "API keys can't do this. Please sign in.",
@@ -226,8 +226,8 @@ export const errors = {
     "muss eine gültige E-Mail-Adresse sein",
   ],
   "violations.must be true: the terms have to be accepted": [
-    "must be accepted",
-    "müssen akzeptiert werden",
+    "the terms must be accepted",
+    "die Nutzungsbedingungen müssen akzeptiert werden",
   ],
   "violations.must contain a digit": ["must contain a digit", "muss eine Ziffer enthalten"],
   "violations.must contain a lowercase letter": [

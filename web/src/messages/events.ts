@@ -16,9 +16,9 @@ export const events = {
   ],
   "event.auth.external_failed": [
     "Sign-in with a provider failed",
-    "Anmeldung bei einem Anbieter misslungen",
+    "Anmeldung bei einem Anbieter fehlgeschlagen",
   ],
-  "event.auth.email_verified": ["Address confirmed", "Adresse bestätigt"],
+  "event.auth.email_verified": ["Address verified", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
     "Zurücksetzen des Passworts angefordert",
@@ -109,7 +109,7 @@ export const sentences = {
     "could not sign in with a provider",
     "konnte sich bei einem Anbieter nicht anmelden",
   ],
-  "did.auth.email_verified": ["confirmed the e-mail address", "hat die E-Mail-Adresse bestätigt"],
+  "did.auth.email_verified": ["verified the e-mail address", "hat die E-Mail-Adresse bestätigt"],
   "did.auth.password_reset_requested": [
     "requested a password reset",
     "hat ein neues Passwort angefordert",
@@ -154,6 +154,11 @@ export const sentences = {
   "did.user.restored": ["restored the account", "hat das Konto wiederhergestellt"],
   "did.user.erased": ["was erased", "wurde gelöscht"],
   "did.admin.user_updated": ["changed {user}", "hat {user} geändert"],
+  "did.role.admin": ["made {user} an administrator", "hat {user} zum Administrator gemacht"],
+  "did.role.user": [
+    "took the role of an administrator from {user}",
+    "hat {user} die Rolle des Administrators entzogen",
+  ],
   "did.admin.user_deleted": ["deleted {user}", "hat {user} gelöscht"],
   "did.admin.sessions_revoked": [
     "ended the sessions of {user}",
