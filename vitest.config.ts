@@ -48,7 +48,7 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{api-keys,external-attacks,login,login-guesses,refresh,reset-password,settings,verify-mfa}.test.ts",
+  "test/contract/auth/{api-keys,external-attacks,known-devices,login,login-guesses,not-me,refresh,reset-password,settings,verify-mfa}.test.ts",
   "test/contract/database/*.test.ts",
   "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
 ];
@@ -75,7 +75,7 @@ const load = ["test/resilience/exhaustion.test.ts"];
 
 /** Their races and limits by address, one suite per subject. */
 const some = [
-  "test/contract/auth/{login,login-guesses,refresh,register,verify-mfa}.test.ts",
+  "test/contract/auth/{login,login-guesses,not-me,refresh,register,verify-mfa}.test.ts",
   "test/contract/{admin/last-administrator,user/api-keys,user/delete-account,user/end-sessions,user/sessions}.test.ts",
 ];
 

@@ -10,6 +10,7 @@ import {
   ConfirmRequestSchema,
   CreateBackupCodesRequestSchema,
   DisableTotpRequestSchema,
+  DisownRequestSchema,
   LoginRequestSchema,
   RegisterRequestSchema,
   VerifyMfaRequestSchema,
@@ -60,6 +61,7 @@ export function interceptors(
   const checks = new Map<DescMessage, (message: never) => Violation[]>([
     [RegisterRequestSchema, checkRegistration(context)],
     [LoginRequestSchema, checkEmail],
+    [DisownRequestSchema, checkEmail],
     [VerifyMfaRequestSchema, checkSecondFactor],
     [ConfirmRequestSchema, checkSecondFactor],
     [DisableTotpRequestSchema, checkSecondFactor],

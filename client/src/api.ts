@@ -166,6 +166,24 @@ export type Passkey = {
   device: string;
 };
 
+/** A browser or app that has signed in to an account before. */
+export type Device = {
+  /** UUID. */
+  id: string;
+  /** Description, derived from the User-Agent of the last sign-in, for example "Chrome on Windows". */
+  label: string;
+  /** IP address of the client at the last sign-in. */
+  ip: string;
+  /** Location of that address. Absent if it is unknown or the server has no GeoIP database. */
+  location?: string | undefined;
+  /** Time of the first sign-in. */
+  createdAt: string;
+  /** Time of the last sign-in. */
+  lastUsedAt: string;
+  /** True for the device on which the session that made this request began. */
+  current: boolean;
+};
+
 /** A signed-in device. */
 export type Session = {
   /** UUIDv7. */
@@ -693,6 +711,18 @@ export type ResendVerificationResponse = {
   message: string;
 };
 
+export type DisownRequest = {
+  /** Single-use token from the e-mail about a new device, or from the verification e-mail. */
+  token: string;
+  /** The address to which that e-mail was sent, typed in: programs that open links do not know it. */
+  email: string;
+};
+
+export type DisownResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
 export type ForgotPasswordRequest = {
   /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
   email: string;
@@ -1031,6 +1061,13 @@ export type DeletePasskeyResponse = {
 export type ListIdentitiesResponse = Identity[];
 
 export type DeleteIdentityResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type ListDevicesResponse = Device[];
+
+export type DeleteDeviceResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
 };
@@ -1650,6 +1687,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
     resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
       call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
+    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, makes the password void, removes passkeys, identities and second factors added since, forgets the known devices and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
+    disown: (body: DisownRequest, options?: CallOptions) =>
+      call<DisownResponse>("POST", "/auth/not-me", { body }, options),
     /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
     forgotPassword: (body: ForgotPasswordRequest, options?: CallOptions) =>
       call<ForgotPasswordResponse>("POST", "/auth/forgot-password", { body }, options),
@@ -1740,6 +1780,12 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Disconnects an identity of the caller. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
     deleteIdentity: (id: string, options?: CallOptions) =>
       call<DeleteIdentityResponse>("DELETE", `/user/identities/${encodeURIComponent(id)}`, {}, options),
+    /** Lists the browsers and apps that have signed in to the caller's account, the last used first. At most 50 are kept. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listDevices: (options?: CallOptions) =>
+      call<ListDevicesResponse>("GET", "/user/devices", {}, options),
+    /** Forgets a device: until it signs in again, it counts as one that never has. Its sessions stay open. Requires an access token. At most 100 requests in 60 seconds per user. */
+    deleteDevice: (id: string, options?: CallOptions) =>
+      call<DeleteDeviceResponse>("DELETE", `/user/devices/${encodeURIComponent(id)}`, {}, options),
     /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),

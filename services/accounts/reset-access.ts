@@ -1,28 +1,47 @@
 import type { Call, SystemCall } from "../call.ts";
-import { disableMfa } from "../mfa/second-factor.ts";
+import { disableAuthenticator, disableMfa } from "../mfa/second-factor.ts";
+import { deleteDevices } from "../store/devices.ts";
 import { deleteIdentities } from "../store/identities.ts";
 import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
-import { deletePasskeys } from "../store/passkeys.ts";
+import { countPasskeys, deletePasskeys } from "../store/passkeys.ts";
 import { revokeSessions } from "../store/sessions.ts";
-import { User } from "../store/users.ts";
+import { deleteBackupCodesSince, User } from "../store/users.ts";
 import { revokeAllKeysOf } from "./revoke-keys.ts";
 
 /**
- * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys and
- * one-time tokens. Joins the caller's transaction, which has locked the user.
+ * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys,
+ * known devices and one-time tokens. Joins the caller's transaction, which has locked the user.
  * @param event is recorded if there was a second factor
+ * @param since keeps the passkeys, identities and second factors from before this time
  */
 export async function endOtherAccess(
   call: SystemCall,
   userId: string,
-  event?: "auth.mfa_disabled",
+  { event, since }: { event?: "auth.mfa_disabled"; since?: Date } = {},
 ): Promise<void> {
   await revokeSessions(call, userId);
   await invalidateOneTimeTokens(call, userId);
-  await deletePasskeys(call, userId);
-  await deleteIdentities(call, userId);
-  await disableMfa(call, userId, event);
+  await deletePasskeys(call, userId, since);
+  await deleteIdentities(call, userId, since);
+  if (since) await endFactorsSince(call, userId, since);
+  else await disableMfa(call, userId, event);
+  await deleteDevices(call, userId);
   await revokeAllKeysOf(call, userId);
+}
+
+/**
+ * Removes an authenticator app whose first code was accepted at or after a time, or never, and backup codes of
+ * that time. Ends the requirement of a second factor if none is left. Passkeys were removed before.
+ */
+async function endFactorsSince(call: SystemCall, userId: string, since: Date): Promise<void> {
+  const user = await call.em.findOne(User, { id: userId }, { refresh: true });
+  if (!user) return;
+  const isOlder = user.mfaConfirmedAt != null && user.mfaConfirmedAt < since;
+  if (user.mfaEnabled && !isOlder) await disableAuthenticator(call, userId);
+  await deleteBackupCodesSince(call, userId, since);
+  const { relyingParty } = call.config;
+  const passkeys = relyingParty ? await countPasskeys(call, userId, relyingParty.id) : 0;
+  if (!isOlder && passkeys === 0) await disableMfa(call, userId, "auth.mfa_disabled"); // if one is required
 }
 
 /**
@@ -42,11 +61,13 @@ export async function voidPassword(
 /**
  * Ends everything that opens an account. Its owner comes back by a reset of the password. Joins the
  * caller's transaction, which has locked the user.
+ * @param since keeps the passkeys, identities and second factors from before this time
  */
 export async function endAccess(
   call: SystemCall & Pick<Call, "passwords">,
   userId: string,
+  since?: Date,
 ): Promise<void> {
-  await endOtherAccess(call, userId);
+  await endOtherAccess(call, userId, since && { since });
   await voidPassword(call, userId);
 }

@@ -16,6 +16,7 @@ export type AuditedEvent =
       | "auth.confirmed"
       | "auth.passkey_counter_fell"
       | "auth.external_failed"
+      | "auth.disowned"
     )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
   | (
@@ -32,7 +33,7 @@ export type AuditedEvent =
       | "user.session_revoked"
     )
   | ("user.passkey_added" | "user.passkey_removed")
-  | ("user.identity_added" | "user.identity_removed" | "user.taken_back")
+  | ("user.identity_added" | "user.identity_removed" | "user.taken_back" | "user.device_forgotten")
   | ("user.password_set" | "user.password_removed" | "user.second_factor_changed")
   | ("user.api_key_created" | "user.api_key_revoked")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")

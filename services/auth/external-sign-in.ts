@@ -23,17 +23,18 @@ import {
   randomSecret,
   sealState,
 } from "../external/state.ts";
+import { circumstancesOf } from "../mail/circumstances.ts";
 import { queueEmail } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { needsSecondFactor } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { violationsOf } from "../platform/rpc/validation.ts";
-import { deviceIdOf, openSession } from "../sessions/open-session.ts";
+import { openSession } from "../sessions/open-session.ts";
 import { completeCeremony } from "../store/ceremonies.ts";
+import { isKnownDevice } from "../store/devices.ts";
 import { findIdentity, type Identity, insertIdentity, useIdentity } from "../store/identities.ts";
 import { newId } from "../store/ids.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
-import { hasSessionOfDevice } from "../store/sessions.ts";
 import { insertExternal, lockUser, User } from "../store/users.ts";
 import {
   askForSecondFactor,
@@ -59,7 +60,7 @@ export async function startExternal(
   const { externalPages } = call.config;
   const page = request.returnTo === undefined ? 0 : externalPages.indexOf(request.returnTo);
   if (page < 0) throw invalid("returnTo", "must be a page that this service is configured for");
-  const device = deviceIdOf(call, deviceToken);
+  const device = readDeviceToken(call.cipher, deviceToken) ?? newId(call.clock.now());
   const state: ExternalState = {
     id: newId(call.clock.now()),
     provider: provider.id,
@@ -154,9 +155,9 @@ async function arrive(
     if (known) return { arrived: "sign-in", known } as const;
     const arrived = resolveArrival({
       isConnected: false,
-      account: !user ? "none" : isNeverVerified(user) ? "never-verified" : "verified",
+      account: !user ? "none" : user.isNeverVerified() ? "never-verified" : "verified",
       address: !address ? "none" : identity.isProven ? "proven" : "unproven",
-      isKnownDevice: !!user && (await hasSessionOfDevice(call, user.id, device)),
+      isKnownDevice: !!user && (await isKnownDevice(call, user.id, device)),
     });
     return { arrived, user } as const;
   };
@@ -185,10 +186,6 @@ const emailMissing = ({ name }: ExternalProvider) =>
 
 const findAccount = ({ em }: Call, { canonical }: EmailAddress) =>
   em.findOne(User, { canonicalEmail: canonical }, { refresh: true });
-
-/** Service accounts count as verified: nobody signs in to them. */
-const isNeverVerified = ({ emailVerified, wasVerified, isService }: User) =>
-  !emailVerified && !wasVerified && !isService;
 
 /** Signs in the user who has an identity. */
 async function signInBy(
@@ -246,7 +243,8 @@ async function createAccount(
     const { verifyTokenTtlMs } = call.config;
     const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
     const lifetime = lifetimeOf(verifyTokenTtlMs);
-    await queueEmail(call, user, "verify-email", { lifetime }, token.id);
+    const circumstances = circumstancesOf(call, user.id);
+    await queueEmail(call, user, "verify-email", { ...circumstances, lifetime }, token.id);
   });
 }
 
@@ -263,7 +261,7 @@ async function attachBy(
   await call.em.transactional(async () => {
     await lockUser(call, id);
     const user = await call.em.findOne(User, { id }, { refresh: true });
-    if (!user || !isNeverVerified(user) || user.isDeletionDue(call.clock.now())) return; // changed meanwhile
+    if (!user?.isNeverVerified() || user.isDeletionDue(call.clock.now())) return; // changed meanwhile
     if (isTakenBack) {
       await endAccess(call, id);
       await recordAudit(call, "user.taken_back", { userId: id });

@@ -4,6 +4,7 @@ import type { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb
 import { confirm } from "../accounts/confirm.ts";
 import { assertSetupToken, makeFirstAdministrator } from "../accounts/first-administrator.ts";
 import { callOf, sessionCallOf } from "../call.ts";
+import { disown } from "../devices/disown.ts";
 import { identityMessage } from "../external/identity-message.ts";
 import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
@@ -47,6 +48,15 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   async resendVerification(req, ctx) {
     await resendVerification(callOf(ctx), req.email);
     return { message: "If this address still needs to be verified, we have sent a new e-mail." };
+  },
+  async disown(req, ctx) {
+    const outcome = await disown(callOf(ctx), req.token, req.email);
+    return {
+      message:
+        outcome === "erased"
+          ? "The account is deleted."
+          : "All sessions have ended, and the password is void. We have sent you an e-mail with a link for a new one.",
+    };
   },
   async forgotPassword(req, ctx) {
     await forgotPassword(callOf(ctx), req.email);

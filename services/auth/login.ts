@@ -4,6 +4,7 @@ import { renewHash } from "../accounts/guards.ts";
 import { countWaysIn } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { guessesOfDevice } from "../devices/known-device.ts";
 import { type Attempt, recordFailedAttempt, withAttempt } from "../lockout/reserve-attempt.ts";
 import { needsSecondFactor, type SecondFactor, withSecondFactor } from "../mfa/second-factor.ts";
 import { reasonName, ServiceError } from "../platform/rpc/errors.ts";
@@ -24,7 +25,8 @@ export type LoginOutcome = LoginResult | PendingLogin;
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
- * required. An unknown address and a wrong password take the same time and return the same error.
+ * required. An unknown address and a wrong password take the same time and return the same error. While the
+ * account is locked, a device that is known to it may have guesses of its own.
  * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
  * PASSWORD_EXPIRED, UNAVAILABLE
  */
@@ -36,7 +38,7 @@ export async function login(
 ): Promise<LoginOutcome> {
   const { canonical } = readEmailAddress(email);
   call.passwords.assertCapacity(call.client.address);
-  return withAttempt(call, { kind: "password", subject: canonical }, async (attempt) => {
+  const evaluate = async (attempt: Attempt): Promise<LoginOutcome> => {
     const [user] = await findLoginUser(call, { email: canonical, now: call.clock.now() });
     const check = await call.passwords.check(user?.passwordHash, password, call.client.address);
     if (!user || check === "wrong") {
@@ -57,7 +59,10 @@ export async function login(
       async (reservation) =>
         (await openSession(call, user, ["password"], deviceToken, reservation)) ?? refuseChanged(),
     );
-  });
+  };
+  return withAttempt(call, { kind: "password", subject: canonical }, evaluate, () =>
+    guessesOfDevice(call, canonical, deviceToken),
+  );
 }
 
 /**

@@ -3,6 +3,7 @@ import { readLocale } from "../accounts/locale.ts";
 import { assertMaySignUp } from "../accounts/sign-up.ts";
 import { auditRow } from "../audit/record.ts";
 import type { Call } from "../call.ts";
+import { circumstancesOf } from "../mail/circumstances.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { newId } from "../store/ids.ts";
 import { insertRegistration } from "../store/users.ts";
@@ -33,7 +34,11 @@ export async function register(
     tokenId: newId(now),
     tokenExpiresAt: new Date(now.getTime() + verifyTokenTtlMs),
     mailId: newId(now),
-    variables: { name: user.name, lifetime: lifetimeOf(verifyTokenTtlMs) },
+    variables: {
+      name: user.name,
+      ...circumstancesOf(call, user.id),
+      lifetime: lifetimeOf(verifyTokenTtlMs),
+    },
     event: auditRow(call, "auth.register", { userId: user.id }),
   });
   if (!isNew) throw emailTaken();

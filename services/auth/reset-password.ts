@@ -4,7 +4,7 @@ import { endOtherAccess } from "../accounts/reset-access.ts";
 import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken, readOneTimeToken } from "../mail/one-time-token.ts";
+import { consumeOneTimeToken, olderAddress, readOneTimeToken } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { disableAuthenticator } from "../mfa/second-factor.ts";
@@ -20,7 +20,6 @@ import {
 } from "../store/one-time-tokens.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { lockUser, User } from "../store/users.ts";
-import { olderAddress } from "./verify-email.ts";
 import { withAccount } from "./with-account.ts";
 
 /**
@@ -114,7 +113,8 @@ export async function resetPassword(call: Call, token: string, password: string)
     const keys = await revokeAllKeysOf(call, userId); // someone else may have made them
     await queueEmail(call, user, "password-reset", keys.length > 0 ? { keys: listOf(keys) } : {});
     if (!emailVerified) await recordAudit(call, "auth.email_verified", { userId });
-    if (!emailVerified && !wasVerified) await endOtherAccess(call, userId, "auth.mfa_disabled");
+    if (!emailVerified && !wasVerified)
+      await endOtherAccess(call, userId, { event: "auth.mfa_disabled" });
     else if (user.mfaEnabled && !mfaConfirmedAt) await disableAuthenticator(call, userId);
   });
 }

@@ -1,11 +1,9 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/email-address.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
-import { consumeOneTimeToken } from "../mail/one-time-token.ts";
+import { consumeOneTimeToken, olderAddress } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
-import { ServiceError } from "../platform/rpc/errors.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 import { withAccount } from "./with-account.ts";
@@ -67,7 +65,3 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
     if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email);
   });
 }
-
-/** The error for a link that was mailed to an address that the account no longer has. */
-export const olderAddress = () =>
-  new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");

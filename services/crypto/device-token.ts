@@ -1,3 +1,4 @@
+import { idOfBytes } from "../platform/rpc/id-bytes.ts";
 import type { Cipher } from "./cipher.ts";
 import { openSealedId, sealId } from "./sealed-id.ts";
 
@@ -16,3 +17,23 @@ export const encodeDeviceToken = (cipher: Cipher, deviceId: string): string =>
  */
 export const readDeviceToken = (cipher: Cipher, token: string): string | undefined =>
   openSealedId(cipher, Buffer.from(token, "base64url"), CONTEXT);
+
+const IMPLIED_CONTEXT = "implied device";
+
+/**
+ * The id of a browser or app that sends no token, by what can be seen of it. It is the same for everything
+ * of its kind in its network, so nothing may be allowed because of it.
+ * @param label kind of the device, such as "Chrome on Windows"
+ * @param network that its address belongs to
+ */
+export function impliedDeviceId(
+  cipher: Cipher,
+  userId: string,
+  label: string,
+  network: string,
+): string {
+  const bytes = cipher.mac([userId, network, label].join(" "), IMPLIED_CONTEXT);
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x80; // version 8 and its variant (RFC 9562 section 5.8)
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  return idOfBytes(bytes);
+}

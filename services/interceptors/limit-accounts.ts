@@ -2,6 +2,7 @@ import type { Interceptor } from "@connectrpc/connect";
 import { AccountKey, LimitKey, Lockout } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { canonicalEmail } from "../accounts/email-address.ts";
 import { type Call, callOf } from "../call.ts";
+import { guessesOfDevice } from "../devices/known-device.ts";
 import { isForGood, refuseLocked } from "../lockout/reserve-attempt.ts";
 import {
   addressKeys,
@@ -30,7 +31,9 @@ export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor
     const value = textOf(req, policy?.account);
     if (!policy || value === undefined) return next(req);
     const call = callOf({ values: req.contextValues });
-    const result = await countAccount(rateLimiter, call, policy, value);
+    const { deviceToken } = req.method.input.field;
+    const device = textOf(req, deviceToken && { field: deviceToken }) ?? "";
+    const result = await countAccount(rateLimiter, call, policy, value, device);
     if (!result) return next(req);
     const headers = showResult(req.contextValues.get(admittedKey), result);
     return addHeaders(headers, () => {
@@ -65,10 +68,11 @@ async function countAccount(
   call: Call,
   policy: MethodPolicy,
   value: string,
+  deviceToken: string,
 ): Promise<RateLimitResult | undefined> {
   const account = await accountOf(call, policy, value);
   if (account === undefined) return undefined;
-  const clearedAt = await assertNotLockedFor(call, policy.lockout, account);
+  const clearedAt = await assertNotLockedFor(call, policy.lockout, account, deviceToken);
   const keys = keysOf(policy, call.client.address, account, clearedAt);
   return keys.length > 0 ? rateLimiter?.consume(keys) : undefined;
 }
@@ -108,17 +112,24 @@ function showResult(admitted: Admitted | undefined, result: RateLimitResult) {
 }
 
 /**
- * Rejects a locked account. A permanent lock of codes is not rejected here, since a backup code opens it.
+ * Rejects a locked account, but not a known device that has guesses left. A permanent lock of codes is not
+ * rejected here, since a backup code opens it.
  * @returns when a lock was last cleared
  */
 async function assertNotLockedFor(
   call: Call,
   lockout: Lockout,
   subject: string,
+  deviceToken: string,
 ): Promise<Date | null | undefined> {
   if (lockout === Lockout.UNSPECIFIED) return undefined;
   const kind = lockout === Lockout.PASSWORD ? "password" : "second-factor";
-  const lock = await findLock(call, { kind, subject }, call.clock.now());
-  if (kind === "password" || !isForGood(lock)) refuseLocked(lock, kind, call.clock.now());
+  const now = call.clock.now();
+  const lock = await findLock(call, { kind, subject }, now);
+  const isPassword = kind === "password";
+  const own =
+    isPassword && lock.lockedUntil ? await guessesOfDevice(call, subject, deviceToken) : undefined;
+  if (own) refuseLocked(await findLock(call, own, now), own.kind, now);
+  else if (isPassword || !isForGood(lock)) refuseLocked(lock, kind, now);
   return lock.clearedAt;
 }

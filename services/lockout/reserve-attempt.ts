@@ -44,6 +44,7 @@ const WAYS = {
   confirmation: "Please reset your password by e-mail.",
   "second-factor": "Please use a backup code, or ask an administrator.",
   "backup-code": "Please ask an administrator.",
+  device: "Please reset your password by e-mail.",
 };
 
 /** Kind and subject of each waiting caller. */
@@ -53,14 +54,16 @@ const waiting: string[] = [];
  * Counts a guess before it is evaluated, so that of any number of concurrent guesses, at most as many as
  * the threshold are evaluated. Waits while the guesses in progress could lock the account.
  * @param evaluate If it does not end the attempt, the guess was not evaluated and no longer counts.
+ * @param whileLocked finds another counter for the guess while this one is locked
  * @throws ServiceError ACCOUNT_LOCKED with the remaining seconds, UNAVAILABLE
  */
 export async function withAttempt<T>(
   call: Call,
   key: AttemptKey,
   evaluate: (attempt: Attempt) => Promise<T>,
+  whileLocked?: FindKey,
 ): Promise<T> {
-  const attempt = await reserve(call, key);
+  const attempt = await reserve(call, key, whileLocked);
   try {
     return await evaluate(attempt);
   } finally {
@@ -68,9 +71,12 @@ export async function withAttempt<T>(
   }
 }
 
-async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
+/** Finds what a guess is counted for; undefined if there is nothing else. */
+type FindKey = () => Promise<AttemptKey | undefined>;
+
+async function reserve(call: Call, key: AttemptKey, whileLocked?: FindKey): Promise<Attempt> {
   const startedAt = performance.now();
-  const first = await tryReserve(call, key);
+  const first = await tryReserve(call, key, whileLocked);
   if (first) return first;
   const name = `${key.kind} ${key.subject}`;
   const ahead = waiting.filter((other) => other === name).length;
@@ -79,7 +85,7 @@ async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
   try {
     while (performance.now() - startedAt < MAX_WAIT_MS) {
       await wait(RETRY_MS, undefined, { signal: call.signal });
-      const attempt = await tryReserve(call, key);
+      const attempt = await tryReserve(call, key, whileLocked);
       if (attempt) return attempt;
     }
     throw tooBusy();
@@ -92,7 +98,11 @@ async function reserve(call: Call, key: AttemptKey): Promise<Attempt> {
  * @returns undefined while the guesses in progress could lock the account
  * @throws ServiceError ACCOUNT_LOCKED
  */
-async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefined> {
+async function tryReserve(
+  call: Call,
+  key: AttemptKey,
+  whileLocked?: FindKey,
+): Promise<Attempt | undefined> {
   const now = call.clock.now();
   const reservation = { ...key, id: newId(now) };
   const attempt = createAttempt(call, reservation, performance.now());
@@ -102,7 +112,10 @@ async function tryReserve(call: Call, key: AttemptKey): Promise<Attempt | undefi
     void attempt.release(); // it may have been inserted nevertheless
     throw error;
   }
-  refuseLocked(await findLock(call, key, now), key.kind, now);
+  const lock = await findLock(call, key, now);
+  const other = lock.lockedUntil ? await whileLocked?.() : undefined;
+  if (other) return tryReserve(call, other);
+  refuseLocked(lock, key.kind, now);
 }
 
 /**
@@ -143,10 +156,12 @@ export async function recordFailedAttempt(
     await recordAudit(call, event, failure);
     if (owner && isCode) await queueDailyEmail(call, owner, "wrong-code");
     if (!lockedUntil) return;
+    const isDevice = reservation.kind === "device";
     await recordAudit(call, "auth.locked", {
       ...failure,
-      details: isCode ? { factor: "second" } : {},
+      details: isCode ? { factor: "second" } : isDevice ? { device: true } : {},
     });
+    if (isDevice) return; // the owner knows that the account is locked
     const facts = describeLock(lockedUntil, reservation.kind);
     if (owner) await queueDailyEmail(call, owner, "account-locked", facts);
   };

@@ -58,6 +58,10 @@ const invalidToken = () =>
     "This link is invalid, has expired or was already used. Please request a new one.",
   );
 
+/** The error for a link that was mailed to an address that the account no longer has. */
+export const olderAddress = () =>
+  new ServiceError(Reason.TOKEN_INVALID, "This link belongs to an older e-mail address.");
+
 /**
  * The id in a token's text.
  * @throws ServiceError TOKEN_INVALID if the digest is not ours

@@ -49,6 +49,12 @@ const targets: Record<TemplateName, Target | undefined> = {
   "identity-added": SECURITY,
   "identity-removed": RESET,
   "account-taken-back": SECURITY,
+  "new-device": { page: "/not-me", hasToken: true },
+};
+
+/** Where the second link of an e-mail leads. */
+const otherTargets: Partial<Record<TemplateName, Target>> = {
+  "verify-email": { page: "/not-me?account", hasToken: true },
 };
 
 /** E-mails whose recipient need not be the person who caused them: they do not say where that person is. */
@@ -208,7 +214,7 @@ function partsOf(
   texts: Texts,
 ) {
   const { words } = texts;
-  const { subject, preheader, paragraphs, button } = texts.templates[template];
+  const { subject, preheader, paragraphs, button, other } = texts.templates[template];
   const { appName, appAccent } = brand;
   const values: TemplateVariables = { app: appName, ...variables };
   const fill = (text: string) =>
@@ -226,6 +232,7 @@ function partsOf(
   });
   const link = linkOf(targets[template], brand, token);
   const signature = fill(words.signature);
+  const second = secondLink(other, linkOf(otherTargets[template], brand, token));
   const links = [
     [words.support, brand.supportUrl],
     [words.terms, brand.termsUrl],
@@ -237,6 +244,7 @@ function partsOf(
     ...lines,
     ...(rows.length > 0 ? [rows.map(({ label, value }) => `${label}: ${value}`).join("\n")] : []),
     ...(link && button ? [`${button}:\n${link}`] : []),
+    ...second.text,
     ...(link && token ? [`${words.byHand}\n${token}`] : []),
     [signature, ...links.map(([name, url]) => `${name}: ${url}`)].join("\n"),
   ];
@@ -248,6 +256,7 @@ function partsOf(
           `<p style="margin:0"><a ${UNTRACKED} style="${BUTTON};background:${appAccent.light}"\nhref="${escapeHtml(link)}">${escapeHtml(button)}</a></p>`,
         ]
       : []),
+    ...second.html,
     ...(link && token
       ? [
           `<p style="${SMALL}">${escapeHtml(words.byHand)}<br>\n<code style="word-break:break-all">${token}</code></p>`,
@@ -262,6 +271,13 @@ function partsOf(
     ...{ subject: fill(subject), text: `${text.join("\n\n")}\n`, content, footer },
     preheader: escapeHtml(fill(preheader)),
   };
+}
+
+/** The parts of an e-mail with a second link; none without one. */
+function secondLink(name: string | undefined, link: string | undefined) {
+  if (!name || !link) return { text: [], html: [] };
+  const html = `<p style="margin:8px 0"><a ${UNTRACKED}\nhref="${escapeHtml(link)}">${escapeHtml(name)}</a></p>`;
+  return { text: [`${name}:\n${link}`], html: [html] };
 }
 
 /** The address of a button; undefined if there is none. */

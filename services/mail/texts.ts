@@ -15,7 +15,14 @@ export const isTemplate = (name: string): name is TemplateName =>
 type Paragraph = string | { if: string; text: string };
 
 /** The texts of an e-mail. The preheader is shown beside the subject in the list of e-mails. */
-type Template = { subject: string; preheader: string; paragraphs: Paragraph[]; button?: string };
+type Template = {
+  subject: string;
+  preheader: string;
+  paragraphs: Paragraph[];
+  button?: string;
+  /** The text of a second link. */
+  other?: string;
+};
 
 /** The texts of a language. `values` are the texts for values of placeholders, by placeholder. */
 export type Texts = {
@@ -59,6 +66,7 @@ const template = z
     preheader: text,
     paragraphs: z.array(paragraph).min(1),
     button: text,
+    other: text,
   })
   .partial();
 const file = z.strictObject({
@@ -201,14 +209,14 @@ const placeholdersIn = (given: string): string[] =>
 
 function unknownIn(given: Partial<z.output<typeof template>>, known: readonly string[]): string[] {
   const problems: string[] = [];
-  const { subject = "", preheader = "", paragraphs = [], button = "" } = given;
+  const { subject = "", preheader = "", paragraphs = [], button = "", other = "" } = given;
   const report: Report = (problem) => problems.push(problem);
   for (const each of [subject, preheader]) reportUnknown(each, known, report);
   for (const each of paragraphs) {
     if (typeof each === "string") reportUnknown(each, known, report);
     else reportUnknown(`{${each.if}} ${each.text}`, known, report);
   }
-  reportUnknown(button, [], report);
+  reportUnknown(button + other, [], report);
   return problems;
 }
 

@@ -265,6 +265,7 @@ async function attempt(
 /**
  * The values that an e-mail shows. An unverified address may not belong to the user: an e-mail to it does
  * without their name and device. The old address of a user is never verified any more, but was theirs.
+ * Whose address somebody has registered is told from where, to see that it was somebody else.
  */
 export function shownVariables({
   template,
@@ -273,11 +274,11 @@ export function shownVariables({
 }: Pick<ClaimedEmail, "template" | "variables" | "isVerified">): TemplateVariables {
   if (isVerified) return variables;
   const { name: _, place, client, ...others } = variables;
-  return template === OLD_ADDRESS ? { ...others, place, client } : others;
+  return NAMES_DEVICE.has(template as TemplateName) ? { ...others, place, client } : others;
 }
 
-/** The e-mail to an address that an account no longer has. */
-const OLD_ADDRESS: TemplateName = "email-changed";
+/** The e-mails that name a device to whoever has the address: an account's old one, and that of a new account. */
+const NAMES_DEVICE: ReadonlySet<TemplateName> = new Set(["email-changed", "verify-email"]);
 
 /**
  * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a 6yz

@@ -6,12 +6,16 @@ import type { User } from "./users.ts";
 /**
  * What guesses are counted for: passwords at login by canonical e-mail address, all others by user
  * id. A confirmation is the password of a signed-in user. Backup codes have their own counter, used
- * once codes are permanently locked.
+ * once codes are permanently locked. A known device has a counter while the passwords of its account are
+ * locked: `deviceSubject`.
  */
 export type AttemptKey = {
-  kind: "password" | "confirmation" | "second-factor" | "backup-code";
+  kind: "password" | "confirmation" | "second-factor" | "backup-code" | "device";
   subject: string;
 };
+
+/** What the guesses of a known device are counted for. */
+export const deviceSubject = (userId: string, deviceId: string): string => `${userId}:${deviceId}`;
 
 /** How many failures lock an account, and for how long. */
 export type LockoutConfig = Pick<
@@ -177,6 +181,11 @@ export async function clearLocks(
 ): Promise<void> {
   await clearLock(db, { kind: "password", subject: canonicalEmail }, true);
   await clearLock(db, { kind: "confirmation", subject: id }, true);
+  await db.em.execute(
+    `delete from attempts where kind = 'device'
+       and subject in (select user_id || ':' || id from devices where user_id = :id)`,
+    { id },
+  );
   await clearLock(db, { kind: "second-factor", subject: id }, by === "operator");
   await clearLock(db, { kind: "backup-code", subject: id }, by === "operator");
 }

@@ -18,16 +18,19 @@ const LISTS = {
     where e.user_id = :userId and e.template = 'email-change-requested' and e."to" = u.email
       and e.created_at > greatest(u.password_changed_at, :now::timestamptz - :verifyMs * interval '1 ms')
     order by e.id desc`,
-  // attempts at sign-in are stored by address, all others by user
+  // attempts at sign-in are stored by address, those of known devices by user and device, all others by user
   failedAttempts: `select a.kind, a.failed, a.consecutive, a.failed_at, a.locked_until
     from users u join attempts a on a.subject = u.canonical_email and a.kind = 'password' or a.subject = u.id::text and a.kind <> 'password'
+      or a.kind = 'device' and a.subject in (select d.user_id || ':' || d.id from devices d where d.user_id = u.id)
     where u.id = :userId and (a.failed > 0 or a.consecutive > 0 or a.locked_until is not null) order by a.kind`,
   openLinks: `select kind, created_at, expires_at from one_time_tokens
-    where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation') and expires_at > :now order by kind`,
+    where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation', 'not-me') and expires_at > :now order by kind`,
   passkeys: `select id, name, algorithm, transports, aaguid, backed_up as synced, created_at, last_used_at
     from passkeys where user_id = :userId order by created_at desc, id desc`,
   identities: `select id, provider, issuer, subject, email, created_at, last_used_at
     from identities where user_id = :userId order by created_at desc, id desc`,
+  devices: `select id, label, ip, location, created_at, last_used_at
+    from devices where user_id = :userId order by last_used_at desc, id desc`,
   // ended sessions are kept for a while; their end is the earliest of these times
   // the device and location of an impersonation are the administrator's
   sessions: `select s.id, case when s.actor_id is null then s.device end as device,

@@ -90,7 +90,10 @@ export const deleteIdentity = (
     userId,
   });
 
-/** Deletes all identities of a user. */
-export async function deleteIdentities({ em }: Db, userId: string): Promise<void> {
-  await em.execute("delete from identities where user_id = :userId", { userId });
+/** Deletes the identities of a user: all, or those connected at or after a time. */
+export async function deleteIdentities({ em }: Db, userId: string, since?: Date): Promise<void> {
+  await em.execute(
+    "delete from identities where user_id = :userId and created_at >= coalesce(:since::timestamptz, created_at)",
+    { userId, since: since ?? null },
+  );
 }

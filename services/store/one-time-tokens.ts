@@ -21,21 +21,27 @@ export const OneTimeToken = defineEntity({
 });
 
 /**
- * What a token can be used for, once. Four kinds are mailed; `sign-in` is the MFA token for a login's
- * second step.
+ * What a token can be used for, once. All kinds are mailed but `sign-in`, the MFA token for a login's
+ * second step. `not-me` undoes a sign-in; it was created at the first one that its owner was told of.
  */
 export type OneTimeTokenKind =
   | "verify-email"
   | "change-email"
   | "reset-password"
   | "invitation"
+  | "not-me"
   | "sign-in";
 
 export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
 
 /** A valid token. Whoever presents it can read mail sent to this address. */
-export type VerifiedToken = { kind: OneTimeTokenKind; userId: string; email: string };
-export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "createdAt" | "expiresAt">;
+export type VerifiedToken = {
+  kind: OneTimeTokenKind;
+  userId: string;
+  email: string;
+  createdAt: Date;
+};
+export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "expiresAt">;
 
 /**
  * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is derived
@@ -88,7 +94,7 @@ export const takeOneTimeToken = (
        select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = :id for no key update of u)
      delete from one_time_tokens t using owner o
      where t.user_id = o.id and t.id = :id and t.kind in (:kinds) and t.expires_at > :now
-     returning t.kind, t.user_id as "userId", t.email`,
+     returning t.kind, t.user_id as "userId", t.email, t.created_at as "createdAt"`,
     { id, kinds, now },
   );
 

@@ -134,9 +134,12 @@ export async function deletePasskey(
   return row && decoded(row);
 }
 
-/** Deletes all passkeys of a user. */
-export async function deletePasskeys({ em }: Db, userId: string): Promise<void> {
-  await em.execute("delete from passkeys where user_id = :userId", { userId });
+/** Deletes the passkeys of a user: all, or those added at or after a time. */
+export async function deletePasskeys({ em }: Db, userId: string, since?: Date): Promise<void> {
+  await em.execute(
+    "delete from passkeys where user_id = :userId and created_at >= coalesce(:since::timestamptz, created_at)",
+    { userId, since: since ?? null },
+  );
 }
 
 /** Whether there are passkeys of another relying party, which can't be used any more. */

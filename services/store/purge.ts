@@ -23,6 +23,8 @@ const EXPIRED = {
   completed_ceremonies: "expires_at <= :before",
   attempts: `reserved_at <= :before and (consecutive = 0 or not case kind
     when 'password' then exists (select from users u where u.canonical_email = subject)
+    when 'device' then exists (select from devices d
+      where d.user_id = split_part(subject, ':', 1)::uuid and d.id = split_part(subject, ':', 2)::uuid)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
   api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
   emails: "status in ('sent', 'failed') and created_at <= :before",

@@ -132,14 +132,6 @@ export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boo
     },
   );
 
-/** Whether a browser or app has signed in to an account, in a session that is still kept. */
-export const hasSessionOfDevice = (db: Db, userId: string, deviceId: string): Promise<boolean> =>
-  returnsRow(
-    db,
-    "select id from sessions where user_id = :userId and device_id = :deviceId and actor_id is null limit 1",
-    { userId, deviceId },
-  );
-
 /** Notes that the user has confirmed a session. */
 export async function confirmSession({ em, clock }: ClockedDb, id: string): Promise<void> {
   await em.nativeUpdate(Session, { id }, { confirmedAt: clock.now() });

@@ -15,6 +15,13 @@ import type { LoginUser, User } from "./users.ts";
 
 /** Maximum number of sessions per user. */
 const MAX_SESSIONS = 100;
+/** Maximum number of known devices per user. */
+const MAX_DEVICES = 50;
+/**
+ * Maximum number of e-mails about new devices per hour to an address that is not verified, in e-mails: whoever has
+ * entered it must not flood a stranger's mailbox.
+ */
+const MAX_UNVERIFIED_NOTICES = 5;
 
 /** The row of a new session. */
 export type NewSession = Pick<
@@ -29,6 +36,17 @@ export type NewSession = Pick<
   | "expiresAt"
   | "endsAt"
 >;
+
+/**
+ * The e-mail to the owner if the device is new to the account, and the token of its link. Times and ids are
+ * those of the sign-in.
+ */
+export type NewDeviceNotice = {
+  mailId: string;
+  tokenId: string;
+  tokenExpiresAt: Date;
+  variables: Record<string, string>;
+};
 
 /**
  * The user at the moment from which a revocation would find the session. `restored`: a pending
@@ -61,14 +79,18 @@ const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= :now, s.actor_id 
 const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
 
 /**
- * One statement, hence one round trip and one commit: writes user, session, audit events and attempt
+ * One statement, hence one round trip and one commit: writes user, session, device, audit events and attempt
  * counter, or nothing. The user row is locked first and the counter last, as everywhere.
+ *
+ * A device is strange if it is new, and the account has another one or a session that began on one: sign-ins of
+ * earlier releases made no device known, so the first one after an upgrade is no news. A `not-me` token that
+ * still holds is mailed again and keeps its time, which is that of the first strange sign-in.
  */
 const SIGN_IN = `with signed as (
     update users as u set last_login_at = :now, deletion_at = null,
       updated_at = case when u.deletion_at is null then u.updated_at else :now end
     where ${IS_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
-    returning u.id, u.email, u.name, u.role, ${DELETION_AT} is not null as restored),
+    returning u.id, u.email, u.name, u.role, u.email_verified_at, ${DELETION_AT} is not null as restored),
   pruned as (
     delete from sessions where id in (
       select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
@@ -77,6 +99,36 @@ const SIGN_IN = `with signed as (
       (id, user_id, rotated_at, methods, device_id, device, ip, location, created_at, last_active_at, expires_at, ends_at)
     select :id::uuid, id, :now::timestamptz, string_to_array(:methods, ','), :deviceId::uuid, :device, :ip, :location, :now, :now, :expiresAt::timestamptz, :endsAt::timestamptz
     from signed),
+  added as (
+    insert into devices (user_id, id, label, ip, location, created_at, last_used_at)
+    select id, :deviceId::uuid, :device, :ip, :location, :now, :now from signed
+    on conflict do nothing returning user_id),
+  used as (
+    update devices as d set label = :device, ip = :ip, location = :location, last_used_at = :now
+    from signed where d.user_id = signed.id and d.id = :deviceId::uuid),
+  dropped as (
+    delete from devices where (user_id, id) in (
+      select d.user_id, d.id from devices d join added on added.user_id = d.user_id
+      order by d.last_used_at desc, d.id desc offset ${MAX_DEVICES - 1})),
+  strange as (
+    select signed.id, signed.email from signed join added on added.user_id = signed.id
+    where (exists (select from devices d where d.user_id = signed.id)
+        or exists (select from sessions s where s.user_id = signed.id and s.device_id is not null))
+      and (signed.email_verified_at is not null or ${MAX_UNVERIFIED_NOTICES} > (
+        select count(*) from emails e where e.user_id = signed.id and e.template = 'new-device'
+          and e.created_at > :now::timestamptz - interval '1 hour'))),
+  issued as (
+    insert into one_time_tokens as t (id, user_id, kind, email, created_at, expires_at)
+    select :tokenId::uuid, id, 'not-me', email, :now, :tokenExpiresAt::timestamptz from strange
+    on conflict (user_id, kind) do update set expires_at = excluded.expires_at,
+      id = case when t.expires_at > :now and t.email = excluded.email then t.id else excluded.id end,
+      created_at = case when t.expires_at > :now and t.email = excluded.email then t.created_at else excluded.created_at end,
+      email = excluded.email
+    returning id),
+  queued as (
+    insert into emails (id, user_id, "to", template, facts, token_id, status, created_at, next_attempt_at)
+    select :mailId::uuid, strange.id, strange.email, 'new-device', :variables::jsonb, issued.id, 'queued', :now, :now
+    from strange, issued returning id),
   recorded as (
     insert into audit_events
     select r.* from signed, jsonb_populate_recordset(null::audit_events, :events::jsonb) as r
@@ -85,14 +137,18 @@ const SIGN_IN = `with signed as (
   settled as (
     update attempts as a set reservations = array_remove(a.reservations, :attemptId::uuid), failed = 0, failed_at = null, consecutive = 0
     from signed
-    where a.kind = 'password' and a.subject = :subject and a.locked_until is null)
-  select id, email, name, role, restored from signed`;
-const preparedSignIn = prepared<object, SignedInUser>("sign_in", SIGN_IN);
+    where a.kind = :attemptKind and a.subject = :subject and a.locked_until is null)
+  select id, email, name, role, restored, exists (select from queued) as "isNotified" from signed`;
+const preparedSignIn = prepared<object, SignIn>("sign_in", SIGN_IN);
+
+/** A sign-in, and whether an e-mail about its device was queued. */
+type SignIn = SignedInUser & { isNotified: boolean };
 
 /**
  * Opens a session, unless the password or second factor has changed since it was verified. Cancels a
- * pending deletion, deletes the user's surplus sessions and records the audit events (`user.restored`
- * only if a deletion was cancelled).
+ * pending deletion, deletes the user's surplus sessions, makes the device known and records the audit events
+ * (`user.restored` only if a deletion was cancelled).
+ * @param notice is queued if the device is new to the account
  * @param attempt the successful password attempt; if undefined, joins the transaction in which a
  * second factor was consumed
  * @returns undefined if the row has changed
@@ -102,18 +158,22 @@ export async function signIn(
   user: LoginUser,
   session: NewSession,
   events: AuditEventRow[],
+  notice: NewDeviceNotice,
   attempt: Reservation | undefined,
-): Promise<SignedInUser | undefined> {
+): Promise<SignIn | undefined> {
   const values = {
     ...session,
     methods: session.methods.join(","), // as text, which both ways of running the statement take
     ...unchangedValues(user, session.createdAt),
     events: JSON.stringify(events.map(toColumns)),
+    ...notice,
+    variables: JSON.stringify(notice.variables),
+    attemptKind: attempt?.kind ?? null,
     attemptId: attempt?.id ?? null,
     subject: attempt?.subject ?? null,
   };
   const run = async () =>
-    attempt ? (await preparedSignIn(db, values))[0] : firstRow<SignedInUser>(db, SIGN_IN, values);
+    attempt ? (await preparedSignIn(db, values))[0] : firstRow<SignIn>(db, SIGN_IN, values);
   return (await run()) ?? run(); // a concurrent sign-in may have cancelled the deletion in the meantime
 }
 

@@ -1,6 +1,7 @@
 import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
 import {
+  type ClockedDb,
   type Db,
   firstRow,
   type HotDb,
@@ -69,6 +70,13 @@ export class User extends table.class {
   isProtectedAsAdmin(now: Date): boolean {
     const protectedSince = now.getTime() - ADMIN_PROTECTION_MS;
     return this.role === "admin" || (this.demotedAt?.getTime() ?? 0) > protectedSince;
+  }
+  /**
+   * Whether no address of the account was ever verified: somebody else may have made it. Service accounts
+   * count as verified, since nobody signs in to them.
+   */
+  isNeverVerified(): boolean {
+    return !this.emailVerified && !this.wasVerified && !this.isService;
   }
   /**
    * Whether the account is due for deletion. It counts as deleted even if it has not been erased
@@ -220,14 +228,26 @@ export async function consumeTotpStep(
 
 /** Replaces all backup codes of a user. Lock the user first. */
 export async function replaceBackupCodes(
-  { em }: Db,
+  { em, clock }: ClockedDb,
   userId: string,
   digests: string[],
 ): Promise<void> {
   await em.execute("delete from backup_codes where user_id = :userId", { userId });
   const sql =
-    "insert into backup_codes (user_id, digest) select :userId, unnest(array[:digests]::text[])";
-  await em.execute(sql, { userId, digests });
+    "insert into backup_codes (user_id, digest, created_at) select :userId, unnest(array[:digests]::text[]), :now";
+  await em.execute(sql, { userId, digests, now: clock.now() });
+}
+
+/** Deletes the backup codes of a user that were made at or after a time. Lock the user first. */
+export async function deleteBackupCodesSince(
+  { em }: Db,
+  userId: string,
+  since: Date,
+): Promise<void> {
+  await em.execute("delete from backup_codes where user_id = :userId and created_at >= :since", {
+    userId,
+    since,
+  });
 }
 
 /**

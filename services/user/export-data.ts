@@ -34,12 +34,14 @@ export async function exportData(call: SessionCall, page: number): Promise<JsonO
   const [pendingEmail] = await readAll("pendingEmail", 1);
   const passkeys = await readAll("passkeys", SHORT_LIST);
   const identities = await readAll("identities", SHORT_LIST);
+  const devices = await readAll("devices", SHORT_LIST);
   const data: JsonObject = {
     exportedAt: now.toISOString(),
     profile,
     ...(pendingEmail && { pendingEmail }),
     ...(passkeys.length > 0 && { passkeys }),
     ...(identities.length > 0 && { identities }),
+    ...(devices.length > 0 && { devices }),
     failedAttempts: await readAll("failedAttempts", SHORT_LIST),
     openLinks: await readAll("openLinks", SHORT_LIST),
   };

@@ -8,6 +8,7 @@ import { sessionCallOf } from "../call.ts";
 import { identityMessage } from "../external/identity-message.ts";
 import { given } from "../passkeys/credential.ts";
 import { listActiveKeys } from "../store/api-keys.ts";
+import { listDevices } from "../store/devices.ts";
 import { listIdentities } from "../store/identities.ts";
 import { listOpenSessions } from "../store/sessions.ts";
 import {
@@ -19,6 +20,7 @@ import {
   updateProfile,
 } from "./change-account.ts";
 import { exportData } from "./export-data.ts";
+import { forgetDevice } from "./manage-devices.ts";
 import { disconnectIdentity } from "./manage-identities.ts";
 import {
   createPasskey,
@@ -98,6 +100,15 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async deleteIdentity(req, ctx) {
     await disconnectIdentity(sessionCallOf(ctx), req.id);
     return { message: "The account is disconnected." };
+  },
+  async listDevices(_req, ctx) {
+    const call = sessionCallOf(ctx);
+    const { user, session } = call.principal;
+    return { devices: (await listDevices(call, user.id, session.id)).map(toMessage) };
+  },
+  async deleteDevice(req, ctx) {
+    await forgetDevice(sessionCallOf(ctx), req.id);
+    return { message: "The device is forgotten." };
   },
   async changeEmail(req, ctx) {
     await changeEmail(sessionCallOf(ctx), req.newEmail, req.password);

@@ -51,7 +51,7 @@ test("Web app: has a message for every violation of a form field", () => {
         .map(({ message }) => message),
     );
   });
-  const byOperation = ["accounts", "auth", "user"].flatMap((folder) =>
+  const byOperation = ["accounts", "auth", "devices", "user"].flatMap((folder) =>
     readdirSync(`services/${folder}`).flatMap((name) =>
       textsIn(`services/${folder}/${name}`, /(?:invalid\(.*|return |\? )"((?:must|is) [^"]+)"/g),
     ),

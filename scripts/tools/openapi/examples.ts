@@ -86,6 +86,7 @@ const BY_NAME: Record<string, unknown> = {
   key: "sk-gate-x7KqT1mB4cVnR8yLw2EzQ9aHsD5fb2ZtB37bdq",
   kid: "b7f1c2d4",
   kty: "OKP",
+  label: "Firefox on Linux",
   lastFailure: "overloaded",
   lastError: "550 mailbox unavailable",
   lastUsedIp: "203.0.113.7",

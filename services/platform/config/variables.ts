@@ -192,6 +192,9 @@ export const servicesVariables = {
   lockoutResetMs: setting(kind.lifetime, "1h").describe(
     "Time after which the count of failed attempts is reset.",
   ),
+  lockoutKnownDevices: setting(kind.choice("lock", "exempt"), "lock").describe(
+    "`exempt`: while an account is locked, a browser or app that has signed in to it before has guesses of its own. See [sign-in.md](sign-in.md#known-devices).",
+  ),
   passwordMaxAgeMs: setting(kind.duration(), "90d").describe(
     "Maximum age of a password; `0` disables expiry.",
   ),

@@ -1,4 +1,4 @@
-import { isIP, isIPv6 } from "node:net";
+import { isIP, isIPv4, isIPv6 } from "node:net";
 import ipaddr from "ipaddr.js";
 
 /** An address with an optional port, as written by some proxies (RFC 7239 section 6), IPv6 in brackets. */
@@ -45,6 +45,10 @@ export function networksOf(address: string): [network: string, factor: number][]
 
 /** The largest network that an address counts towards: the /48 of an IPv6 address. */
 export const siteOf = (address: string): string => networksOf(address).at(-1)?.[0] ?? address;
+
+/** The neighbourhood of an address: the /24 of an IPv4 address, the /48 of an IPv6 address. */
+export const networkOf = (address: string): string =>
+  isIPv4(address) ? `${address.slice(0, address.lastIndexOf("."))}.0/24` : siteOf(address);
 
 export const familyOf = (address: string) => (address.includes(":") ? "ipv6" : "ipv4");
 

@@ -36,6 +36,11 @@ type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
 
 const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
 
+/** A browser that no other case uses. */
+const FIREFOX = {
+  "user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+};
+
 /** What is recorded about the counter of a passkey that has fallen. */
 const COUNTER = { passkeyId: TEXT, from: 9, to: 5 };
 
@@ -149,6 +154,17 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       await (await app.signIn(user)).post("/user/change-email", { newEmail, password: PASSWORD });
       return { body: { token: (await app.mail.emailTo(newEmail)).token } };
     }),
+    "Disown, a sign-in": open({ "auth.disowned": {} }, async () => {
+      const user = await app.addVerifiedUser();
+      await app.signIn(user);
+      await app.httpClient("10.255.1.1").send("POST", "/auth/login", user.credentials, FIREFOX);
+      const { token } = await app.mail.emailTo(user.email, /New sign-in/);
+      return { body: { token, email: user.email }, user: user.id, actor: user.id };
+    }),
+    "Disown, a registration": open(
+      { "auth.disowned": {}, "user.erased": {} },
+      async ({ email }) => ({ body: { token: (await app.mail.emailTo(email)).token, email } }),
+    ),
     ResendVerification: open({}, ({ email }) => ({ body: { email } })),
     ForgotPassword: open({ "auth.password_reset_requested": {} }, ({ email }) => ({
       body: { email },
@@ -207,6 +223,9 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       const { body } = await passkeys.register(account);
       return { id: body.passkey.id };
     }),
+    DeleteDevice: own({ "user.device_forgotten": { deviceId: TEXT } }, async ({ get }) => ({
+      id: (await get("/user/devices")).body[0].id,
+    })),
     RequireSecondFactor: own(
       { "user.second_factor_changed": { required: true } },
       async ({ user }) => {

@@ -24,7 +24,7 @@ const unaudited = [
     "ListUserSessions",
     "ListAuditLogs",
   ],
-  ...["StartExternal", "ListIdentities", "ListUserIdentities"],
+  ...["StartExternal", "ListIdentities", "ListUserIdentities", "ListDevices"],
   ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
   ...[
     "Complete",
@@ -104,6 +104,7 @@ describe("Audit log", () => {
     one_time_tokens: "id",
     passkeys: "id, sign_count, last_used_at",
     identities: "id",
+    devices: "user_id, id, last_used_at",
     completed_ceremonies: "id",
     backup_codes: "user_id, digest",
     emails: "id",

@@ -5,7 +5,7 @@ import { startSuiteApp } from "../../support/app.ts";
 import { describeChromium } from "../../support/browser.ts";
 
 const app = await startSuiteApp({ mode: "embedded", env: { WEB: "off" } });
-const pages = ["/verify-email", "/reset-password"];
+const pages = ["/verify-email", "/reset-password", "/not-me"];
 const FORGOTTEN = "/forgot-password";
 /** The browser also requests an icon, which does not exist. */
 const isNoIcon = (text: string) => !text.includes("favicon");
@@ -67,6 +67,23 @@ describeChromium("Mailed links in Chromium", (visit) => {
     const again = await open(link);
     await again.page.getByRole("button").click();
     await status(again.page, /invalid, has expired or was already used/);
+  });
+
+  test("GET /not-me: asks for the address, and deletes an account that somebody else has made", async () => {
+    const user = await app.addUser();
+    const { text = "" } = await app.mail.emailTo(user.email);
+    const [link] = /http\S+not-me\S+/.exec(text) ?? [];
+    const { page } = await open(link);
+    await page.getByRole("heading", { name: "I did not make this account" }).waitFor();
+    const submitAs = async (email: string) => {
+      await page.getByLabel("E-mail address").fill(email);
+      await page.getByRole("button", { name: "Delete the account" }).click();
+    };
+    await submitAs("other@example.com");
+    await status(page, /must be the address to which the e-mail was sent/);
+    await submitAs(user.email);
+    await status(page, /is deleted/);
+    expect(await app.sql("select id from users where id = ?", [user.id])).toEqual([]);
   });
 
   test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {

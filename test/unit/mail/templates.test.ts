@@ -52,6 +52,7 @@ const PATHS: Partial<Record<TemplateName, string>> = {
   "change-email": "/verify-email",
   "reset-password": "/reset-password",
   invitation: "/reset-password?invitation",
+  "new-device": "/not-me",
 };
 /** E-mails whose button leads to the support of the installation, or that need no button. */
 const WITHOUT_PAGE = ["email-changed", "role-changed", "address-in-use"];

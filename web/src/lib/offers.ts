@@ -65,6 +65,8 @@ const RULES = {
   connectIdentity: byOwner,
   listIdentities: byOwner,
   deleteIdentity: byOwner,
+  listDevices: byOwner,
+  deleteDevice: byOwner,
   confirm: byOwner,
   revokeSession: byOwner,
   revokeOtherSessions: byOwner,

@@ -118,6 +118,14 @@ export const account = {
   "sessions.since": ["signed in {time}", "angemeldet {time}"],
   "sessions.revoke": ["Sign out", "Abmelden"],
   "sessions.revokeOthers": ["Sign out all others", "Alle anderen abmelden"],
+  "devices.title": ["Known devices", "Bekannte Geräte"],
+  "devices.about": [
+    "They have signed in to your account before. A sign-in on any other device is reported to you by e-mail.",
+    "Sie haben sich schon einmal bei Ihrem Konto angemeldet. Eine Anmeldung auf einem anderen Gerät melden wir Ihnen per E-Mail.",
+  ],
+  "devices.used": ["Last sign-in {time}", "Letzte Anmeldung {time}"],
+  "devices.since": ["known since {time}", "bekannt seit {time}"],
+  "devices.forget": ["Forget", "Vergessen"],
 
   "keys.title": ["API keys", "API-Schlüssel"],
   "keys.about": [

@@ -89,6 +89,27 @@ export const common = {
   "verify.button": ["Verify", "Bestätigen"],
   "verify.done": ["Your address is verified.", "Ihre Adresse ist bestätigt."],
   "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
+  "notMe.title": ["This wasn’t me", "Das war ich nicht"],
+  "notMe.about": [
+    "We end all sessions, make the password void and remove what was added to your account since that sign-in. Then we send you a link for a new password.",
+    "Wir beenden alle Sitzungen, machen das Passwort ungültig und entfernen, was Ihrem Konto seit dieser Anmeldung hinzugefügt wurde. Danach senden wir Ihnen einen Link für ein neues Passwort.",
+  ],
+  "notMe.hint": [
+    "The address to which the e-mail was sent.",
+    "Die Adresse, an die die E-Mail ging.",
+  ],
+  "notMe.button": ["Secure my account", "Mein Konto sichern"],
+  "notMe.done": [
+    "Nobody is signed in to your account any more. We have sent you an e-mail with a link for a new password.",
+    "In Ihrem Konto ist niemand mehr angemeldet. Wir haben Ihnen eine E-Mail mit einem Link für ein neues Passwort gesendet.",
+  ],
+  "notMe.accountTitle": ["I did not make this account", "Ich habe dieses Konto nicht angelegt"],
+  "notMe.accountAbout": [
+    "We delete the account that somebody has made with your address.",
+    "Wir löschen das Konto, das jemand mit Ihrer Adresse angelegt hat.",
+  ],
+  "notMe.accountButton": ["Delete the account", "Konto löschen"],
+  "notMe.accountDone": ["The account is deleted.", "Das Konto ist gelöscht."],
   "forgot.title": ["Reset your password", "Passwort zurücksetzen"],
   "forgot.hint": [
     "We send you a link to set a new one.",

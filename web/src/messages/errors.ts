@@ -220,6 +220,10 @@ export const errors = {
     "is no page that this service is configured for",
     "ist keine Seite, für die dieser Dienst eingerichtet ist",
   ],
+  "violations.must be the address to which the e-mail was sent": [
+    "must be the address to which the e-mail was sent",
+    "muss die Adresse sein, an die die E-Mail ging",
+  ],
   "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
   "violations.must be a valid e-mail address": [
     "must be a valid e-mail address",

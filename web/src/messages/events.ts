@@ -18,6 +18,10 @@ export const events = {
     "Sign-in with a provider failed",
     "Anmeldung bei einem Anbieter fehlgeschlagen",
   ],
+  "event.auth.disowned": [
+    "Sign-in or registration undone by the owner of the address",
+    "Anmeldung oder Registrierung vom Besitzer der Adresse rückgängig gemacht",
+  ],
   "event.auth.email_verified": ["Address verified", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
@@ -47,6 +51,7 @@ export const events = {
     "Account taken back by the owner of its address",
     "Konto vom Besitzer der Adresse übernommen",
   ],
+  "event.user.device_forgotten": ["Device forgotten", "Gerät vergessen"],
   "event.user.password_set": ["First password set", "Erstes Passwort festgelegt"],
   "event.user.password_removed": ["Password removed", "Passwort entfernt"],
   "event.user.second_factor_changed": [
@@ -109,6 +114,10 @@ export const sentences = {
     "could not sign in with a provider",
     "konnte sich bei einem Anbieter nicht anmelden",
   ],
+  "did.auth.disowned": [
+    "undid a sign-in or registration that somebody else had made",
+    "hat eine fremde Anmeldung oder Registrierung rückgängig gemacht",
+  ],
   "did.auth.email_verified": ["verified the e-mail address", "hat die E-Mail-Adresse bestätigt"],
   "did.auth.password_reset_requested": [
     "requested a password reset",
@@ -137,6 +146,10 @@ export const sentences = {
   "did.user.taken_back": [
     "took the account back by its address",
     "hat das Konto über seine Adresse übernommen",
+  ],
+  "did.user.device_forgotten": [
+    "made the account forget a device",
+    "hat das Konto ein Gerät vergessen lassen",
   ],
   "did.user.password_set": ["set a first password", "hat ein erstes Passwort festgelegt"],
   "did.user.password_removed": ["removed the password", "hat das Passwort entfernt"],

@@ -50,4 +50,5 @@ export const templates = {
   "template.identity-added": ["A sign-in provider was connected", "Anbieter verbunden"],
   "template.identity-removed": ["A sign-in provider was disconnected", "Anbieter getrennt"],
   "template.account-taken-back": ["Your account is yours now", "Konto übernommen"],
+  "template.new-device": ["New sign-in to your account", "Anmeldung auf neuem Gerät"],
 } as const satisfies Record<string, readonly [string, string]>;
