@@ -48,7 +48,7 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{api-keys,external-attacks,known-devices,login,login-guesses,not-me,refresh,reset-password,settings,verify-mfa}.test.ts",
+  "test/contract/auth/{api-keys,email-codes,external-attacks,known-devices,login,login-guesses,not-me,refresh,reset-password,settings,verify-mfa}.test.ts",
   "test/contract/database/*.test.ts",
   "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
 ];

@@ -11,7 +11,7 @@ import { nothingHere } from "./request-hooks.ts";
 const APP = "../web/dist/";
 const DOCS = "pages";
 /** The paths of links in e-mails that carry a token. */
-const MAILED = ["/verify-email", "/reset-password", "/not-me"];
+const MAILED = ["/verify-email", "/reset-password", "/not-me", "/email-code"];
 /** The path of the button in e-mails about the security of an account. */
 const FORGOTTEN = "/forgot-password";
 /**

@@ -13,6 +13,9 @@ import {
   DisownRequestSchema,
   LoginRequestSchema,
   RegisterRequestSchema,
+  RequestEmailCodeRequestSchema,
+  type VerifyEmailCodeRequest,
+  VerifyEmailCodeRequestSchema,
   VerifyMfaRequestSchema,
 } from "../gen/gatehouse/account/v1/auth_service_pb.ts";
 import {
@@ -31,9 +34,9 @@ import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/chat.ts";
 import { checkCompletion } from "./ai/check-completion.ts";
 import { aiHandler } from "./ai/handler.ts";
-import { checkSecondFactor } from "./auth/factor-form.ts";
+import { checkCode, checkSecondFactor } from "./auth/factor-form.ts";
 import { authHandler } from "./auth/handler.ts";
-import { type AppContext, callOf } from "./call.ts";
+import { type AppContext, type Call, callOf } from "./call.ts";
 import { authorize } from "./interceptors/authorize.ts";
 import { limitAccounts } from "./interceptors/limit-accounts.ts";
 import { observeCalls } from "./interceptors/observe.ts";
@@ -42,6 +45,10 @@ import type { Violation } from "./platform/rpc/errors.ts";
 import { validate } from "./platform/rpc/validation.ts";
 import { userOf } from "./principal.ts";
 import { userHandler } from "./user/handler.ts";
+
+/** Whether a caller has a password, or must choose one: not where codes by e-mail sign in. */
+const hasPassword = ({ principal, config }: Call): boolean =>
+  userOf(principal)?.hasPassword ?? config.emailSignIn === "off";
 
 /** Adds every service to a router. Methods without a handler return NOT_IMPLEMENTED. */
 export function serve(router: ConnectRouter): void {
@@ -63,6 +70,11 @@ export function interceptors(
     [LoginRequestSchema, checkEmail],
     [DisownRequestSchema, checkEmail],
     [VerifyMfaRequestSchema, checkSecondFactor],
+    [RequestEmailCodeRequestSchema, checkEmail],
+    [
+      VerifyEmailCodeRequestSchema,
+      (proof: VerifyEmailCodeRequest) => [...checkEmail(proof), ...checkCode(proof)],
+    ],
     [ConfirmRequestSchema, checkSecondFactor],
     [DisableTotpRequestSchema, checkSecondFactor],
     [CreateBackupCodesRequestSchema, checkSecondFactor],
@@ -79,7 +91,7 @@ export function interceptors(
   return [
     observeCalls(context, internalSecret),
     authorize,
-    validate(checks, (values) => userOf(callOf({ values }).principal)?.hasPassword !== false),
+    validate(checks, (values) => hasPassword(callOf({ values }))),
     limitAccounts(rateLimiter),
   ];
 }

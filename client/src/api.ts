@@ -10,7 +10,7 @@ export type Call = <T>(method: string, path: string, sent: Sent, options: CallOp
 export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
 /** Routes that sign in: they set the refresh cookie. */
-export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external"];
+export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external", "/auth/verify-email-code"];
 
 /** The user who signed in. */
 export type SignedInUser = {
@@ -634,8 +634,8 @@ export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" |
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
   email: string;
-  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). */
-  password: string;
+  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). Where codes by e-mail sign in it may be left out. */
+  password?: string | undefined;
   /** Display name, 1 to 100 characters after trimming. */
   name: string;
   /** Must be true. */
@@ -859,6 +859,42 @@ export type FinishExternalResponse = {
   mfaMethods?: string[] | undefined;
   /** Proof of an identity that belongs to no account yet, or was to be proven: for ConnectIdentity and Confirm. It is valid for 10 minutes and for one use, in this browser or app. */
   identityToken?: string | undefined;
+};
+
+export type RequestEmailCodeRequest = {
+  /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
+  email: string;
+};
+
+export type RequestEmailCodeResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type VerifyEmailCodeRequest = {
+  /** E-mail address of the account. Letter case, surrounding whitespace and invisible characters are ignored. */
+  email?: string | undefined;
+  /** Code of six digits from the e-mail. White space and dashes are ignored. */
+  code?: string | undefined;
+  /** Token of the link in the e-mail, in place of the address and the code. */
+  token?: string | undefined;
+};
+
+export type VerifyEmailCodeResponse = {
+  /** Access token, a JWT. Absent when a second factor is required. */
+  accessToken?: string | undefined;
+  /** Refresh token, a JWT. REST also sets it as the cookie `refreshToken`. Absent when a second factor is required. */
+  refreshToken?: string | undefined;
+  /** The user who signed in. Absent when a second factor is required. */
+  user?: SignedInUser | undefined;
+  /** True when a second factor is required. Continue with VerifyMfa and `tempToken`. */
+  requiresMfa: boolean;
+  /** Temporary token for VerifyMfa. Absent when no second factor is required. */
+  tempToken?: string | undefined;
+  /** True when this sign-in cancelled a pending account deletion. Absent otherwise. */
+  restored?: boolean | undefined;
+  /** Second factors that complete the sign-in: `passkey`, `totp`, `backup-code`. Absent unless the account has passkeys. */
+  mfaMethods?: string[] | undefined;
 };
 
 export type ConnectIdentityRequest = {
@@ -1714,6 +1750,12 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Finishes a sign-in with a provider, with what came back. Answers like Login; or with `identityToken` where the account has to be proven first, and where the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
     finishExternal: (body: FinishExternalRequest, options?: CallOptions) =>
       call<FinishExternalResponse>("POST", "/auth/finish-external", { body }, options),
+    /** Sends a code for a sign-in to an address. The response is the same whether or not the account exists. Only where `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. */
+    requestEmailCode: (body: RequestEmailCodeRequest, options?: CallOptions) =>
+      call<RequestEmailCodeResponse>("POST", "/auth/email-code", { body }, options),
+    /** Signs in with a mailed code, typed in; or with the token of the link in that e-mail, in the browser or app that asked for it. A code may be guessed five times. The address counts as verified. Requires no token. At most 10 requests in 900 seconds per address and account. */
+    verifyEmailCode: (body?: VerifyEmailCodeRequest, options?: CallOptions) =>
+      call<VerifyEmailCodeResponse>("POST", "/auth/verify-email-code", { body }, options),
     /** Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation within the last 15 minutes. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
     connectIdentity: (body: ConnectIdentityRequest, options?: CallOptions) =>
       call<ConnectIdentityResponse>("POST", "/auth/connect-identity", { body }, options),

@@ -30,7 +30,8 @@ type Owner = Pick<User, "email" | "name">;
 
 /** Checks the address and password of a registration, in addition to the rules of its proto. */
 export const checkRegistration = (deps: Deps) => (request: RegisterRequest) => {
-  const fault = faultIn(deps, request.password, request);
+  const isLeftOut = request.password === ""; // the proto rejects it where it is required
+  const fault = isLeftOut ? undefined : faultIn(deps, request.password, request);
   return [...checkEmail(request), ...(fault ? [{ field: "password", message: fault }] : [])];
 };
 

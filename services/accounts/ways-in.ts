@@ -6,7 +6,13 @@ import { countPasskeys } from "../store/passkeys.ts";
 import { User } from "../store/users.ts";
 
 /** How many ways to sign in an account has, by kind. */
-export type WaysIn = { password: number; passkeys: number; identities: number };
+export type WaysIn = {
+  password: number;
+  passkeys: number;
+  identities: number;
+  /** 1 where codes by e-mail are on and the address is verified. */
+  emailCode: number;
+};
 
 type Deps = Pick<SystemCall, "em" | "config"> & Pick<Call, "external">;
 
@@ -20,6 +26,10 @@ export async function countWaysIn(call: Deps, userId: string): Promise<WaysIn> {
     password: await call.em.count(User, { id: userId, hasPassword: true }),
     passkeys: relyingParty ? await countPasskeys(call, userId, relyingParty.id) : 0,
     identities: await countIdentities(call, userId, [...call.external.providers.keys()]),
+    emailCode:
+      call.config.emailSignIn === "code"
+        ? await call.em.count(User, { id: userId, emailVerifiedAt: { $ne: null } })
+        : 0,
   };
 }
 

@@ -17,6 +17,7 @@ export type AuditedEvent =
       | "auth.passkey_counter_fell"
       | "auth.external_failed"
       | "auth.disowned"
+      | "auth.email_code_requested"
     )
   | ("auth.email_verified" | "auth.password_reset_requested" | "auth.password_reset")
   | (

@@ -17,6 +17,12 @@ export function checkSecondFactor({ code, backupCode }: SecondFactor): Violation
   );
 }
 
+/** Checks the form of an e-mail code, likewise. */
+export function checkCode({ code }: Pick<SecondFactor, "code">): Violation[] {
+  const message = faultInCode(code);
+  return message ? [{ field: "code", message }] : [];
+}
+
 function faultInCode(code: string | undefined): string | undefined {
   if (code === undefined || TOTP_CODE.test(code)) return undefined;
   return "must be six digits";

@@ -10,6 +10,7 @@ import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { referenceOf } from "../sessions/check-key.ts";
 import { connectIdentity } from "./connect-identity.ts";
+import { requestEmailCode, verifyEmailCode } from "./email-code.ts";
 import { logout } from "./end-session.ts";
 import { finishExternal, startExternal } from "./external-sign-in.ts";
 import { login, verifyMfa } from "./login.ts";
@@ -81,6 +82,15 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
   },
   async finishExternal(req, ctx) {
     const outcome = await finishExternal(callOf(ctx), req, req.deviceToken);
+    return { requiresMfa: "tempToken" in outcome, ...outcome };
+  },
+  async requestEmailCode(req, ctx) {
+    const deviceToken = await requestEmailCode(callOf(ctx), req.email, req.deviceToken);
+    const message = "If there is an account for this address, we have sent an e-mail with a code.";
+    return { message, deviceToken };
+  },
+  async verifyEmailCode(req, ctx) {
+    const outcome = await verifyEmailCode(callOf(ctx), req, req.deviceToken);
     return { requiresMfa: "tempToken" in outcome, ...outcome };
   },
   async connectIdentity(req, ctx) {

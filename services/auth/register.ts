@@ -10,6 +10,7 @@ import { insertRegistration } from "../store/users.ts";
 
 /**
  * Creates an account and queues the e-mail that verifies its address; both or neither.
+ * @param password may be empty where codes by e-mail sign in: the account has none
  * @param language that the user has chosen, a BCP 47 tag
  * @returns the new user's id
  * @throws ServiceError SIGN_UP_CLOSED, EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
@@ -24,11 +25,22 @@ export async function register(
   const address = readEmailAddress(email);
   assertMaySignUp(call.config, address);
   const locale = readLocale(language) ?? null;
-  const passwordHash = await call.passwords.hash(password, call.client.address);
+  const hasPassword = password !== "";
+  const passwordHash = hasPassword
+    ? await call.passwords.hash(password, call.client.address)
+    : call.passwords.noPassword;
   const { verifyTokenTtlMs } = call.config;
   const now = call.clock.now();
   const emails = { email: address.stored, canonicalEmail: address.canonical };
-  const user = { id: newId(now), ...emails, name, locale, passwordHash, createdAt: now };
+  const user = {
+    id: newId(now),
+    ...emails,
+    name,
+    locale,
+    hasPassword,
+    passwordHash,
+    createdAt: now,
+  };
   const isNew = await insertRegistration(call, {
     ...user,
     tokenId: newId(now),

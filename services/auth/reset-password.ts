@@ -87,7 +87,7 @@ const TOKENS: OneTimeTokenKind[] = ["reset-password", "invitation"];
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {
-  const ownerId = await readOneTimeToken(call, token, TOKENS); // checked first, since hashing is expensive
+  const { userId: ownerId } = await readOneTimeToken(call, token, TOKENS); // checked first, since hashing is expensive
   if (call.config.passwordExpiry === "refuse") await refuseExpired(call, ownerId, password);
   const passwordHash = await call.passwords.hash(password, call.client.address);
   await call.em.transactional(async () => {

@@ -5,5 +5,10 @@ import type { Call } from "../call.ts";
 export function listSignInMethods({ config, external }: Pick<Call, "config" | "external">) {
   const providers = [...external.providers.values()].map(({ id, name }) => ({ id, name }));
   const passkey = config.relyingParty !== undefined;
-  return { passkey, emailCode: false, signUp: isSignUpOpen(config), providers };
+  return {
+    passkey,
+    emailCode: config.emailSignIn === "code",
+    signUp: isSignUpOpen(config),
+    providers,
+  };
 }

@@ -19,14 +19,14 @@ export const encodeOneTimeToken = (cipher: Cipher, id: string): string =>
 const CONTEXT = "one-time-token";
 
 /**
- * Finds the user of a token without consuming it.
+ * Finds a token without consuming it.
  * @throws ServiceError TOKEN_INVALID
  */
 export async function readOneTimeToken(
   call: Deps,
   text: string,
   kinds: OneTimeTokenKind[],
-): Promise<string> {
+): Promise<Pick<OneTimeToken, "id" | "deviceId" | "failed"> & { userId: string }> {
   const id = idOfText(call.cipher, text);
   const token = await call.em.findOne(OneTimeToken, {
     id,
@@ -34,7 +34,8 @@ export async function readOneTimeToken(
     expiresAt: { $gt: call.clock.now() },
   });
   if (!token) throw invalidToken();
-  return token.user.id;
+  const { id: tokenId, user, deviceId, failed } = token;
+  return { id: tokenId, userId: user.id, deviceId, failed };
 }
 
 /**

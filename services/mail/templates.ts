@@ -50,6 +50,7 @@ const targets: Record<TemplateName, Target | undefined> = {
   "identity-removed": RESET,
   "account-taken-back": SECURITY,
   "new-device": { page: "/not-me", hasToken: true },
+  "email-code": { page: "/email-code", hasToken: true },
 };
 
 /** Where the second link of an e-mail leads. */
@@ -232,6 +233,7 @@ function partsOf(
   });
   const link = linkOf(targets[template], brand, token);
   const signature = fill(words.signature);
+  const typedToken = link && typedOf(template, token);
   const second = secondLink(other, linkOf(otherTargets[template], brand, token));
   const links = [
     [words.support, brand.supportUrl],
@@ -245,7 +247,7 @@ function partsOf(
     ...(rows.length > 0 ? [rows.map(({ label, value }) => `${label}: ${value}`).join("\n")] : []),
     ...(link && button ? [`${button}:\n${link}`] : []),
     ...second.text,
-    ...(link && token ? [`${words.byHand}\n${token}`] : []),
+    ...(typedToken ? [`${words.byHand}\n${typedToken}`] : []),
     [signature, ...links.map(([name, url]) => `${name}: ${url}`)].join("\n"),
   ];
   const content = [
@@ -257,9 +259,9 @@ function partsOf(
         ]
       : []),
     ...second.html,
-    ...(link && token
+    ...(typedToken
       ? [
-          `<p style="${SMALL}">${escapeHtml(words.byHand)}<br>\n<code style="word-break:break-all">${token}</code></p>`,
+          `<p style="${SMALL}">${escapeHtml(words.byHand)}<br>\n<code style="word-break:break-all">${typedToken}</code></p>`,
         ]
       : []),
   ].join("\n");
@@ -272,6 +274,10 @@ function partsOf(
     preheader: escapeHtml(fill(preheader)),
   };
 }
+
+/** The token as it is shown for typing; an e-mail with a code shows none beside it. */
+const typedOf = (template: TemplateName, token: string | null | undefined) =>
+  template === "email-code" ? undefined : token;
 
 /** The parts of an e-mail with a second link; none without one. */
 function secondLink(name: string | undefined, link: string | undefined) {

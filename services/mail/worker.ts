@@ -13,6 +13,7 @@ import {
   recordAttempt,
 } from "../store/emails.ts";
 import type { Store } from "../store/store.ts";
+import { emailCodeOf } from "./email-code.ts";
 import { encodeOneTimeToken } from "./one-time-token.ts";
 import type { RenderEmail, TemplateVariables } from "./templates.ts";
 import type { TemplateName } from "./texts.ts";
@@ -239,7 +240,9 @@ async function attempt(
   try {
     const token = email.tokenId ? encodeOneTimeToken(cipher, email.tokenId) : undefined;
     const template = email.template as TemplateName;
-    const variables = shownVariables(email);
+    const code = template === "email-code" && email.tokenId && emailCodeOf(cipher, email.tokenId);
+    const shown = shownVariables(email);
+    const variables = code ? { ...shown, code } : shown;
     const rendered = renderEmail({ template, variables, token, locale: email.locale });
     const [, domain] = config.mailFrom.address.split("@");
     const to = { name: "", address: email.to };

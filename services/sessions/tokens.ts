@@ -82,7 +82,10 @@ const claimsOf = (type: TokenKind, { id, generation }: TokenSession, user: Token
 };
 
 /** What the first step of a login was. */
-export type FirstFactor = Extract<SignInMethod, "password" | "external">;
+export type FirstFactor = Extract<SignInMethod, "password" | "external" | "email-code">;
+
+/** First steps that an MFA token names; it names no password. */
+const OTHER_FACTORS: readonly FirstFactor[] = ["external", "email-code"];
 
 /** Creates the MFA token of a login that is waiting for its second factor. */
 export function createMfaToken(
@@ -106,7 +109,7 @@ export async function readRefreshToken(
 export async function readMfaToken(call: TokenDeps, token: string) {
   const claims = await verifyToken(call, "mfa", token);
   if (!claims) return undefined;
-  const method: FirstFactor = claims.method === "external" ? "external" : "password";
+  const method: FirstFactor = OTHER_FACTORS.find((each) => each === claims.method) ?? "password";
   return { id: claims.jti as string, userId: claims.sub as string, method };
 }
 

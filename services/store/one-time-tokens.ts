@@ -16,7 +16,8 @@ export const OneTimeToken = defineEntity({
     email: p.string(), // the address that the token was mailed to and that it verifies
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
-    failed: p.integer(), // number of wrong codes sent with an MFA token
+    failed: p.integer(), // number of codes sent with an MFA token, or for an e-mail code
+    deviceId: p.uuid().nullable(), // the browser or app that asked for an e-mail code
   },
 });
 
@@ -30,6 +31,7 @@ export type OneTimeTokenKind =
   | "reset-password"
   | "invitation"
   | "not-me"
+  | "email-code"
   | "sign-in";
 
 export interface OneTimeToken extends InferEntity<typeof OneTimeToken> {}
@@ -46,19 +48,21 @@ export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "expiresAt">
 /**
  * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is derived
  * from its id later.
+ * @param deviceId the browser or app that asked for an e-mail code
  */
 export async function issueOneTimeToken(
   { em, clock }: ClockedDb,
   kind: OneTimeTokenKind,
   { id: userId, email }: Pick<User, "id" | "email">,
   lifetimeMs: number,
+  deviceId: string | null = null,
 ): Promise<IssuedToken> {
   const createdAt = clock.now();
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
   const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
   await em.upsert(
     OneTimeToken,
-    { ...token, user: userId, failed: 0 },
+    { ...token, user: userId, failed: 0, deviceId },
     { onConflictFields: ["user", "kind"] },
   );
   return { ...token, userId };
@@ -117,3 +121,23 @@ export async function countMfaTokenAttempt(
   const counted = { failed: raw<number>("failed + 1") };
   return (await em.nativeUpdate(OneTimeToken, { id, failed: { $lt: maxAttempts } }, counted)) > 0;
 }
+
+/** The most guesses of an e-mail code. */
+export const MAX_EMAIL_CODE_GUESSES = 5;
+
+/**
+ * Counts a guess of a user's e-mail code, before it is compared: of any number of concurrent guesses, five are.
+ * @returns the token, whose code may now be compared; undefined without one that has guesses left
+ */
+export const countEmailCodeGuess = (
+  db: Db,
+  userId: string,
+  now: Date,
+): Promise<Pick<OneTimeToken, "id"> | undefined> =>
+  firstRow(
+    db,
+    `update one_time_tokens set failed = failed + 1
+     where user_id = :userId and kind = 'email-code' and expires_at > :now and failed < ${MAX_EMAIL_CODE_GUESSES}
+     returning id`,
+    { userId, now },
+  );

@@ -161,7 +161,14 @@ export const findAdmins = ({ em }: Db): Promise<Pick<User, "id" | "email" | "nam
  */
 type Registration = Pick<
   User,
-  "id" | "email" | "canonicalEmail" | "name" | "locale" | "passwordHash" | "createdAt"
+  | "id"
+  | "email"
+  | "canonicalEmail"
+  | "name"
+  | "locale"
+  | "hasPassword"
+  | "passwordHash"
+  | "createdAt"
 > & {
   tokenId: string;
   tokenExpiresAt: Date;
@@ -176,9 +183,9 @@ type Registration = Pick<
 const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
   `with registered as (
-    insert into users (id, email, canonical_email, name, locale, role, password_hash,
+    insert into users (id, email, canonical_email, name, locale, role, has_password, password_hash,
       password_changed_at, terms_accepted_at, created_at, updated_at)
-    values (:id, :email, :canonicalEmail, :name, :locale, 'user', :passwordHash, :createdAt, :createdAt, :createdAt, :createdAt)
+    values (:id, :email, :canonicalEmail, :name, :locale, 'user', :hasPassword, :passwordHash, :createdAt, :createdAt, :createdAt, :createdAt)
     on conflict (canonical_email) do nothing returning id, email, created_at as now),
   issued as (
     insert into one_time_tokens (id, user_id, kind, email, created_at, expires_at)

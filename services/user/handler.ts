@@ -53,8 +53,13 @@ export const userHandler: ServiceImpl<typeof UserService> = {
   async getSignInMethods(_req, ctx) {
     const call = sessionCallOf(ctx);
     const { id, secondFactor } = call.principal.user;
-    const { password, ...others } = await countWaysIn(call, id);
-    return { hasPassword: password > 0, ...others, secondFactorRequired: secondFactor };
+    const { password, emailCode, ...others } = await countWaysIn(call, id);
+    return {
+      hasPassword: password > 0,
+      ...others,
+      emailCode: emailCode > 0,
+      secondFactorRequired: secondFactor,
+    };
   },
   async setPassword(req, ctx) {
     await setPassword(sessionCallOf(ctx), req.newPassword);

@@ -185,6 +185,9 @@ export const servicesVariables = {
   signUpDomains: setting(kind.domains, "").describe(
     "Domains of the e-mail addresses that may register, separated by commas. Without any, all may. Invitations are not restricted.",
   ),
+  emailSignIn: setting(kind.choice("off", "code"), "off").describe(
+    "`code`: people may sign in with a code sent to their address. See [sign-in.md](sign-in.md#codes-by-e-mail).",
+  ),
   lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
     "Number of failed attempts after which an account is locked.",
   ),

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
 import type { Authenticator } from "../../support/account-actions.ts";
 import {
@@ -223,6 +224,17 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       const { body } = await passkeys.register(account);
       return { id: body.passkey.id };
     }),
+    DeleteIdentity: own(
+      { "user.identity_removed": { identityId: TEXT, provider: "google" } },
+      async ({ user }) => {
+        const id = randomUUID();
+        await app.sql(
+          "insert into identities (id, user_id, provider, issuer, subject, created_at) values (?, ?, 'google', 'https://a.example', ?, now())",
+          [id, user.id, id],
+        );
+        return { id };
+      },
+    ),
     DeleteDevice: own({ "user.device_forgotten": { deviceId: TEXT } }, async ({ get }) => ({
       id: (await get("/user/devices")).body[0].id,
     })),

@@ -5,7 +5,7 @@ import { startSuiteApp } from "../../support/app.ts";
 import { describeChromium } from "../../support/browser.ts";
 
 const app = await startSuiteApp({ mode: "embedded", env: { WEB: "off" } });
-const pages = ["/verify-email", "/reset-password", "/not-me"];
+const pages = ["/verify-email", "/reset-password", "/not-me", "/email-code"];
 const FORGOTTEN = "/forgot-password";
 /** The browser also requests an icon, which does not exist. */
 const isNoIcon = (text: string) => !text.includes("favicon");

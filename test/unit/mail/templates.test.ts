@@ -53,6 +53,7 @@ const PATHS: Partial<Record<TemplateName, string>> = {
   "reset-password": "/reset-password",
   invitation: "/reset-password?invitation",
   "new-device": "/not-me",
+  "email-code": "/email-code",
 };
 /** E-mails whose button leads to the support of the installation, or that need no button. */
 const WITHOUT_PAGE = ["email-changed", "role-changed", "address-in-use"];

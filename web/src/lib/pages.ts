@@ -27,6 +27,7 @@ const open: Record<string, Load> = {
   "/forgot-password": page(() => import("../pages/ForgotPassword.svelte")),
   "/verify-email": page(() => import("../pages/VerifyEmail.svelte")),
   "/external": page(() => import("../pages/External.svelte")),
+  "/email-code": page(() => import("../pages/EmailCode.svelte")),
   "/not-me": page(() => import("../pages/NotMe.svelte")),
   "/reset-password": page(() => import("../pages/ResetPassword.svelte")),
 };

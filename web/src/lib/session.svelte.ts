@@ -6,6 +6,7 @@ import {
   GatehouseError,
   type PasskeySignIn,
   type User,
+  type VerifyEmailCodeRequest,
 } from "@gatehouse/client";
 import { loadBrand } from "./brand.svelte.ts";
 import { reconcile } from "./language.svelte.ts";
@@ -98,6 +99,17 @@ class Session {
    */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
+    if (answer.requiresMfa) return answer.tempToken;
+    await this.#begin(answer);
+    return undefined;
+  }
+
+  /**
+   * Signs in with a mailed code, or with the token of its link.
+   * @returns the token of the second step, if a second factor is due
+   */
+  async signInByCode(proof: VerifyEmailCodeRequest): Promise<string | undefined> {
+    const answer = await this.#client.auth.verifyEmailCode(proof);
     if (answer.requiresMfa) return answer.tempToken;
     await this.#begin(answer);
     return undefined;

@@ -89,6 +89,25 @@ export const common = {
   "verify.button": ["Verify", "Bestätigen"],
   "verify.done": ["Your address is verified.", "Ihre Adresse ist bestätigt."],
   "verify.newLink": ["Sign in to get another link", "Anmelden, um einen neuen Link zu erhalten"],
+  "emailCode.ask": ["E-mail me a code", "Code per E-Mail senden"],
+  "emailCode.hint": [
+    "We send you a code with which you sign in.",
+    "Wir senden Ihnen einen Code, mit dem Sie sich anmelden.",
+  ],
+  "emailCode.send": ["Send the code", "Code senden"],
+  "emailCode.sent": [
+    "If there is an account with {email}, an e-mail with a code of six digits is on its way.",
+    "Falls es ein Konto mit {email} gibt, ist eine E-Mail mit einem Code aus sechs Ziffern unterwegs.",
+  ],
+  "emailCode.password": ["Sign in with a password", "Mit Passwort anmelden"],
+  "emailCode.link": [
+    "Press the button in the browser in which you asked for the code.",
+    "Drücken Sie die Schaltfläche in dem Browser, in dem Sie den Code angefordert haben.",
+  ],
+  "emailCode.elsewhere": [
+    "This link signs in only in the browser in which you asked for it, and for ten minutes. Type the code where you asked for it.",
+    "Dieser Link meldet nur in dem Browser an, in dem Sie ihn angefordert haben, und nur zehn Minuten lang. Geben Sie den Code dort ein, wo Sie ihn angefordert haben.",
+  ],
   "notMe.title": ["This wasn’t me", "Das war ich nicht"],
   "notMe.about": [
     "We end all sessions, make the password void and remove what was added to your account since that sign-in. Then we send you a link for a new password.",

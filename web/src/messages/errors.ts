@@ -220,6 +220,7 @@ export const errors = {
     "is no page that this service is configured for",
     "ist keine Seite, für die dieser Dienst eingerichtet ist",
   ],
+  "violations.must be given with email, or token alone": ["is required", "muss angegeben werden"],
   "violations.must be the address to which the e-mail was sent": [
     "must be the address to which the e-mail was sent",
     "muss die Adresse sein, an die die E-Mail ging",

@@ -22,6 +22,7 @@ export const events = {
     "Sign-in or registration undone by the owner of the address",
     "Anmeldung oder Registrierung vom Besitzer der Adresse rückgängig gemacht",
   ],
+  "event.auth.email_code_requested": ["Code by e-mail requested", "Code per E-Mail angefordert"],
   "event.auth.email_verified": ["Address verified", "Adresse bestätigt"],
   "event.auth.password_reset_requested": [
     "Password reset requested",
@@ -117,6 +118,10 @@ export const sentences = {
   "did.auth.disowned": [
     "undid a sign-in or registration that somebody else had made",
     "hat eine fremde Anmeldung oder Registrierung rückgängig gemacht",
+  ],
+  "did.auth.email_code_requested": [
+    "requested a code by e-mail",
+    "hat einen Code per E-Mail angefordert",
   ],
   "did.auth.email_verified": ["verified the e-mail address", "hat die E-Mail-Adresse bestätigt"],
   "did.auth.password_reset_requested": [

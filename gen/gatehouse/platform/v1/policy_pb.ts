@@ -222,7 +222,8 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
   typed: TypedText;
 
   /**
-   * Marks the field that holds the current password of the caller. Callers without a password leave it out.
+   * Marks the field that holds the password of the caller. Callers without a password leave it out; at a registration it may be left
+   * out where codes by e-mail sign in.
    *
    * @generated from field: bool own_password = 5;
    */
