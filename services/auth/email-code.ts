@@ -22,7 +22,7 @@ import {
 } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 import { askForSecondFactor, assertNotSuspended, type LoginOutcome } from "./login.ts";
-import { withAccount } from "./with-account.ts";
+import { atAddress, withAccount } from "./with-account.ts";
 
 /** Lifetime of a code, in ms. */
 const CODE_TTL_MS = 10 * 60_000;
@@ -106,8 +106,7 @@ export async function verifyEmailCode(
   assertOn(call);
   if (token !== undefined) return followLink(call, token, deviceToken);
   const guess = (user: User) => guessCode(call, user, code, deviceToken);
-  const outcome = await withAccount(call, email, guess, () => refuseGuess(call, undefined));
-  return outcome ?? refuseGuess(call, undefined);
+  return atAddress(call, email, guess, () => refuseGuess(call, undefined));
 }
 
 async function guessCode(

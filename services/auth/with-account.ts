@@ -10,23 +10,29 @@ const MIN_DURATION_MS = 100;
  * Runs work for the account with an address, unless the account is due for deletion. Takes the same time
  * if there is no account.
  */
-export const withAccount = <T>(
+export const withAccount = (
   call: Call,
   email: string,
-  work: (user: User) => Promise<T>,
-  without?: () => Promise<T>,
-): Promise<T | undefined> => {
+  work: (user: User) => Promise<void>,
+): Promise<void> => atAddress(call, email, work, async () => {});
+
+/**
+ * Runs one work for the account with an address, and another one if there is none or it is due for deletion. Results
+ * and errors of both come after the same time.
+ */
+export async function atAddress<T>(
+  call: Call,
+  email: string,
+  withUser: (user: User) => Promise<T>,
+  without: () => Promise<T>,
+): Promise<T> {
   const { canonical } = readEmailAddress(email);
-  return inEqualTime(async () => {
+  const find = async () => {
     const user = await call.em.findOne(User, { canonicalEmail: canonical });
     const isFound = user && !user.isService && !user.isDeletionDue(call.clock.now());
-    return isFound ? work(user) : without?.();
-  });
-};
-
-/** Runs work whose result and error come after the same time, whatever it finds. */
-async function inEqualTime<T>(work: () => Promise<T>): Promise<T> {
-  const [outcome] = await Promise.allSettled([work(), wait(MIN_DURATION_MS)]);
+    return isFound ? withUser(user) : without();
+  };
+  const [outcome] = await Promise.allSettled([find(), wait(MIN_DURATION_MS)]);
   if (outcome.status === "rejected") throw outcome.reason;
   return outcome.value;
 }

@@ -76,6 +76,10 @@ export const common = {
 
   "register.title": ["Create an account", "Konto anlegen"],
   "register.terms": ["I accept the terms of use.", "Ich akzeptiere die Nutzungsbedingungen."],
+  "register.passwordOptional": [
+    "May stay empty: we then send you a code when you sign in.",
+    "Kann leer bleiben: Dann senden wir Ihnen bei der Anmeldung einen Code.",
+  ],
   "register.done": [
     "Your account is ready. We sent you an e-mail: open its link to verify your address.",
     "Ihr Konto ist angelegt. Wir haben Ihnen eine E-Mail gesendet: Öffnen Sie den Link, um Ihre Adresse zu bestätigen.",
