@@ -10,7 +10,7 @@ import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
 import { referenceOf } from "../sessions/check-key.ts";
 import { connectIdentity } from "./connect-identity.ts";
-import { requestEmailCode, verifyEmailCode } from "./email-code.ts";
+import { requestEmailCode, verifyEmailCode } from "./email-code-sign-in.ts";
 import { logout } from "./end-session.ts";
 import { finishExternal, startExternal } from "./external-sign-in.ts";
 import { login, verifyMfa } from "./login.ts";

@@ -50,6 +50,6 @@ export const templates = {
   "template.identity-added": ["A sign-in provider was connected", "Anbieter verbunden"],
   "template.identity-removed": ["A sign-in provider was disconnected", "Anbieter getrennt"],
   "template.account-taken-back": ["Your account is yours now", "Konto übernommen"],
-  "template.email-code": ["Your code for signing in", "Code für die Anmeldung"],
   "template.new-device": ["New sign-in to your account", "Anmeldung auf neuem Gerät"],
+  "template.email-code": ["Your code for signing in", "Code für die Anmeldung"],
 } as const satisfies Record<string, readonly [string, string]>;
