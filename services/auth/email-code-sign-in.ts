@@ -162,9 +162,10 @@ async function signInBy(
   await assertNotSuspended(call, found);
   return call.em.transactional(async () => {
     const token = await takeOneTimeToken(call, tokenId, ["email-code"], call.clock.now());
-    const user = token && (await call.em.findOne(User, { id }, { refresh: true }));
-    const isCurrent = user?.canonicalEmail === readEmailAddress(token?.email ?? "").canonical;
-    if (!user || !isCurrent || user.isDeletionDue(call.clock.now())) throw refusal();
+    if (!token) throw refusal();
+    const user = await call.em.findOneOrFail(User, { id }, { refresh: true });
+    const isCurrent = user.canonicalEmail === readEmailAddress(token.email).canonical;
+    if (!isCurrent || user.isDeletionDue(call.clock.now())) throw refusal();
     await ownAddress(call, user, deviceToken);
     const owned = await call.em.findOneOrFail(User, { id }, { refresh: true });
     const outcome = needsSecondFactor(owned)

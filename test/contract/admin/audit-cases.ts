@@ -14,8 +14,12 @@ import {
 import { createKey, createService } from "../../support/api-keys.ts";
 import type { TestApp } from "../../support/app.ts";
 import { createAuthenticator } from "../../support/authenticator.ts";
+import { googleAccount, type startExternalApp } from "../../support/external.ts";
+import type { HttpClient } from "../../support/http/client.ts";
 import { TEXT } from "../../support/http/responses.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
+
+type Providers = Awaited<ReturnType<typeof startExternalApp>>;
 
 /** A request, ready to be sent, and the events that it records. */
 export type AuditCase = {
@@ -26,10 +30,12 @@ export type AuditCase = {
   cookie?: string;
   /** Details by event, in the order of the names. */
   events: Record<string, object>;
-  /** The user of every event. */
-  user?: string;
+  /** The user of every event; null for none. */
+  user?: string | null;
   /** The actor of every event; null for an unknown caller. */
   actor?: string | null;
+  /** A table that changes even if the events can't be stored. */
+  spends?: string;
 };
 type Events = AuditCase["events"];
 /** The part of a case that depends on an account. */
@@ -42,11 +48,16 @@ const FIREFOX = {
   "user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
 };
 
+const IDENTITY = { identityId: TEXT, provider: "google" };
+
 /** What is recorded about the counter of a passkey that has fallen. */
 const COUNTER = { passkeyId: TEXT, from: 9, to: 5 };
 
-/** Cases by the name of the method, with the circumstances where they matter. */
-export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase>> {
+/** Cases by the name of the method, with the circumstances where they matter. The product sends codes by e-mail. */
+export function auditCases(
+  app: TestApp,
+  { answerOf, prove }: Pick<Providers, "answerOf" | "prove">,
+): Record<string, () => Promise<AuditCase>> {
   /** A request of a new account that has signed in. */
   const own =
     (events: Events, prepare: (account: SignedIn) => Prepared = () => ({})) =>
@@ -87,12 +98,63 @@ export function auditCases(app: TestApp): Record<string, () => Promise<AuditCase
       return { id: await idOf(user), events, body, token, user: user.id, actor: actor.id };
     };
   const passkeys = passkeyActions(app);
+  const deviceOf = ({ cookies }: HttpClient) => `device=${cookies.get("device")}`;
+  /** What comes back from a provider to a browser. It is tried once, whatever follows. */
+  const answerIn = async (browser: HttpClient) => ({
+    body: await answerOf(browser, googleAccount()),
+    cookie: deviceOf(browser),
+    spends: "completed_ceremonies",
+  });
+  /** Asks for a code, and reads it. */
+  const codeFor = async ({ email }: TestUser) => {
+    await app.httpClient().post("/auth/email-code", { email });
+    const { text = "" } = await app.mail.emailTo(email, /code/);
+    return { email, code: /code is (\d{6})/.exec(text)?.[1] };
+  };
   const guessOf = ({ email }: TestUser) => ({
     body: { email, password: WRONG_PASSWORD },
     actor: null,
   });
 
   return {
+    "FinishExternal, a new account": async () => ({
+      events: {
+        "auth.email_verified": {},
+        "auth.login": { method: "external" },
+        "auth.register": {},
+        "user.identity_added": { ...IDENTITY, how: "create" },
+      },
+      ...(await answerIn(app.httpClient())),
+      actor: TEXT,
+    }),
+    "FinishExternal, an answer for another browser": async () => ({
+      events: { "auth.external_failed": { provider: "google" } },
+      ...(await answerIn(app.httpClient())),
+      cookie: deviceOf((await app.signIn()).browser),
+      user: null,
+    }),
+    ConnectIdentity: own(
+      { "user.identity_added": { ...IDENTITY, how: "connect" } },
+      async ({ browser }) => ({
+        body: { identityToken: await prove(browser, googleAccount()) },
+        cookie: deviceOf(browser),
+      }),
+    ),
+    RequestEmailCode: open({ "auth.email_code_requested": {} }, ({ email }) => ({
+      body: { email },
+    })),
+    "VerifyEmailCode, a right code": open({ "auth.login": { method: "email-code" } }, async () => {
+      const user = await app.addVerifiedUser();
+      return { body: await codeFor(user), user: user.id, actor: user.id };
+    }),
+    "VerifyEmailCode, of an account that was never verified": open(
+      { "auth.email_verified": {}, "auth.login": { method: "email-code" }, "user.taken_back": {} },
+      async (user) => ({ body: await codeFor(user) }),
+    ),
+    "VerifyEmailCode, a wrong code": open(
+      { "auth.login_failed": { method: "email-code" } },
+      ({ email }) => ({ body: { email, code: "000000" }, actor: null }),
+    ),
     "Register, a new account": async () => ({
       events: { "auth.register": {} },
       body: newAccount(),

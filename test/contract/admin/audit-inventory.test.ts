@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { testApp } from "../../support/app.ts";
+import { startExternalApp } from "../../support/external.ts";
 import { bearer } from "../../support/http/client.ts";
 import { type AuditCase, auditCases } from "./audit-cases.ts";
 import { routes } from "./routes.ts";
 
-const app = await testApp();
-const inventory = auditCases(app);
+const { app, ...providers } = await startExternalApp({ EMAIL_SIGN_IN: "code" });
+const inventory = auditCases(app, providers);
 
 /** Methods that only read, and AI calls, which have usage rows instead. */
 const unaudited = [
@@ -41,12 +41,6 @@ const unaudited = [
   ],
 ];
 
-/**
- * Methods that need a sign-in provider or codes by e-mail: test/contract/auth/external.test.ts and
- * email-codes.test.ts read their events.
- */
-const elsewhere = ["FinishExternal", "ConnectIdentity", "RequestEmailCode", "VerifyEmailCode"];
-
 /** The method of a case. */
 const methodOf = (name: string) => name.split(",")[0] as string;
 
@@ -70,9 +64,7 @@ const eventsOf = (requestId: string) =>
 
 test("Audit log: the cases cover every method", () => {
   const covered = new Set(Object.keys(inventory).map(methodOf));
-  expect([...covered, ...unaudited, ...elsewhere].sort()).toEqual(
-    routes.map(({ name }) => name).sort(),
-  );
+  expect([...covered, ...unaudited].sort()).toEqual(routes.map(({ name }) => name).sort());
 });
 
 const cases = Object.entries(inventory);
@@ -131,10 +123,11 @@ describe("Audit log", () => {
       for (const [name, prepare] of cases) {
         const audited = await prepare();
         if (Object.keys(audited.events).length === 0) continue;
-        const before = await allRows();
+        const rows = async () => ({ ...(await allRows()), [audited.spends ?? ""]: undefined });
+        const before = await rows();
         const { status } = await send(name, audited, `unrecorded-${randomUUID()}`);
         expect({ name, status }).toEqual({ name, status: 500 });
-        expect({ name, after: await allRows() }).toEqual({ name, after: before });
+        expect({ name, after: await rows() }).toEqual({ name, after: before });
       }
     } finally {
       await app.sql("drop trigger refuse_marked on audit_events");
