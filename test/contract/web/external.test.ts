@@ -72,6 +72,30 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await see(tab.page, "No provider is connected.");
   });
 
+  test("confirms an old sign-in at a connected provider, and returns to the page that asked", async () => {
+    const user = await web.app.addUser();
+    provider.visitedBy(googleAccount());
+    const tab = await web.open(`${url}/sign-in`);
+    await enter(tab.page, user);
+    await menu(tab);
+    await goTo(tab.page, "/account/security");
+    await press(tab.page, "Connect Google");
+    const disconnect = tab.page.getByRole("button", { name: "Disconnect" });
+    await disconnect.waitFor();
+    await web.app.sql(
+      "update sessions set created_at = created_at - interval '16 minutes' where user_id = ?",
+      [user.id],
+    );
+    await disconnect.click();
+    await press(tab.page.getByRole("dialog"), "Disconnect");
+    await tab.page.getByRole("button", { name: CONTINUE }).click();
+    await see(tab.page, "You have confirmed that it is you.");
+    expect(tab.page.url()).toBe(`${url}/account/security`);
+    await disconnect.click();
+    await press(tab.page.getByRole("dialog"), "Disconnect");
+    await see(tab.page, "No provider is connected.");
+  });
+
   test("shows administrators which providers a user has connected", async () => {
     const account = googleAccount();
     provider.visitedBy(account);

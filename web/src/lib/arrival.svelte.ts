@@ -3,6 +3,15 @@ import { type Failure, failureOf } from "./failure.ts";
 import { providerAnswer } from "./router.svelte.ts";
 import { session } from "./session.svelte.ts";
 
+/** Where the page is kept that asked for a confirmation, while a provider proves who it is. */
+const CONFIRMING = "gatehouse-confirming";
+
+/** Leaves for a provider that confirms who the person is. */
+export async function confirmAt(provider: string, page: string): Promise<void> {
+  sessionStorage.setItem(CONFIRMING, page);
+  await session.leaveFor(provider, "prove");
+}
+
 /**
  * Where somebody stands who has come back from a provider. It outlives the page, which is opened anew by
  * a sign-in.
@@ -15,6 +24,8 @@ class Arrival {
   identityToken = $state<string>();
   /** Name of the provider. */
   provider = $state(providerAnswer.provider ?? "");
+  /** The page that asked for a confirmation: the account at the provider is to confirm, not to be connected. */
+  confirmsFor = $state<string>();
   #answer: Record<string, string> | undefined = providerAnswer;
 
   /** Finishes with the answer that opened the app, once. */
@@ -22,6 +33,8 @@ class Arrival {
     const { provider = "", state = "", ...others } = this.#answer ?? {};
     if (!this.#answer) return;
     this.#answer = undefined;
+    this.confirmsFor = sessionStorage.getItem(CONFIRMING) ?? undefined;
+    sessionStorage.removeItem(CONFIRMING);
     try {
       const { code, iss, error } = others;
       const answer: FinishExternalRequest = { provider, state, code, iss, error };
@@ -38,6 +51,7 @@ class Arrival {
   end(): void {
     this.tempToken = undefined;
     this.identityToken = undefined;
+    this.confirmsFor = undefined;
   }
 
   async #readName(id: string): Promise<void> {

@@ -28,6 +28,11 @@ export const passkeys = {
     "You signed in a while ago. Please sign out and in again, and then repeat this step.",
     "Ihre Anmeldung liegt länger zurück. Bitte melden Sie sich ab und wieder an und wiederholen Sie dann diesen Schritt.",
   ],
+  "confirm.code": ["Your account also asks for a code.", "Ihr Konto verlangt außerdem einen Code."],
+  "confirm.done": [
+    "You have confirmed that it is you. You can go on now.",
+    "Sie haben bestätigt, dass Sie es sind. Sie können jetzt fortfahren.",
+  ],
   "confirm.button": ["Confirm", "Bestätigen"],
 
   "factor.title": ["Second factor at every sign-in", "Zweiter Faktor bei jeder Anmeldung"],
