@@ -7,7 +7,7 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { describe, expect, test } from "vitest";
 import { UserService } from "../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { readConfig } from "../../services/platform/config/config.ts";
-import { accountsAt, PASSWORD, signInAt } from "../support/accounts.ts";
+import { PASSWORD, signInAt } from "../support/accounts.ts";
 import { conversationOf, eventsIn } from "../support/ai/calls.ts";
 import { startRawProvider } from "../support/ai/raw-provider.ts";
 import { createDatabase, runSql } from "../support/database/databases.ts";
@@ -177,14 +177,10 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   test("that is killed is replaced, and the streams and requests of the others go on", async () => {
     const provider = await startHeldProvider();
     const started = await startWorkers({ ...provider.env, RATE_LIMITS: "off" });
-    const { accessToken, user } = await signInAt(started.url);
+    const { accessToken } = await signInAt(started.url);
     const streams = await Promise.all(times(8, () => openStream(started.url, accessToken)));
     const load = startLoad(started.url, accessToken, 8);
-    const logins = times(WORKERS * 8, () =>
-      accountsAt(started.url)
-        .signIn(user)
-        .catch(() => "broken"),
-    );
+    const logins = times(WORKERS * 8, () => signInAt(started.url).catch(() => "broken"));
     const [victim, survivor] = workersOf(started);
     await until("some load", () => load.count() > 100);
     process.kill(victim?.pid as number, "SIGKILL");
@@ -215,7 +211,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       }),
     );
     await Promise.all(logins);
-    const later = times(WORKERS * 4, () => accountsAt(started.url).signIn(user)); // with its slots for hashes
+    const later = times(WORKERS * 4, () => signInAt(started.url)); // with its slots for hashes
     expect(await Promise.all(later)).toHaveLength(WORKERS * 4);
     expect(await started.end("SIGTERM")).toBe(0);
   });
