@@ -1,10 +1,6 @@
-/** ECMAScript's "JSON.parse source text access", which TypeScript does not declare yet. */
-const { parse, rawJSON } = JSON as unknown as {
-  parse(text: string, reviver?: Reviver): unknown;
-  rawJSON(text: string): object;
-};
-
-type Reviver = (key: string, value: unknown, context: { source?: string }) => unknown;
+/** Of ECMAScript's "JSON.parse source text access", which TypeScript does not declare yet. */
+const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): object };
+type Reviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
 /** What a text with an integer beyond 2^53 contains. Other texts are parsed without a reviver, which is slow. */
 const LONG_NUMBER = /\d{16}/;
@@ -17,9 +13,9 @@ const INTEGER = /^-?\d+$/;
  * @throws SyntaxError
  */
 export const parseExactly = (text: string): unknown =>
-  LONG_NUMBER.test(text) ? parse(text, keepLongInteger) : parse(text);
+  LONG_NUMBER.test(text) ? JSON.parse(text, keepLongInteger) : JSON.parse(text);
 
-const keepLongInteger: Reviver = (_key, value, { source = "" }) => {
+const keepLongInteger: Reviver = (_key, value, { source = "" } = {}) => {
   const isLong = typeof value === "number" && !Number.isSafeInteger(value) && INTEGER.test(source);
   return isLong ? rawJSON(source) : value;
 };

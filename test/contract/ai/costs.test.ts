@@ -97,7 +97,9 @@ test(`POST /ai/chat, /ai/stream, /v1/chat/completions: the costs of ${CALLS} mix
     tokens.reasoning += reasoning;
     const text = caseOf(billed, reasoning);
     const named = await call(account, way, provider, text);
-    expect(named, `${way} ${provider} ${text}`).toBe(way.startsWith("/v1") ? moneyIn(cost) : undefined);
+    expect(named, `${way} ${provider} ${text}`).toBe(
+      way.startsWith("/v1") ? moneyIn(cost) : undefined,
+    );
     return next();
   };
   await Promise.all(Array.from({ length: PARALLEL }, next));
