@@ -6,8 +6,11 @@ import { shownVariables } from "../mail/worker.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { findEmailContent } from "../store/emails.ts";
 
+/** In the place of a code, which signs in. */
+const HIDDEN_CODE = "······";
+
 /**
- * Renders an e-mail as its recipient gets it, without its token.
+ * Renders an e-mail as its recipient gets it, without its token and code.
  * @throws ServiceError NOT_FOUND
  */
 export async function previewEmail(
@@ -20,7 +23,7 @@ export async function previewEmail(
     throw new ServiceError(Reason.NOT_FOUND, "There is no such e-mail.");
   const { subject, text, html } = call.renderEmail({
     template: email.template,
-    variables: shownVariables(email),
+    variables: { ...shownVariables(email), code: HIDDEN_CODE },
     locale: email.locale,
     token: null,
   });
