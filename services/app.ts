@@ -2,6 +2,7 @@ import type { ConnectRouter } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Health } from "../gen/health/v1/health_pb.ts";
 import { readCommonPasswords } from "./accounts/password-rules.ts";
+import { announceBudgets } from "./ai/budgets/announce.ts";
 import { createAiContext } from "./ai/context.ts";
 import { startAuditWorker } from "./audit/worker.ts";
 import { type AppContext, systemCall } from "./call.ts";
@@ -30,6 +31,7 @@ import { createFindKey, createLastUsed, referenceOf } from "./sessions/check-key
 import { createFindSession, createLastSeen } from "./sessions/check-session.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";
+import type { Crossing } from "./store/budgets.ts";
 import { openStore } from "./store/open-store.ts";
 import { readSecretKeys } from "./store/secret-keys.ts";
 import { readDatabaseTime, type Store } from "./store/store.ts";
@@ -166,7 +168,9 @@ async function openContext(
   own({ close: lastSeen.flush });
   const lastUsed = createLastUsed(store, log);
   own({ close: lastUsed.flush });
-  return {
+  const announce = (crossings: readonly Crossing[]) =>
+    announceBudgets(systemCall(context, store, "jobs"), crossings);
+  const context: AppContext = {
     ...{
       config,
       log,
@@ -184,11 +188,12 @@ async function openContext(
     query: store.query,
     findSession: createFindSession(store, clock),
     findKey: createFindKey(store, clock),
-    ai: own(createAiContext(config, store, clock, log)),
+    ai: own(createAiContext(config, store, clock, log, announce)),
     external: openExternal(config),
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost, hashSlots),
     commonPasswords: readCommonPasswords(config),
     metrics,
   };
+  return context;
 }

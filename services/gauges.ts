@@ -2,6 +2,7 @@ import type { AppContext } from "./call.ts";
 import type { HealthChecks } from "./servers/health.ts";
 import { readChainState } from "./store/audit-seals.ts";
 import { mailQueue } from "./store/emails.ts";
+import { deploymentUse } from "./store/managed-budgets.ts";
 
 /** Adds the gauges of the services: queues, database connections and dependencies. */
 export function addGauges(
@@ -10,7 +11,8 @@ export function addGauges(
     clock,
     store,
     passwords,
-  }: Pick<AppContext, "metrics" | "clock" | "store" | "passwords">,
+    ai,
+  }: Pick<AppContext, "metrics" | "clock" | "store" | "passwords" | "ai">,
   checks: HealthChecks,
 ): void {
   const queue = () => mailQueue({ em: store.fork() }, clock.now());
@@ -27,6 +29,10 @@ export function addGauges(
       async ([name, check]) => [name, Number((await check()).serves)] as const,
     );
     return Object.fromEntries(await Promise.all(states));
+  };
+  const budgetUse = async () => {
+    const counters = await deploymentUse({ em: store.fork() }, ai.periodsOf(clock.now()).starts);
+    return Object.fromEntries(counters.map(({ name, ratio }) => [name, ratio]));
   };
   const state = "db_client_connection_state";
   const ofDatabase = { aggregator: "max" } as const; // every worker sees the same rows
@@ -58,6 +64,12 @@ export function addGauges(
     "db_client_connection_pending_requests",
     "Number of calls waiting for a database connection.",
     pending,
+  );
+  gauge(
+    "gatehouse_budget_used_ratio",
+    "Share of the budgets of the deployment that the current period has used, such as of cost_month.",
+    budgetUse,
+    { ...ofDatabase, label: "budget" },
   );
   gauge("gatehouse_dependency_up", "Whether a dependency works (1) or not (0).", dependencies, {
     label: "dependency",

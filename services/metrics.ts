@@ -96,6 +96,22 @@ export function createMetrics() {
       ["phase"],
       OVERHEAD_SECONDS,
     ),
+    budgetReserveSeconds: histogram(
+      "gatehouse_budget_reserve_seconds",
+      "Time until the budgets of an AI call are reserved, or refuse it.",
+      [],
+      OVERHEAD_SECONDS,
+    ),
+    budgetRefusals: counter(
+      "gatehouse_budget_refusals_total",
+      "Number of AI calls that a budget has refused, by the scope of the budget.",
+      ["scope"],
+    ),
+    budgetOvershoot: counter(
+      "gatehouse_budget_overshoot_total",
+      "Number of AI calls that have used more than their budgets held for them.",
+      [],
+    ),
     /**
      * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes too
      * long.

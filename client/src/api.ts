@@ -522,6 +522,38 @@ export type UsageGroup = {
   usage: UsageSums;
 };
 
+/** A limit of what AI calls may cost, or of their tokens, in a day or a month. Amounts are decimals, such as `20` or `0.5`, in the currency of the catalogue or in tokens. */
+export type Budget = {
+  /** UUID. */
+  id: string;
+  /** Whose calls it limits: `deployment` for all of them, `role` for each user of a role, `user` for one user, `key` for one API key. */
+  scope: string;
+  /** The role, or the UUID of the user or the API key. Absent for the deployment. */
+  subject?: string | undefined;
+  /** `cost` or `tokens` (input and output). */
+  unit: string;
+  /** Currency of the amounts, such as `USD`. Absent for tokens. */
+  currency?: string | undefined;
+  /** `day` or `month`, which begin at midnight in the time zone of the deployment. */
+  period: string;
+  /** The most that calls may use in a period. */
+  limit: string;
+  /** Percentage of the limit from which an e-mail warns the user, or the administrators for the deployment. */
+  alertPercent: number;
+  /** What calls of the current period have used. Absent for a role, except for a given user. */
+  used?: string | undefined;
+  /** What is held for calls that have not ended: the most that they may use. Absent like `used`. */
+  reserved?: string | undefined;
+  /** When the current period began. */
+  startedAt: string;
+  /** When the next period begins. */
+  resetsAt: string;
+  /** The user of a budget of a user, or the owner of the API key. Only administrators see it. */
+  user?: Person | undefined;
+  /** Name of the API key. */
+  keyName?: string | undefined;
+};
+
 /** One invalid field of a request. */
 export type Violation = {
   /** Path of the field in JSON names, such as `messages[0].role`. */
@@ -622,14 +654,14 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. */
-  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING";
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits what the caller's AI calls cost, and the model has no price. `BUDGET_EXCEEDED`: A budget of AI calls is used up, or calls that have not ended hold the rest of it. */
+  code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. */
-export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING";
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits what the caller's AI calls cost, and the model has no price. `BUDGET_EXCEEDED`: A budget of AI calls is used up, or calls that have not ended hold the rest of it. */
+export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
@@ -1570,6 +1602,73 @@ export type SumUsageResponse = {
   pricesAsOf?: string | undefined;
 };
 
+export type ListBudgetsRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Filter by scope: `deployment`, `role`, `user` or `key`. */
+  scope?: "deployment" | "role" | "user" | "key" | undefined;
+  /** Only budgets that limit this user: the user's own, those of the role and those of the user's API keys. Those of the role have what this user has used. */
+  userId?: string | undefined;
+};
+
+export type ListBudgetsResponse = {
+  /** Budgets, newest first. */
+  items: Budget[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type SetBudgetRequest = {
+  /** Whose calls the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user instead of the budget of the role, `key` for one API key. */
+  scope: "deployment" | "role" | "user" | "key";
+  /** The role (`user` or `admin`), or the UUID of the user or the API key. Absent for the deployment. */
+  subject?: string | undefined;
+  /** What is limited: `cost` or `tokens` (input and output). */
+  unit: "cost" | "tokens";
+  /** `day` or `month`, which begin at midnight in the time zone of the deployment. */
+  period: "day" | "month";
+  /** The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. Nothing may be used of `0`. */
+  limit: string | number;
+  /** Percentage of the limit from which an e-mail warns: 1 to 100. The default is 80, or the value that the budget has. */
+  alertPercent?: number | undefined;
+  /** Counts the calls of the current period that have ended. Otherwise a new budget begins with nothing used, and an existing one keeps what it has counted. */
+  fromUsage?: boolean | undefined;
+};
+
+export type SetBudgetResponse = {
+  /** The budget, as it is now. */
+  budget: Budget;
+};
+
+export type DeleteBudgetResponse = {
+  /** Text for people. */
+  message: string;
+};
+
+export type AdjustBudgetRequest = {
+  /** UUID of the user, for a budget of a role. Absent for other budgets. */
+  subject?: string | undefined;
+  /** What calls of the current period have used, in place of what was counted. A JSON number is accepted too. */
+  used: string | number;
+  /** Why: 1 to 500 characters, for the audit log. */
+  reason: string;
+};
+
+export type AdjustBudgetResponse = {
+  /** The budget with the corrected amount. */
+  budget: Budget;
+};
+
+export type ListOwnBudgetsResponse = Budget[];
+
 export type GetAppConfigResponse = {
   /** Name of the installation. */
   name: string;
@@ -1936,6 +2035,21 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
       call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),
+    /** Lists budgets, newest first, with what has been used in the current period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listBudgets: (query?: ListBudgetsRequest, options?: CallOptions) =>
+      call<ListBudgetsResponse>("GET", "/admin/budgets", { query }, options),
+    /** Creates a budget, or changes that of the same scope, subject, unit and period. It holds from the next call on; the first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    setBudget: (body: SetBudgetRequest, options?: CallOptions) =>
+      call<SetBudgetResponse>("PUT", "/admin/budgets", { body }, options),
+    /** Deletes a budget with what it has counted. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    deleteBudget: (id: string, options?: CallOptions) =>
+      call<DeleteBudgetResponse>("DELETE", `/admin/budgets/${encodeURIComponent(id)}`, {}, options),
+    /** Corrects what a budget has counted in the current period, such as after a crash: calls that were lost count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    adjustBudget: (id: string, body: AdjustBudgetRequest, options?: CallOptions) =>
+      call<AdjustBudgetResponse>("POST", `/admin/budgets/${encodeURIComponent(id)}/adjust`, { body }, options),
+    /** Lists the budgets that limit the caller's own calls, with what has been used in the current period. Requires an access token. At most 100 requests in 60 seconds per user. */
+    listOwnBudgets: (options?: CallOptions) =>
+      call<ListOwnBudgetsResponse>("GET", "/user/budgets", {}, options),
   },
   /** What clients need to know before anybody signs in. */
   app: {

@@ -40,6 +40,7 @@ const CODES: ReadonlyMap<Reason, Known> = new Map<Reason, Known>([
   [Reason.NOT_FOUND, ["model_not_found"]],
   [Reason.PROVIDER_NOT_CONFIGURED, ["model_not_found", 404]],
   [Reason.RATE_LIMITED, ["rate_limit_exceeded"]],
+  [Reason.BUDGET_EXCEEDED, ["budget_exceeded"]],
 ]);
 
 /** What went wrong at a provider. `/ai/chat` has one status for all of it. */
@@ -56,13 +57,18 @@ const PROVIDER_CODES: Readonly<Record<ProviderFailure, Known>> = {
 
 /** Statuses below 500 after which the same request may succeed. */
 const PASSING = [408, 429];
+/** Codes of errors about the model. */
+const OF_MODEL = ["model_not_found", "model_not_priced"];
+/** Until a budget starts anew, in seconds. Clients that repeat a request do not wait longer. */
+const LONGEST_WAIT_SECONDS = 5;
 
 /**
  * An error as OpenAI's clients read it. They repeat what fails by 408, 409, 429 or 5xx, unless
  * `x-should-retry` tells them that it can't help.
  * @param isCall whether the error is that of a method, and not of a path without one
  */
-function openAiError({ reason, body, providerFailure }: HttpErrorResponse, isCall: boolean) {
+function openAiError(failed: HttpErrorResponse, isCall: boolean) {
+  const { reason, body, providerFailure, retryAfterSeconds = Number.POSITIVE_INFINITY } = failed;
   const violations = (body.violations ?? []).map(({ field, ...problem }) => ({
     ...problem,
     field: openAiPath(field),
@@ -72,12 +78,13 @@ function openAiError({ reason, body, providerFailure }: HttpErrorResponse, isCal
     body.code.toLowerCase(),
   ];
   const message = first ? invalidFields(violations).message : body.message;
-  const param = first?.field ?? (code === "model_not_found" ? "model" : null);
-  const isFinal = (status < 500 && !PASSING.includes(status)) || status === 501;
+  const param = first?.field ?? (OF_MODEL.includes(code) ? "model" : null);
+  const isSpent = reason === Reason.BUDGET_EXCEEDED && retryAfterSeconds > LONGEST_WAIT_SECONDS;
+  const isFinal = isSpent || (status < 500 && !PASSING.includes(status)) || status === 501;
   return {
     status,
     headers: isFinal ? { "x-should-retry": "false" } : {},
-    body: { error: { message, type: typeOf(status), param, code } },
+    body: { error: { message, type: typeOf(reason, status), param, code } },
   };
 }
 
@@ -99,7 +106,8 @@ function violationCode({ field, unsupported }: Violation): string {
   return isRefusedAlways(field) ? "unsupported_parameter" : "unsupported_value";
 }
 
-function typeOf(status: number): string {
+function typeOf(reason: Reason, status: number): string {
+  if (reason === Reason.BUDGET_EXCEEDED) return "insufficient_quota";
   if (status === 429) return "rate_limit_exceeded";
   return status < 500 ? "invalid_request_error" : "server_error";
 }

@@ -1,6 +1,7 @@
 import { type DescField, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
 import { TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import { field as fieldOption } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import type { Violation } from "../../services/platform/rpc/errors.ts";
 import { remembered } from "../../services/platform/rpc/policy.ts";
 import { maxItems, tooManyItems } from "../../services/platform/rpc/validation.ts";
@@ -28,12 +29,16 @@ export function readFields(
         violations.push({ field: at + field.jsonName, message: "is required" });
       continue;
     }
-    const read = readField(field, value, at + field.jsonName, violations);
+    const given = typeof value === "number" && isDecimal(field) ? String(value) : value;
+    const read = readField(field, given, at + field.jsonName, violations);
     if (field.oneof) init[field.oneof.localName] = { case: field.localName, value: read };
     else init[field.localName] = read;
   }
   return init;
 }
+
+/** Whether a text may also be given as a number. One with an exponent is no decimal. */
+const isDecimal = remembered((field: DescField): boolean => getOption(field, fieldOption).decimal);
 
 function readField(
   field: DescField,

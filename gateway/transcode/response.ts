@@ -4,7 +4,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { decodeJwt } from "jose/jwt/decode";
 import { CookieClearing } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import type { Clock } from "../../services/platform/process/clock.ts";
-import { AI_IGNORED, KEEPS_COOKIES } from "../../services/platform/rpc/metadata.ts";
+import {
+  AI_IGNORED,
+  BUDGET_LIMIT,
+  BUDGET_REMAINING,
+  BUDGET_RESET,
+  KEEPS_COOKIES,
+} from "../../services/platform/rpc/metadata.ts";
 import type { HttpFormat } from "../formats/format.ts";
 import { formatOfTarget } from "../formats/formats.ts";
 import type { CookieField, HttpBinding } from "./binding.ts";
@@ -13,7 +19,8 @@ import type { HttpErrorResponse } from "./http-error.ts";
 
 /** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
 const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
-const FORWARDED = [...LIMITS, "retry-after", AI_IGNORED];
+const BUDGET = [BUDGET_LIMIT, BUDGET_REMAINING, BUDGET_RESET];
+const FORWARDED = [...LIMITS, "retry-after", AI_IGNORED, ...BUDGET];
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const emitDefaults = { alwaysEmitImplicit: true };

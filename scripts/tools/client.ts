@@ -8,7 +8,7 @@ import { openApiDocument } from "./openapi/document.ts";
 type Schema = {
   $ref?: string;
   allOf?: Schema[];
-  type?: string;
+  type?: string | string[];
   description?: string;
   properties?: Record<string, Schema>;
   required?: string[];
@@ -97,6 +97,7 @@ function typeOf(
   if (values) return values.map((value) => `"${value}"`).join(" | ");
   if (type === "array")
     return items?.enum ? `(${typeOf(items)})[]` : `${typeOf(items ?? {}, indent)}[]`;
+  if (Array.isArray(type)) return type.join(" | ");
   if (type === "integer") return "number";
   if (type !== "object") return type ?? "unknown";
   if (!properties) return "Record<string, unknown>";

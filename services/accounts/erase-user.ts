@@ -5,6 +5,7 @@ import type { Config } from "../platform/config/config.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import { deleteDevices } from "../store/devices.ts";
 import { Email } from "../store/emails.ts";
+import { deleteBudgetsOf } from "../store/managed-budgets.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { ADMIN_PROTECTION_MS, User } from "../store/users.ts";
 
@@ -29,6 +30,7 @@ export async function eraseUser(
   await call.em.nativeDelete(Email, { userId });
   while ((await anonymizeUsage(call, userId, USAGE_BATCH_SIZE)) === USAGE_BATCH_SIZE); // left to the foreign key, it would be one long statement
   await deleteDevices(call, userId);
+  await deleteBudgetsOf(call, userId);
   await call.em.nativeDelete(User, { id: userId });
   await deleteAttempts(call, user.canonicalEmail, "password");
   await deleteAttempts(call, userId, "confirmation", "second-factor", "backup-code");

@@ -69,6 +69,10 @@ const modelSchema = z.strictObject({
   reasoning: z.boolean().exactOptional(),
   /** Price per million tokens, in the currency of the catalogue. Absent if it is unknown. */
   price: priceSchema.exactOptional(),
+  /** The most input tokens that the provider adds to a request, such as for tools. Budgets count with them. */
+  overheadTokens: z.int().nonnegative().exactOptional(),
+  /** The most input tokens of an image. Budgets count with them. */
+  imageTokens: z.int().nonnegative().exactOptional(),
 });
 
 type Model = z.infer<typeof modelSchema>;
@@ -83,6 +87,8 @@ const USUAL = {
   tools: true,
   schema: true,
   reasoning: true,
+  overheadTokens: 2_000,
+  imageTokens: 50_000, // of a large image for gpt-4o-mini, which counts more than any other
 } satisfies Partial<Model>;
 /**
  * Defaults of the models of each dialect, and the vendor by OpenTelemetry's semantic conventions.

@@ -15,9 +15,9 @@ import type {
   Usage,
 } from "./providers/provider.ts";
 import {
-  type Memory,
   type ReplyDeps,
   type ReplyView,
+  type Response,
   type Route,
   readReply,
   requireProvider,
@@ -30,12 +30,12 @@ export type Conversation = Omit<ChatRequest, keyof Message>;
  * Sends a conversation and waits for the complete reply (spec 2.7).
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
-export async function chat(call: ReplyDeps, conversation: Conversation, memory?: Memory) {
+export async function chat(call: ReplyDeps, conversation: Conversation, response: Response) {
   const route = resolveRoute(call, conversation, false);
   let content = "";
   let usage: Usage | undefined;
   let finishReason: FinishReason = "stop";
-  for await (const event of readReply(call, route, memory, EVENTS)) {
+  for await (const event of readReply(call, route, response, EVENTS)) {
     if (event.kind === "text") content += event.text;
     else if (event.kind === "usage") usage = event.usage;
     else if (event.kind === "finished") finishReason = event.reason;
@@ -53,9 +53,9 @@ export async function chat(call: ReplyDeps, conversation: Conversation, memory?:
 export function streamChat(
   call: ReplyDeps,
   conversation: Conversation,
-  memory?: Memory,
+  response: Response,
 ): AsyncIterable<{ chunk: string }> {
-  return readReply(call, resolveRoute(call, conversation, true), memory, CHUNKS);
+  return readReply(call, resolveRoute(call, conversation, true), response, CHUNKS);
 }
 
 const EVENTS: ReplyView<ReplyEvent> = { outputsOf: (event) => [event] };

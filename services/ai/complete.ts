@@ -30,9 +30,9 @@ import type {
   UsageDetails,
 } from "./providers/provider.ts";
 import {
-  type Memory,
   type ReplyDeps,
   type ReplyView,
+  type Response,
   readReply,
   requireProvider,
 } from "./read-reply.ts";
@@ -51,7 +51,7 @@ export function complete(
   call: ReplyDeps,
   request: CompleteRequest,
   reportIgnored: (names: readonly string[]) => void,
-  memory?: Memory,
+  response: Response,
 ): AsyncIterable<EventInit> {
   const target = findModel(call, request.model);
   const { entry } = target;
@@ -62,7 +62,7 @@ export function complete(
   if (names.length > 0) reportIgnored(names);
   const prompt = { ...promptOf(request, target), ...fields };
   const characters = charactersIn(textsOf(request), MAX_CHARACTERS);
-  return readReply(call, { provider, entry, prompt, characters }, memory, viewOf(target));
+  return readReply(call, { provider, entry, prompt, characters }, response, viewOf(target));
 }
 
 /** What the caller of a completion gets. */

@@ -1,9 +1,16 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import type { AIService } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { type UserCall, userCallOf } from "../call.ts";
+import { sessionCallOf, type UserCall, userCallOf } from "../call.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
 import { AI_IGNORED } from "../platform/rpc/metadata.ts";
+import {
+  adjustBudget,
+  listAllBudgets,
+  listOwnBudgets,
+  removeBudget,
+  setBudget,
+} from "./budgets/manage.ts";
 import type { Catalogue } from "./catalogue.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { complete } from "./complete.ts";
@@ -35,17 +42,17 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   async chat(req, ctx) {
     const call = userCallOf(ctx);
     reportIgnored(call, ctx, req);
-    return chat(call, req, permitOf(ctx));
+    return chat(call, req, responseOf(ctx));
   },
   streamChat(req, ctx) {
     const call = userCallOf(ctx);
     reportIgnored(call, ctx, req);
-    return streamChat(call, req, permitOf(ctx));
+    return streamChat(call, req, responseOf(ctx));
   },
   complete(req, ctx) {
     const report = (names: readonly string[]) =>
       ctx.responseHeader.set(AI_IGNORED, names.join(", "));
-    return complete(userCallOf(ctx), req, report, permitOf(ctx));
+    return complete(userCallOf(ctx), req, report, responseOf(ctx));
   },
   listModels(_req, ctx) {
     const call = userCallOf(ctx);
@@ -66,6 +73,20 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return { csv: await exportUsage(userCallOf(ctx), req) };
   },
   sumUsage: (req, ctx) => sumUsage(userCallOf(ctx), req),
+  listBudgets: (req, ctx) => listAllBudgets(sessionCallOf(ctx), req),
+  async setBudget(req, ctx) {
+    return { budget: await setBudget(sessionCallOf(ctx), req) };
+  },
+  async deleteBudget({ id }, ctx) {
+    await removeBudget(sessionCallOf(ctx), id);
+    return { message: "The budget has been deleted." };
+  },
+  async adjustBudget(req, ctx) {
+    return { budget: await adjustBudget(sessionCallOf(ctx), req) };
+  },
+  async listOwnBudgets(_req, ctx) {
+    return { budgets: await listOwnBudgets(sessionCallOf(ctx)) };
+  },
 };
 
 const listedModelOf = ({ name, entry }: ListedTarget, { checkedOn }: Catalogue) => ({
@@ -74,7 +95,10 @@ const listedModelOf = ({ name, entry }: ListedTarget, { checkedOn }: Catalogue) 
   ...(checkedOn && { checkedAt: timestampFromDate(new Date(checkedOn)) }),
 });
 
-const permitOf = ({ values }: HandlerContext) => values.get(admittedKey)?.permit;
+const responseOf = ({ values, responseHeader: header }: HandlerContext) => ({
+  header,
+  memory: values.get(admittedKey)?.permit,
+});
 
 /**
  * Reports a temperature that the model does not accept in a response header, since streams have no

@@ -3,6 +3,9 @@ import type { UserCall } from "../call.ts";
 import type { Permit } from "../platform/gate/admission.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
+import type { UsageRow } from "../store/usage.ts";
+import type { BudgetReservation } from "./budgets/gate.ts";
+import { REPEATED_TIME_OUTS } from "./budgets/upper-bound.ts";
 import type { CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
@@ -13,8 +16,13 @@ import type { UsageOutcome } from "./usage.ts";
 export type ReplyDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
   Parameters<typeof instrumentCall>[0];
 
-/** Accounts for the memory of a reply. */
-export type Memory = Pick<Permit, "reserveBody">;
+/** The response to a call. */
+export type Response = {
+  /** Its headers, which may be set until the first output. */
+  header: Headers;
+  /** Accounts for the memory of the reply, unless it is unlimited. */
+  memory?: Pick<Permit, "reserveBody"> | undefined;
+};
 
 /** A prompt and where it goes. */
 export type Route = {
@@ -47,30 +55,34 @@ export function requireProvider({ providers }: AiContext, entry: CatalogueProvid
 /**
  * Reads a reply. The ledger and the metrics observe every event, and usage is recorded however the
  * reply ends.
- * @throws ServiceError PROVIDER_ERROR; UNAUTHENTICATED when the session or the API key of a stream ends
+ * @throws ServiceError PROVIDER_ERROR, BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAVAILABLE; UNAUTHENTICATED when
+ * the session or the API key of a stream ends
  */
 export async function* readReply<Output>(
   call: ReplyDeps,
   { provider, entry, prompt, characters }: Route,
-  memory: Memory | undefined,
+  response: Response,
   view: ReplyView<Output>,
 ): AsyncGenerator<Output, void> {
   const { ai, principal } = call;
-  // A reply that is not streamed may outlive the session or the key.
-  const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
-  const signal = watched?.signal ?? call.signal;
-  const usage = ai.usage.start({
+  const usage = ai.usage.prepare({
     ...payerOf(principal),
     provider: entry.id,
     model: prompt.model.name,
     price: prompt.model.price,
     inputCharacters: characters,
   });
+  const reservation = await reserve(call, usage.row, prompt, response);
+  // A reply that is not streamed may outlive the session or the key.
+  const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
+  const signal = watched?.signal ?? call.signal;
+  usage.begin(reservation);
   const measurement = instrumentCall(call, entry.vendor, prompt);
   let outcome: UsageOutcome = "cancelled"; // if the client disconnects
-  const reserve = (bytes: number) => reserveReply(memory, bytes);
+  const reserveMemory = (bytes: number) => reserveReply(response, bytes);
+  const sent = limitedBy(prompt, reservation);
   try {
-    for await (const event of provider(prompt, signal, reserve)) {
+    for await (const event of provider(sent, signal, reserveMemory)) {
       usage.observe(event);
       measurement.observe(event);
       for (const output of view.outputsOf(event, usage.id)) yield output;
@@ -86,7 +98,43 @@ export async function* readReply<Output>(
   } finally {
     watched?.end();
     measurement.end(usage.finish(outcome));
+    countOvershoot(call, usage);
   }
+}
+
+/**
+ * Reserves what a call may use of the budgets that limit it, and shows the caller what is left.
+ * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
+ */
+async function reserve(
+  { ai, metrics }: ReplyDeps,
+  row: UsageRow,
+  prompt: Prompt,
+  { header }: Response,
+): Promise<BudgetReservation | undefined> {
+  const reservation = await ai.budgets.reserve(row, prompt, metrics);
+  for (const [name, value] of reservation?.headers ?? []) header.set(name, value);
+  return reservation;
+}
+
+/**
+ * A prompt whose reply stays within a reservation, if there is one. A whole reply is requested as a stream: one that is
+ * abandoned then costs what was written of it.
+ */
+const limitedBy = (prompt: Prompt, reservation: BudgetReservation | undefined): Prompt =>
+  reservation
+    ? {
+        ...prompt,
+        maxTokens: reservation.outputTokens,
+        isStream: true,
+        isCollected: !prompt.isStream,
+        mostTimeOuts: REPEATED_TIME_OUTS,
+      }
+    : prompt;
+
+/** Counts a call that has used more than its budgets held for it. */
+function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): boolean }): void {
+  if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
 }
 
 /** Who pays for a call. Under impersonation it is the administrator. */
@@ -96,7 +144,7 @@ const payerOf = (principal: UserPrincipal) => ({
 });
 
 /** @throws ProviderError if there is not enough memory left for the reply */
-function reserveReply(memory: Memory | undefined, bytes: number): void {
+function reserveReply({ memory }: Response, bytes: number): void {
   try {
     memory?.reserveBody(bytes, "reply");
   } catch (error) {

@@ -1,9 +1,11 @@
 import type { Logger } from "pino";
 import { createBatch } from "../platform/process/batch.ts";
 import type { Clock } from "../platform/process/clock.ts";
+import { type Crossing, settleUsage } from "../store/budgets.ts";
 import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/statement.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
+import type { BudgetReservation } from "./budgets/gate.ts";
 import { costOf, type Price, type PricedTokens } from "./price.ts";
 import type { ProviderErrorKind } from "./providers/errors.ts";
 import type { ReplyEvent, ReportedUsage, Usage, UsageDetails } from "./providers/provider.ts";
@@ -49,26 +51,53 @@ const pricedTokensOf = (row: UsageRow, cacheWrite1hTokens: number): PricedTokens
   cacheWrite1hTokens,
 });
 
+function exceeds(row: UsageRow, { inputTokens, outputTokens, cost }: BudgetReservation): boolean {
+  const isCostly = cost !== null && row.cost_nanos !== null && BigInt(row.cost_nanos) > cost;
+  return isCostly || row.input_tokens + row.output_tokens > inputTokens + outputTokens;
+}
+
 const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
  * Opens the ledger. The row of a call is written when the call starts, so that it survives a crash,
  * and again when the call ends.
  */
-export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
+export function openUsageLedger(
+  db: HotDb,
+  clock: Clock,
+  log: Logger,
+  onCrossed: (crossings: readonly Crossing[]) => void = () => {},
+) {
+  /** Rows that were written with a reservation. They are settled, and not written again. */
+  const reserved = new WeakSet<UsageRow>();
+  /** Models that have used more than was held for a call. */
+  const loggedModels = new Set<string>();
   const batch = createBatch<UsageRow>({
     name: "AI usage",
     intervalMs: 20, // shorter calls are written once
     batchSize: 20_000,
-    write: (rows) => upsertUsage(db, rows),
+    async write(rows) {
+      const others = rows.filter((row) => !reserved.has(row));
+      if (others.length > 0) await upsertUsage(db, others);
+      if (others.length === rows.length) return;
+      const due = rows.filter((row) => reserved.has(row));
+      const crossings = await settleUsage(db, due, clock.now());
+      if (crossings.length > 0) onCrossed(crossings);
+    },
     log,
   });
-  return {
+  const ledger = {
     /** Resolves when everything recorded so far has been written, or the attempt has failed. */
     flush: batch.flush,
-    /** Opens the row of a call. */
-    start({ userId, apiKeyId, provider, model, price, inputCharacters }: UsageStart) {
-      const startedAt = performance.now();
+    /** Opens the row of a call that starts now. */
+    start(start: UsageStart) {
+      const call = ledger.prepare(start);
+      call.begin();
+      return call;
+    },
+    /** Makes the row of a call. It is not written before the call begins. */
+    prepare({ userId, apiKeyId, provider, model, price, inputCharacters }: UsageStart) {
+      let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
       const row: UsageRow = {
@@ -96,9 +125,10 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       };
       let characters = 0;
       let writtenMs = 0;
+      let timedOutAttempts = 0; // their input may be charged for too
       let cacheWrite1hTokens = 0;
       let reported: (() => ReportedUsage) | undefined;
-      batch.set(row.id, row);
+      let reservation: BudgetReservation | undefined;
       const setDetails = (details: UsageDetails) => {
         row.cached_input_tokens = details.cachedInputTokens;
         row.cache_write_tokens = details.cacheWriteTokens;
@@ -120,11 +150,16 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       const addText = (text: string) => {
         row.first_chunk_ms ??= elapsed();
         characters += text.length;
-        row.output_tokens = tokensIn(characters);
+        const mostTokens = reservation?.outputTokens ?? Number.POSITIVE_INFINITY;
+        row.output_tokens = Math.min(tokensIn(characters), mostTokens);
         if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
         writtenMs = elapsed();
         addReported();
         batch.set(row.id, row);
+      };
+      const addAttempt = (mayBeRead: boolean) => {
+        row.attempts = (row.attempts ?? 0) + 1;
+        if (mayBeRead) timedOutAttempts += 1;
       };
       const replaceEstimate = ({ inputTokens, outputTokens }: Usage, details: UsageDetails) => {
         row.input_tokens = inputTokens;
@@ -135,6 +170,18 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
       return {
         /** Id of the row. */
         id: row.id,
+        /** The row, as known so far. */
+        row,
+        /**
+         * Begins the call.
+         * @param given has written the row with a reservation
+         */
+        begin(given?: BudgetReservation): void {
+          startedAt = performance.now();
+          reservation = given;
+          if (given) reserved.add(row);
+          else batch.set(row.id, row);
+        },
         /** Estimates usage from the pieces of the reply until the provider reports it. */
         observe(event: ReplyEvent): void {
           switch (event.kind) {
@@ -152,7 +199,7 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
               reported = event.reported;
               break;
             case "retrying":
-              row.attempts = (row.attempts ?? 0) + 1;
+              addAttempt(event.mayBeRead);
           }
         },
         /**
@@ -162,12 +209,24 @@ export function openUsageLedger(db: HotDb, clock: Clock, log: Logger) {
         finish(outcome: UsageOutcome): UsageRow {
           row.outcome = outcome;
           row.latency_ms = elapsed();
-          const isUnread = characters === 0 && INPUT_UNREAD.has(outcome);
-          if (row.estimated && !addReported() && isUnread) row.input_tokens = 0;
+          const isEstimate = row.estimated && !addReported();
+          const isUnread = isEstimate && characters === 0 && INPUT_UNREAD.has(outcome);
+          row.input_tokens *= timedOutAttempts + (isUnread ? 0 : 1);
+          if (timedOutAttempts > 0) row.estimated = true;
           batch.set(row.id, row);
           return row;
+        },
+        /** Whether the call has used more than was held for it. Logs the first call of a model. */
+        exceedsReservation(): boolean {
+          if (!reservation || !exceeds(row, reservation)) return false;
+          const name = `${provider}/${model}`;
+          if (!loggedModels.has(name))
+            log.error({ provider, model }, "a call has used more than its budgets held for it");
+          loggedModels.add(name);
+          return true;
         },
       };
     },
   };
+  return ledger;
 }

@@ -37,6 +37,8 @@ export type AuditedEvent =
   | ("user.identity_added" | "user.identity_removed" | "user.taken_back" | "user.device_forgotten")
   | ("user.password_set" | "user.password_removed" | "user.second_factor_changed")
   | ("user.api_key_created" | "user.api_key_revoked")
+  | "user.budget_exceeded"
+  | ("admin.budget_set" | "admin.budget_deleted" | "admin.budget_adjusted")
   | ("user.deletion_requested" | "user.exported" | "user.restored" | "user.erased")
   | ("admin.user_updated" | "admin.user_deleted" | "admin.sessions_revoked" | "admin.impersonated")
   | ("admin.user_invited" | "admin.access_reset")

@@ -36,6 +36,11 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       run: (now) => context.keys.rotate(now),
     },
     {
+      name: "settle lost AI calls",
+      intervalMs: MINUTE_MS,
+      run: (now, signal) => context.ai.settleLost(now, signal),
+    },
+    {
       name: "purge expired rows",
       intervalMs: HOUR_MS,
       async run(now, signal) {

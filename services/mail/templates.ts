@@ -49,6 +49,8 @@ const targets: Record<TemplateName, Target | undefined> = {
   "identity-added": SECURITY,
   "identity-removed": RESET,
   "account-taken-back": SECURITY,
+  "budget-alert": { page: "/account/usage" },
+  "budget-exceeded": { page: "/account/usage" },
   "new-device": { page: "/not-me", hasToken: true },
   "email-code": { page: "/email-code", hasToken: true },
 };
@@ -64,6 +66,8 @@ const TO_ANYBODY: readonly TemplateName[] = [
   "change-email",
   "invitation",
   "address-in-use",
+  "budget-alert",
+  "budget-exceeded",
 ];
 
 /** Whether an e-mail says when, where and on which device its cause happened. */

@@ -5,6 +5,10 @@ export type ExportRow = Record<string, unknown>;
 /** Nano-units as a decimal in the currency, without trailing zeros. */
 const moneyOf = (nanos: string) => `trim_scale(${nanos} * 0.000000001)::text`;
 
+/** An amount of budget `b`, as text. */
+const amountOf = (amount: string) =>
+  `case b.unit when 'cost' then ${moneyOf(amount)} else ${amount}::text end`;
+
 const LISTS = {
   profile: `select id, email, name, bio, locale, role, email_verified_at, password_changed_at, terms_accepted_at,
       case when not has_password then false end as has_password, mfa_secret is not null as mfa_enabled, mfa_confirmed_at,
@@ -52,6 +56,15 @@ const LISTS = {
   // without the digest
   apiKeys: `select id, name, hint, models, requests_per_minute, created_at, expires_at, last_used_at, last_used_ip, revoked_at
     from api_keys where user_id = :userId order by id desc`,
+  budgets: `select b.id, b.scope, b.unit, b.period, case when b.unit = 'cost' then :currency::text end as currency,
+      ${amountOf("b.limit_amount")} as "limit", b.alert_percent, c.period_start::text, ${amountOf("c.used")} as used,
+      ${amountOf("c.reserved")} as reserved, c.alerted_at, c.exceeded_at
+    from budgets b join users u on u.id = :userId left join budget_counters c on c.budget_id = b.id
+      and c.subject = case b.scope when 'role' then u.id::text else b.subject end
+    where b.scope = 'user' and b.subject = u.id::text
+      or b.scope = 'key' and b.subject in (select k.id::text from api_keys k where k.user_id = u.id)
+      or b.scope = 'role' and c.subject is not null
+    order by b.id desc, c.period_start desc`,
   usage: `select id, api_key_id, alias, provider, model, outcome, input_tokens, output_tokens, cached_input_tokens,
       cache_write_tokens, reasoning_tokens, estimated, attempts, ${moneyOf("cost_nanos")} as cost,
       case when cost_nanos is not null then :currency::text end as currency, latency_ms, first_chunk_ms, created_at

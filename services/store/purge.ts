@@ -27,6 +27,7 @@ const EXPIRED = {
       where d.user_id = split_part(subject, ':', 1)::uuid and d.id = split_part(subject, ':', 2)::uuid)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
   api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
+  budget_counters: "period_start + 62 <= :before::date and reserved = 0", // of no current period, however short the retention
   emails: "status in ('sent', 'failed') and created_at <= :before",
 };
 
@@ -55,6 +56,7 @@ export async function purgeExpired(
     completed_ceremonies: now,
     attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
     api_keys: ago(config.usageRetentionMs),
+    budget_counters: ago(config.usageRetentionMs),
     emails: ago(config.emailRetentionMs),
   };
   for (const [table, condition] of Object.entries(EXPIRED) as [keyof typeof EXPIRED, string][]) {

@@ -154,10 +154,10 @@ export function sumUsageByDay(
 export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {
   const { affectedRows } = await em.execute<{ affectedRows: number }>(
     `with owned as (
-       select c.id from ai_usage c join users u on u.id = c.user_id where c.created_at < :before
+       select c.id from ai_usage c join users u on u.id = c.user_id where c.created_at < :before and c.reserved is null
        order by c.created_at limit :limit for update of c skip locked for key share of u skip locked),
      nobodys as (
-       select id from ai_usage where user_id is null and created_at < :before
+       select id from ai_usage where user_id is null and created_at < :before and reserved is null
        order by created_at limit :limit for update skip locked),
      calls as (delete from ai_usage where id in (select id from owned union all select id from nobodys) returning *)
      insert into ai_usage_days as d (user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls,

@@ -11,6 +11,7 @@ const PAGE_SIZES = {
   usage: 4_000,
   usageDays: 1_000,
   apiKeys: 1_000,
+  budgets: 1_000,
 };
 
 /** More rows than an unpaged list can have. */

@@ -75,7 +75,7 @@ const ALLOWED: Record<string, string[]> = {
   auth: DOMAINS,
   user: [...DOMAINS, "auth"],
   admin: [...DOMAINS, "auth", "user"],
-  ai: [...BASE, "metrics.ts"],
+  ai: [...BASE, "accounts", "audit", "mail", "metrics.ts"],
   interceptors: [...DOMAINS, "metrics.ts"],
   jobs: [...BASE, "accounts", "mail", "mfa"],
   servers: ["platform", "app.ts"],

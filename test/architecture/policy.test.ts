@@ -69,7 +69,9 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
     const rules = policyOf(method);
     return rules?.access === Access.USER && !rules.forbidImpersonation;
   });
-  const reads = ["GetModel", "GetProfile", "ListApiKeys", "ListModels", "ListProviders"];
+  const reads = [
+    ...["GetModel", "GetProfile", "ListApiKeys", "ListModels", "ListOwnBudgets", "ListProviders"],
+  ];
   const names = ["Chat", "Complete", "Logout", "StreamChat", "ListSessions", "ListUsage", ...reads];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });

@@ -165,8 +165,14 @@ function itemSchema(
       type: "string",
       enum: field.enum.values.map((value) => value.jsonName),
     });
-  return property(jsonName, { ...scalars[field.scalar as ScalarType], ...constraints(rules) });
+  const type = getOption(field, fieldPolicy).decimal
+    ? DECIMAL
+    : scalars[field.scalar as ScalarType];
+  return property(jsonName, { ...type, ...constraints(rules) });
 }
+
+/** A decimal as text. A number is read too. */
+const DECIMAL: Schema = { type: ["string", "number"] };
 
 function constraints(rules: FieldRules | undefined): Schema {
   switch (rules?.type.case) {

@@ -39,6 +39,7 @@ const BY_NAME: Record<string, unknown> = {
   activeApiKeys: 1,
   alg: "EdDSA",
   alias: "assistant",
+  alertPercent: 80,
   apiKeyId: UUID,
   appName: "Acme",
   attempts: 1,
@@ -84,6 +85,7 @@ const BY_NAME: Record<string, unknown> = {
   ignored: "temperature",
   ip: "203.0.113.7",
   key: "sk-gate-x7KqT1mB4cVnR8yLw2EzQ9aHsD5fb2ZtB37bdq",
+  keyName: "CI",
   kid: "b7f1c2d4",
   kty: "OKP",
   label: "Firefox on Linux",
@@ -108,6 +110,7 @@ const BY_NAME: Record<string, unknown> = {
   nextCursor: "AZOlwnsefDqfTStuihxdcAAAAAAq",
   outputTokens: 340,
   page: 1,
+  period: "month",
   passkeys: 1,
   pricesAsOf: "2026-11-28",
   privacy: "https://example.com/privacy",
@@ -117,12 +120,15 @@ const BY_NAME: Record<string, unknown> = {
   reason: "The user reported a wrong invoice.",
   refreshToken: JWT,
   requestsPerMinute: 60,
+  reserved: "0.4",
   registration: true,
   requestId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+  scope: "user",
   search: "ann",
   secret: "JBSWY3DPEHPK3PXP",
   setupToken: "pL2uM0yZ8n1",
   statusCode: 400,
+  subject: UUID,
   support: "https://example.com/help",
   systemPrompt: "Answer in one sentence.",
   tempToken: JWT,
@@ -136,8 +142,10 @@ const BY_NAME: Record<string, unknown> = {
   totalCost: "12.7",
   uptime: 3_600,
   use: "sig",
+  used: "12.5",
   userAgent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
   unpricedCalls: 0,
+  unit: "cost",
   unsealed: 0,
   userId: UUID,
   version: "0.1.0",
@@ -154,5 +162,6 @@ export function scalarExample(
   if (Array.isArray(values)) return values[0];
   if (format === "uuid") return UUID;
   if (name === "alg" && type === "integer") return -7; // of WebAuthn; that of a key set is text
+  if (name === "limit" && type !== "integer") return "20"; // of a budget; that of a page is a number
   return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);
 }

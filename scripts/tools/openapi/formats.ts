@@ -31,8 +31,13 @@ export const openAiErrorSchema: Schema = {
         message: property("message", { type: "string" }, "Human-readable message."),
         type: {
           type: "string",
-          enum: ["invalid_request_error", "rate_limit_exceeded", "server_error"],
-          description: "Kind of error, by its status.",
+          enum: [
+            "invalid_request_error",
+            "rate_limit_exceeded",
+            "insufficient_quota",
+            "server_error",
+          ],
+          description: "Kind of error, by its status. That of a budget is a kind of its own.",
           examples: ["invalid_request_error"],
         },
         param: {

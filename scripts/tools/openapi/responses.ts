@@ -63,9 +63,12 @@ function reasonsOf(binding: HttpBinding, isLimited: boolean): Reason[] {
     ...(policy.sameOrigin ? [Reason.CROSS_SITE] : []),
     ...(policy.lockout ? [Reason.ACCOUNT_LOCKED] : []),
     ...(isLimited ? [Reason.RATE_LIMITED, Reason.TOO_MANY_CONCURRENT] : []),
-    ...(areEvents ? [] : policy.refusals),
+    ...policy.refusals.filter((reason) => !areEvents || !isOfProvider(reason)),
   ];
 }
+
+/** Failures of a provider, which streams report as events. */
+const isOfProvider = (reason: Reason) => [422, 500].includes(statusOf(reason).status);
 
 /** The responses for these reasons, by status. */
 export function responsesOf(reasons: readonly Reason[]) {
@@ -118,6 +121,12 @@ export const headers = {
     "temperature",
     "Given fields that the AI model takes no notice of, such as `temperature`.",
   ),
+  "X-Budget-Limit": header(
+    "20",
+    "Limit of the tightest budget of the caller's own: money in the currency of the catalogue, or tokens.",
+  ),
+  "X-Budget-Remaining": header("7.5", "What is left of that budget."),
+  "X-Budget-Reset": header(86_400, "Seconds until that budget starts anew."),
   "X-AI-Provider": header("provider-a", "Id of the provider that replies."),
   "X-AI-Model": header("model-a-1", "Name of the model that replies."),
   "X-Should-Retry": header("false", "Always `false`: the same request would fail again."),
@@ -131,6 +140,9 @@ export const headers = {
 const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 /** Statuses of errors after which a retry helps. */
 const PASSING = [423, 429, 503];
+
+/** Headers that a refusal has too. */
+const isOfBudget = (name: string) => name.startsWith("X-Budget-");
 
 /** References to the headers that a response of this status may have. */
 export function headersOf(binding: HttpBinding, status: number, isLimited: boolean) {
@@ -147,7 +159,7 @@ export function headersOf(binding: HttpBinding, status: number, isLimited: boole
     ...(PASSING.includes(status) ? ["Retry-After"] : []),
     ...(status === 401 ? ["WWW-Authenticate"] : []),
     ...(touchesCookie ? ["Set-Cookie"] : []),
-    ...(isSuccess ? policy.responseHeaders : []),
+    ...policy.responseHeaders.filter((name) => isSuccess || (status === 429 && isOfBudget(name))),
     ...(isSuccess && format ? formattedMethod(binding).headers : []),
     ...(!isSuccess && format ? ["X-Should-Retry"] : []),
   ]);

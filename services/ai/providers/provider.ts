@@ -58,6 +58,13 @@ export type Prompt = {
   model: CatalogueModel;
   /** Whether to request a stream. */
   isStream: boolean;
+  /** Whether the caller gets the stream as a whole, so that it has the limits of a reply that is not streamed. */
+  isCollected?: boolean;
+  /**
+   * How many attempts that have timed out may be followed by another: the provider may have read each of them.
+   * By default any number.
+   */
+  mostTimeOuts?: number;
   messages: readonly PromptMessage[];
   /** Precedes the system text of the messages. */
   systemPrompt?: string | undefined;
@@ -127,8 +134,11 @@ export type ReplyEvent =
    * `sentAt`: when that attempt was sent, by `performance.now()`.
    */
   | { kind: "answered"; sentAt: number }
-  /** The request is about to be sent once more. */
-  | { kind: "retrying" }
+  /**
+   * The request is about to be sent once more.
+   * `mayBeRead`: the provider may have read the input and charge for it, although its reply has timed out.
+   */
+  | { kind: "retrying"; mayBeRead: boolean }
   /** `reported`: what the provider has reported by the time it is called, for a reply that is cut off. */
   | { kind: "receiving"; reported: () => ReportedUsage }
   /**
@@ -148,8 +158,8 @@ export type ReplyEvent =
 export type ReserveMemory = (bytes: number) => void;
 
 /**
- * Sends a prompt to a chat model and reads the reply as events. A reply that is not streamed is one
- * `text`. Sends nothing before the first pull. At its end, or when the loop is left, the upstream
+ * Sends a prompt to a chat model and reads the reply as events. A reply that is not requested as a stream is
+ * one `text`. Sends nothing before the first pull. At its end, or when the loop is left, the upstream
  * connection is free.
  * @param signal aborts when the reply is no longer wanted
  * @throws ProviderError for whatever goes wrong on the provider's side; the reason of the signal

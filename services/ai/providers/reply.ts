@@ -20,7 +20,8 @@ export function createProvider(
 ): Provider {
   const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // parsed once, not for every request
   return async function* reply(prompt, client, reserve = () => {}) {
-    const { isStream } = prompt;
+    const { isStream, isCollected = false } = prompt;
+    const isPassedOn = isStream && !isCollected;
     const fitted = fitPrompt(prompt);
     const path = endpointPath(base ?? "", adapter.path(fitted));
     const request = new UpstreamRequest(client, bounds, path);
@@ -33,9 +34,10 @@ export function createProvider(
       const target = { protocol, hostname, port, path };
       const post = () =>
         http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
-      body = decompressed(yield* request.send(post, isStream));
+      body = decompressed(yield* request.send(post, isPassedOn, prompt.mostTimeOuts));
       yield { kind: "receiving", reported: () => decoder.reported };
-      const reader = new ReplyReader({ body, decoder, request, bounds, isStream, reserve });
+      const deps = { body, decoder, request, bounds, isStream, isCollected, reserve };
+      const reader = new ReplyReader(deps);
       for (let event = await reader.next(); event; event = await reader.next()) yield event;
       client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
       yield* reader.end();
@@ -69,6 +71,8 @@ type ReaderDeps = {
   request: UpstreamRequest;
   bounds: ProviderBounds;
   isStream: boolean;
+  /** A stream whose caller gets it as a whole. */
+  isCollected: boolean;
   reserve: ReserveMemory;
 };
 
@@ -78,7 +82,7 @@ class ReplyReader {
   readonly #read: () => Promise<Buffer | undefined>;
   #decodingMs = 0;
   #received = 0;
-  /** Characters that the caller collects: all text of a reply that is not streamed. */
+  /** Characters that the caller collects: all text of a reply that it gets as a whole. */
   #collected = 0;
   /** Pieces for the next calls. */
   #waiting: Piece[] = [];
@@ -86,7 +90,7 @@ class ReplyReader {
   constructor(deps: ReaderDeps) {
     this.#deps = deps;
     this.#read = readerOf(deps.body);
-    if (deps.isStream) deps.request.resetIdleTimer(deps.bounds.idleMs);
+    if (deps.isStream && !deps.isCollected) deps.request.resetIdleTimer(deps.bounds.idleMs);
   }
 
   /**
@@ -174,15 +178,20 @@ class ReplyReader {
 
   /** Limits what is held of the reply, whatever its framing, and reserves memory for it. */
   #reserve(characters: number): void {
-    const { isStream, bounds, decoder, reserve } = this.#deps;
-    if (!isStream) this.#collected += characters;
+    const { isStream, isCollected, bounds, decoder, reserve } = this.#deps;
+    if (!isStream || isCollected) this.#collected += characters;
     const held = this.#collected + decoder.heldLength;
     if (held > bounds.wholeReplyBytes) throw new ProviderError("reply too large");
     reserve(held);
   }
 
   #resetIdleTimer(): void {
-    const { decoder, request, bounds } = this.#deps;
-    request.resetIdleTimer(decoder.phase === "proven" ? bounds.afterOutcomeMs : bounds.idleMs);
+    this.#deps.request.resetIdleTimer(this.#longestSilenceMs);
+  }
+
+  get #longestSilenceMs(): number {
+    const { decoder, bounds, isCollected } = this.#deps;
+    if (decoder.phase === "proven") return bounds.afterOutcomeMs;
+    return isCollected && decoder.phase === "open" ? bounds.totalMs : bounds.idleMs; // as of a whole reply
   }
 }

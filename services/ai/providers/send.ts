@@ -52,17 +52,20 @@ export class UpstreamRequest {
    * before the first byte. Waits with exponential backoff and jitter, or longer if the provider
    * asks for it, as far as the time limits allow.
    * @param post sends the request once and resolves when the status line has arrived
+   * @param mostTimeOuts how many attempts that have timed out may be followed by another
    * @returns the response, of which at least one byte has arrived
    * @throws ProviderError
    */
   async *send(
     post: () => Promise<IncomingMessage>,
     isStream: boolean,
+    mostTimeOuts = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<ReplyEvent, IncomingMessage> {
-    const { firstByteMs, totalMs, afterOutcomeMs, retries, backoffMs } = this.#bounds;
+    const { firstByteMs, totalMs, afterOutcomeMs, retries } = this.#bounds;
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
+    let timeOuts = 0;
     for (let attempt = 0; ; attempt++) {
       this.resetIdleTimer(attemptMs);
       try {
@@ -77,16 +80,30 @@ export class UpstreamRequest {
       } catch (thrown) {
         if (this.signal.aborted) throw thrown;
         const error = toProviderError(thrown, "unreachable");
-        const { retryable, retryAfterMs = 0 } = error.facts;
-        const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
-        const isInTime =
-          retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
-        if (!retryable || attempt === retries || !isInTime) throw error;
+        const waitMs = this.#waitAfter(error, attempt, attemptMs);
+        const mayBeRead = error.kind === "timed out";
+        timeOuts += Number(mayBeRead);
+        const isOver = attempt === retries || (mayBeRead && timeOuts > mostTimeOuts);
+        if (isOver || waitMs === undefined) throw error;
         this.pauseIdleTimer();
         await sleep(waitMs, undefined, { signal: this.signal });
-        yield { kind: "retrying" };
+        yield { kind: "retrying", mayBeRead };
       }
     }
+  }
+
+  /**
+   * The wait before another attempt, in ms.
+   * @param attempt number of attempts before the one that has failed
+   * @returns undefined if another one can't help, or would be too late
+   */
+  #waitAfter({ facts }: ProviderError, attempt: number, attemptMs: number): number | undefined {
+    const { retryable, retryAfterMs = 0 } = facts;
+    const { totalMs, backoffMs } = this.#bounds;
+    const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
+    const isInTime =
+      retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
+    return retryable && isInTime ? waitMs : undefined;
   }
 
   /** Restarts the idle timer. */

@@ -88,6 +88,15 @@ export const port = text
   )
   .pipe(number(0, 65_535));
 
+/** A time zone of the IANA database. */
+export const timeZone = text.refine((name) => {
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "";
+  } catch {
+    return false;
+  }
+}, "must be a time zone such as UTC or Europe/Berlin");
+
 /** One of the given words. */
 export const choice = <const T extends [string, ...string[]]>(...values: T) =>
   z.enum(values, `must be one of ${values.join(", ")}`);

@@ -261,5 +261,8 @@ export const servicesVariables = {
   ),
   aiTotalTimeoutMs: setting(kind.timeLimit("1ms"), "10m").describe("Maximum duration of a reply."),
   aiRetries: setting(kind.number(0, 10), "2").describe("Retries before the first byte of a reply."),
+  budgetTimeZone: setting(kind.timeZone, "UTC").describe(
+    "Time zone in which the days and months of budgets begin, such as `Europe/Berlin`. Every replica needs the same one.",
+  ),
   geoipDb: optional(text).describe("MaxMind `.mmdb` file for the `location` of sessions."),
 };

@@ -18,6 +18,9 @@ const EXPOSED = [
   "x-ai-ignored",
   "x-ai-provider",
   "x-ai-model",
+  "x-budget-limit",
+  "x-budget-remaining",
+  "x-budget-reset",
   "x-should-retry",
 ];
 

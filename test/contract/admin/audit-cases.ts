@@ -41,6 +41,8 @@ type Events = AuditCase["events"];
 /** The part of a case that depends on an account. */
 type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
 
+/** A budget of a user. */
+const BUDGET = { scope: "user", unit: "tokens", period: "day" };
 const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
 
 /** A browser that no other case uses. */
@@ -58,6 +60,15 @@ export function auditCases(
   app: TestApp,
   { answerOf, prove }: Pick<Providers, "answerOf" | "prove">,
 ): Record<string, () => Promise<AuditCase>> {
+  /** A budget of a new account, and what is recorded of it. */
+  const withBudget = async () => {
+    const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
+    const form = { ...BUDGET, subject: user.id, limit: "900000" };
+    const { body } = await admin.put("/admin/budgets", form);
+    const id: string = body.budget.id;
+    const [token, actor] = [admin.accessToken, admin.user.id];
+    return { id, token, actor, user: user.id, details: { ...form, id } };
+  };
   /** A request of a new account that has signed in. */
   const own =
     (events: Events, prepare: (account: SignedIn) => Prepared = () => ({})) =>
@@ -386,6 +397,24 @@ export function auditCases(
       const events = { "user.api_key_created": KEY_DETAILS };
       const [token, actor] = [admin.accessToken, admin.user.id];
       return { id, body: { name: "CI" }, events, token, user: id, actor };
+    },
+    SetBudget: async () => {
+      const { user: actor, accessToken: token } = await app.signInAdmin();
+      const { user } = await app.signIn();
+      const body = { ...BUDGET, subject: user.id, limit: "900000" };
+      const details = { ...body, id: TEXT, alertPercent: 80 };
+      const events = { "admin.budget_set": details };
+      return { body, events, token, user: user.id, actor: actor.id };
+    },
+    DeleteBudget: async () => {
+      const { id, token, user, actor, details } = await withBudget();
+      return { id, events: { "admin.budget_deleted": details }, token, user, actor };
+    },
+    AdjustBudget: async () => {
+      const { id, token, user, actor, details } = await withBudget();
+      const body = { used: "7", reason: "Ticket 7" };
+      const adjusted = { ...details, ...body, usedBefore: "0" };
+      return { id, body, events: { "admin.budget_adjusted": adjusted }, token, user, actor };
     },
     "Impersonate, an administrator": admin(
       { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },

@@ -25,6 +25,7 @@ const unaudited = [
     "ListAuditLogs",
   ],
   ...["StartExternal", "ListIdentities", "ListUserIdentities", "ListDevices"],
+  ...["ListBudgets", "ListOwnBudgets"],
   ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
   ...[
     "Complete",

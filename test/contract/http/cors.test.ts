@@ -27,7 +27,7 @@ describe("CORS", async () => {
       "access-control-allow-origin": allowed,
       "access-control-allow-credentials": "true",
       "access-control-expose-headers":
-        "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored, x-ai-provider, x-ai-model, x-should-retry",
+        "x-request-id, ratelimit-limit, ratelimit-remaining, ratelimit-reset, retry-after, x-ai-ignored, x-ai-provider, x-ai-model, x-budget-limit, x-budget-remaining, x-budget-reset, x-should-retry",
       vary: "origin",
       "strict-transport-security": expect.stringContaining("max-age="),
     });

@@ -27,6 +27,7 @@ test("GET /user/export: returns everything stored about the user, and no secret"
   const parts = [
     "apiKeys",
     "auditEvents",
+    "budgets",
     "devices",
     "emails",
     "exportedAt",

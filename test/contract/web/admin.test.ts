@@ -40,7 +40,8 @@ describeWeb("Web app: administration", {}, (web) => {
       ["/admin/users", "Users", "root@example.com"],
       ["/admin/audit-log?event=auth.register", "Audit log", "registered"],
       ["/admin/emails", "E-mails", "Verify your e-mail address"],
-      ["/admin/usage", "Usage and budgets", "30 days"],
+      ["/admin/usage", "Usage", "30 days"],
+      ["/admin/budgets", "Budgets", "Nothing to show."],
       ["/admin/providers", "Providers", "model-a-1"],
     ] as const) {
       await open(tab, path, heading);

@@ -60,3 +60,27 @@ onServers(
     expect(left).toEqual([{ kind: "password" }, { kind: "second-factor" }]);
   },
 );
+
+test("Retention: keeps what budgets have counted in current periods and hold, however short it is", async () => {
+  const { store, em } = await openWithUsers(1, null);
+  const now = new Date("2026-11-28T12:00:00Z");
+  await em.execute(`insert into budgets (id, scope, subject, unit, period, limit_amount, created_at)
+    values ('01930000-0000-7000-8000-000000000000', 'deployment', '', 'tokens', 'day', 9, now())`);
+  for (const [day, reserved] of [
+    ["2026-09-01", 0],
+    ["2026-09-02", 5],
+    ["2026-11-01", 0],
+    ["2026-11-28", 0],
+  ])
+    await em.execute(
+      `insert into budget_counters (budget_id, subject, period_start, used, reserved)
+       values ('01930000-0000-7000-8000-000000000000', '', ?, 3, ?)`,
+      [day, reserved],
+    );
+  const shortest = { ...config, usageRetentionMs: 86_400_000 };
+  await purgeExpired(store, now, shortest, new AbortController().signal);
+  const left = await em.execute(
+    "select period_start::text as day from budget_counters order by period_start",
+  );
+  expect(left).toEqual([{ day: "2026-09-02" }, { day: "2026-11-01" }, { day: "2026-11-28" }]);
+});

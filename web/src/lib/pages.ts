@@ -47,6 +47,7 @@ const console: Record<string, Load> = {
   "/admin/audit-log": page(() => import("../pages/admin/Audit.svelte")),
   "/admin/emails": page(() => import("../pages/admin/Emails.svelte")),
   "/admin/usage": page(() => import("../pages/admin/AllUsage.svelte")),
+  "/admin/budgets": page(() => import("../pages/admin/Budgets.svelte")),
   "/admin/providers": page(() => import("../pages/admin/Providers.svelte")),
 };
 const user = page(() => import("../pages/admin/User.svelte"));

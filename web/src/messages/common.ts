@@ -34,7 +34,7 @@ export const common = {
   "nav.allKeys": ["All API keys", "Alle API-Schlüssel"],
   "nav.audit": ["Audit log", "Audit-Protokoll"],
   "nav.emails": ["E-mails", "E-Mails"],
-  "nav.allUsage": ["Usage and budgets", "Nutzung und Budgets"],
+  "nav.allUsage": ["Usage", "Nutzung"],
   "nav.signOut": ["Sign out", "Abmelden"],
 
   "field.email": ["E-mail address", "E-Mail-Adresse"],
@@ -173,6 +173,7 @@ export const common = {
 
   "nav.overview": ["Overview", "Übersicht"],
   "nav.console": ["Console", "Konsole"],
+  "nav.budgets": ["Budgets", "Budgets"],
   "nav.providers": ["Providers", "Anbieter"],
   "nav.backToChat": ["Back to chat", "Zurück zum Chat"],
   "nav.accountMenu": ["Account menu", "Kontomenü"],

@@ -153,6 +153,14 @@ export const errors = {
     "API keys can't do this. Please sign in.",
     "Das geht nicht mit einem API-Schlüssel. Bitte melden Sie sich an.",
   ],
+  "errors.MODEL_NOT_PRICED": [
+    "This model has no price, but a budget limits what your calls cost. Please choose another one.",
+    "Dieses Modell hat keinen Preis, aber ein Budget begrenzt die Kosten Ihrer Aufrufe. Bitte wählen Sie ein anderes.",
+  ],
+  "errors.BUDGET_EXCEEDED": [
+    "A budget does not allow this call.",
+    "Ein Budget lässt diesen Aufruf nicht zu.",
+  ],
   "errors.NETWORK_ERROR": ["The server can't be reached.", "Der Server ist nicht erreichbar."],
   "errors.STREAM_ERROR": ["The reply is not complete.", "Die Antwort ist nicht vollständig."],
   "errors.UNEXPECTED_RESPONSE": [

@@ -61,6 +61,10 @@ export const events = {
   ],
   "event.user.api_key_created": ["API key created", "API-Schlüssel angelegt"],
   "event.user.api_key_revoked": ["API key revoked", "API-Schlüssel widerrufen"],
+  "event.user.budget_exceeded": ["Budget used up", "Budget aufgebraucht"],
+  "event.admin.budget_set": ["Budget set", "Budget festgelegt"],
+  "event.admin.budget_deleted": ["Budget deleted", "Budget gelöscht"],
+  "event.admin.budget_adjusted": ["Budget corrected", "Budget berichtigt"],
   "event.user.deletion_requested": ["Deletion requested", "Löschung angefordert"],
   "event.user.exported": ["Data exported", "Daten exportiert"],
   "event.user.restored": ["Account restored", "Konto wiederhergestellt"],
@@ -197,6 +201,19 @@ export const sentences = {
   "did.admin.service_account_created": [
     "created the service account {user}",
     "hat das Dienstkonto {user} angelegt",
+  ],
+  "did.user.budget_exceeded": [
+    "has used up a budget of AI calls",
+    "hat ein Budget für KI-Aufrufe aufgebraucht",
+  ],
+  "did.admin.budget_set": ["set a budget of AI calls", "hat ein Budget für KI-Aufrufe festgelegt"],
+  "did.admin.budget_deleted": [
+    "deleted a budget of AI calls",
+    "hat ein Budget für KI-Aufrufe gelöscht",
+  ],
+  "did.admin.budget_adjusted": [
+    "corrected a budget of AI calls",
+    "hat ein Budget für KI-Aufrufe berichtigt",
   ],
   "did.admin.email_retried": [
     "sent an e-mail to {user} again",

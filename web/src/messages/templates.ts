@@ -52,4 +52,12 @@ export const templates = {
   "template.account-taken-back": ["Your account is yours now", "Konto übernommen"],
   "template.new-device": ["New sign-in to your account", "Anmeldung auf neuem Gerät"],
   "template.email-code": ["Your code for signing in", "Code für die Anmeldung"],
+  "template.budget-alert": [
+    "A budget of AI calls is almost used up",
+    "Budget für KI-Aufrufe fast aufgebraucht",
+  ],
+  "template.budget-exceeded": [
+    "A budget of AI calls is used up",
+    "Budget für KI-Aufrufe aufgebraucht",
+  ],
 } as const satisfies Record<string, readonly [string, string]>;

@@ -34,6 +34,7 @@ test.each<[name: keyof typeof Reason, status: number, error: object, repeats?: b
   ["REQUEST_TIMEOUT", 408, { type, code: "request_timeout" }, true],
   ["RATE_LIMITED", 429, { type: own, code: "rate_limit_exceeded" }, true],
   ["TOO_MANY_CONCURRENT", 429, { type: own, code: "too_many_concurrent" }, true],
+  ["MODEL_NOT_PRICED", 403, { type, code: "model_not_priced", param: "model" }],
   ["UNAVAILABLE", 503, { type: other, code: "unavailable" }, true],
   ["NOT_IMPLEMENTED", 501, { type: other, code: "not_implemented" }],
   ["UNSPECIFIED", 500, { type: other, code: "internal" }, true],
@@ -41,6 +42,17 @@ test.each<[name: keyof typeof Reason, status: number, error: object, repeats?: b
   const message = name === "UNSPECIFIED" ? expect.any(String) : "Read me.";
   const expected = { status, repeats, error: { param: null, message, ...error } };
   expect(errorOf(Reason[name])).toEqual(expected);
+});
+
+test.each([
+  [5, true],
+  [3_600, false],
+  [undefined, false],
+])("OpenAI's errors: BUDGET_EXCEEDED for %s s is insufficient_quota", (wait, repeats) => {
+  const error = { type: "insufficient_quota", code: "budget_exceeded", param: null };
+  expect(errorOf(Reason.BUDGET_EXCEEDED, { retryAfterSeconds: wait })).toMatchObject({
+    ...{ status: 429, repeats, error },
+  });
 });
 
 test.each<[name: keyof typeof ProviderFailure, status: number, code: string, repeats?: boolean]>([

@@ -1,0 +1,235 @@
+import type { Logger } from "pino";
+import type { Metrics } from "../../metrics.ts";
+import { unauthenticated } from "../../platform/gate/authenticate.ts";
+import { every } from "../../platform/process/background.ts";
+import type { Clock } from "../../platform/process/clock.ts";
+import { type ServiceError, unavailable } from "../../platform/rpc/errors.ts";
+import {
+  addCounters,
+  type BudgetCounter,
+  budgetsExist,
+  type ReserveOutcome,
+  type ReserveRequest,
+  reserveBudgets,
+} from "../../store/budgets.ts";
+import type { HotDb } from "../../store/statement.ts";
+import type { UsageRow } from "../../store/usage.ts";
+import { highestCost } from "../price.ts";
+import type { Prompt } from "../providers/provider.ts";
+import type { Periods } from "./periods.ts";
+import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
+import { mostInputTokens, outputBounds } from "./upper-bound.ts";
+
+/** How often a process reads whether there is a budget, in ms: the first one holds within this time. */
+const WATCH_INTERVAL_MS = 750;
+/** How long a refusal is remembered, in ms, so that a flood of refused calls locks no counters. */
+const REFUSAL_MS = 1_000;
+const MAX_REFUSALS = 10_000;
+/** Attempts to reserve: one, one with the counters that were missing, and some more while budgets change. */
+const MAX_ATTEMPTS = 5;
+/**
+ * Reservations of a process at a time. They wait for each other in the database anyway, and would leave no
+ * connection for other calls there.
+ */
+const MAX_CONCURRENT = 5;
+
+type GateDeps = {
+  db: HotDb;
+  clock: Clock;
+  log: Logger;
+  periodsOf: (now: Date) => Periods;
+  currency: string;
+  /** Is told the counters whose period is used up for the first time. */
+  onExceeded: (counters: readonly BudgetCounter[]) => void;
+};
+
+/** What a call may use. */
+export type BudgetReservation = {
+  /** Maximum number of output tokens. */
+  outputTokens: number;
+  /** The most input tokens, all attempts together. */
+  inputTokens: number;
+  /** The most that the call can cost, in nano-units; null without a price. */
+  cost: bigint | null;
+  /** Response headers. */
+  headers: readonly [name: string, value: string][];
+};
+
+/** A refusal that counts for the calls that need as much of the same counter. */
+type Refusal = { need: bigint; until: number; error: () => ServiceError; scope: string };
+
+/** Creates what lets AI calls pass as far as the budgets allow. */
+export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceeded }: GateDeps) {
+  let mayExist = true; // until the table has been read
+  let hasLogged = false;
+  let changes = 0;
+  const refusals = new Map<string, Refusal>();
+  const inTurn = createTurns(MAX_CONCURRENT);
+
+  async function watch(): Promise<void> {
+    const before = changes;
+    const exist = await budgetsExist(db).catch((error) => {
+      mayExist = true; // never let calls pass because it is unknown
+      throw error;
+    });
+    if (changes === before) mayExist = exist; // otherwise it may have been read before the change
+    if (exist && !hasLogged)
+      log.info("budgets limit AI calls: they hold once every replica runs this release");
+    hasLogged ||= exist;
+  }
+  const watching = every(
+    { name: "watch budgets", intervalMs: WATCH_INTERVAL_MS, run: watch },
+    { clock, log },
+  );
+
+  /** @throws ServiceError BUDGET_EXCEEDED, if a call that needs no more has just been refused */
+  function refuseAgain(request: ReserveRequest, metrics: Metrics): void {
+    for (const { counter, need } of needsOf(request)) {
+      const refusal = refusals.get(counter);
+      if (!refusal || need < refusal.need || performance.now() > refusal.until) continue;
+      metrics.budgetRefusals.inc({ scope: refusal.scope });
+      throw refusal.error();
+    }
+  }
+
+  /** Remembers a refusal, without what concerns its caller alone: others may share the counter. */
+  function refuse(
+    { least }: ReserveRequest,
+    counters: readonly BudgetCounter[],
+    periods: Periods,
+    now: Date,
+    metrics: Metrics,
+  ): ServiceError {
+    const lacking = counters.filter(
+      (each) => each.limit - each.used - each.reserved < needOf(each, least),
+    );
+    // the one that takes longest to have enough again, and otherwise one whose figures may be shown
+    const weightOf = (each: BudgetCounter) =>
+      (each.limit - each.used < needOf(each, least) ? periods.endsAt[each.period].getTime() : 0) +
+      (each.scope === "deployment" ? 0 : 1);
+    const refusing = lacking.reduce((most, each) =>
+      weightOf(each) > weightOf(most) ? each : most,
+    );
+    const { scope, subject, unit } = refusing;
+    const errorWith = (shown: readonly BudgetCounter[]) =>
+      budgetExceeded(refusing, shown, least, { periods, now, currency });
+    if (refusals.size >= MAX_REFUSALS) refusals.clear();
+    refusals.set(`${subject} ${unit}`, {
+      ...{ need: needOf(refusing, least), until: performance.now() + REFUSAL_MS, scope },
+      error: () => errorWith([refusing]),
+    });
+    metrics.budgetRefusals.inc({ scope });
+    return errorWith(counters);
+  }
+
+  /**
+   * Asks the database until every budget of the call has its counter.
+   * @throws ServiceError UNAUTHENTICATED, UNAVAILABLE
+   */
+  async function ask(request: ReserveRequest): Promise<ReserveOutcome> {
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
+      const outcome = await reserveBudgets(db, request);
+      if (!outcome.hasOwner) throw unauthenticated();
+      if (outcome.isUnpriced || outcome.counters.length === outcome.rules) return outcome;
+      await addCounters(db, request);
+    }
+    throw unavailable("The budgets are changing. Please try again.");
+  }
+
+  /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE */
+  async function tryToReserve(
+    request: ReserveRequest,
+    periods: Periods,
+    metrics: Metrics,
+  ): Promise<BudgetReservation | undefined> {
+    const { rules, counters, isUnpriced, granted } = await ask(request);
+    if (rules === 0) return undefined;
+    if (isUnpriced) throw modelNotPriced(request.row.model);
+    const exceeded = counters.filter(({ isNewlyExceeded }) => isNewlyExceeded);
+    if (exceeded.length > 0) onExceeded(exceeded);
+    const now = clock.now();
+    if (granted === null) throw refuse(request, counters, periods, now, metrics);
+    const held = counters.map((each) => ({
+      ...each,
+      reserved: each.reserved + needOf(each, granted),
+    }));
+    return {
+      outputTokens: granted,
+      inputTokens: request.inputTokens,
+      cost: costOfNeed(request, granted),
+      headers: budgetHeaders(held, periods, now),
+    };
+  }
+
+  return {
+    /**
+     * Reserves what a call may use at most, if any budget limits it. Its row is written with the
+     * reservation.
+     * @returns undefined if no budget limits the call. Then nothing is written
+     * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
+     */
+    async reserve(
+      row: UsageRow,
+      prompt: Prompt,
+      metrics: Metrics,
+    ): Promise<BudgetReservation | undefined> {
+      if (!mayExist) return undefined;
+      const startedAt = performance.now();
+      const inputTokens = mostInputTokens(prompt);
+      const { price } = prompt.model;
+      const most = price && highestCost(price, inputTokens);
+      const periods = periodsOf(row.created_at);
+      const request = {
+        ...{ row, starts: periods.starts, inputTokens },
+        inputCost: most?.input ?? null,
+        outputCost: most?.perOutputToken ?? null,
+        ...outputBounds(prompt),
+      };
+      refuseAgain(request, metrics);
+      try {
+        return await inTurn(() => tryToReserve(request, periods, metrics));
+      } finally {
+        metrics.budgetReserveSeconds.observe((performance.now() - startedAt) / 1000);
+      }
+    },
+    /** Forgets what this process remembers of budgets, after a change. */
+    forget(): void {
+      changes += 1;
+      mayExist = true;
+      refusals.clear();
+    },
+    close: watching.close,
+  };
+}
+
+/** The most that a call can cost with a number of output tokens, in nano-units; null without a price. */
+const costOfNeed = ({ inputCost, outputCost }: ReserveRequest, outputTokens: number) =>
+  inputCost === null || outputCost === null ? null : inputCost + outputCost * BigInt(outputTokens);
+
+/** What a call needs at least of the counters that may limit it, by subject and unit. */
+function needsOf(request: ReserveRequest): { counter: string; need: bigint }[] {
+  const { row, inputTokens, least } = request;
+  const cost = costOfNeed(request, least);
+  const subjects = ["", row.user_id, row.api_key_id].filter((subject) => subject !== null);
+  return subjects.flatMap((subject) => [
+    { counter: `${subject} tokens`, need: BigInt(inputTokens + least) },
+    ...(cost === null ? [] : [{ counter: `${subject} cost`, need: cost }]),
+  ]);
+}
+
+/** Runs tasks in the order of their calls, and a limited number of them at a time. */
+function createTurns(most: number) {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async <T>(task: () => Promise<T>): Promise<T> => {
+    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running++;
+    try {
+      return await task();
+    } finally {
+      const next = waiting.shift();
+      if (next) next();
+      else running--;
+    }
+  };
+}

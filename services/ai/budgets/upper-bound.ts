@@ -1,0 +1,61 @@
+import type { Prompt, PromptMessage, PromptTool } from "../providers/provider.ts";
+
+/** What a message adds beside its text: its role and its borders. */
+const TOKENS_PER_MESSAGE = 16;
+/**
+ * How many attempts that have timed out are followed by another. The provider may have read their input, and
+ * charge for it.
+ */
+export const REPEATED_TIME_OUTS = 1;
+/** How often the input may have to be paid for. */
+const PAID_ATTEMPTS = REPEATED_TIME_OUTS + 1;
+
+/**
+ * The most tokens that the provider can count as the input of a prompt, all attempts together. A token has
+ * at least one byte.
+ */
+export function mostInputTokens({
+  messages,
+  systemPrompt,
+  tools = [],
+  format,
+  model,
+}: Prompt): number {
+  const schema = format?.type === "json_schema" ? format : undefined;
+  const texts = [
+    systemPrompt,
+    ...messages.flatMap(textsOfMessage),
+    ...tools.flatMap(textsOfTool),
+    ...(schema ? [schema.name, schema.description, JSON.stringify(schema.schema)] : []),
+  ];
+  const bytes = texts.reduce((sum, text = "") => sum + Buffer.byteLength(text), 0);
+  const images = messages.reduce((sum, { parts }) => sum + parts.filter(isImage).length, 0);
+  const other = messages.length * TOKENS_PER_MESSAGE + images * model.imageTokens;
+  return PAID_ATTEMPTS * (bytes + other + model.overheadTokens);
+}
+
+const isImage = (part: PromptMessage["parts"][number]) => "image" in part;
+
+const textsOfMessage = ({ parts, toolCalls = [], resultOf }: PromptMessage) => [
+  ...parts.map((part) => ("text" in part ? part.text : part.image.url)),
+  ...toolCalls.flatMap(({ id, name, arguments: json, signature }) => [id, name, json, signature]),
+  ...(resultOf ? [resultOf.id, resultOf.name] : []),
+];
+
+const textsOfTool = ({ name, description, parameters }: PromptTool) => [
+  name,
+  description,
+  JSON.stringify(parameters),
+];
+
+/** How many output tokens a call may have at most, and without how many it is refused. */
+export function outputBounds({ maxTokens, model }: Pick<Prompt, "maxTokens" | "model">) {
+  const wanted = Math.min(maxTokens ?? model.outputTokens, model.outputTokens);
+  return {
+    wanted,
+    least: maxTokens === undefined ? Math.min(LEAST_OUTPUT_TOKENS, wanted) : wanted,
+  };
+}
+
+/** A shorter reply is of no use to a caller who has set no maximum. */
+const LEAST_OUTPUT_TOKENS = 256;

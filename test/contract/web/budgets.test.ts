@@ -1,0 +1,54 @@
+import { test } from "vitest";
+import {
+  CHROMIUM,
+  describeWeb,
+  expectAccessible,
+  goTo,
+  press,
+  screenshot,
+  see,
+  submit,
+} from "../../support/browser.ts";
+
+describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
+  test("an administrator sets, changes, corrects and deletes a budget", async () => {
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await goTo(page, "/admin/budgets");
+    await press(page, "New budget");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Whose calls").selectOption("admin-role");
+    await submit(dialog, { Limit: "twenty" }, "Set the budget");
+    await see(dialog, "does not match");
+    await submit(dialog, { Limit: "20" }, "Set the budget");
+    await see(page, "The budget is set.");
+    const row = page.getByRole("listitem").filter({ hasText: "Each administrator" });
+    await see(row, "$20.00 a month");
+    await expectAccessible(tab);
+    await screenshot(tab, "admin-budgets");
+    await press(row, "Change");
+    await submit(dialog, { Limit: "30" }, "Save");
+    await see(row, "$30.00 a month");
+    await press(row, "Change");
+    await press(dialog, "Delete the budget");
+    await see(page, "Nothing to show.");
+  });
+
+  test("a user sees a bar for each budget", async () => {
+    const user = await web.app.addUser();
+    const tab = await web.signIn(user);
+    const { page } = tab;
+    const admin = await web.app.signInAdmin();
+    const budget = { scope: "user", subject: user.id, unit: "tokens", period: "day", limit: 1_000 };
+    const set = await admin.put("/admin/budgets", budget);
+    await admin.post(`/admin/budgets/${set.body.budget.id}/adjust`, {
+      used: 250,
+      reason: "a test",
+    });
+    await goTo(page, "/account/usage");
+    await see(page, "250 tokens of 1,000 tokens today");
+    await page.getByRole("progressbar", { name: "Used: Your budget" }).waitFor();
+    await expectAccessible(tab);
+    await screenshot(tab, "own-budgets");
+  });
+});

@@ -1,0 +1,214 @@
+import { setTimeout as wait } from "node:timers/promises";
+import { v7 as uuid } from "uuid";
+import { expect, test } from "vitest";
+import { createApiKey } from "../../services/platform/gate/api-key.ts";
+import { budgetCatalogue } from "../support/ai/budget-catalogue.ts";
+import { startMeteredProvider } from "../support/ai/metered-provider.ts";
+import { insertBudget } from "../support/database/budgets.ts";
+import { runSql } from "../support/database/databases.ts";
+import { POSTGRES_BIN, startPostgresServer } from "../support/database/postgres-server.ts";
+import { insertUsers, openQuietStore } from "../support/database/store.ts";
+import { postJson } from "../support/http/client.ts";
+import { type Process, sharedVariables, startProcess } from "../support/processes/processes.ts";
+import { describeIf, forSuite } from "../support/suites.ts";
+import { tally, times } from "../support/tally.ts";
+import { until } from "../support/until.ts";
+
+const ROUNDS = Number(process.env.RACE_ROUNDS ?? (process.env.TEST_FULL ? 20 : 1));
+/** Calls of each of the two replicas in a round. */
+const CALLS = process.env.TEST_FULL ? 500 : 120;
+const USERS = 5;
+/** What every call asks for: some input, and at most this many tokens of output. */
+const MOST_OUTPUT = 200;
+
+type Sums = {
+  limit: number;
+  used: number;
+  reserved: number;
+  rowsUsed: number;
+  rowsReserved: number;
+};
+
+/** Every counter of a database beside the sums of the rows. Each call has reserved. */
+const sumsOf = (url: string) =>
+  runSql<Sums>(
+    url,
+    `select b.limit_amount::float8 as "limit", c.used::float8 as used, c.reserved::float8 as reserved,
+       coalesce(sum(case when u.reserved is not null then 0 when b.unit = 'cost' then u.cost_nanos
+         else u.input_tokens + u.output_tokens end), 0)::float8 as "rowsUsed",
+       coalesce(sum((select (held->>'held')::float8 from jsonb_array_elements(u.reserved->'counters') as held
+         where held->>'budget' = b.id::text and held->>'subject' = c.subject)), 0)::float8 as "rowsReserved"
+     from budget_counters c join budgets b on b.id = c.budget_id
+     left join ai_usage u on b.scope = 'deployment' or u.user_id::text = c.subject
+     group by b.id, c.subject, c.period_start, c.used, c.reserved, b.limit_amount, b.unit`,
+  );
+
+/** Expects that no budget is exceeded, and that counters and rows agree. */
+async function expectExact(url: string): Promise<Sums[]> {
+  const sums = await sumsOf(url);
+  expect(sums.length).toBe(1 + 2 * USERS);
+  for (const each of sums) {
+    expect(each.used + each.reserved).toBeLessThanOrEqual(each.limit);
+    expect([each.used, each.reserved]).toEqual([each.rowsUsed, each.rowsReserved]);
+  }
+  return sums;
+}
+
+describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", async () => {
+  const provider = await forSuite(startMeteredProvider());
+  const postgres = await forSuite(startPostgresServer());
+  const env = {
+    ...sharedVariables(),
+    ...provider.env,
+    AI_CATALOG: budgetCatalogue(),
+    RATE_LIMITS: "off",
+    AI_STREAMS_PER_SERVICE_ACCOUNT: "9999",
+    DATABASE_URL: postgres.url,
+  };
+  const replicas: Process[] = [];
+  const start = async (index: number) => {
+    replicas[index] = await startProcess(env);
+  };
+  await start(0);
+  await start(1);
+  await forSuite({ close: () => Promise.all(replicas.map((each) => each.end("SIGKILL"))) });
+
+  /** Users with a key and a budget of tokens each, beside budgets of the role and the deployment. */
+  async function prepare(): Promise<string[]> {
+    const store = await openQuietStore(postgres.url);
+    const em = store.fork();
+    await em.execute("delete from budgets");
+    await em.execute("delete from ai_usage");
+    const unique = uuid();
+    const now = new Date();
+    const keys: string[] = [];
+    // a call uses about 100 tokens, and each budget suffices for about a third of them
+    const perUser = Math.ceil((2 * CALLS) / USERS / 3) * 100;
+    await insertBudget(store, {
+      scope: "deployment",
+      unit: "cost",
+      limit: perUser * USERS * 3_500,
+    });
+    await insertBudget(store, { scope: "role", subject: "user", period: "day", limit: perUser });
+    for (let index = 0; index < USERS; index++) {
+      const email = `${unique}-${index}@example.com`;
+      const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
+      const { key, digest, hint } = createApiKey();
+      await em.execute(
+        `insert into api_keys (id, user_id, digest, hint, name, created_at, created_by) values (?, ?, decode(?, 'hex'), ?, 'CI', ?, ?)`,
+        [uuid(), userId, digest, hint, now, userId],
+      );
+      keys.push(key);
+      await insertBudget(store, {
+        scope: "user",
+        subject: userId,
+        unit: "cost",
+        limit: perUser * 4_000,
+      });
+    }
+    await store.close();
+    return keys;
+  }
+
+  /** A stream, which every third client leaves in the middle. */
+  async function call(key: string, index: number): Promise<string> {
+    const replica = replicas[index % 2] as Process;
+    const leaving = new AbortController();
+    const request = {
+      ...{ provider: "provider-a", model: "model-a-1", maxTokens: MOST_OUTPUT },
+      messages: [{ role: "user", content: `${index % MOST_OUTPUT} tokens, 1 ms each` }],
+    };
+    try {
+      const answer = await postJson(`${replica.url}/ai/stream`, request, key, leaving.signal);
+      if (answer.status !== 200) return String(answer.status);
+      if (index % 3 === 0) {
+        await answer.body?.getReader().read();
+        leaving.abort();
+        return "left";
+      }
+      await answer.text();
+      return "read";
+    } catch {
+      return "broken"; // the replica has died
+    }
+  }
+
+  const raceOf = (keys: readonly string[]) =>
+    Promise.all(times(2 * CALLS, (index) => call(keys[index % keys.length] as string, index)));
+
+  function startedRaceOf(keys: readonly string[]) {
+    const before = provider.metered.length;
+    const outcomes = raceOf(keys);
+    const begun = until("some calls", () => provider.metered.length > before + 20);
+    return { outcomes, begun };
+  }
+
+  const settled = () =>
+    until("every call to be booked", async () => {
+      const sums = await sumsOf(postgres.url);
+      return sums.every(({ reserved }) => reserved === 0) ? sums : undefined;
+    });
+
+  /** Prepares a round, once both replicas know that there are budgets. */
+  async function round(): Promise<string[]> {
+    const keys = await prepare();
+    await wait(1_000); // a replica reads every 750 ms whether there is a budget
+    return keys;
+  }
+
+  test(`${2 * CALLS} streams at once exceed none of three budgets, every third client leaving (rounds: ${ROUNDS})`, async () => {
+    for (let each = 0; each < ROUNDS; each++) {
+      const keys = await round();
+      const outcomes = tally(await raceOf(keys), (outcome) => outcome);
+      expect(Object.keys(outcomes).sort()).toEqual(["429", "left", "read"]);
+      await settled();
+      const sums = await expectExact(postgres.url);
+      expect(Math.max(...sums.map(({ used }) => used))).toBeGreaterThan(0);
+    }
+    const [stat] = await runSql(
+      postgres.url,
+      "select deadlocks::int from pg_stat_database where datname = current_database()",
+    );
+    expect(stat).toEqual({ deadlocks: 0 });
+  });
+
+  test("SIGKILL of a replica during the race leaves what its calls hold, and exceeds nothing", async () => {
+    const keys = await round();
+    const racing = startedRaceOf(keys);
+    await racing.begun;
+    await replicas[0]?.end("SIGKILL");
+    const outcomes = tally(await racing.outcomes, (outcome) => outcome);
+    expect(outcomes.broken).toBeGreaterThan(0);
+    await expectExact(postgres.url);
+    // as if the longest duration of a call had passed
+    await runSql(
+      postgres.url,
+      "update ai_usage set created_at = created_at - interval '1 hour' where reserved is not null",
+    );
+    await start(0); // the first run of the job of a process searches all calls
+    await settled();
+    const sums = await expectExact(postgres.url);
+    expect(sums.every(({ reserved }) => reserved === 0)).toBe(true);
+    const [lost] = await runSql(
+      postgres.url,
+      "select count(*)::int as calls from ai_usage where outcome = 'lost' and estimated",
+    );
+    expect(lost.calls).toBeGreaterThan(0);
+  });
+
+  test("a crash of PostgreSQL during the race refuses calls meanwhile, and exceeds nothing", async () => {
+    const keys = await round();
+    const racing = startedRaceOf(keys);
+    await racing.begun;
+    await postgres.kill();
+    const outcomes = tally(await racing.outcomes, (outcome) => outcome);
+    expect(Object.keys(outcomes)).not.toContain("500");
+    const later = tally(await raceOf(keys), (outcome) => outcome);
+    expect(Object.keys(later)).not.toContain("500");
+    await until("the ends of calls to be booked", async () => {
+      const sums = await sumsOf(postgres.url);
+      return sums.every(({ used, rowsUsed }) => used === rowsUsed);
+    });
+    await expectExact(postgres.url);
+  });
+});

@@ -1,0 +1,101 @@
+import { expect, test } from "vitest";
+import { createBudgetGate } from "../../../services/ai/budgets/gate.ts";
+import { createPeriods } from "../../../services/ai/budgets/periods.ts";
+import type { Prompt } from "../../../services/ai/providers/provider.ts";
+import { createMetrics } from "../../../services/metrics.ts";
+import { systemClock } from "../../../services/platform/process/clock.ts";
+import type { Store } from "../../../services/store/store.ts";
+import { insertBudget, startedRow } from "../../support/database/budgets.ts";
+import { insertUsers, openQuietStore } from "../../support/database/store.ts";
+import { silent } from "../../support/log.ts";
+import { forTest } from "../../support/suites.ts";
+import { times } from "../../support/tally.ts";
+import { until } from "../../support/until.ts";
+
+const model = { name: "m", outputTokens: 500, overheadTokens: 0, imageTokens: 0 };
+const promptOf = (text: string, maxTokens = 100) =>
+  ({
+    ...{ model, isStream: false, maxTokens },
+    messages: [{ role: "user", parts: [{ text }] }],
+  }) as unknown as Prompt;
+
+/** A gate on a store, with the names of the statements that it has run. */
+async function openGate(store: Store, isAway = () => false) {
+  const statements: string[] = [];
+  const query: Store["query"] = (statement, values) => {
+    statements.push(statement.name);
+    return isAway()
+      ? Promise.reject(Object.assign(new Error("away"), { code: "ECONNREFUSED" }))
+      : store.query(statement, values);
+  };
+  const exceeded: string[] = [];
+  const gate = createBudgetGate({
+    ...{ db: { query }, clock: systemClock, log: silent, currency: "USD" },
+    periodsOf: createPeriods("UTC"),
+    onExceeded: (counters) => exceeded.push(...counters.map(({ subject }) => subject)),
+  });
+  const metrics = createMetrics();
+  const [userId = ""] = await insertUsers(store, 1);
+  const reserve = (text: string, maxTokens?: number) =>
+    gate.reserve(startedRow(userId), promptOf(text, maxTokens), metrics);
+  const count = (name: string) => statements.filter((each) => each === name).length;
+  return await forTest({ gate, reserve, count, exceeded, userId, metrics, close: gate.close });
+}
+
+async function openMigrated(): Promise<Store> {
+  const store = await forTest(openQuietStore());
+  await store.migrate();
+  return store;
+}
+
+test("Budget gate: asks nothing of the database while no budget exists", async () => {
+  const { reserve, count } = await openGate(await openMigrated());
+  await until("the table to be read", () => count("budgets_exist") > 0);
+  await until("a call to pass unasked", async () => {
+    const before = count("reserve_budgets");
+    expect(await reserve("hello")).toBeUndefined();
+    return count("reserve_budgets") === before;
+  });
+});
+
+test("Budget gate: remembers a refusal for calls that need as much, and asks for others", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, count, exceeded, userId, metrics } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
+  gate.forget();
+  await expect(reserve("hello", 190)).rejects.toThrow("budget");
+  const before = count("reserve_budgets");
+  const refused = await Promise.allSettled(times(100, (i) => reserve("hello", 190 + i)));
+  expect(refused.every(({ status }) => status === "rejected")).toBe(true);
+  expect(count("reserve_budgets")).toBe(before);
+  expect(await reserve("hello", 10)).toMatchObject({ outputTokens: 10 });
+  expect(exceeded).toEqual([]); // the call needs more than the whole budget
+  expect(await metrics.registry.metrics()).toContain(
+    'gatehouse_budget_refusals_total{scope="user"} 101',
+  );
+});
+
+test("Budget gate: tells once that a budget does not suffice any more", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, exceeded, userId } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
+  gate.forget();
+  await reserve("hello", 10);
+  await store.fork().execute("update budget_counters set used = 150, reserved = 0");
+  for (const most of [90, 80, 70]) await expect(reserve("hello", most)).rejects.toThrow("budget");
+  expect(exceeded).toEqual([userId]);
+});
+
+test("Budget gate: an unavailable database refuses calls, also if no budget was known", async () => {
+  let isAway = false;
+  const { reserve, count } = await openGate(await openMigrated(), () => isAway);
+  await until("a call to pass unasked", async () => {
+    const before = count("reserve_budgets");
+    await reserve("hello");
+    return count("reserve_budgets") === before;
+  });
+  isAway = true;
+  const known = count("budgets_exist");
+  await until("the table to be read in vain", () => count("budgets_exist") > known);
+  await expect(reserve("hello")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+});
