@@ -128,7 +128,6 @@ const BY_NAME: Record<string, unknown> = {
   secret: "JBSWY3DPEHPK3PXP",
   setupToken: "pL2uM0yZ8n1",
   statusCode: 400,
-  subject: UUID,
   support: "https://example.com/help",
   systemPrompt: "Answer in one sentence.",
   tempToken: JWT,

@@ -5,7 +5,6 @@ import {
   expectAccessible,
   goTo,
   press,
-  screenshot,
   see,
   submit,
 } from "../../support/browser.ts";
@@ -25,7 +24,6 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     const row = page.getByRole("listitem").filter({ hasText: "Each administrator" });
     await see(row, "$20.00 a month");
     await expectAccessible(tab);
-    await screenshot(tab, "admin-budgets");
     await press(row, "Change");
     await submit(dialog, { Limit: "30" }, "Save");
     await see(row, "$30.00 a month");
@@ -49,6 +47,5 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await see(page, "250 tokens of 1,000 tokens today");
     await page.getByRole("progressbar", { name: "Used: Your budget" }).waitFor();
     await expectAccessible(tab);
-    await screenshot(tab, "own-budgets");
   });
 });

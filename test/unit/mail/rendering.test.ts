@@ -28,6 +28,10 @@ const facts = {
   state: "required",
   passkey: "Phone of Maximiliane",
   provider: "Microsoft",
+  whose: "deployment",
+  limit: "1000000.000000001",
+  unit: "USD",
+  period: "month",
 };
 const render = createRenderEmail({
   appUrl: "https://app.example/a/rather/long/path/to/the/front/end/of/this/installation",
