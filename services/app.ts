@@ -168,6 +168,7 @@ async function openContext(
   own({ close: lastSeen.flush });
   const lastUsed = createLastUsed(store, log);
   own({ close: lastUsed.flush });
+  const metrics = createMetrics();
   const announce = (crossings: readonly Crossing[]) =>
     announceBudgets(systemCall(context, store, "jobs"), crossings);
   const context: AppContext = {
@@ -188,7 +189,7 @@ async function openContext(
     query: store.query,
     findSession: createFindSession(store, clock),
     findKey: createFindKey(store, clock),
-    ai: own(createAiContext(config, store, clock, log, announce)),
+    ai: own(createAiContext(config, store, clock, log, metrics, announce)),
     external: openExternal(config),
     locate: await openGeoIp(config.geoipDb),
     passwords: await createPasswords(hashCost, hashSlots),

@@ -34,6 +34,10 @@ export function addGauges(
     const counters = await deploymentUse({ em: store.fork() }, ai.periodsOf(clock.now()).starts);
     return Object.fromEntries(counters.map(({ name, ratio }) => [name, ratio]));
   };
+  const breakers = () =>
+    Object.fromEntries(
+      [...ai.providers.states()].map(([id, { breaker }]) => [id, Number(breaker !== "closed")]),
+    );
   const state = "db_client_connection_state";
   const ofDatabase = { aggregator: "max" } as const; // every worker sees the same rows
   gauge("gatehouse_mail_queue_depth", "Number of e-mails not yet delivered.", depth, ofDatabase);
@@ -75,4 +79,10 @@ export function addGauges(
     label: "dependency",
     aggregator: "min",
   });
+  gauge(
+    "gatehouse_ai_breaker_open",
+    "Whether calls with a choice avoid an AI provider (1) or not (0).",
+    breakers,
+    { label: "provider", aggregator: "max" }, // the worker with the worst view
+  );
 }

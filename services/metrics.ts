@@ -112,6 +112,11 @@ export function createMetrics() {
       "Number of AI calls that have used more than their budgets held for them.",
       [],
     ),
+    attempts: counter(
+      "gatehouse_ai_attempts_total",
+      "Number of requests to AI providers, by how they ended.",
+      ["provider", "outcome"],
+    ),
     /**
      * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes too
      * long.

@@ -5,6 +5,7 @@ import type {
   TokenUsage,
   ToolCallDelta,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AI_IGNORED } from "../../services/platform/rpc/metadata.ts";
 import { oneLine } from "../transcode/one-line.ts";
 
 /** A tool call of a whole reply. */
@@ -21,7 +22,7 @@ type ToolCall = {
  * @param created Unix time of the reply, in seconds
  */
 export function createReply({ includeUsage, created }: { includeUsage: boolean; created: number }) {
-  let started: Pick<Started, "id" | "provider" | "model"> | undefined;
+  let started: Pick<Started, "id" | "provider" | "model" | "ignored"> | undefined;
   let isFinished = false;
   /** What all chunks have in common: before and after their choices. */
   let [head, tail] = ["", ""];
@@ -48,9 +49,8 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
     };
   };
   return {
-    /** Headers of the response, as far as they are known: who replies. */
-    headers: (): Record<string, string> =>
-      started ? { "x-ai-provider": started.provider, "x-ai-model": started.model } : {},
+    /** Headers of the response, as far as they are known: who replies, and what has no effect. */
+    headers: (): Record<string, string> => (started ? headersOf(started) : {}),
     /** Whether the reply is complete. */
     isFinished: () => isFinished,
     /** The server-sent events of an event of the reply. Kinds that this release does not know are none. */
@@ -128,6 +128,12 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
   };
 }
 
+const headersOf = ({ provider, model, ignored }: Pick<Started, "provider" | "model" | "ignored">) => ({
+  "x-ai-provider": provider,
+  "x-ai-model": model,
+  ...(ignored.length > 0 && { [AI_IGNORED]: ignored.join(", ") }),
+});
+
 const completionId = (started: Pick<Started, "id"> | undefined) => `chatcmpl-${started?.id}`;
 
 /** Adds a piece of a tool call. Pieces of several calls may alternate. */
@@ -164,10 +170,13 @@ function usageOf(usage: TokenUsage | undefined) {
   };
 }
 
+/** Owner of aliases, which belong to no provider. */
+const OWN = "gatehouse";
+
 /** OpenAI's `model`. */
 export const modelJson = ({ model, provider, checkedAt }: ListedModel) => ({
   id: model,
   object: "model",
   created: Number(checkedAt?.seconds ?? 0),
-  owned_by: provider,
+  owned_by: provider || OWN,
 });

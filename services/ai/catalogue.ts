@@ -150,7 +150,33 @@ const providerSchema = z
     return { vendor: vendor ?? provider.id, ...provider, models };
   });
 
-const catalogueSchema = z.strictObject({
+const MAX_TARGETS = 16;
+const MAX_WEIGHT = 1_000;
+
+/** A name for several models of the same use. */
+const aliasSchema = z.strictObject({
+  /** Public name, in requests. Responses have that of the model. */
+  name: label(128),
+  /** The models. A call goes to one of them by weight, and what fails goes on in this order. */
+  targets: z
+    .array(
+      z.strictObject({
+        /** Public id of the provider. */
+        provider: label(64),
+        /** Public name of the model. */
+        model: label(128),
+        /** Share of the calls. 0 is for calls that have failed elsewhere. */
+        weight: z.int().min(0).max(MAX_WEIGHT).default(1),
+      }),
+    )
+    .min(1)
+    .max(MAX_TARGETS)
+    .refine((targets) => targets.some(({ weight }) => weight > 0), {
+      message: "must have a target with a weight above 0",
+    }),
+});
+
+const catalogueShape = z.strictObject({
   /** Date on which the models were last checked against the lists of the providers. */
   checkedOn: z.iso.date().exactOptional(),
   /** Currency of all prices: its code by ISO 4217. */
@@ -161,12 +187,39 @@ const catalogueSchema = z.strictObject({
   /** Date on which the prices were last checked. */
   pricesAsOf: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
   providers: z.array(providerSchema).min(1).superRefine(unique("id")),
+  aliases: z.array(aliasSchema).superRefine(unique("name")).default([]),
 });
+
+/** Aliases have names of their own, and list models of the catalogue, each once. */
+const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { addIssue }) => {
+  const longNames = providers.flatMap(({ id, models }) =>
+    models.map(({ name }) => longNameOf(id, name)),
+  );
+  const names = new Set([...longNames, ...providers.flatMap((each) => each.models.map(nameOf))]);
+  for (const [index, { name, targets }] of aliases.entries()) {
+    const at = ["aliases", index];
+    if (names.has(name))
+      addIssue({ code: "custom", path: [...at, "name"], message: `"${name}" is a model` });
+    const targetNames = targets.map(({ provider, model }) => longNameOf(provider, model));
+    for (const [place, target] of targetNames.entries()) {
+      const path = [...at, "targets", place];
+      if (!longNames.includes(target))
+        addIssue({ code: "custom", path, message: `there is no model "${target}"` });
+      if (targetNames.indexOf(target) < place)
+        addIssue({ code: "custom", path, message: `"${target}" is listed twice` });
+    }
+  }
+});
+
+const nameOf = ({ name }: { name: string }) => name;
+/** The name of a model that always works in requests. */
+export const longNameOf = (provider: string, model: string) => `${provider}/${model}`;
 
 /** All providers, configured or not, in the order in which they are listed. */
 export type Catalogue = Readonly<z.output<typeof catalogueSchema>>;
 export type CatalogueProvider = Catalogue["providers"][number];
 export type CatalogueModel = CatalogueProvider["models"][number];
+export type CatalogueAlias = Catalogue["aliases"][number];
 
 /**
  * Reads a catalogue file.

@@ -40,7 +40,8 @@ export async function chat(call: ReplyDeps, conversation: Conversation, response
     else if (event.kind === "usage") usage = event.usage;
     else if (event.kind === "finished") finishReason = event.reason;
   }
-  return { content, finishReason, usage, model: route.prompt.model.name, provider: route.entry.id };
+  const [{ entry, prompt }] = route.targets;
+  return { content, finishReason, usage, model: prompt.model.name, provider: entry.id };
 }
 
 /**
@@ -108,7 +109,8 @@ function resolveRoute(
   };
   const characters =
     charactersIn(contentsOf(messages), MAX_CHARACTERS) + (systemPrompt?.length ?? 0);
-  return { provider: requireProvider(ai, entry), entry, prompt, characters };
+  requireProvider(ai, entry);
+  return { targets: [{ entry, prompt }], characters };
 }
 
 const promptMessageOf = ({ role, content }: Conversation["messages"][number]): PromptMessage => ({

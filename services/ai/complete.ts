@@ -15,7 +15,14 @@ import { isBlank } from "./blank-text.ts";
 import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS, textsOf } from "./check-completion.ts";
 import { adaptRequest } from "./completion-fields.ts";
-import { findModel, type Target } from "./models.ts";
+import {
+  ableTargets,
+  findAlias,
+  findModel,
+  mapTargets,
+  type Target,
+  type Targets,
+} from "./models.ts";
 import { costOf } from "./price.ts";
 import { readCallId } from "./providers/call-ids.ts";
 import type {
@@ -33,6 +40,7 @@ import {
   type ReplyDeps,
   type ReplyView,
   type Response,
+  type Route,
   readReply,
   requireProvider,
 } from "./read-reply.ts";
@@ -43,7 +51,8 @@ type FinishedInit = MessageInitShape<typeof FinishedSchema>;
 /**
  * Continues a conversation. Nothing is sent before the first pull of the events. They end without an error only
  * if the provider has completed the reply, or a filter has cut it off.
- * @param reportIgnored is told the names of the fields that have no effect, if any
+ * @param reportIgnored is told the names of the fields that have no effect, if any. Those of an alias depend on the
+ * model that replies, and are in `started`.
  * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR,
  * UNAUTHENTICATED
  */
@@ -53,20 +62,61 @@ export function complete(
   reportIgnored: (names: readonly string[]) => void,
   response: Response,
 ): AsyncIterable<EventInit> {
-  const target = findModel(call, request.model);
-  const { entry } = target;
-  const provider = requireProvider(call.ai, entry);
-  const { violations, ignored, fields } = adaptRequest(request, target);
-  if (violations.length > 0) throw invalidFields(violations);
-  const names = [...new Set([...request.ignored, ...ignored])];
-  if (names.length > 0) reportIgnored(names);
-  const prompt = { ...promptOf(request, target), ...fields };
-  const characters = charactersIn(textsOf(request), MAX_CHARACTERS);
-  return readReply(call, { provider, entry, prompt, characters }, response, viewOf(target));
+  const { alias, targets: found } = findTargets(call, request);
+  const targets = mapTargets(found, (target) => adapted(request, target));
+  const [{ ignored }] = targets;
+  if (alias === undefined && ignored.length > 0) reportIgnored(ignored);
+  const messages = promptMessagesOf(request.messages);
+  const route: Route = {
+    targets: mapTargets(targets, ({ entry, model, fields }) => ({
+      entry,
+      prompt: { ...promptOf(request, messages, model), ...fields },
+    })),
+    alias,
+    characters: charactersIn(textsOf(request), MAX_CHARACTERS),
+  };
+  return readReply(call, route, response, viewOf(targets));
 }
 
-/** What the caller of a completion gets. */
-function viewOf({ entry, model }: Target): ReplyView<EventInit> {
+/**
+ * The models that a request may go to, in the order in which they are tried.
+ * @throws ServiceError NOT_FOUND, PROVIDER_NOT_CONFIGURED; VALIDATION_FAILED if no model of an alias can take it
+ */
+function findTargets(
+  call: ReplyDeps,
+  request: CompleteRequest,
+): { alias?: string; targets: Targets<Target> } {
+  const alias = findAlias(call, request.model);
+  if (alias) {
+    const violationsOf = (target: Target) => adaptRequest(request, target).violations;
+    return { alias: alias.name, targets: ableTargets(call, alias.targets, violationsOf) };
+  }
+  const target = findModel(call, request.model);
+  requireProvider(call.ai, target.entry);
+  return { targets: [target] };
+}
+
+/** A model, and what of a request it takes. */
+type AdaptedTarget = Target & {
+  ignored: readonly string[];
+  fields: ReturnType<typeof adaptRequest>["fields"];
+};
+/**
+ * Adapts a request to a model.
+ * @throws ServiceError VALIDATION_FAILED if the model can't take it
+ */
+function adapted(request: CompleteRequest, target: Target): AdaptedTarget {
+  const { violations, ignored, fields } = adaptRequest(request, target);
+  if (violations.length > 0) throw invalidFields(violations);
+  return { ...target, ignored: [...new Set([...request.ignored, ...ignored])], fields };
+}
+
+/**
+ * What the caller of a completion gets.
+ * @param targets in the order in which they are tried
+ */
+function viewOf(targets: Targets<AdaptedTarget>): ReplyView<EventInit> {
+  let target = targets[0];
   let hasBegun = false;
   let usage: FinishedInit["usage"];
   const finished = (finishReason: string): EventInit => ({
@@ -74,12 +124,15 @@ function viewOf({ entry, model }: Target): ReplyView<EventInit> {
   });
   return {
     outputsOf(event, id) {
-      if (event.kind === "usage") usage = tokenUsageOf({ ...event.usage, ...event.details }, model);
+      if (event.kind === "retrying") target = targets[event.target] ?? target;
+      if (event.kind === "usage")
+        usage = tokenUsageOf({ ...event.usage, ...event.details }, target.model);
       const output = event.kind === "finished" ? finished(event.reason) : pieceOf(event);
       if (!output) return [];
       if (hasBegun) return [output];
       hasBegun = true;
-      const started = { id, provider: entry.id, model: model.name };
+      const { entry, model, ignored } = target;
+      const started = { id, provider: entry.id, model: model.name, ignored: [...ignored] };
       return [{ event: { case: "started", value: started } }, output];
     },
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
@@ -103,12 +156,16 @@ function pieceOf(event: ReplyEvent): EventInit | undefined {
 }
 
 /** The prompt of a request, apart from the fields that `adaptRequest` decides. */
-function promptOf(request: CompleteRequest, { model }: Target): Prompt {
-  const { messages, stream, maxTokens, stop, tools, toolChoice, responseFormat } = request;
+function promptOf(
+  request: CompleteRequest,
+  messages: readonly PromptMessage[],
+  model: Target["model"],
+): Prompt {
+  const { stream, maxTokens, stop, tools, toolChoice, responseFormat } = request;
   return {
     model,
     isStream: stream,
-    messages: promptMessagesOf(messages),
+    messages,
     maxTokens,
     stop,
     tools: tools.map(toolOf),

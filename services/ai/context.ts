@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import type { Metrics } from "../metrics.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { Clock } from "../platform/process/clock.ts";
 import type { BudgetCounter, Crossing } from "../store/budgets.ts";
@@ -27,6 +28,7 @@ export function createAiContext(
   store: Pick<Store, "query" | "fork">,
   clock: Clock,
   log: Logger,
+  metrics: Pick<Metrics, "attempts">,
   onCrossed: OnCrossed = () => Promise.resolve(),
 ) {
   const catalogue = readCatalogue(config.aiCatalog);
@@ -36,6 +38,9 @@ export function createAiContext(
     totalMs: config.aiTotalTimeoutMs,
     retries: config.aiRetries,
     proxyEnv: config.proxies,
+    clock,
+    log,
+    onAttempt: (provider, outcome) => metrics.attempts.inc({ provider, outcome }),
   });
   const announcements = new Set<Promise<void>>();
   const announce = (crossings: readonly Crossing[]) => {

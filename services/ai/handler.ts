@@ -15,8 +15,9 @@ import type { Catalogue } from "./catalogue.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { complete } from "./complete.ts";
 import { exportUsage } from "./export-usage.ts";
+import { listProviderStates } from "./list-provider-states.ts";
 import { listUsage, listUsageOfAll } from "./list-usage.ts";
-import { findListedModel, type ListedTarget, listModels, usableModels } from "./models.ts";
+import { findListedModel, type ListedName, listModels, usableModels } from "./models.ts";
 import { sumUsage } from "./sum-usage.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -72,6 +73,7 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   async exportUsage(req, ctx) {
     return { csv: await exportUsage(userCallOf(ctx), req) };
   },
+  listProviderStates: (_req, ctx) => ({ providers: listProviderStates(userCallOf(ctx)) }),
   sumUsage: (req, ctx) => sumUsage(userCallOf(ctx), req),
   listBudgets: (req, ctx) => listAllBudgets(sessionCallOf(ctx), req),
   async setBudget(req, ctx) {
@@ -89,9 +91,9 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   },
 };
 
-const listedModelOf = ({ name, entry }: ListedTarget, { checkedOn }: Catalogue) => ({
+const listedModelOf = ({ name, provider = "" }: ListedName, { checkedOn }: Catalogue) => ({
   model: name,
-  provider: entry.id,
+  provider,
   ...(checkedOn && { checkedAt: timestampFromDate(new Date(checkedOn)) }),
 });
 

@@ -13,17 +13,20 @@ type InstrumentDeps = {
   startedAt: number;
 };
 
+const labelsOf = (vendor: string, { upstream }: Prompt["model"]) => ({
+  gen_ai_operation_name: "chat",
+  gen_ai_provider_name: vendor,
+  gen_ai_request_model: upstream,
+});
+
 /** Measures a call of a provider, and starts its span if traces are collected. */
 export function instrumentCall(
   { metrics, tracing, traceparent, startedAt }: InstrumentDeps,
   vendor: string,
-  { model: { upstream: model }, isStream }: Pick<Prompt, "model" | "isStream">,
+  { model: first, isStream }: Pick<Prompt, "model" | "isStream">,
 ) {
-  const labels = {
-    gen_ai_operation_name: "chat",
-    gen_ai_provider_name: vendor,
-    gen_ai_request_model: model,
-  };
+  const model = first.upstream;
+  let labels = labelsOf(vendor, first);
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
     "gen_ai.operation.name": "chat",
     "gen_ai.provider.name": vendor,
@@ -37,6 +40,10 @@ export function instrumentCall(
   let sentAt: number | undefined;
   let decodingMs = 0;
   return {
+    /** The call goes on to another model, which it counts for from now on. */
+    moveTo(nextVendor: string, next: Prompt["model"]): void {
+      labels = labelsOf(nextVendor, next);
+    },
     observe(event: ReplyEvent): void {
       if (event.kind === "answered") sentAt = event.sentAt;
       if ("decodingMs" in event) decodingMs = event.decodingMs;

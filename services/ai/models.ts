@@ -1,20 +1,48 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { UserCall } from "../call.ts";
-import { ServiceError } from "../platform/rpc/errors.ts";
+import { invalidFields, ServiceError, type Violation } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
-import type { Catalogue, CatalogueModel, CatalogueProvider } from "./catalogue.ts";
+import {
+  type Catalogue,
+  type CatalogueAlias,
+  type CatalogueModel,
+  type CatalogueProvider,
+  longNameOf,
+} from "./catalogue.ts";
+import { orderTargets } from "./order-targets.ts";
 
 /** A model of a provider. */
 export type Target = { entry: CatalogueProvider; model: CatalogueModel };
+
+/** What a call may go to, in the order in which it is tried. */
+export type Targets<T> = readonly [T, ...T[]];
+
+export const mapTargets = <T, U>(
+  [first, ...others]: Targets<T>,
+  map: (target: T) => U,
+): Targets<U> => [map(first), ...others.map(map)];
+
+/** The models and aliases that an API key names; null for a caller who may use all. */
+const namedModels = (principal: UserPrincipal | undefined) =>
+  principal?.kind === "api-key" ? principal.key.models : null;
 
 /** The models of a provider that a caller may use: all, unless an API key names some. */
 export function usableModels(
   { id, models }: CatalogueProvider,
   principal: UserPrincipal | undefined,
 ): readonly CatalogueModel[] {
-  const named = principal?.kind === "api-key" ? principal.key.models : null;
+  const named = namedModels(principal);
   if (!named) return models;
-  return models.filter(({ name }) => named.includes(name) || named.includes(`${id}/${name}`));
+  return models.filter(({ name }) => named.includes(name) || named.includes(longNameOf(id, name)));
+}
+
+/** The aliases that a caller may use. A key that names an alias need not name its models. */
+function usableAliases(
+  { aliases }: Catalogue,
+  principal: UserPrincipal,
+): readonly CatalogueAlias[] {
+  const named = namedModels(principal);
+  return named ? aliases.filter(({ name }) => named.includes(name)) : aliases;
 }
 
 /** All models that a caller may use, whether or not their providers are configured. */
@@ -30,31 +58,61 @@ function shortName({ providers }: Catalogue, { model: { name } }: Target): strin
   return owners.length === 1 ? name : undefined;
 }
 
-const longName = ({ entry, model }: Target) => `${entry.id}/${model.name}`;
+const longName = ({ entry, model }: Target) => longNameOf(entry.id, model.name);
 
-/** A model under the name for its callers. */
-export type ListedTarget = Target & { name: string };
+/** A name that callers use for a model or, without a provider, for an alias. */
+export type ListedName = { name: string; provider?: string };
 
 type ModelDeps = Pick<UserCall, "ai" | "principal">;
 
-/** The models that a caller can call, in catalogue order: those of configured providers. */
-export const listModels = ({
-  ai: { catalogue, providers },
-  principal,
-}: ModelDeps): ListedTarget[] =>
-  targetsOf(catalogue, principal)
+/**
+ * What a caller can call: models of configured providers in catalogue order, then aliases with such a
+ * model.
+ */
+export function listModels({ ai: { catalogue, providers }, principal }: ModelDeps): ListedName[] {
+  const models = targetsOf(catalogue, principal)
     .filter(({ entry }) => providers.byId.has(entry.id))
-    .map((target) => ({ ...target, name: shortName(catalogue, target) ?? longName(target) }));
+    .map((target) => ({
+      name: shortName(catalogue, target) ?? longName(target),
+      provider: target.entry.id,
+    }));
+  const aliases = usableAliases(catalogue, principal)
+    .filter(({ targets }) => targets.some(({ provider }) => providers.byId.has(provider)))
+    .map(({ name }) => ({ name }));
+  return [...models, ...aliases];
+}
 
 /**
- * Finds a model that the caller can call.
- * @throws ServiceError NOT_FOUND, also if its provider is not configured
+ * Finds a model or alias that the caller can call.
+ * @throws ServiceError NOT_FOUND, also if no provider of it is configured
  */
-export function findListedModel(deps: ModelDeps, name: string): ListedTarget {
-  const { model } = findModel(deps, name);
-  const listed = listModels(deps).find((target) => target.model === model);
+export function findListedModel(deps: ModelDeps, name: string): ListedName {
+  const alias = findAlias(deps, name);
+  const target = alias ? undefined : findModel(deps, name);
+  const names = target
+    ? [longName(target), shortName(deps.ai.catalogue, target)]
+    : [alias?.name];
+  const listed = listModels(deps).find((each) => names.includes(each.name));
   if (!listed) throw notFound();
   return listed;
+}
+
+/** A model of an alias, with its share of the calls. */
+export type WeightedTarget = Target & { weight: number };
+
+/** An alias that the caller may use, with its models; undefined if there is none of this name. */
+export function findAlias(
+  { ai: { catalogue }, principal }: ModelDeps,
+  name: string,
+): { name: string; targets: WeightedTarget[] } | undefined {
+  const alias = usableAliases(catalogue, principal).find((each) => each.name === name);
+  if (!alias) return undefined;
+  const targets = alias.targets.flatMap(({ provider, model: named, weight }) => {
+    const entry = catalogue.providers.find(({ id }) => id === provider);
+    const model = entry?.models.find((each) => each.name === named);
+    return entry && model ? [{ entry, model, weight }] : [];
+  });
+  return { name: alias.name, targets };
 }
 
 const notFound = (message = "This model does not exist, or you may not use it.") =>
@@ -74,4 +132,27 @@ export function findModel({ ai: { catalogue }, principal }: ModelDeps, name: str
   throw longNames.length > 0
     ? notFound(`Several providers have this model. Name one of ${longNames.join(", ")}.`)
     : notFound();
+}
+
+/**
+ * The models of an alias that can take a request, in the order in which they are tried.
+ * @param violationsOf what a model can't take
+ * @throws ServiceError PROVIDER_NOT_CONFIGURED if no provider has a key; VALIDATION_FAILED if no model can take it, with
+ * what the first one can't
+ */
+export function ableTargets(
+  { ai }: Pick<UserCall, "ai">,
+  targets: readonly WeightedTarget[],
+  violationsOf: (target: Target) => readonly Violation[],
+): Targets<WeightedTarget> {
+  const configured = targets.filter(({ entry }) => ai.providers.byId.has(entry.id));
+  if (configured.length === 0)
+    throw new ServiceError(
+      Reason.PROVIDER_NOT_CONFIGURED,
+      "No AI provider of this model is configured.",
+    );
+  const able = configured.filter((target) => violationsOf(target).length === 0);
+  const [first, ...others] = orderTargets(able, ({ entry }) => ai.providers.isAvoided(entry.id));
+  if (!first) throw invalidFields(violationsOf(configured[0] as Target));
+  return [first, ...others];
 }

@@ -9,8 +9,9 @@ import { REPEATED_TIME_OUTS } from "./budgets/upper-bound.ts";
 import type { CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
+import { mapTargets, type Targets } from "./models.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
-import type { Prompt, Provider, ReplyEvent } from "./providers/provider.ts";
+import type { Prompt, ReplyEvent } from "./providers/provider.ts";
 import type { UsageOutcome } from "./usage.ts";
 
 export type ReplyDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
@@ -24,11 +25,15 @@ export type Response = {
   memory?: Pick<Permit, "reserveBody"> | undefined;
 };
 
+/** A prompt for a model of a provider. */
+export type RouteTarget = { entry: CatalogueProvider; prompt: Prompt };
+
 /** A prompt and where it goes. */
 export type Route = {
-  provider: Provider;
-  entry: CatalogueProvider;
-  prompt: Prompt;
+  /** The first one gets the call. While one fails before the first byte of its reply, the next one does. */
+  targets: Targets<RouteTarget>;
+  /** Name of the alias that the caller has named. */
+  alias?: string | undefined;
   /** Size of the text that the model reads. */
   characters: number;
 };
@@ -42,12 +47,11 @@ export type ReplyView<Output> = {
 };
 
 /**
- * The provider of a catalogue entry.
+ * Checks that the provider of a catalogue entry has a key.
  * @throws ServiceError PROVIDER_NOT_CONFIGURED
  */
-export function requireProvider({ providers }: AiContext, entry: CatalogueProvider): Provider {
-  const provider = providers.byId.get(entry.id);
-  if (provider) return provider;
+export function requireProvider({ providers }: AiContext, entry: CatalogueProvider): void {
+  if (providers.byId.has(entry.id)) return;
   const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
   throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
 }
@@ -60,19 +64,20 @@ export function requireProvider({ providers }: AiContext, entry: CatalogueProvid
  */
 export async function* readReply<Output>(
   call: ReplyDeps,
-  { provider, entry, prompt, characters }: Route,
+  { targets, alias, characters }: Route,
   response: Response,
   view: ReplyView<Output>,
 ): AsyncGenerator<Output, void> {
   const { ai, principal } = call;
+  const [{ entry, prompt }] = targets;
+  let current: RouteTarget = targets[0];
   const usage = ai.usage.prepare({
     ...payerOf(principal),
-    provider: entry.id,
-    model: prompt.model.name,
-    price: prompt.model.price,
+    alias,
+    ...modelOf(current),
     inputCharacters: characters,
   });
-  const reservation = await reserve(call, usage.row, prompt, response);
+  const reservation = await reserve(call, usage.row, targets, response);
   // A reply that is not streamed may outlive the session or the key.
   const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
   const signal = watched?.signal ?? call.signal;
@@ -80,18 +85,26 @@ export async function* readReply<Output>(
   const measurement = instrumentCall(call, entry.vendor, prompt);
   let outcome: UsageOutcome = "cancelled"; // if the client disconnects
   const reserveMemory = (bytes: number) => reserveReply(response, bytes);
-  const sent = limitedBy(prompt, reservation);
+  const sent = mapTargets(targets, (to) => ({
+    provider: to.entry.id,
+    prompt: limitedBy(to.prompt, reservation),
+  }));
   try {
-    for await (const event of provider(sent, signal, reserveMemory)) {
+    for await (const event of ai.providers.reply(sent, signal, reserveMemory)) {
       usage.observe(event);
       measurement.observe(event);
+      if (event.kind === "retrying" && event.target !== targets.indexOf(current)) {
+        current = targets[event.target] as RouteTarget;
+        usage.moveTo(modelOf(current));
+        measurement.moveTo(current.entry.vendor, current.prompt.model);
+      }
       for (const output of view.outputsOf(event, usage.id)) yield output;
     }
     outcome = "completed";
   } catch (thrown) {
     if (signal.aborted) throw thrown;
     outcome = thrown instanceof ProviderError ? thrown.kind : "failed";
-    const failure = failureOf(thrown, call, entry);
+    const failure = failureOf(thrown, call, current.entry);
     const end = outcome === "blocked the content" ? view.blocked?.() : undefined;
     if (end === undefined) throw failure;
     yield end;
@@ -109,10 +122,14 @@ export async function* readReply<Output>(
 async function reserve(
   { ai, metrics }: ReplyDeps,
   row: UsageRow,
-  prompt: Prompt,
+  targets: Route["targets"],
   { header }: Response,
 ): Promise<BudgetReservation | undefined> {
-  const reservation = await ai.budgets.reserve(row, prompt, metrics);
+  const reservation = await ai.budgets.reserve(
+    row,
+    mapTargets(targets, ({ prompt }) => prompt),
+    metrics,
+  );
   for (const [name, value] of reservation?.headers ?? []) header.set(name, value);
   return reservation;
 }
@@ -136,6 +153,13 @@ const limitedBy = (prompt: Prompt, reservation: BudgetReservation | undefined): 
 function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): boolean }): void {
   if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
 }
+
+/** The model that a call counts for. */
+const modelOf = ({ entry, prompt: { model } }: RouteTarget) => ({
+  provider: entry.id,
+  model: model.name,
+  price: model.price,
+});
 
 /** Who pays for a call. Under impersonation it is the administrator. */
 const payerOf = (principal: UserPrincipal) => ({

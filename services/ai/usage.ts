@@ -18,6 +18,8 @@ type UsageStart = {
   userId: string;
   /** Undefined unless the call was made with an API key. */
   apiKeyId?: string | undefined;
+  /** Undefined unless the call named an alias. */
+  alias?: string | undefined;
   provider: string;
   model: string;
   /** Of the model; undefined if it is unknown. */
@@ -96,15 +98,16 @@ export function openUsageLedger(
       return call;
     },
     /** Makes the row of a call. It is not written before the call begins. */
-    prepare({ userId, apiKeyId, provider, model, price, inputCharacters }: UsageStart) {
+    prepare({ userId, apiKeyId, alias, inputCharacters, ...first }: UsageStart) {
       let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
+      let { provider, model, price } = first;
       const row: UsageRow = {
         id: newId(now),
         user_id: userId,
         api_key_id: apiKeyId ?? null,
-        alias: null,
+        alias: alias ?? null,
         provider,
         model,
         outcome: "running",
@@ -170,6 +173,13 @@ export function openUsageLedger(
       return {
         /** Id of the row. */
         id: row.id,
+        /** The call goes on to another model, which it counts for from now on. */
+        moveTo(to: Pick<UsageStart, "provider" | "model" | "price">): void {
+          ({ provider, model, price } = to);
+          row.provider = provider;
+          row.model = model;
+          if (!reservation) batch.set(row.id, row);
+        },
         /** The row, as known so far. */
         row,
         /**

@@ -46,7 +46,7 @@ const upsert = prepared<{ rows: string }>(
          given.created_at
   from given left join owners on owners.id = given.user_id
   on conflict (id) do update set
-    outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    provider = excluded.provider, model = excluded.model, outcome = excluded.outcome, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
     cached_input_tokens = excluded.cached_input_tokens, cache_write_tokens = excluded.cache_write_tokens,
     reasoning_tokens = excluded.reasoning_tokens, estimated = excluded.estimated, attempts = excluded.attempts,
     cost_nanos = excluded.cost_nanos, latency_ms = excluded.latency_ms, first_chunk_ms = excluded.first_chunk_ms`,

@@ -106,18 +106,19 @@ function expiryOf(
 const DAY_MS = 86_400_000;
 
 /**
- * Checks that every model of a key is in the catalogue, by its public name or as `provider/model`.
+ * Checks that every model of a key is in the catalogue, by its public name or as `provider/model`, or an alias.
  * @throws ServiceError VALIDATION_FAILED
  */
 export function assertKnownModels({ ai }: Pick<Call, "ai">, models: readonly string[]): void {
-  const known = new Set(
-    ai.catalogue.providers.flatMap((provider) =>
+  const known = new Set([
+    ...ai.catalogue.aliases.map(({ name }) => name),
+    ...ai.catalogue.providers.flatMap((provider) =>
       provider.models.flatMap(({ name }) => [name, `${provider.id}/${name}`]),
     ),
-  );
+  ]);
   const unknown = [...models.entries()].filter(([, model]) => !known.has(model));
   if (unknown.length === 0) return;
-  const message = "must be the public name of a model, or provider/model";
+  const message = "must be the public name of a model or alias, or provider/model";
   throw invalidFields(unknown.map(([i]) => ({ field: `models[${i}]`, message })));
 }
 

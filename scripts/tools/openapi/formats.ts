@@ -94,7 +94,7 @@ type Documented = {
 const METHODS: Readonly<Record<string, Documented>> = {
   Complete: {
     description:
-      "Continues a conversation, with any model that `GET /v1/models` lists. The request is that of OpenAI's chat completions. Refused with 400: `n` above 1, `logprobs`, `top_logprobs`, `logit_bias`, " +
+      "Continues a conversation, with any model or alias that `GET /v1/models` lists; `model` in the reply is the model that replies. The request is that of OpenAI's chat completions. Refused with 400: `n` above 1, `logprobs`, `top_logprobs`, `logit_bias`, " +
       "`audio`, other `modalities` than text, `moderation`, `web_search_options`, `prediction`, `functions`, `function_call`, " +
       "`store: true`, parts other than text and images, tools other than functions, and what the model does not support. Ignored, " +
       "and named in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
@@ -117,8 +117,8 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   ListModels: {
     description:
-      "Lists the models of configured providers that the caller may use. The response is that of OpenAI's API. `owned_by` is the id " +
-      "of the provider.",
+      "Lists the models of configured providers that the caller may use, and aliases. The response is that of OpenAI's API. " +
+      "`owned_by` is the id of the provider, or `gatehouse` for an alias.",
     success: json("The models.", open("A list of `model`."), { object: "list", data: [MODEL] }),
     headers: [],
   },

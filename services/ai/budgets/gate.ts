@@ -15,6 +15,7 @@ import {
 import type { HotDb } from "../../store/statement.ts";
 import type { UsageRow } from "../../store/usage.ts";
 import { highestCost } from "../price.ts";
+import type { Targets } from "../models.ts";
 import type { Prompt } from "../providers/provider.ts";
 import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
@@ -165,25 +166,25 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     /**
      * Reserves what a call may use at most, if any budget limits it. Its row is written with the
      * reservation.
+     * @param prompts for each model that the call may go to
      * @returns undefined if no budget limits the call. Then nothing is written
      * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
      */
     async reserve(
       row: UsageRow,
-      prompt: Prompt,
+      prompts: Targets<Prompt>,
       metrics: Metrics,
     ): Promise<BudgetReservation | undefined> {
       if (!mayExist) return undefined;
       const startedAt = performance.now();
-      const inputTokens = mostInputTokens(prompt);
-      const { price } = prompt.model;
-      const most = price && highestCost(price, inputTokens);
+      const inputTokens = Math.max(...prompts.map(mostInputTokens));
+      const most = highestOf(prompts, inputTokens);
       const periods = periodsOf(row.created_at);
       const request = {
         ...{ row, starts: periods.starts, inputTokens },
         inputCost: most?.input ?? null,
         outputCost: most?.perOutputToken ?? null,
-        ...outputBounds(prompt),
+        ...widestBounds(prompts),
       };
       refuseAgain(request, metrics);
       try {
@@ -199,6 +200,29 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
       refusals.clear();
     },
     close: watching.close,
+  };
+}
+
+/** The most that a call can cost at any of its models; undefined if one has no price. */
+function highestOf(prompts: Targets<Prompt>, inputTokens: number) {
+  const costs = prompts.map(({ model: { price } }) => price && highestCost(price, inputTokens));
+  const known = costs.filter((cost) => cost !== undefined);
+  if (known.length < costs.length) return undefined;
+  return {
+    input: largest(known.map(({ input }) => input)),
+    perOutputToken: largest(known.map(({ perOutputToken }) => perOutputToken)),
+  };
+}
+
+const largest = (values: readonly bigint[]) =>
+  values.reduce((most, value) => (value > most ? value : most), 0n);
+
+/** The bounds of the output at any of its models. */
+function widestBounds(prompts: Targets<Prompt>) {
+  const bounds = prompts.map(outputBounds);
+  return {
+    wanted: Math.max(...bounds.map(({ wanted }) => wanted)),
+    least: Math.min(...bounds.map(({ least }) => least)),
   };
 }
 

@@ -12,8 +12,8 @@ import { exemptions, type ProxyEnv } from "../../platform/outbound-proxy.ts";
 import { version } from "../../platform/process/version.ts";
 import { ProviderError } from "./errors.ts";
 
-/** Base URL and API key of a provider, and the HTTP client for it. */
-export type Endpoint = { baseUrl: string; key: string; http: ReturnType<typeof createHttpClient> };
+/** See {@link createHttpClient}. */
+export type HttpClient = ReturnType<typeof createHttpClient>;
 
 /**
  * Time after which idle connections are closed, in milliseconds. It is shorter than that of most

@@ -134,13 +134,14 @@ export type ReplyEvent =
    * `sentAt`: when that attempt was sent, by `performance.now()`.
    */
   | { kind: "answered"; sentAt: number }
-  /**
-   * The request is about to be sent once more.
-   * `mayBeRead`: the provider may have read the input and charge for it, although its reply has timed out.
-   */
-  | { kind: "retrying"; mayBeRead: boolean }
   /** `reported`: what the provider has reported by the time it is called, for a reply that is cut off. */
   | { kind: "receiving"; reported: () => ReportedUsage }
+  /**
+   * The request is about to be sent once more.
+   * `target`: index of the model that gets it, if the call has several. `mayBeRead`: the provider may have read
+   * the input of the attempt before and charge for it, although its reply has timed out.
+   */
+  | { kind: "retrying"; target: number; mayBeRead: boolean }
   /**
    * What has arrived since the last pull.
    * `decodingMs`: time spent on decoding the reply so far.

@@ -1,11 +1,21 @@
+import { urlToHttpOptions } from "node:url";
+import type { Logger } from "pino";
 import type { ProxyEnv } from "../../platform/outbound-proxy.ts";
-import { BASE_URL, type Catalogue, isBaseUrl } from "../catalogue.ts";
+import { type Clock, systemClock } from "../../platform/process/clock.ts";
+import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
+import { type AttemptOutcome, ProviderHealth } from "./health.ts";
 import { createHttpClient } from "./http-client.ts";
 import { compatibleAdapter, openaiAdapter } from "./openai.ts";
-import { DEFAULT_BOUNDS, type Provider, type ProviderBounds } from "./provider.ts";
-import { createProvider } from "./reply.ts";
+import {
+  DEFAULT_BOUNDS,
+  type Prompt,
+  type ProviderBounds,
+  type ReserveMemory,
+} from "./provider.ts";
+import { ProviderKeys } from "./provider-keys.ts";
+import { createProvider, replyTo, type Upstream } from "./reply.ts";
 
 const ADAPTERS = {
   openai: openaiAdapter,
@@ -14,33 +24,106 @@ const ADAPTERS = {
   "openai-compatible": compatibleAdapter,
 };
 
+type ProviderOptions = Partial<ProviderBounds> & {
+  proxyEnv?: ProxyEnv;
+  clock?: Clock;
+  /** Is told of keys that are set aside and of breakers. By default nobody is. */
+  log?: Pick<Logger, "warn" | "info">;
+  /** Is told how each attempt has ended. */
+  onAttempt?: (provider: string, outcome: AttemptOutcome) => void;
+};
+
+/** A prompt for a model of the provider with this public id. */
+export type RoutedPrompt = { provider: string; prompt: Prompt };
+
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
  * the first call.
  * @param variables values of the variables that the catalogue names (keys and base URLs). An empty
  * value counts as absent.
- * @returns the providers by public id, and a function that closes idle connections. Calls are ended
- * by their own signals.
  * @throws Error whose message lists every variable with an invalid value, without the value
  */
 export function openProviders(
   catalogue: Catalogue,
   variables: Readonly<Record<string, string | undefined>>,
-  { proxyEnv, ...limits }: Partial<ProviderBounds> & { proxyEnv?: ProxyEnv } = {},
+  { proxyEnv, clock = systemClock, log, onAttempt, ...limits }: ProviderOptions = {},
 ) {
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
   const http = createHttpClient(bounds.connectMs, proxyEnv);
-  const byId = new Map<string, Provider>();
   const problems: string[] = [];
-  for (const { id, dialect, keyVariable, baseUrlVariable, ...defaults } of catalogue.providers) {
-    const key = variables[keyVariable] ?? "";
-    const baseUrl = variables[baseUrlVariable] || defaults.baseUrl;
-    if (!/^[\x21-\x7e]*$/.test(key))
-      problems.push(`${keyVariable} must be printable ASCII, without spaces`);
+  const open = (entry: CatalogueProvider): Upstream | undefined => {
+    const { id, dialect, keyVariable, baseUrlVariable } = entry;
+    const keys = keysIn(variables[keyVariable] ?? "");
+    const baseUrl = variables[baseUrlVariable] || entry.baseUrl;
+    if (!keys.every((key) => KEY.test(key))) problems.push(`${keyVariable} ${KEYS}`);
     if (!isBaseUrl(baseUrl)) problems.push(`${baseUrlVariable} ${BASE_URL}`);
-    else if (key) byId.set(id, createProvider(ADAPTERS[dialect], { baseUrl, key, http }, bounds));
-  }
+    if (keys.length === 0 || problems.length > 0) return undefined;
+    return {
+      adapter: ADAPTERS[dialect],
+      base: urlToHttpOptions(new URL(baseUrl)),
+      http,
+      keys: new ProviderKeys(keys, clock, ({ number, until, reason }) =>
+        log?.warn(
+          { provider: id, key: number, until },
+          `A key of the AI provider ${id} is set aside: ${reason}.`,
+        ),
+      ),
+      health: new ProviderHealth(clock, (isOpen) =>
+        isOpen
+          ? log?.warn({ provider: id }, `The AI provider ${id} is failing: its breaker is open.`)
+          : log?.info({ provider: id }, `The AI provider ${id} works: its breaker is closed.`),
+      ),
+      onAttempt: (outcome) => onAttempt?.(id, outcome),
+    };
+  };
+  const opened = catalogue.providers.map((entry) => [entry.id, open(entry)] as const);
   if (problems.length > 0)
     throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
-  return { byId, close: http.close };
+  const upstreams = new Map(opened.flatMap(([id, each]) => (each ? [[id, each]] : [])));
+  const upstreamOf = (id: string): Upstream => {
+    const upstream = upstreams.get(id);
+    if (!upstream) throw new Error(`The AI provider ${id} is not open.`);
+    return upstream;
+  };
+  return {
+    /** The providers by public id. */
+    byId: new Map(
+      [...upstreams].map(([id, upstream]) => [id, createProvider(upstream, bounds)] as const),
+    ),
+    /**
+     * Sends a prompt as a {@link Provider} does, and goes on to the next model while one fails before the first byte.
+     * @param prompts the same prompt for each model
+     */
+    reply(
+      [first, ...others]: readonly [RoutedPrompt, ...RoutedPrompt[]],
+      signal: AbortSignal,
+      reserve?: ReserveMemory,
+    ) {
+      const upstreamPrompt = ({ provider, prompt }: RoutedPrompt) => ({
+        upstream: upstreamOf(provider),
+        prompt,
+      });
+      const prompts = [upstreamPrompt(first), ...others.map(upstreamPrompt)] as const;
+      return replyTo(prompts, bounds, signal, reserve);
+    },
+    /** Whether calls that have a choice should stay away from an open provider. */
+    isAvoided: (id: string) => upstreamOf(id).health.isAvoided,
+    /** How the open providers are doing in this process, by public id. */
+    states: () =>
+      new Map(
+        [...upstreams].map(([id, { keys, health }]) => [
+          id,
+          { ...health.report, keys: keys.count, setAside: keys.setAside },
+        ]),
+      ),
+    /** Closes idle connections. Calls are ended by their own signals. */
+    close: http.close,
+  };
 }
+
+const KEYS = "must be keys of printable ASCII without spaces, separated by commas";
+const KEY = /^[\x21-\x7e]+$/;
+
+/** The keys in the value of a variable. There may be blanks around the commas. */
+const keysIn = (value: string): string[] =>
+  value === "" ? [] : value.split(",").map((key) => key.replace(/^ +| +$/g, ""));

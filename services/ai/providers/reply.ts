@@ -1,53 +1,113 @@
 import type { Readable } from "node:stream";
-import { urlToHttpOptions } from "node:url";
+import type { urlToHttpOptions } from "node:url";
 import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { endpointPath } from "./endpoint-path.ts";
 import { ProviderError, toProviderError } from "./errors.ts";
-import { decompressed, type Endpoint } from "./http-client.ts";
-import type { Piece, Provider, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
-import { UpstreamRequest } from "./send.ts";
+import type { AttemptOutcome, ProviderHealth } from "./health.ts";
+import { decompressed, type HttpClient } from "./http-client.ts";
+import type {
+  Piece,
+  Prompt,
+  Provider,
+  ProviderBounds,
+  ReplyEvent,
+  ReserveMemory,
+} from "./provider.ts";
+import type { ProviderKeys } from "./provider-keys.ts";
+import { type Destination, UpstreamRequest } from "./send.ts";
+
+/** A provider that calls can be sent to. */
+export type Upstream = {
+  adapter: Adapter;
+  /** The base URL, parsed once instead of for every request. */
+  base: ReturnType<typeof urlToHttpOptions>;
+  http: HttpClient;
+  keys: ProviderKeys;
+  health: ProviderHealth;
+  /** Is told how each attempt has ended. */
+  onAttempt(outcome: AttemptOutcome): void;
+};
+
+/** A prompt and where it goes. */
+export type UpstreamPrompt = { upstream: Upstream; prompt: Prompt };
 
 /**
- * Creates a provider for a dialect at an endpoint. Retries, time-outs, size limits, finish markers
- * and clean-up are the same for all dialects, streamed or not.
+ * Sends a prompt to a model, or to the next one if it fails before the first byte of the reply, and reads the reply
+ * as a {@link Provider} does. Retries, time-outs, size limits, finish markers and clean-up are the same for all
+ * dialects, streamed or not.
+ * @param prompts the same prompt, for each of the models
  */
-export function createProvider(
-  adapter: Adapter,
-  { baseUrl, key, http }: Endpoint,
+export async function* replyTo(
+  prompts: readonly [UpstreamPrompt, ...UpstreamPrompt[]],
   bounds: ProviderBounds,
-): Provider {
-  const { protocol, hostname, port, path: base } = urlToHttpOptions(new URL(baseUrl)); // parsed once, not for every request
-  return async function* reply(prompt, client, reserve = () => {}) {
-    const { isStream, isCollected = false } = prompt;
-    const isPassedOn = isStream && !isCollected;
-    const fitted = fitPrompt(prompt);
-    const path = endpointPath(base ?? "", adapter.path(fitted));
-    const request = new UpstreamRequest(client, bounds, path);
-    const decoder = new ReplyDecoder(adapter, isStream, {
+  client: AbortSignal,
+  reserve: ReserveMemory = () => {},
+): AsyncGenerator<ReplyEvent, void> {
+  const { isStream, isCollected = false, mostTimeOuts } = prompts[0].prompt;
+  const isPassedOn = isStream && !isCollected;
+  const request = new UpstreamRequest(client, bounds);
+  let decoder: ReplyDecoder | undefined;
+  let body: Readable | undefined;
+  let outcome: AttemptOutcome = "cancelled"; // if the reader leaves
+  try {
+    const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
+    const { message, index } = yield* request.send(destination, prompts.length, isPassedOn, mostTimeOuts);
+    const { upstream, prompt } = prompts[index] as UpstreamPrompt;
+    decoder = new ReplyDecoder(upstream.adapter, isStream, {
       reasoning: prompt.showsReasoning ?? false,
       toolCalls: prompt.tools !== undefined && prompt.tools.length > 0,
     });
-    let body: Readable | undefined;
-    try {
-      const target = { protocol, hostname, port, path };
-      const post = () =>
-        http.post(target, adapter.headers(key, fitted), adapter.body(fitted), request.signal);
-      body = decompressed(yield* request.send(post, isPassedOn, prompt.mostTimeOuts));
-      yield { kind: "receiving", reported: () => decoder.reported };
-      const deps = { body, decoder, request, bounds, isStream, isCollected, reserve };
-      const reader = new ReplyReader(deps);
-      for (let event = await reader.next(); event; event = await reader.next()) yield event;
-      client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
-      yield* reader.end();
-    } catch (thrown) {
-      throw reasonOf(thrown, client, decoder, request);
-    } finally {
-      const isDone = decoder.isClosed && !request.signal.aborted;
-      request.end(isDone);
-      if (isDone && body) drain(body);
+    body = decompressed(message);
+    const read = decoder;
+    yield { kind: "receiving", reported: () => read.reported };
+    const deps = { body, decoder, request, bounds, isStream, isCollected, reserve };
+    const reader = new ReplyReader(deps);
+    for (let event = await reader.next(); event; event = await reader.next()) yield event;
+    client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
+    for (const event of reader.end()) {
+      if (event.kind === "finished") outcome = "completed";
+      yield event;
     }
+  } catch (thrown) {
+    const reason = reasonOf(thrown, client, decoder, request);
+    if (reason instanceof ProviderError) outcome = reason.kind;
+    throw reason;
+  } finally {
+    const isDone = decoder !== undefined && decoder.isClosed && !request.signal.aborted;
+    request.end(isDone, outcome);
+    if (isDone && body) drain(body);
+  }
+}
+
+/** The provider of an upstream alone. */
+export const createProvider =
+  (upstream: Upstream, bounds: ProviderBounds): Provider =>
+  (prompt, client, reserve) =>
+    replyTo([{ upstream, prompt }], bounds, client, reserve);
+
+/** How a prompt is sent to its model. */
+function destinationOf({ upstream, prompt }: UpstreamPrompt): Destination {
+  const { adapter, base, keys, health, http, onAttempt } = upstream;
+  const { protocol, hostname, port } = base;
+  const fitted = fitPrompt(prompt);
+  const path = endpointPath(base.path ?? "", adapter.path(fitted));
+  return {
+    path: path.replace(/\?.*/, ""),
+    keys,
+    post: (key, signal) =>
+      http.post(
+        { protocol, hostname, port, path },
+        adapter.headers(key.text, fitted),
+        adapter.body(fitted),
+        signal,
+      ),
+    onBegin: () => health.begin(),
+    onEnd(outcome) {
+      health.end(outcome);
+      onAttempt(outcome);
+    },
   };
 }
 
@@ -58,11 +118,11 @@ export function createProvider(
 function reasonOf(
   thrown: unknown,
   client: AbortSignal,
-  decoder: ReplyDecoder,
+  decoder: ReplyDecoder | undefined,
   request: UpstreamRequest,
 ): unknown {
   if (client.aborted) return client.reason;
-  return toProviderError(decoder.error ?? request.signal.reason ?? thrown, "broke off");
+  return toProviderError(decoder?.error ?? request.signal.reason ?? thrown, "broke off");
 }
 
 type ReaderDeps = {

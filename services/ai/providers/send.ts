@@ -6,104 +6,156 @@ import {
   classifyError,
   isPromptTooLong,
   ProviderError,
+  type ProviderErrorKind,
   retryDelayOf,
   toProviderError,
 } from "./errors.ts";
+import type { AttemptOutcome } from "./health.ts";
 import { decompressed, readAll } from "./http-client.ts";
 import type { ProviderBounds, ReplyEvent } from "./provider.ts";
+import type { ProviderKey, ProviderKeys } from "./provider-keys.ts";
 
 /** Maximum size of the body of an error response, in bytes. Larger ones are not parsed. */
 const ERROR_BYTES = 64 * 1024;
 
+/** Where a call may go: a provider, and how to send the call to it. */
+export type Destination = {
+  /** For the log, if the provider answers that it does not exist. */
+  path: string;
+  keys: ProviderKeys;
+  /** Sends the request once. Resolves when the status line has arrived. */
+  post(key: ProviderKey, signal: AbortSignal): Promise<IncomingMessage>;
+  /** Is told when an attempt begins. */
+  onBegin(): void;
+  /** Is told once how it has ended. */
+  onEnd(outcome: AttemptOutcome): void;
+};
+
+/** Failures with which a call goes on to its next destination. Others would follow it there. */
+const PASSED_ON: ReadonlySet<ProviderErrorKind> = new Set([
+  "rate limited",
+  "quota exhausted",
+  "overloaded",
+  "internal error",
+  "unreachable",
+  "timed out",
+  "refused the key",
+]);
+
 /**
- * A prompt and its reply, from the first attempt to the last byte: the abort signal of the HTTP
+ * A call and its reply, from the first attempt to the last byte: the abort signals of the HTTP
  * requests, a total time-out and an idle time-out.
  */
 export class UpstreamRequest {
-  readonly #controller = new AbortController();
-  /** Fires when the client disconnects, at a time-out, and on an early end. */
-  readonly signal = this.#controller.signal;
+  /** Fires when the client disconnects, and when the time is up. */
+  readonly #call = new AbortController();
+  #attempt = new AbortController();
+  /** The destination of the attempt in progress. */
+  #current: Destination | undefined;
   readonly #client: AbortSignal;
   readonly #bounds: ProviderBounds;
-  readonly #path: string;
   readonly #startedAt = performance.now();
   readonly #total: NodeJS.Timeout;
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
   #isIdlePaused = false;
-  /** The idle timer has ended the request. */
+  /** The idle timer has ended the attempt. */
   isSilent = false;
 
-  /**
-   * @param client fires when the reply is no longer wanted
-   * @param path for the log, if the provider answers that it does not exist
-   */
-  constructor(client: AbortSignal, bounds: ProviderBounds, path: string) {
+  /** @param client fires when the reply is no longer wanted */
+  constructor(client: AbortSignal, bounds: ProviderBounds) {
     this.#client = client;
     this.#bounds = bounds;
-    this.#path = path.replace(/\?.*/, "");
-    this.#total = setTimeout(this.#onTimeout, bounds.totalMs);
+    this.#total = setTimeout(this.#onTotal, bounds.totalMs);
     if (client.aborted) this.#onClientGone();
     else client.addEventListener("abort", this.#onClientGone);
   }
 
+  /** Fires when the client disconnects, at a time-out, and on an early end of the latest attempt. */
+  get signal(): AbortSignal {
+    return this.#attempt.signal;
+  }
+
   /**
-   * Sends the request until a successful response begins to arrive. Retries temporary failures
-   * before the first byte. Waits with exponential backoff and jitter, or longer if the provider
-   * asks for it, as far as the time limits allow.
-   * @param post sends the request once and resolves when the status line has arrived
+   * Sends the call until a successful response begins to arrive. What fails before its first byte is sent at once
+   * with the next key or to the next destination, if there is one. At the last one, temporary failures are retried:
+   * with exponential backoff and jitter, or longer if the provider asks for it, as far as the time limits allow.
+   * @param destinationOf returns a destination, of `count`
    * @param mostTimeOuts how many attempts that have timed out may be followed by another
-   * @returns the response, of which at least one byte has arrived
-   * @throws ProviderError
+   * @returns the response, of which at least one byte has arrived, and the index of its destination
+   * @throws ProviderError, or the reason of the client's signal
    */
   async *send(
-    post: () => Promise<IncomingMessage>,
+    destinationOf: (index: number) => Destination,
+    count: number,
     isStream: boolean,
     mostTimeOuts = Number.POSITIVE_INFINITY,
-  ): AsyncGenerator<ReplyEvent, IncomingMessage> {
+  ): AsyncGenerator<ReplyEvent, { message: IncomingMessage; index: number }> {
     const { firstByteMs, totalMs, afterOutcomeMs, retries } = this.#bounds;
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
-    let timeOuts = 0;
-    for (let attempt = 0; ; attempt++) {
-      this.resetIdleTimer(attemptMs);
+    let [index, retried, timeOuts] = [0, 0, 0];
+    let to = destinationOf(index);
+    let failed: ProviderErrorKind | undefined;
+    for (;;) {
+      const mayBeRead = failed === "timed out";
+      if (failed !== undefined) yield { kind: "retrying", target: index, mayBeRead };
+      const key = to.keys.pick();
+      this.#begin(to, attemptMs);
       try {
-        const answer = post();
+        const answer = to.post(key, this.signal);
         const sentAt = performance.now();
         const message = await answer;
         if (!isAnswered) yield { kind: "answered", sentAt };
         isAnswered = true;
-        await checkStatus(message, this.#path, afterOutcomeMs);
+        await checkStatus(message, to.path, afterOutcomeMs);
         this.pauseIdleTimer();
-        return message;
+        return { message, index };
       } catch (thrown) {
-        if (this.signal.aborted) throw thrown;
-        const error = toProviderError(thrown, "unreachable");
-        const waitMs = this.#waitAfter(error, attempt, attemptMs);
-        const mayBeRead = error.kind === "timed out";
-        timeOuts += Number(mayBeRead);
-        const isOver = attempt === retries || (mayBeRead && timeOuts > mostTimeOuts);
-        if (isOver || waitMs === undefined) throw error;
+        if (this.#call.signal.aborted) throw thrown;
+        const reason = this.signal.aborted ? this.signal.reason : thrown;
+        const error = toProviderError(reason, "unreachable");
         this.pauseIdleTimer();
-        await sleep(waitMs, undefined, { signal: this.signal });
-        yield { kind: "retrying", mayBeRead };
+        this.#report(error.kind);
+        failed = error.kind;
+        if (failed === "timed out" && ++timeOuts > mostTimeOuts) throw error;
+        if (to.keys.refuse(key, error)) continue;
+        if (index + 1 < count) {
+          if (!PASSED_ON.has(error.kind)) throw error;
+          to = destinationOf(++index);
+          continue;
+        }
+        const waitMs = this.#waitBefore(retried, error, attemptMs);
+        if (waitMs === undefined || retried === retries) throw error;
+        retried++;
+        await sleep(waitMs, undefined, { signal: this.#call.signal });
       }
     }
   }
 
-  /**
-   * The wait before another attempt, in ms.
-   * @param attempt number of attempts before the one that has failed
-   * @returns undefined if another one can't help, or would be too late
-   */
-  #waitAfter({ facts }: ProviderError, attempt: number, attemptMs: number): number | undefined {
-    const { retryable, retryAfterMs = 0 } = facts;
+  /** The wait before a retry, in ms; undefined if it would not help, or not in time. */
+  #waitBefore(retried: number, { facts }: ProviderError, attemptMs: number): number | undefined {
     const { totalMs, backoffMs } = this.#bounds;
-    const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** attempt * (0.5 + Math.random()));
+    const { retryable, retryAfterMs = 0 } = facts;
+    const waitMs = Math.max(retryAfterMs, backoffMs * 2 ** retried * (0.5 + Math.random()));
     const isInTime =
       retryAfterMs <= attemptMs && performance.now() + waitMs <= this.#startedAt + totalMs;
     return retryable && isInTime ? waitMs : undefined;
+  }
+
+  #begin(to: Destination, attemptMs: number): void {
+    this.#attempt = new AbortController();
+    if (this.#call.signal.aborted) this.#attempt.abort(this.#call.signal.reason);
+    this.#current = to;
+    this.isSilent = false;
+    to.onBegin();
+    this.resetIdleTimer(attemptMs);
+  }
+
+  #report(outcome: AttemptOutcome): void {
+    this.#current?.onEnd(outcome);
+    this.#current = undefined;
   }
 
   /** Restarts the idle timer. */
@@ -123,21 +175,28 @@ export class UpstreamRequest {
   /**
    * Stops both timers and the listener on the client's signal. Closes the upstream connection
    * unless the reply is complete.
+   * @param outcome of the latest attempt, unless that has failed before
    */
-  end(isDone: boolean): void {
+  end(isDone: boolean, outcome: AttemptOutcome): void {
     clearTimeout(this.#total);
     clearTimeout(this.#idle);
     this.#client.removeEventListener("abort", this.#onClientGone);
-    if (!isDone) this.#controller.abort();
+    if (!isDone) this.#attempt.abort();
+    this.#report(outcome);
   }
 
   readonly #onSilence = () => {
     if (this.#isIdlePaused) return;
     this.isSilent = true;
-    this.#onTimeout();
+    this.#attempt.abort(new ProviderError("timed out"));
   };
-  readonly #onTimeout = () => this.#controller.abort(new ProviderError("timed out"));
-  readonly #onClientGone = () => this.#controller.abort(this.#client.reason);
+  readonly #onTotal = () => this.#end(new ProviderError("timed out"));
+  readonly #onClientGone = () => this.#end(this.#client.reason);
+
+  #end(reason: unknown): void {
+    this.#call.abort(reason);
+    this.#attempt.abort(reason);
+  }
 }
 
 /**

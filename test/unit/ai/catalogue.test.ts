@@ -129,6 +129,29 @@ describe("AI catalogue", () => {
     expect(() => readCatalogue("/nowhere.json")).toThrow("cannot be read");
   });
 
+  test("aliases have names of their own, and list known models once, one of them with a weight", () => {
+    const big = { provider: "elsewhere", model: "big" };
+    const withAliases = (...aliases: object[]) => ({ providers: [fifth], aliases });
+    const { aliases } = readCatalogue(file(withAliases({ name: "assistant", targets: [big] })));
+    expect(aliases).toEqual([{ name: "assistant", targets: [{ ...big, weight: 1 }] }]);
+    for (const name of ["big", "elsewhere/big"])
+      refuses(withAliases({ name, targets: [big] }), `aliases.0.name: "${name}" is a model`);
+    const one = { name: "assistant", targets: [big] };
+    refuses(withAliases(one, one), 'aliases.1.name: "assistant" is listed twice');
+    refuses(
+      withAliases({ name: "a", targets: [big, { ...big, model: "small" }, big] }),
+      'aliases.0.targets.1: there is no model "elsewhere/small"',
+      'aliases.0.targets.2: "elsewhere/big" is listed twice',
+    );
+    refuses(withAliases({ name: "a", targets: [] }), "aliases.0.targets");
+    for (const weight of [-1, 0.5, 1_001])
+      refuses(withAliases({ name: "a", targets: [{ ...big, weight }] }), "aliases.0.targets.0.weight");
+    refuses(
+      withAliases({ name: "a", targets: [{ ...big, weight: 0 }] }),
+      "aliases.0.targets: must have a target with a weight above 0",
+    );
+  });
+
   test.each(["?api-version=1", "#top", " ", "http://ann:secret@127.0.0.1:9/v1", "http://"])(
     "refuses the base URL %j, in the file and in a variable",
     (wrong) => {
@@ -206,6 +229,14 @@ describe("AI catalogue", () => {
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
     refuses(Buffer.from(text, "latin1"), "cannot be read");
   });
+
+  test.each(["one,,two", "one,", ",", "one,tw o", "one\ttwo"])(
+    "keys separated by commas are refused if one is empty or has a blank: %j",
+    (keys) => {
+      const open = () => openProviders(readCatalogue(), { OPENAI_API_KEY: keys });
+      expect(open).toThrow(/^(?!.*(one|two)).*OPENAI_API_KEY must be keys/s);
+    },
+  );
 
   test("invalid values of the named variables are refused and never shown", () => {
     const variables = { OPENAI_API_KEY: "two words", GEMINI_BASE_URL: "file:///etc/passwd" };

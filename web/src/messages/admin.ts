@@ -265,6 +265,22 @@ export const admin = {
   "providers.failed": ["Failed", "Fehlgeschlagen"],
   "providers.lastFailure": ["Last failure", "Letzter Fehler"],
   "providers.idle": ["No calls in the last hour.", "Keine Aufrufe in der letzten Stunde."],
+  "providers.attempts": [
+    "Requests of this process in the last minute",
+    "Anfragen dieses Prozesses in der letzten Minute",
+  ],
+  "providers.attemptsFailed": ["{count}, failed: {failed}", "{count}, fehlgeschlagen: {failed}"],
+  "providers.lastFailureHere": ["Last failure in this process", "Letzter Fehler in diesem Prozess"],
+  "providers.keys": ["API keys in use", "API-Schlüssel in Gebrauch"],
+  "providers.keysInUse": ["{used} of {count}", "{used} von {count}"],
+  "providers.keySetAside": ["Key {number} is set aside", "Schlüssel {number} ist zurückgestellt"],
+  "providers.keyUntil": ["until {time}", "bis {time}"],
+  "providers.breaker.open": ["avoided", "gemieden"],
+  "providers.breaker.half-open": ["on trial", "auf Probe"],
+  "providers.breaker.about": [
+    "Calls of aliases go to other providers first, since this one has failed.",
+    "Aufrufe von Aliasen gehen zuerst an andere Anbieter, da dieser ausgefallen ist.",
+  ],
   "providers.models": ["Models", "Modelle"],
   "providers.default": ["default", "Vorgabe"],
   "providers.about": [
