@@ -7,6 +7,7 @@ import type { Origins } from "../services/platform/gate/origins.ts";
 import type { TrustedProxies } from "../services/platform/gate/proxies.ts";
 import { addServerHooks, type Port } from "../services/platform/gate/server-hooks.ts";
 import { ServiceError, shuttingDown } from "../services/platform/rpc/errors.ts";
+import { authorizationOf } from "./formats/authorization.ts";
 import { formatOfTarget } from "./formats/formats.ts";
 import { isHealthPath } from "./health.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -86,8 +87,8 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
     admitRequest,
     headOf(request) {
       if (request.opensPlace) return undefined;
-      const { method } = request.routeOptions.config.binding ?? {};
-      const { authorization } = request.headers;
+      const { method, format } = request.routeOptions.config.binding ?? {};
+      const authorization = authorizationOf(request.headers, format);
       return method && { method, authorization, open: openCallOf(request.raw) };
     },
     onRequest(request, reply) {

@@ -12,6 +12,19 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 /** Routes that sign in: they set the refresh cookie. */
 export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external", "/auth/verify-email-code"];
 
+/** The body of every error under `/v1/messages`, as Anthropic's clients read it. */
+export type AnthropicError = {
+  /** Always `error`. */
+  type: string;
+  /** The error. */
+  error: {
+    /** Kind of error, by its status. */
+    type: string;
+    /** Human-readable message. */
+    message: string;
+  };
+};
+
 /** The user who signed in. */
 export type SignedInUser = {
   /** UUIDv7. */
@@ -482,6 +495,28 @@ export type UsageDay = {
   alias?: string | undefined;
 };
 
+/** How a provider is doing in one process. */
+export type ProviderState = {
+  /** Public id of the provider. */
+  provider: string;
+  /** True when the server has an API key for the provider. */
+  configured: boolean;
+  /** Number of API keys of the provider. */
+  keys: number;
+  /** The keys that are set aside, by number. The others are in use, and the last one left is used in any case. */
+  keysSetAside: ProviderKeySetAside[];
+  /** `closed`: calls of aliases go to the provider. `open`: they go to other providers first, since it has failed. `half-open`: the next call finds out whether it works again. Empty unless the provider is configured. */
+  breaker: string;
+  /** Number of requests to the provider that ended within the last minute, retries included, cancelled ones not. */
+  attempts: number;
+  /** Number of those that failed. Requests and content that the provider refuses do not count. */
+  failedAttempts: number;
+  /** How the last failed request failed, such as `overloaded`. Absent without one since the start of the process. */
+  lastFailure?: string | undefined;
+  /** Time of the last failed request. Absent without one. */
+  lastFailureAt?: string | undefined;
+};
+
 /** Sums of usage. */
 export type UsageSums = {
   /** Number of calls, including failed ones. */
@@ -644,6 +679,16 @@ export type Model = {
   ignored: string[];
   /** Name for people. Absent if the catalogue has none. */
   displayName?: string | undefined;
+};
+
+/** An API key of a provider that is not used for a while. */
+export type ProviderKeySetAside = {
+  /** Number of the key in its variable, from 1. */
+  number: number;
+  /** When the key is used again. */
+  until: string;
+  /** Why it is set aside: `refused the key`, `quota exhausted` or `rate limited`. */
+  reason: string;
 };
 
 /** The body of every error. */
@@ -1574,6 +1619,8 @@ export type ExportUsageRequest = {
 
 export type ExportUsageResponse = string;
 
+export type ListProviderStatesResponse = ProviderState[];
+
 export type SumUsageRequest = {
   /** Filter by user. */
   userId?: string | undefined;
@@ -2032,6 +2079,9 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns the usage of all users as a table for spreadsheets, with the filters of ListAllUsage. VALIDATION_FAILED if it has more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     exportUsage: (query?: ExportUsageRequest, options?: CallOptions) =>
       call<ExportUsageResponse>("GET", "/admin/usage.csv", { query, isText: true }, options),
+    /** Shows how each provider of the catalogue is doing in the process that answers. Other processes have keys set aside and breakers of their own. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listProviderStates: (options?: CallOptions) =>
+      call<ListProviderStatesResponse>("GET", "/admin/providers", {}, options),
     /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
       call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),

@@ -1,6 +1,21 @@
-import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import type { CompleteEvent, CompleteRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import type { IncomingHttpHeaders } from "node:http";
+import type { DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import type { HttpErrorResponse } from "../transcode/http-error.ts";
+
+/** A request in a format: its body as JSON and as it came, and its headers. */
+export type FormattedRequest = { json: object; body: Uint8Array; headers: IncomingHttpHeaders };
+
+/** What a request asks for. */
+export type FormattedCall = {
+  message: Message;
+  /** Whether the reply is to be a stream. */
+  isStream: boolean;
+  /**
+   * Creates the writer of the reply.
+   * @param created Unix time of the reply, in seconds
+   */
+  reply(created: number): FormattedReply;
+};
 
 /**
  * The JSON of a foreign API, which methods take and send in place of their own (`http_format` in
@@ -10,16 +25,15 @@ import type { HttpErrorResponse } from "../transcode/http-error.ts";
 export type HttpFormat = {
   /** Paths that begin with this belong to the API, whether or not they have a method. */
   pathPrefix: string;
+  /** A header that may carry the API key, where there is no `Authorization`. */
+  keyHeader?: string;
+  /** Whether bodies are passed on as bytes, so that they may contain text that messages can't. */
+  takesBytes?: boolean;
   /**
-   * Reads a request body.
+   * Reads a request.
    * @throws ServiceError VALIDATION_FAILED
    */
-  read(json: object): { message: CompleteRequest; includeUsage: boolean };
-  /**
-   * Creates the writer of one reply.
-   * @param options.created Unix time of the reply, in seconds
-   */
-  reply(options: { includeUsage: boolean; created: number }): FormattedReply;
+  read(request: FormattedRequest, method: DescMethodInput): FormattedCall;
   /** The response of a unary method, as JSON text. */
   whole(message: MessageShape<DescMessage>): string;
   /**
@@ -30,7 +44,14 @@ export type HttpFormat = {
     failed: HttpErrorResponse,
     isCall: boolean,
   ): { status: number; headers: Record<string, string>; body: object };
+  /** The server-sent event of a failure. */
+  failure(failed: HttpErrorResponse): string;
+  /** What ends every stream. */
+  closing: string;
 };
+
+/** The type of the requests of a method. */
+type DescMethodInput = { input: DescMessage };
 
 /** Writes one reply, as a stream or as a whole. */
 export type FormattedReply = {
@@ -39,7 +60,7 @@ export type FormattedReply = {
   /** Whether the reply is complete. */
   isFinished(): boolean;
   /** The server-sent events of one event of the reply; may be none. */
-  event(event: CompleteEvent): string;
+  event(event: Message): string;
   /** Creates the collector of a reply that is not streamed. */
-  whole(): { add(event: CompleteEvent): void; json(): object };
+  whole(): { add(event: Message): void; text(): string };
 };

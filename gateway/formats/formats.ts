@@ -1,14 +1,23 @@
 import { HttpFormat as FormatName } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
+import { anthropicFormat } from "./messages-format.ts";
 import type { HttpFormat } from "./format.ts";
 import { openAiFormat } from "./openai.ts";
+import { responsesFormat } from "./responses-format.ts";
 
 const formats: Readonly<Record<FormatName, HttpFormat | undefined>> = {
   [FormatName.UNSPECIFIED]: undefined,
   [FormatName.OPENAI]: openAiFormat,
+  [FormatName.ANTHROPIC]: anthropicFormat,
+  [FormatName.OPENAI_RESPONSES]: responsesFormat,
 };
 
 /** The format of a method; undefined for the JSON of its own messages. */
 export const formatOf = (name: FormatName): HttpFormat | undefined => formats[name];
+
+/** The longest prefix of a path first. */
+const byPrefix = Object.values(formats)
+  .filter((format) => format !== undefined)
+  .sort((a, b) => b.pathPrefix.length - a.pathPrefix.length);
 
 /** A path, or the URL that clients of a proxy send. */
 const PATH = /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i;
@@ -16,5 +25,5 @@ const PATH = /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i;
 /** The format of a request target, by its path; undefined for paths of our own. */
 export function formatOfTarget(target = ""): HttpFormat | undefined {
   const path = `${PATH.exec(target)?.[1]}/`;
-  return Object.values(formats).find((format) => format && path.startsWith(format.pathPrefix));
+  return byPrefix.find(({ pathPrefix }) => path.startsWith(pathPrefix));
 }

@@ -1,3 +1,4 @@
+import type { Message } from "@bufbuild/protobuf";
 import type {
   CompleteEvent,
   ListedModel,
@@ -5,8 +6,8 @@ import type {
   TokenUsage,
   ToolCallDelta,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { AI_IGNORED } from "../../services/platform/rpc/metadata.ts";
 import { oneLine } from "../transcode/one-line.ts";
+import { repliedBy } from "./replied-by.ts";
 
 /** A tool call of a whole reply. */
 type ToolCall = {
@@ -50,11 +51,12 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
   };
   return {
     /** Headers of the response, as far as they are known: who replies, and what has no effect. */
-    headers: (): Record<string, string> => (started ? headersOf(started) : {}),
+    headers: (): Record<string, string> => (started ? repliedBy(started) : {}),
     /** Whether the reply is complete. */
     isFinished: () => isFinished,
     /** The server-sent events of an event of the reply. Kinds that this release does not know are none. */
-    event({ event }: CompleteEvent): string {
+    event(message: Message): string {
+      const { event } = message as CompleteEvent;
       switch (event.case) {
         case "started":
           return begin(event.value);
@@ -82,7 +84,8 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
       let usage: TokenUsage | undefined;
       const toolCalls: ToolCall[] = [];
       return {
-        add({ event }: CompleteEvent): void {
+        add(message: Message): void {
+          const { event } = message as CompleteEvent;
           switch (event.case) {
             case "started":
               started = event.value;
@@ -101,38 +104,33 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
               isFinished = true;
           }
         },
-        /** The reply as a `chat.completion`. */
-        json: () => ({
-          id: completionId(started),
-          object: "chat.completion",
-          created,
-          model: started?.model,
-          choices: [
-            {
-              index: 0,
-              message: {
-                role: "assistant",
-                content: content === "" && toolCalls.length > 0 ? null : content,
-                refusal: null,
-                reasoning_content: reasoning || undefined,
-                tool_calls: toolCalls.length > 0 ? toolCalls : undefined,
+        /** The reply as a `chat.completion`, as JSON. */
+        text: () =>
+          JSON.stringify({
+            id: completionId(started),
+            object: "chat.completion",
+            created,
+            model: started?.model,
+            choices: [
+              {
+                index: 0,
+                message: {
+                  role: "assistant",
+                  content: content === "" && toolCalls.length > 0 ? null : content,
+                  refusal: null,
+                  reasoning_content: reasoning || undefined,
+                  tool_calls: toolCalls.length > 0 ? toolCalls : undefined,
+                },
+                logprobs: null,
+                finish_reason: finishReason,
               },
-              logprobs: null,
-              finish_reason: finishReason,
-            },
-          ],
-          usage: usageOf(usage) ?? undefined,
-        }),
+            ],
+            usage: usageOf(usage) ?? undefined,
+          }),
       };
     },
   };
 }
-
-const headersOf = ({ provider, model, ignored }: Pick<Started, "provider" | "model" | "ignored">) => ({
-  "x-ai-provider": provider,
-  "x-ai-model": model,
-  ...(ignored.length > 0 && { [AI_IGNORED]: ignored.join(", ") }),
-});
 
 const completionId = (started: Pick<Started, "id"> | undefined) => `chatcmpl-${started?.id}`;
 

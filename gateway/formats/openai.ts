@@ -8,6 +8,7 @@ import {
 import { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { invalidFields, type Violation } from "../../services/platform/rpc/errors.ts";
 import type { HttpErrorResponse } from "../transcode/http-error.ts";
+import { DONE, eventLine } from "../transcode/one-line.ts";
 import type { HttpFormat } from "./format.ts";
 import { createReply, modelJson } from "./openai-reply.ts";
 import { isRefusedAlways, openAiPath, readCompletion } from "./openai-request.ts";
@@ -15,10 +16,15 @@ import { isRefusedAlways, openAiPath, readCompletion } from "./openai-request.ts
 /** The JSON of OpenAI's API: chat completions and models. */
 export const openAiFormat: HttpFormat = {
   pathPrefix: "/v1/",
-  read: readCompletion,
-  reply: createReply,
+  read({ json }) {
+    const { message, includeUsage } = readCompletion(json);
+    const reply = (created: number) => createReply({ includeUsage, created });
+    return { message, isStream: message.stream, reply };
+  },
   whole: (message) => JSON.stringify(modelsJson(message)),
   error: openAiError,
+  failure: (failed) => eventLine(openAiError(failed, true).body),
+  closing: DONE,
 };
 
 /** @throws Error for a message that no method of this format returns */
@@ -67,7 +73,7 @@ const LONGEST_WAIT_SECONDS = 5;
  * `x-should-retry` tells them that it can't help.
  * @param isCall whether the error is that of a method, and not of a path without one
  */
-function openAiError(failed: HttpErrorResponse, isCall: boolean) {
+export function openAiError(failed: HttpErrorResponse, isCall: boolean) {
   const { reason, body, providerFailure, retryAfterSeconds = Number.POSITIVE_INFINITY } = failed;
   const violations = (body.violations ?? []).map(({ field, ...problem }) => ({
     ...problem,

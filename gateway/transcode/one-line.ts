@@ -7,3 +7,9 @@ export const oneLine = (data: unknown): string =>
     LINE_ENDS,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
+
+/** A server-sent event of JSON. */
+export const eventLine = (data: unknown) => `data: ${oneLine(data)}\n\n`;
+
+/** The event that ends a stream of ours, and of OpenAI's chat completions. */
+export const DONE = "data: [DONE]\n\n";

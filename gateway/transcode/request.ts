@@ -9,7 +9,7 @@ import {
 } from "../../services/platform/rpc/check-json.ts";
 import { ServiceError, type Violation } from "../../services/platform/rpc/errors.ts";
 import { parseExactly } from "../../services/platform/rpc/exact-json.ts";
-import type { HttpFormat } from "../formats/format.ts";
+import type { FormattedCall, HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
@@ -17,6 +17,7 @@ import { isObject, readFields } from "./fields.ts";
 /** Bounds of a body: 250,000 values. */
 const BOUNDS: JsonBounds = { values: 250_000 };
 type Parse = (text: string) => unknown;
+const EMPTY_OBJECT = Buffer.from("{}");
 const NO_BODY = { json: {}, hasInvalidText: false };
 const JSON_TYPE = /^application\/json\s*(?:;|$)/i;
 const CHARSET = /;\s*charset\s*=\s*"?([^";\s]*)/i;
@@ -51,10 +52,15 @@ export function readRequest(rule: HttpBinding, request: FastifyRequest) {
  * Reads a request body in a foreign format.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE, VALIDATION_FAILED
  */
-export function readFormatted({ read }: HttpFormat, request: FastifyRequest) {
+export function readFormatted(
+  format: HttpFormat,
+  { method }: Pick<HttpBinding, "method">,
+  request: FastifyRequest,
+): FormattedCall {
   const body = bodyMembers(request, true, FORMAT_BOUNDS, parseExactly);
-  checkText(body);
-  return read(body.json);
+  if (!format.takesBytes) checkText(body);
+  const bytes = request.body instanceof Uint8Array ? request.body : EMPTY_OBJECT;
+  return format.read({ json: body.json, body: bytes, headers: request.headers }, method);
 }
 
 function checkText({ hasInvalidText }: { hasInvalidText: boolean }): void {

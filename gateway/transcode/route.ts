@@ -11,7 +11,8 @@ import { ServiceError } from "../../services/platform/rpc/errors.ts";
 import { one } from "../../services/platform/rpc/in-process.ts";
 import { writeClient } from "../../services/platform/rpc/metadata.ts";
 import { type Unread, unreadFields, unreadKey } from "../../services/platform/rpc/unread.ts";
-import type { FormattedReply } from "../formats/format.ts";
+import { authorizationOf } from "../formats/authorization.ts";
+import type { FormattedReply, HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { type CookieDeps, readTokenCookies } from "./cookies.ts";
 import { readFormatted, readPathFields, readRequest } from "./request.ts";
@@ -46,7 +47,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     }
     if (binding.requestCookies.length > 0)
       request.tokenCookies = await readTokenCookies(binding.requestCookies, request, transcoder);
-    const header = metadataOf(request, internalSecret);
+    const header = metadataOf(request, format, internalSecret);
     const { message, unread, written } = readMessage(binding, request, clock);
     const { signal } = request.call;
     const context = createContextValues()
@@ -61,9 +62,9 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     const start = () => transport.stream(method, signal, undefined, header, one(message), context);
     if (written?.isWhole) {
       const response = await start();
-      const json = await readWhole(written.reply, response);
+      const text = await readWhole(written.reply, response);
       forwardHeaders(response.header, reply); // in the same process they are complete by now
-      sendJson(reply.headers(written.reply.headers()), policy.successStatus, JSON.stringify(json));
+      sendJson(reply.headers(written.reply.headers()), policy.successStatus, text);
       return reply;
     }
     const form = format && written ? formattedStream(format, written.reply) : ownStream(binding);
@@ -83,9 +84,14 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
   });
 }
 
-/** The metadata for the call of a request: access token, request id, client, trace. */
-function metadataOf(request: FastifyRequest, secret: string | undefined): Headers {
-  const { authorization, "user-agent": agent = "" } = request.headers;
+/** The metadata for the call of a request: access token or API key, request id, client, trace. */
+function metadataOf(
+  request: FastifyRequest,
+  format: HttpFormat | undefined,
+  secret: string | undefined,
+): Headers {
+  const { "user-agent": agent = "" } = request.headers;
+  const authorization = authorizationOf(request.headers, format);
   const headers = new Headers();
   if (authorization !== undefined && PRINTABLE.test(authorization))
     headers.set("authorization", authorization);
@@ -112,10 +118,9 @@ function readMessage(rule: HttpBinding, request: FastifyRequest, clock: Clock): 
   const { format, bodyFields } = rule;
   try {
     if (format && bodyFields) {
-      const { message, ...options } = readFormatted(format, request);
+      const { message, isStream, reply } = readFormatted(format, rule, request);
       const created = Math.floor(clock.now().getTime() / 1000);
-      const written = { reply: format.reply({ ...options, created }), isWhole: !message.stream };
-      return { message, unread: {}, written };
+      return { message, unread: {}, written: { reply: reply(created), isWhole: !isStream } };
     }
     const { message, typeErrors } = readRequest(rule, request);
     return { message, unread: unreadFields(typeErrors) };

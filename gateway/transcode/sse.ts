@@ -3,20 +3,16 @@ import type { Socket } from "node:net";
 import { type DescMessage, type MessageShape, toJson } from "@bufbuild/protobuf";
 import { ConnectError, type StreamResponse } from "@connectrpc/connect";
 import type { FastifyReply } from "fastify";
-import type { CompleteEvent } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { FormattedReply, HttpFormat } from "../formats/format.ts";
 import type { HttpBinding } from "./binding.ts";
 import { toHttpError } from "./errors.ts";
 import type { HttpErrorResponse } from "./http-error.ts";
-import { oneLine } from "./one-line.ts";
+import { DONE, eventLine } from "./one-line.ts";
 import { forwardHeaders } from "./response.ts";
 
-const DONE = "data: [DONE]\n\n";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
-
-const eventLine = (data: unknown) => `data: ${oneLine(data)}\n\n`;
 
 /** What a stream consists of. */
 type StreamForm = {
@@ -28,11 +24,10 @@ type StreamForm = {
   failure(failed: HttpErrorResponse): string;
   /** Whether a failure before all messages is an event too, and not a status. */
   beginsByFailure(failed: HttpErrorResponse): boolean;
-  /**
-   * What ends a stream without a failure.
-   * @throws Error if the reply is incomplete
-   */
-  end(): string;
+  /** @throws Error if the reply is incomplete */
+  assertFinished(): void;
+  /** What ends every stream that has begun. */
+  closing: string;
 };
 
 /** The form of `/ai/stream` (spec section 4.5). It ends with `[DONE]` in any case. */
@@ -41,19 +36,18 @@ export const ownStream = ({ method }: HttpBinding): StreamForm => ({
   events: (message) => eventLine(toJson(method.output, message, emitDefaults)),
   failure: ({ body }) => eventLine({ error: body.message, code: body.code }),
   beginsByFailure: isOfProvider,
-  end: () => DONE,
+  assertFinished() {},
+  closing: DONE,
 });
 
-/** The form of a format. It ends with `[DONE]` in any case; a failed reply has an error, and no finish. */
+/** The form of a format. A failed reply has an error, and no finish. */
 export const formattedStream = (format: HttpFormat, written: FormattedReply): StreamForm => ({
   headers: written.headers,
-  events: (message) => written.event(message as CompleteEvent),
-  failure: (failed) => eventLine(format.error(failed, true).body),
+  events: written.event,
+  failure: format.failure,
   beginsByFailure: () => false,
-  end() {
-    assertFinished(written);
-    return DONE;
-  },
+  assertFinished: () => assertFinished(written),
+  closing: format.closing,
 });
 
 /**
@@ -75,7 +69,6 @@ export async function sendStream(
   const { call } = request;
   const headers: Headers[] = []; // of the call, as far as known when the response begins
   const events = createSseWriter(form, reply, keepAliveMs, headers);
-  let end = DONE;
   try {
     const response = await start();
     headers.push(response.header);
@@ -83,7 +76,7 @@ export async function sendStream(
       const isFlushed = events.write(form.events(message));
       if (!isFlushed) await once(raw.socket ?? raw, "drain", { signal: call.signal });
     }
-    end = form.end();
+    form.assertFinished();
     events.open();
   } catch (error) {
     const thrown = call.signal.aborted ? call.signal.reason : error; // the error of `once` would hide the reason
@@ -95,22 +88,22 @@ export async function sendStream(
     headers.push(ConnectError.from(thrown).metadata); // with gRPC, a failure's metadata arrives after the headers
     events.write(form.failure(failed));
   } finally {
-    events.close(end);
+    events.close(form.closing);
   }
 }
 
 /**
- * Reads a reply of a format to its end and returns it as JSON.
+ * Reads a reply of a format to its end and returns it as JSON text.
  * @throws the error of the call; Error if the reply is incomplete
  */
 export async function readWhole(
   written: FormattedReply,
   { message }: StreamResponse,
-): Promise<object> {
+): Promise<string> {
   const whole = written.whole();
-  for await (const event of message) whole.add(event as CompleteEvent);
+  for await (const event of message) whole.add(event);
   assertFinished(written);
-  return whole.json();
+  return whole.text();
 }
 
 /** Services end a reply by an event or an error. One without either must not look complete. */

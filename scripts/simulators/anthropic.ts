@@ -11,6 +11,7 @@ import {
   type Received,
   type TokenDetails,
   type Tokens,
+  tokensIn,
 } from "./dialect-encoder.ts";
 
 /** Models with a temperature can't think as those without do. */
@@ -20,9 +21,20 @@ const MODELS: Record<string, { temperature: boolean }> = {
   "claude-haiku-5-5": { temperature: false },
   "claude-haiku-4-5": { temperature: true },
 };
-const text = z.strictObject({ type: z.literal("text"), text: z.string().regex(/\S/) });
+const marked = {
+  cache_control: z
+    .strictObject({ type: z.literal("ephemeral"), ttl: z.enum(["5m", "1h"]).optional() })
+    .nullish(),
+};
+const text = z.strictObject({
+  type: z.literal("text"),
+  text: z.string().regex(/\S/),
+  citations: z.null().optional(),
+  ...marked,
+});
 const image = z.strictObject({
   type: z.literal("image"),
+  ...marked,
   source: z.union([
     z.strictObject({
       type: z.literal("base64"),
@@ -38,13 +50,23 @@ const toolUse = z.strictObject({
   id,
   name: z.string().min(1),
   input: z.looseObject({}),
+  ...marked,
 });
 const toolResult = z.strictObject({
   type: z.literal("tool_result"),
   tool_use_id: id,
-  content: z.string(),
+  content: z.union([z.string(), z.array(z.union([text, image]))]).optional(),
+  is_error: z.boolean().optional(),
+  ...marked,
 });
-const content = z.union([z.string().min(1), z.array(z.union([text, image, toolUse, toolResult]))]);
+/** The signature is checked: thoughts come back as they were, or not at all. */
+const thinking = z.strictObject({
+  type: z.literal("thinking"),
+  thinking: z.string(),
+  signature: z.literal("EqQB"),
+});
+const block = z.union([text, image, toolUse, toolResult, thinking]);
+const content = z.union([z.string().min(1), z.array(block)]);
 type Content = z.infer<typeof content>;
 
 const blocksOf = (given: Content) =>
@@ -52,10 +74,14 @@ const blocksOf = (given: Content) =>
 /** The text of a message, results of tools included. */
 const textOf = (given: Content) =>
   blocksOf(given)
-    .map((block) =>
-      block.type === "tool_result" ? block.content : block.type === "text" ? block.text : "",
+    .map((part) =>
+      part.type === "tool_result" ? resultOf(part) : part.type === "text" ? part.text : "",
     )
     .join("\n");
+const resultOf = ({ content: result = "" }: z.infer<typeof toolResult>) =>
+  typeof result === "string"
+    ? result
+    : result.map((part) => (part.type === "text" ? part.text : "")).join("\n");
 const idsOf = (given: Content) => ({
   calls: blocksOf(given).flatMap((block) => (block.type === "tool_use" ? [block.id] : [])),
   results: blocksOf(given).flatMap((block) =>
@@ -67,7 +93,7 @@ const schema = z.looseObject({ type: z.string() });
 const bodySchema = z.strictObject({
   model: z.string(),
   messages: z
-    .array(z.strictObject({ role: z.enum(["user", "assistant"]), content }))
+    .array(z.strictObject({ role: z.enum(["user", "assistant", "system"]), content }))
     .min(1)
     .refine(
       (messages) => areAnswered(messages.map((message) => idsOf(message.content))),
@@ -78,10 +104,13 @@ const bodySchema = z.strictObject({
       "The first message must have the role user.",
     )
     .refine(
-      (messages) => messages.at(-1)?.role === "user",
+      (messages) => messages.findLast(({ role }) => role !== "system")?.role === "user",
       "This model does not support assistant message prefill.",
     ),
-  system: z.string().default(""),
+  system: z.union([z.string(), z.array(text)]).default(""),
+  metadata: z.strictObject({ user_id: z.string().nullish() }).optional(),
+  context_management: z.looseObject({}).optional(),
+  ...marked,
   max_tokens: z.int().min(1).max(64_000),
   temperature: z.number().min(0).max(1).optional(),
   top_p: z.number().min(0).max(1).optional(),
@@ -93,6 +122,9 @@ const bodySchema = z.strictObject({
         description: z.string().optional(),
         input_schema: schema,
         strict: z.boolean().optional(),
+        type: z.literal("custom").optional(),
+        eager_input_streaming: z.boolean().optional(),
+        ...marked,
       }),
     )
     .min(1)
@@ -104,7 +136,9 @@ const bodySchema = z.strictObject({
       z.strictObject({ type: z.literal("tool"), name: z.string(), ...choice }),
     ])
     .optional(),
-  thinking: z.strictObject({ type: z.enum(["adaptive", "disabled"]) }).optional(),
+  thinking: z
+    .strictObject({ type: z.enum(["adaptive", "disabled"]), display: z.string().optional() })
+    .optional(),
   output_config: z
     .strictObject({
       effort: z.enum(["low", "medium", "high", "xhigh", "max"]).optional(),
@@ -286,26 +320,31 @@ function events(pieces: readonly string[], tokens: Tokens, { model }: ChatReques
 }
 
 function read({ path, headers, body }: Received, key: string): ChatRequest | ErrorAnswer {
-  if (path !== "/v1/messages") return error("not-found");
-  const given = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
-  if (given !== key) return error("bad-key", String(given));
+  const isCount = path === "/v1/messages/count_tokens";
+  if (path !== "/v1/messages" && !isCount) return error("not-found");
+  const shown = headers["x-api-key"] ?? headers.authorization?.replace(/^Bearer /, "");
+  if (shown !== key) return error("bad-key", String(shown));
   const version = headers["anthropic-version"];
   if (version !== "2023-06-01" && version !== "2026-10-21")
     return error("invalid", "not a valid version");
   const known = MODELS[(body as { model: string }).model];
   if (!known) return error("not-found");
-  const { data, error: wrong } = bodySchema.safeParse(body);
+  const given = isCount ? { max_tokens: 1, ...(body as object) } : body;
+  const { data, error: wrong } = bodySchema.safeParse(given);
   if (wrong) return error("invalid", wrong.message);
+  const hasSystem = data.messages.some(({ role }) => role === "system");
+  if (hasSystem && !headers["anthropic-beta"]?.includes("mid-conversation-system"))
+    return error("invalid", "messages: role system is not supported");
+  if (data.context_management && !headers["anthropic-beta"]?.includes("context-management"))
+    return error("invalid", "context_management: Extra inputs are not permitted");
   const fault = faultIn(data, known.temperature && version === "2023-06-01", !known.temperature);
   if (fault) return error("invalid", fault);
   const { model, messages, system, stream } = data;
-  return {
-    model,
-    stream,
-    usage: true,
-    lastMessage: textOf(messages.at(-1)?.content ?? ""),
-    input: system + messages.map((sent) => textOf(sent.content)).join(""),
-  };
+  const input = textOf(system) + messages.map((sent) => textOf(sent.content)).join("");
+  if (isCount) return { status: 200, body: { input_tokens: tokensIn(input) } };
+  const asked = messages.findLast(({ role }) => role === "user");
+  const lastMessage = textOf(asked?.content ?? "");
+  return { model, stream, usage: true, lastMessage, input };
 }
 
 /** What the API rejects although each field is valid. */
@@ -320,7 +359,10 @@ function faultIn(
   if (thinking?.type !== "adaptive") return undefined;
   if (/^(any|tool)$/.test(tool_choice?.type ?? ""))
     return "Thinking may not be enabled when tool_choice forces tool use.";
-  return messages.some((sent) => idsOf(sent.content).results.length > 0)
+  const isThought = ({ content: sent }: (typeof messages)[number]) =>
+    blocksOf(sent).some(({ type }) => type === "thinking");
+  return messages.some((sent) => idsOf(sent.content).results.length > 0) &&
+    !messages.some(isThought)
     ? "Expected `thinking`, but found `tool_use`."
     : undefined;
 }

@@ -10,6 +10,7 @@ import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleEncoder } from "./google.ts";
 import { MALFORMED } from "./malformed-cases.ts";
 import { mistralEncoder, openaiEncoder } from "./openai.ts";
+import { responsesEncoder } from "./responses.ts";
 import { type Case, PIECES, respond, send } from "./script.ts";
 import { CONTENTS, SHAPES } from "./whole-cases.ts";
 
@@ -69,7 +70,8 @@ export async function startProviderSimulator({
   voice?: (request: ChatRequest) => string[];
 }) {
   const { encoderOf, variable, path } = DIALECTS[dialect];
-  const encoder: DialectEncoder = encoderOf(KEY);
+  const chat: DialectEncoder = encoderOf(KEY);
+  const responses = responsesEncoder(KEY);
   const requests: SimulatedRequest[] = [];
   const attempts = new Map<string, number>();
 
@@ -90,6 +92,8 @@ export async function startProviderSimulator({
     response.on("close", () => {
       record.closedAt = performance.now();
     });
+    const isResponse = dialect === "openai" && url.pathname.endsWith("/responses");
+    const encoder = isResponse ? responses : chat;
     const chatRequest = encoder.read({
       path: url.pathname,
       query: url.searchParams,
@@ -104,10 +108,11 @@ export async function startProviderSimulator({
     }
     const attempt = (attempts.get(chatRequest.lastMessage) ?? 0) + 1;
     attempts.set(chatRequest.lastMessage, attempt);
-    await answer(chatRequest, attempt, response);
+    await answer(encoder, chatRequest, attempt, response);
   }
 
   function answer(
+    encoder: DialectEncoder,
     chatRequest: ChatRequest,
     attempt: number,
     response: ServerResponse,

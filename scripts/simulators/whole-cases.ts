@@ -152,6 +152,8 @@ const withMaximum = (json: string) =>
   json
     .replace('"finish_reason":"stop"', '"finish_reason":"length"')
     .replace('"stop_reason":"end_turn"', '"stop_reason":"max_tokens"')
+    .replace('"status":"completed","error"', '"status":"incomplete","error"')
+    .replace('"incomplete_details":null', '"incomplete_details":{"reason":"max_output_tokens"}')
     .replace('"finishReason":"STOP"', '"finishReason":"MAX_TOKENS"');
 /** A reply that ended at the maximum number of tokens. */
 const AT_MAXIMUM: Case = {
@@ -170,6 +172,10 @@ export const CONTENTS: Record<string, Case> = {
   "no-done": {
     events: (events) =>
       events.filter(({ event, data }) => data !== "[DONE]" && event !== "message_stop"),
+  },
+  "no-closing-event": {
+    events: (events) =>
+      events.filter(({ event }) => event !== "message_stop" && event !== "response.completed"),
   },
   "no-usage": {
     events: (events) => events.map(withoutUsage),

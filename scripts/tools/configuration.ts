@@ -44,7 +44,12 @@ function providerRows(): Row[] {
   type Provider = { id: string; keyVariable: string; baseUrlVariable: string; baseUrl: string };
   const { providers } = JSON.parse(readFileSync("services/ai/catalogue/neutral.json", "utf8"));
   return (providers as Provider[]).flatMap(({ id, keyVariable, baseUrlVariable, baseUrl }) => [
-    { name: keyVariable, fallback: "", shown: "none", about: `API key, or several separated by commas. Activates \`${id}\`.` },
+    {
+      name: keyVariable,
+      fallback: "",
+      shown: "none",
+      about: `API key, or several separated by commas. Activates \`${id}\`.`,
+    },
     {
       name: baseUrlVariable,
       fallback: baseUrl,

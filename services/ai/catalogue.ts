@@ -138,6 +138,13 @@ const providerSchema = z
     /** Variable with the API key. The provider is configured if it is set. */
     keyVariable: variableName,
     baseUrlVariable: variableName,
+    /**
+     * Anthropic's dialect: values of `anthropic-beta` that `POST /v1/messages` passes on. Others may change what a call costs
+     * or where its data goes.
+     */
+    betas: z
+      .array(z.string().regex(/^[\w.-]+$/, "must be values of anthropic-beta"))
+      .exactOptional(),
     /** Base URL if its variable is not set. */
     baseUrl: z.string().refine(isBaseUrl, BASE_URL),
     /** The first one is the default. */

@@ -18,6 +18,7 @@ import { exportUsage } from "./export-usage.ts";
 import { listProviderStates } from "./list-provider-states.ts";
 import { listUsage, listUsageOfAll } from "./list-usage.ts";
 import { findListedModel, type ListedName, listModels, usableModels } from "./models.ts";
+import { countTokens, relay } from "./relay/relay.ts";
 import { sumUsage } from "./sum-usage.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
@@ -54,6 +55,15 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     const report = (names: readonly string[]) =>
       ctx.responseHeader.set(AI_IGNORED, names.join(", "));
     return complete(userCallOf(ctx), req, report, responseOf(ctx));
+  },
+  relayMessages(req, ctx) {
+    return relay(userCallOf(ctx), "messages", req, responseOf(ctx));
+  },
+  async countMessageTokens(req, ctx) {
+    return { body: await countTokens(userCallOf(ctx), req) };
+  },
+  relayResponses(req, ctx) {
+    return relay(userCallOf(ctx), "responses", req, responseOf(ctx));
   },
   listModels(_req, ctx) {
     const call = userCallOf(ctx);

@@ -89,9 +89,7 @@ export function listModels({ ai: { catalogue, providers }, principal }: ModelDep
 export function findListedModel(deps: ModelDeps, name: string): ListedName {
   const alias = findAlias(deps, name);
   const target = alias ? undefined : findModel(deps, name);
-  const names = target
-    ? [longName(target), shortName(deps.ai.catalogue, target)]
-    : [alias?.name];
+  const names = target ? [longName(target), shortName(deps.ai.catalogue, target)] : [alias?.name];
   const listed = listModels(deps).find((each) => names.includes(each.name));
   if (!listed) throw notFound();
   return listed;

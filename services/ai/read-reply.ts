@@ -11,7 +11,7 @@ import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
 import { mapTargets, type Targets } from "./models.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
-import type { Prompt, ReplyEvent } from "./providers/provider.ts";
+import type { Prompt, RelayPrompt, ReplyEvent } from "./providers/provider.ts";
 import type { UsageOutcome } from "./usage.ts";
 
 export type ReplyDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
@@ -26,7 +26,7 @@ export type Response = {
 };
 
 /** A prompt for a model of a provider. */
-export type RouteTarget = { entry: CatalogueProvider; prompt: Prompt };
+export type RouteTarget = { entry: CatalogueProvider; prompt: Prompt | RelayPrompt };
 
 /** A prompt and where it goes. */
 export type Route = {
@@ -76,6 +76,7 @@ export async function* readReply<Output>(
     alias,
     ...modelOf(current),
     inputCharacters: characters,
+    isOpaque: "relay" in prompt && !prompt.isStream,
   });
   const reservation = await reserve(call, usage.row, targets, response);
   // A reply that is not streamed may outlive the session or the key.
@@ -93,11 +94,12 @@ export async function* readReply<Output>(
     for await (const event of ai.providers.reply(sent, signal, reserveMemory)) {
       usage.observe(event);
       measurement.observe(event);
-      if (event.kind === "retrying" && event.target !== targets.indexOf(current)) {
-        current = targets[event.target] as RouteTarget;
-        usage.moveTo(modelOf(current));
-        measurement.moveTo(current.entry.vendor, current.prompt.model);
+      const next = nextTarget(event, targets) ?? current;
+      if (next !== current) {
+        usage.moveTo(modelOf(next));
+        measurement.moveTo(next.entry.vendor, next.prompt.model);
       }
+      current = next;
       for (const output of view.outputsOf(event, usage.id)) yield output;
     }
     outcome = "completed";
@@ -138,21 +140,27 @@ async function reserve(
  * A prompt whose reply stays within a reservation, if there is one. A whole reply is requested as a stream: one that is
  * abandoned then costs what was written of it.
  */
-const limitedBy = (prompt: Prompt, reservation: BudgetReservation | undefined): Prompt =>
-  reservation
-    ? {
-        ...prompt,
-        maxTokens: reservation.outputTokens,
-        isStream: true,
-        isCollected: !prompt.isStream,
-        mostTimeOuts: REPEATED_TIME_OUTS,
-      }
-    : prompt;
+function limitedBy<P extends Prompt | RelayPrompt>(
+  prompt: P,
+  reservation: BudgetReservation | undefined,
+): P {
+  if (!reservation) return prompt;
+  const limited = {
+    ...prompt,
+    maxTokens: reservation.outputTokens,
+    mostTimeOuts: REPEATED_TIME_OUTS,
+  };
+  if ("relay" in prompt) return limited; // what is passed on keeps its form
+  return { ...limited, isStream: true, isCollected: !prompt.isStream };
+}
 
 /** Counts a call that has used more than its budgets held for it. */
 function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): boolean }): void {
   if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
 }
+
+const nextTarget = (event: ReplyEvent, targets: Route["targets"]) =>
+  event.kind === "retrying" ? targets[event.target] : undefined;
 
 /** The model that a call counts for. */
 const modelOf = ({ entry, prompt: { model } }: RouteTarget) => ({
@@ -182,9 +190,9 @@ function reserveReply({ memory }: Response, bytes: number): void {
  * @returns what the caller is told
  * @throws any other error
  */
-function failureOf(
+export function failureOf(
   thrown: unknown,
-  { log, requestId }: ReplyDeps,
+  { log, requestId }: Pick<ReplyDeps, "log" | "requestId">,
   { id }: CatalogueProvider,
 ): ServiceError {
   if (!(thrown instanceof ProviderError)) throw thrown;

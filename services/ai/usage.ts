@@ -25,6 +25,8 @@ type UsageStart = {
   /** Of the model; undefined if it is unknown. */
   price?: Price | undefined;
   inputCharacters: number;
+  /** The reply comes as a whole, so that nothing is known of one that is abandoned: it may have been written. */
+  isOpaque?: boolean;
 };
 
 /** Interval between updates of the row of a long reply, in ms. A crash loses no more than that. */
@@ -98,7 +100,14 @@ export function openUsageLedger(
       return call;
     },
     /** Makes the row of a call. It is not written before the call begins. */
-    prepare({ userId, apiKeyId, alias, inputCharacters, ...first }: UsageStart) {
+    prepare({
+      userId,
+      apiKeyId,
+      alias,
+      inputCharacters,
+      isOpaque = false,
+      ...first
+    }: UsageStart) {
       let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -222,6 +231,8 @@ export function openUsageLedger(
           const isEstimate = row.estimated && !addReported();
           const isUnread = isEstimate && characters === 0 && INPUT_UNREAD.has(outcome);
           row.input_tokens *= timedOutAttempts + (isUnread ? 0 : 1);
+          if (isOpaque && reservation && isEstimate && !isUnread)
+            row.output_tokens = reservation.outputTokens;
           if (timedOutAttempts > 0) row.estimated = true;
           batch.set(row.id, row);
           return row;

@@ -14,7 +14,7 @@ import { http } from "../../gen/google/api/annotations_pb.ts";
 import { clientMethods } from "../../services/platform/rpc/policy.ts";
 
 const SEGMENTS = /^(?:\/(?:[A-Za-z0-9._~-]+|\{[a-z0-9_]+\}))+$/;
-const { STRING, BOOL, DOUBLE, INT32, UINT32, INT64 } = ScalarType;
+const { STRING, BOOL, DOUBLE, INT32, UINT32, INT64, BYTES } = ScalarType;
 
 const isText = (field: DescField | undefined) =>
   field?.fieldKind === "scalar" && field.scalar === STRING && !field.oneof;
@@ -22,12 +22,20 @@ const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampS
 
 /**
  * Whether a request field is of a type that is read from JSON. 64-bit numbers are only in foreign
- * formats: ProtoJSON writes them as strings. So are alternatives, which a format tells apart.
+ * formats: ProtoJSON writes them as strings. So are bytes, and alternatives, which a format tells apart.
  */
 function isReadable(field: DescField, isForeign = false): boolean {
   if ((field.oneof && !isForeign) || field.fieldKind === "map") return false;
   if (!field.message || isTimestamp(field)) {
-    const scalars = [undefined, STRING, BOOL, DOUBLE, INT32, UINT32, ...(isForeign ? [INT64] : [])];
+    const scalars = [
+      undefined,
+      STRING,
+      BOOL,
+      DOUBLE,
+      INT32,
+      UINT32,
+      ...(isForeign ? [INT64, BYTES] : []),
+    ];
     return !field.enum && scalars.includes(field.scalar);
   }
   const { typeName, fields } = field.message;

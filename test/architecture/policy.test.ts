@@ -72,13 +72,20 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
   const reads = [
     ...["GetModel", "GetProfile", "ListApiKeys", "ListModels", "ListOwnBudgets", "ListProviders"],
   ];
-  const names = ["Chat", "Complete", "Logout", "StreamChat", "ListSessions", "ListUsage", ...reads];
+  const relays = ["RelayMessages", "CountMessageTokens", "RelayResponses"];
+  const names = [
+    ...["Chat", "Complete", "Logout", "StreamChat", "ListSessions", "ListUsage"],
+    ...[...reads, ...relays],
+  ];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
 test("Method policy: API keys call models, list them and show usage, and open nothing else", () => {
   const open = methods.filter((method) => policyOf(method)?.apiKeys !== ApiKeys.UNSPECIFIED);
-  const calls = ["Chat", "Complete", "StreamChat"];
+  const calls = [
+    ...["Chat", "Complete", "StreamChat"],
+    ...["RelayMessages", "CountMessageTokens", "RelayResponses"],
+  ];
   const names = [...calls, "GetModel", "ListModels", "ListProviders", "ListUsage"];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
   for (const method of open) expect(policyOf(method)?.access, method.name).toBe(Access.USER);

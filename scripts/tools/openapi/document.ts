@@ -14,7 +14,7 @@ import {
   json,
   objectSchema,
 } from "./components.ts";
-import { formattedMethod, openAiErrorSchema } from "./formats.ts";
+import { anthropicErrorSchema, formattedMethod, openAiErrorSchema } from "./formats.ts";
 import { healthPaths } from "./health-schema.ts";
 import { anyOther, errorSchema, failures, headers, headersOf } from "./responses.ts";
 
@@ -75,6 +75,7 @@ export function openApiDocument() {
   const schemas: Record<string, Schema> = {
     Error: errorSchema(used),
     OpenAIError: openAiErrorSchema,
+    AnthropicError: anthropicErrorSchema,
   };
   for (const message of used) {
     schemas[message.name] = {

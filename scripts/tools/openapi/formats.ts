@@ -1,3 +1,4 @@
+import { anthropicFormat } from "../../../gateway/formats/messages-format.ts";
 import type { HttpBinding } from "../../../gateway/transcode/binding.ts";
 import { errorResponse, httpError } from "../../../gateway/transcode/errors.ts";
 import {
@@ -14,7 +15,12 @@ import { commentOn, json, property } from "./components.ts";
  * documents them, and its packages have their types.
  */
 
-const ERROR_REF = { $ref: "#/components/schemas/OpenAIError" };
+const OPENAI_ERROR = { $ref: "#/components/schemas/OpenAIError" };
+const ANTHROPIC_ERROR = { $ref: "#/components/schemas/AnthropicError" };
+const errorRefOf = (format: HttpBinding["format"]) =>
+  format === anthropicFormat ? ANTHROPIC_ERROR : OPENAI_ERROR;
+/** What tells errors of the same status apart. */
+const codeIn = ({ error }: { error: { code?: string; type: string } }) => error.code ?? error.type;
 const nullable = { type: ["string", "null"] };
 
 /** The body of an error in OpenAI's form. */
@@ -51,6 +57,29 @@ export const openAiErrorSchema: Schema = {
   },
 };
 
+/** The body of an error in Anthropic's form. */
+export const anthropicErrorSchema: Schema = {
+  type: "object",
+  description: "The body of every error under `/v1/messages`, as Anthropic's clients read it.",
+  required: ["type", "error"],
+  properties: {
+    type: { type: "string", const: "error", description: "Always `error`.", examples: ["error"] },
+    error: {
+      type: "object",
+      description: "The error.",
+      required: ["type", "message"],
+      properties: {
+        type: {
+          type: "string",
+          description: "Kind of error, by its status.",
+          examples: ["invalid_request_error"],
+        },
+        message: property("message", { type: "string" }, "Human-readable message."),
+      },
+    },
+  },
+};
+
 const open = (description: string): Schema => ({
   type: "object",
   additionalProperties: true,
@@ -80,6 +109,31 @@ const COMPLETION = {
   usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 },
 };
 const EVENTS = `data: {"id":"${COMPLETION.id}","object":"chat.completion.chunk","created":1795564800,"model":"model-a-1","choices":[{"index":0,"delta":{"content":"Hello."},"logprobs":null,"finish_reason":null}]}\n\ndata: [DONE]\n\n`;
+
+const MESSAGE_REQUEST = { model: "provider-b/model-b-1", max_tokens: 1_024, messages: [QUESTION] };
+const MESSAGE = {
+  id: "msg_01",
+  type: "message",
+  role: "assistant",
+  model: "claude-sonnet-5-5",
+  content: [{ type: "text", text: "Hello." }],
+  stop_reason: "end_turn",
+  stop_sequence: null,
+  usage: { input_tokens: 9, output_tokens: 3 },
+};
+const MESSAGE_EVENT =
+  'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello."}}\n\n';
+const RESPONSE = {
+  id: "resp_01",
+  object: "response",
+  status: "completed",
+  output: [
+    { type: "message", role: "assistant", content: [{ type: "output_text", text: "Hello." }] },
+  ],
+  usage: { input_tokens: 9, output_tokens: 3, total_tokens: 12 },
+};
+const RESPONSE_EVENT =
+  'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_01","output_index":0,"content_index":0,"delta":"Hello.","sequence_number":4}\n\n';
 
 type Documented = {
   /** What the method does, and how it differs from the original. */
@@ -111,6 +165,63 @@ const METHODS: Readonly<Record<string, Documented>> = {
       content: {
         "application/json": { schema: open("A `chat.completion`."), example: COMPLETION },
         "text/event-stream": { schema: { type: "string" }, example: EVENTS },
+      },
+    },
+    headers: ["X-AI-Provider", "X-AI-Model"],
+  },
+  RelayMessages: {
+    description:
+      "Passes a request of Anthropic's Messages API on to a model of that dialect, and its reply back. The body is passed on as it is, " +
+      "but for the name of the model and a `max_tokens` above that of the model; every event is unchanged. Refused with 400: tools other " +
+      "than `custom`, `mcp_servers`, `container`, `fallbacks`, `fallback_credit_token`, `billing_policy`, files of the provider, other " +
+      "blocks than those that carry their content, and values of `service_tier`, `speed` and `inference_geo` with a price of their own. " +
+      "`anthropic-beta` is passed on as far as the catalogue allows it; other values are named in `X-AI-Ignored`. The key may be in " +
+      "`x-api-key`, where there is no `Authorization`. A stream that fails ends with an event `error`.",
+    request: json(
+      "A request of Anthropic's Messages API.",
+      open("See the reference of Anthropic's API."),
+      MESSAGE_REQUEST,
+    ),
+    success: {
+      description: "The reply, or its events with `stream: true`.",
+      content: {
+        "application/json": { schema: open("A `message`."), example: MESSAGE },
+        "text/event-stream": { schema: { type: "string" }, example: MESSAGE_EVENT },
+      },
+    },
+    headers: ["X-AI-Provider", "X-AI-Model"],
+  },
+  CountMessageTokens: {
+    description:
+      "Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It costs nothing, and counts as a " +
+      "request. Refused is what `POST /v1/messages` refuses.",
+    request: json("A request of Anthropic's API.", open("See the reference of Anthropic's API."), {
+      model: MESSAGE_REQUEST.model,
+      messages: MESSAGE_REQUEST.messages,
+    }),
+    success: json("The number of tokens.", open("The count."), { input_tokens: 9 }),
+    headers: [],
+  },
+  RelayResponses: {
+    description:
+      "Passes a request of OpenAI's Responses API on to a model of that dialect, and its reply back. The body is passed on as it is, but " +
+      "for the name of the model, a `max_output_tokens` above that of the model, and `store`, which is false; every event is unchanged. " +
+      "Refused with 400: `store: true`, `previous_response_id`, `conversation`, `background`, `background_options`, `prompt`, " +
+      "`access_programs`, tools other than `function` and `custom`, references to items and files of the provider, and a `service_tier` " +
+      "with a price of its own. A stream that fails ends with an event `error`.",
+    request: json(
+      "A request of OpenAI's Responses API.",
+      open("See the reference of OpenAI's API."),
+      {
+        model: MODEL.id,
+        input: QUESTION.content,
+      },
+    ),
+    success: {
+      description: "The reply, or its events with `stream: true`.",
+      content: {
+        "application/json": { schema: open("A `response`."), example: RESPONSE },
+        "text/event-stream": { schema: { type: "string" }, example: RESPONSE_EVENT },
       },
     },
     headers: ["X-AI-Provider", "X-AI-Model"],
@@ -149,9 +260,9 @@ export function formattedFailures({ format }: HttpBinding, reasons: readonly Rea
   );
   const byStatus = Object.groupBy(failures, ({ status }) => status);
   return Object.entries(byStatus).map(([status, group = []]) => {
-    const bodies = group.map(({ body }) => body as { error: { code: string } });
-    const codes = [...new Set(bodies.map(({ error }) => `\`${error.code}\``))];
-    return [status, json(`${codes.join(", ")}.`, ERROR_REF, bodies[0])] as const;
+    const bodies = group.map(({ body }) => body as Parameters<typeof codeIn>[0]);
+    const codes = [...new Set(bodies.map((body) => `\`${codeIn(body)}\``))];
+    return [status, json(`${codes.join(", ")}.`, errorRefOf(format), bodies[0])] as const;
   });
 }
 
@@ -174,4 +285,4 @@ function errorOf(
 
 /** The response of any status that a method in a foreign format does not list. */
 export const anyOtherFormatted = (format: HttpBinding["format"]) =>
-  json("Any other error.", ERROR_REF, errorOf(format, Reason.UNSPECIFIED).body);
+  json("Any other error.", errorRefOf(format), errorOf(format, Reason.UNSPECIFIED).body);

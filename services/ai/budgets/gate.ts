@@ -14,9 +14,9 @@ import {
 } from "../../store/budgets.ts";
 import type { HotDb } from "../../store/statement.ts";
 import type { UsageRow } from "../../store/usage.ts";
-import { highestCost } from "../price.ts";
 import type { Targets } from "../models.ts";
-import type { Prompt } from "../providers/provider.ts";
+import { highestCost } from "../price.ts";
+import type { Prompt, RelayPrompt } from "../providers/provider.ts";
 import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
@@ -172,7 +172,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
      */
     async reserve(
       row: UsageRow,
-      prompts: Targets<Prompt>,
+      prompts: Targets<Prompt | RelayPrompt>,
       metrics: Metrics,
     ): Promise<BudgetReservation | undefined> {
       if (!mayExist) return undefined;
@@ -204,7 +204,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
 }
 
 /** The most that a call can cost at any of its models; undefined if one has no price. */
-function highestOf(prompts: Targets<Prompt>, inputTokens: number) {
+function highestOf(prompts: Targets<Prompt | RelayPrompt>, inputTokens: number) {
   const costs = prompts.map(({ model: { price } }) => price && highestCost(price, inputTokens));
   const known = costs.filter((cost) => cost !== undefined);
   if (known.length < costs.length) return undefined;
@@ -218,7 +218,7 @@ const largest = (values: readonly bigint[]) =>
   values.reduce((most, value) => (value > most ? value : most), 0n);
 
 /** The bounds of the output at any of its models. */
-function widestBounds(prompts: Targets<Prompt>) {
+function widestBounds(prompts: Targets<Prompt | RelayPrompt>) {
   const bounds = prompts.map(outputBounds);
   return {
     wanted: Math.max(...bounds.map(({ wanted }) => wanted)),

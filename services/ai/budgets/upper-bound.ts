@@ -1,4 +1,4 @@
-import type { Prompt, PromptMessage, PromptTool } from "../providers/provider.ts";
+import type { Prompt, PromptMessage, PromptTool, RelayPrompt } from "../providers/provider.ts";
 
 /** What a message adds beside its text: its role and its borders. */
 const TOKENS_PER_MESSAGE = 16;
@@ -14,13 +14,14 @@ const PAID_ATTEMPTS = REPEATED_TIME_OUTS + 1;
  * The most tokens that the provider can count as the input of a prompt, all attempts together. A token has
  * at least one byte.
  */
-export function mostInputTokens({
-  messages,
-  systemPrompt,
-  tools = [],
-  format,
-  model,
-}: Prompt): number {
+export const mostInputTokens = (prompt: Prompt | RelayPrompt): number =>
+  "relay" in prompt ? mostOfRelay(prompt) : mostOfPrompt(prompt);
+
+/** The bytes of a body are those of all its texts, and more. */
+const mostOfRelay = ({ model, relay: { bytes, images } }: RelayPrompt): number =>
+  PAID_ATTEMPTS * (bytes + images * model.imageTokens + model.overheadTokens);
+
+function mostOfPrompt({ messages, systemPrompt, tools = [], format, model }: Prompt): number {
   const schema = format?.type === "json_schema" ? format : undefined;
   const texts = [
     systemPrompt,

@@ -21,7 +21,12 @@ export type Adapter = {
   parse(document: object): ParsedEvent;
   /** `[DONE]` may replace the finish marker. */
   finishesWithDone?: boolean;
+  /** Maximum size of an event, in characters, if it is not the usual one. */
+  maxEventCharacters?: number;
 };
+
+/** The part of a dialect that reads replies. */
+export type ReplyParser = Pick<Adapter, "parse" | "finishesWithDone" | "maxEventCharacters">;
 
 /** The content of one event of a stream, or of a complete reply. */
 export type ParsedEvent = {

@@ -1,4 +1,4 @@
-import { createParser, type ParseError } from "eventsource-parser";
+import { createParser, type EventSourceParser, type ParseError } from "eventsource-parser";
 
 /** Maximum size of an event, in characters. */
 const EVENT_CHARACTERS = 1024 * 1024;
@@ -24,14 +24,18 @@ export class BodyParser {
   #partialLine: string[] = [];
   #partialLength = 0;
   readonly #handlers: Handlers;
-  readonly #parser = createParser({
-    maxBufferSize: EVENT_CHARACTERS,
-    onEvent: ({ data, event }) => this.#handlers.onEvent(data, event),
-    onError: (error) => this.#onError(error),
-  });
+  readonly #maxEvent: number;
+  readonly #parser: EventSourceParser;
 
-  constructor(handlers: Handlers) {
+  /** @param maxEvent maximum size of an event, in characters */
+  constructor(handlers: Handlers, maxEvent = EVENT_CHARACTERS) {
     this.#handlers = handlers;
+    this.#maxEvent = maxEvent;
+    this.#parser = createParser({
+      maxBufferSize: maxEvent,
+      onEvent: ({ data, event }) => this.#handlers.onEvent(data, event),
+      onError: (error) => this.#onError(error),
+    });
   }
 
   /** Number of characters that wait for the rest of their event or document. */
@@ -92,7 +96,7 @@ export class BodyParser {
     this.#partialLine.push(text);
     this.#partialLength += text.length;
     const isDocument = /^[{[]/.test(this.#partialLine[0] ?? "");
-    const max = isDocument ? DOCUMENT_CHARACTERS : EVENT_CHARACTERS;
+    const max = isDocument ? DOCUMENT_CHARACTERS : this.#maxEvent;
     if (this.#partialLength > max) this.#handlers.onTooLarge();
   }
 

@@ -1,5 +1,5 @@
 import { parseExactly } from "../../platform/rpc/exact-json.ts";
-import type { Adapter, ParsedEvent } from "./adapter.ts";
+import type { ParsedEvent, ReplyParser } from "./adapter.ts";
 import { BodyParser } from "./body-parser.ts";
 import { classifyError, classifyText, ProviderError, type ProviderErrorKind } from "./errors.ts";
 import { PieceQueue } from "./piece-queue.ts";
@@ -45,22 +45,26 @@ export class ReplyDecoder {
   #isAtEnd = false;
   readonly #ending = new ReplyEnding();
   readonly #counts = new TokenCounts();
-  readonly #adapter: Adapter;
+  readonly #adapter: ReplyParser;
   readonly #isStream: boolean;
   readonly #wanted: WantedPieces;
   readonly #toolCalls = new ToolCalls();
   /** The pieces before `#text`. */
   readonly #earlier = new PieceQueue();
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
-  readonly #body = new BodyParser({
-    onEvent: (data, name) => this.#readEvent(data, name),
-    onErrorField: (value) => this.#readErrorText(value),
-    onTooLarge: () => this.#fail("reply too large"),
-  });
+  readonly #body: BodyParser;
 
   /** @param isStream whether a stream was requested. If not, the first document is the reply. */
-  constructor(adapter: Adapter, isStream = true, wanted: WantedPieces = {}) {
+  constructor(adapter: ReplyParser, isStream = true, wanted: WantedPieces = {}) {
     this.#adapter = adapter;
+    this.#body = new BodyParser(
+      {
+        onEvent: (data, name) => this.#readEvent(data, name),
+        onErrorField: (value) => this.#readErrorText(value),
+        onTooLarge: () => this.#fail("reply too large"),
+      },
+      adapter.maxEventCharacters,
+    );
     this.#isStream = isStream;
     this.#wanted = wanted;
   }
@@ -406,7 +410,7 @@ function failureIn(lines: readonly string[]): ProviderErrorKind | undefined {
 }
 
 /** Parses one document. Never throws. */
-function parseDocument(document: unknown, adapter: Adapter, isError: boolean): ParsedEvent {
+function parseDocument(document: unknown, adapter: ReplyParser, isError: boolean): ParsedEvent {
   if (!isObject(document) || Array.isArray(document)) return { failed: "unreadable reply" };
   const failed = errorIn(document, isError);
   if (failed) return { failed };

@@ -86,7 +86,7 @@ export class ProviderHealth {
     if (UNRELATED.has(outcome)) return;
     const hasFailed = !ANSWERS.has(outcome);
     this.#count(hasFailed);
-    if (!hasFailed) return this.#close();
+    if (!hasFailed) return void this.#close();
     this.#failuresInARow++;
     this.#lastFailure = { kind: outcome as ProviderErrorKind, at: this.#clock.now() };
     if (this.breaker === "half-open") this.#open(Math.min(2 * this.#openMs, MAX_OPEN_MS));

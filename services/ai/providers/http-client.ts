@@ -52,7 +52,7 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const isDirect = exemptions(proxyEnv.NO_PROXY);
   return {
     /**
-     * Posts a JSON document. Resolves when the head of the response has arrived, whatever its
+     * Posts a JSON document, given as an object or as its text. Resolves when the head of the response has arrived, whatever its
      * status. If a reused connection ends before the first byte of a response, the server had
      * closed it: the request is sent again on a new connection.
      * @throws ProviderError "unreadable reply" if the response is not HTTP; otherwise the error of
@@ -61,7 +61,7 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
     async post(
       target: RequestOptions,
       headers: Record<string, string>,
-      document: object,
+      document: object | string,
       signal: AbortSignal,
     ): Promise<IncomingMessage> {
       const pools = isDirect(target.hostname ?? "") ? direct : proxied;
@@ -89,7 +89,7 @@ class StaleConnection extends Error {}
 /** Sends a request with its agent and waits for the head of the response. */
 function exchange(
   options: RequestOptions,
-  document: object,
+  document: object | string,
   connectMs: number,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
@@ -141,7 +141,7 @@ function exchange(
     if (signal.aborted) end(signal.reason);
     else signal.addEventListener("abort", () => end(signal.reason), { once: true });
   });
-  sending.end(JSON.stringify(document)); // outside of the closures, which would keep the text in memory
+  sending.end(typeof document === "string" ? document : JSON.stringify(document)); // outside of the closures, which would keep the text in memory
   return answer;
 }
 

@@ -85,6 +85,30 @@ export type Prompt = {
   showsReasoning?: boolean;
 };
 
+/** A foreign API whose requests and replies are passed on as they are. */
+export type RelayApi = "messages" | "count_tokens" | "responses";
+
+/** A body that is passed on to a model as it is, but for the name of the model. */
+export type RelayPrompt = {
+  model: CatalogueModel;
+  /** Whether the body asks for a stream. */
+  isStream: boolean;
+  /** Maximum number of output tokens. It may be lower than that of the body, never higher. */
+  maxTokens?: number | undefined;
+  /** As in {@link Prompt}. */
+  mostTimeOuts?: number;
+  relay: {
+    api: RelayApi;
+    /** Size of the body that the caller has sent, in bytes, and number of images and documents in it. */
+    bytes: number;
+    images: number;
+    /** The body for a model. */
+    bodyFor(prompt: Pick<RelayPrompt, "model" | "maxTokens">): string;
+    /** Headers of the API, without the key. */
+    headers: Readonly<Record<string, string>>;
+  };
+};
+
 /**
  * Tokens as counted by the provider: input includes cached input, output includes hidden reasoning.
  */
@@ -147,6 +171,8 @@ export type ReplyEvent =
    * `decodingMs`: time spent on decoding the reply so far.
    */
   | (Piece & { decodingMs: number })
+  /** The latest events of a reply that is passed on, or all of it, unchanged. Comes after their pieces. */
+  | { kind: "relayed"; data: string }
   | { kind: "usage"; usage: Usage; details: UsageDetails }
   /** The provider has completed the reply. Always the last event. */
   | { kind: "finished"; reason: FinishReason; decodingMs: number };

@@ -12,10 +12,11 @@ import {
   DEFAULT_BOUNDS,
   type Prompt,
   type ProviderBounds,
+  type RelayPrompt,
   type ReserveMemory,
 } from "./provider.ts";
 import { ProviderKeys } from "./provider-keys.ts";
-import { createProvider, replyTo, type Upstream } from "./reply.ts";
+import { answerTo, createProvider, replyTo, type Upstream, type UpstreamPrompts } from "./reply.ts";
 
 const ADAPTERS = {
   openai: openaiAdapter,
@@ -34,7 +35,9 @@ type ProviderOptions = Partial<ProviderBounds> & {
 };
 
 /** A prompt for a model of the provider with this public id. */
-export type RoutedPrompt = { provider: string; prompt: Prompt };
+export type RoutedPrompt = { provider: string; prompt: Prompt | RelayPrompt };
+/** The same prompt for each of several models, in the order in which they are tried. */
+type RoutedPrompts = readonly [RoutedPrompt, ...RoutedPrompt[]];
 
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
@@ -85,27 +88,31 @@ export function openProviders(
     if (!upstream) throw new Error(`The AI provider ${id} is not open.`);
     return upstream;
   };
+  const upstreamPrompts = ([first, ...others]: RoutedPrompts): UpstreamPrompts => {
+    const upstreamPrompt = ({ provider, prompt }: RoutedPrompt) => ({
+      upstream: upstreamOf(provider),
+      prompt,
+    });
+    return [upstreamPrompt(first), ...others.map(upstreamPrompt)];
+  };
   return {
     /** The providers by public id. */
     byId: new Map(
       [...upstreams].map(([id, upstream]) => [id, createProvider(upstream, bounds)] as const),
     ),
     /**
-     * Sends a prompt as a {@link Provider} does, and goes on to the next model while one fails before the first byte.
-     * @param prompts the same prompt for each model
+     * Sends a prompt as a {@link Provider} does, and goes on to the next model while one fails before the
+     * first byte.
      */
-    reply(
-      [first, ...others]: readonly [RoutedPrompt, ...RoutedPrompt[]],
-      signal: AbortSignal,
-      reserve?: ReserveMemory,
-    ) {
-      const upstreamPrompt = ({ provider, prompt }: RoutedPrompt) => ({
-        upstream: upstreamOf(provider),
-        prompt,
-      });
-      const prompts = [upstreamPrompt(first), ...others.map(upstreamPrompt)] as const;
-      return replyTo(prompts, bounds, signal, reserve);
-    },
+    reply: (prompts: RoutedPrompts, signal: AbortSignal, reserve?: ReserveMemory) =>
+      replyTo(upstreamPrompts(prompts), bounds, signal, reserve),
+    /**
+     * Sends a body whose answer is no reply, such as a count of tokens.
+     * @returns the answer, a JSON object
+     * @throws ProviderError; the reason of the signal once that has fired
+     */
+    answer: (prompts: RoutedPrompts, signal: AbortSignal) =>
+      answerTo(upstreamPrompts(prompts), bounds, signal),
     /** Whether calls that have a choice should stay away from an open provider. */
     isAvoided: (id: string) => upstreamOf(id).health.isAvoided,
     /** How the open providers are doing in this process, by public id. */

@@ -4,18 +4,21 @@ import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { endpointPath } from "./endpoint-path.ts";
-import { ProviderError, toProviderError } from "./errors.ts";
+import { classifyError, ProviderError, toProviderError } from "./errors.ts";
 import type { AttemptOutcome, ProviderHealth } from "./health.ts";
-import { decompressed, type HttpClient } from "./http-client.ts";
+import { decompressed, type HttpClient, readAll } from "./http-client.ts";
 import type {
   Piece,
   Prompt,
   Provider,
   ProviderBounds,
+  RelayPrompt,
   ReplyEvent,
   ReserveMemory,
 } from "./provider.ts";
 import type { ProviderKeys } from "./provider-keys.ts";
+import { RELAY_APIS } from "./relay-apis.ts";
+import { RelayReader } from "./relay-reader.ts";
 import { type Destination, UpstreamRequest } from "./send.ts";
 
 /** A provider that calls can be sent to. */
@@ -31,21 +34,23 @@ export type Upstream = {
 };
 
 /** A prompt and where it goes. */
-export type UpstreamPrompt = { upstream: Upstream; prompt: Prompt };
+export type UpstreamPrompt = { upstream: Upstream; prompt: Prompt | RelayPrompt };
+/** The same prompt for each of several models, in the order in which they are tried. */
+export type UpstreamPrompts = readonly [UpstreamPrompt, ...UpstreamPrompt[]];
 
 /**
  * Sends a prompt to a model, or to the next one if it fails before the first byte of the reply, and reads the reply
  * as a {@link Provider} does. Retries, time-outs, size limits, finish markers and clean-up are the same for all
  * dialects, streamed or not.
- * @param prompts the same prompt, for each of the models
  */
 export async function* replyTo(
-  prompts: readonly [UpstreamPrompt, ...UpstreamPrompt[]],
+  prompts: UpstreamPrompts,
   bounds: ProviderBounds,
   client: AbortSignal,
   reserve: ReserveMemory = () => {},
 ): AsyncGenerator<ReplyEvent, void> {
-  const { isStream, isCollected = false, mostTimeOuts } = prompts[0].prompt;
+  const { isStream, mostTimeOuts, ...asked } = prompts[0].prompt;
+  const isCollected = "isCollected" in asked && asked.isCollected === true;
   const isPassedOn = isStream && !isCollected;
   const request = new UpstreamRequest(client, bounds);
   let decoder: ReplyDecoder | undefined;
@@ -53,33 +58,47 @@ export async function* replyTo(
   let outcome: AttemptOutcome = "cancelled"; // if the reader leaves
   try {
     const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
-    const { message, index } = yield* request.send(destination, prompts.length, isPassedOn, mostTimeOuts);
+    const { message, index } = yield* request.send(
+      destination,
+      prompts.length,
+      isPassedOn,
+      mostTimeOuts,
+    );
     const { upstream, prompt } = prompts[index] as UpstreamPrompt;
-    decoder = new ReplyDecoder(upstream.adapter, isStream, {
-      reasoning: prompt.showsReasoning ?? false,
-      toolCalls: prompt.tools !== undefined && prompt.tools.length > 0,
-    });
     body = decompressed(message);
-    const read = decoder;
-    yield { kind: "receiving", reported: () => read.reported };
-    const deps = { body, decoder, request, bounds, isStream, isCollected, reserve };
-    const reader = new ReplyReader(deps);
-    for (let event = await reader.next(); event; event = await reader.next()) yield event;
-    client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
-    for (const event of reader.end()) {
-      if (event.kind === "finished") outcome = "completed";
-      yield event;
+    const deps = { body, request, bounds, isStream, reserve };
+    if ("relay" in prompt) {
+      const reader = new RelayReader({ ...deps, parser: RELAY_APIS[prompt.relay.api].parser });
+      decoder = reader.decoder;
+      yield receiving(decoder);
+      yield* reader.events();
+    } else {
+      decoder = new ReplyDecoder(upstream.adapter, isStream, {
+        reasoning: prompt.showsReasoning ?? false,
+        toolCalls: prompt.tools !== undefined && prompt.tools.length > 0,
+      });
+      yield receiving(decoder);
+      const reader = new ReplyReader({ ...deps, decoder, isCollected });
+      for (let event = await reader.next(); event; event = await reader.next()) yield event;
+      client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
+      yield* reader.end();
     }
+    outcome = "completed";
   } catch (thrown) {
     const reason = reasonOf(thrown, client, decoder, request);
     if (reason instanceof ProviderError) outcome = reason.kind;
     throw reason;
   } finally {
-    const isDone = decoder !== undefined && decoder.isClosed && !request.signal.aborted;
+    const isDone = Boolean(decoder?.isClosed) && !request.signal.aborted;
     request.end(isDone, outcome);
     if (isDone && body) drain(body);
   }
 }
+
+const receiving = (decoder: ReplyDecoder): ReplyEvent => ({
+  kind: "receiving",
+  reported: () => decoder.reported,
+});
 
 /** The provider of an upstream alone. */
 export const createProvider =
@@ -87,27 +106,100 @@ export const createProvider =
   (prompt, client, reserve) =>
     replyTo([{ upstream, prompt }], bounds, client, reserve);
 
+/** Maximum size of an answer that is no reply, in bytes. */
+const ANSWER_BYTES = 64 * 1024;
+
+/**
+ * Sends a body whose answer is no reply, such as a count of tokens.
+ * @returns the answer as it is: a JSON object
+ * @throws ProviderError; the reason of the signal once that has fired
+ */
+export async function answerTo(
+  prompts: UpstreamPrompts,
+  bounds: ProviderBounds,
+  client: AbortSignal,
+): Promise<string> {
+  const request = new UpstreamRequest(client, bounds);
+  let outcome: AttemptOutcome = "cancelled";
+  try {
+    const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
+    const sending = request.send(destination, prompts.length, false);
+    let step = await sending.next();
+    while (!step.done) step = await sending.next();
+    const body = await readAll(decompressed(step.value.message), ANSWER_BYTES);
+    const answer = body.toString();
+    assertAnswer(answer);
+    outcome = "completed";
+    return answer;
+  } catch (thrown) {
+    const reason = reasonOf(thrown, client, undefined, request);
+    if (reason instanceof ProviderError) outcome = reason.kind;
+    throw reason;
+  } finally {
+    request.end(outcome === "completed", outcome);
+  }
+}
+
+/** @throws ProviderError if the answer reports an error or is no JSON object */
+function assertAnswer(text: string): void {
+  let answer: unknown;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    throw new ProviderError("unreadable reply");
+  }
+  if (typeof answer !== "object" || answer === null || Array.isArray(answer))
+    throw new ProviderError("unreadable reply");
+  const { error } = answer as { error?: unknown };
+  if (error) throw new ProviderError(classifyError(error));
+}
+
 /** How a prompt is sent to its model. */
 function destinationOf({ upstream, prompt }: UpstreamPrompt): Destination {
-  const { adapter, base, keys, health, http, onAttempt } = upstream;
+  const { base, keys, health, http, onAttempt } = upstream;
   const { protocol, hostname, port } = base;
-  const fitted = fitPrompt(prompt);
-  const path = endpointPath(base.path ?? "", adapter.path(fitted));
+  const { path, headersFor, body } =
+    "relay" in prompt ? passedOn(upstream, prompt) : translated(upstream, prompt);
   return {
     path: path.replace(/\?.*/, ""),
     keys,
     post: (key, signal) =>
-      http.post(
-        { protocol, hostname, port, path },
-        adapter.headers(key.text, fitted),
-        adapter.body(fitted),
-        signal,
-      ),
+      http.post({ protocol, hostname, port, path }, headersFor(key.text), body(), signal),
     onBegin: () => health.begin(),
     onEnd(outcome) {
       health.end(outcome);
       onAttempt(outcome);
     },
+  };
+}
+
+/** A request for an attempt, which is written when it is sent. */
+type UpstreamMessage = {
+  path: string;
+  headersFor(key: string): Record<string, string>;
+  body(): object | string;
+};
+
+/** A prompt in the dialect of its provider. */
+function translated({ adapter, base }: Upstream, prompt: Prompt): UpstreamMessage {
+  const fitted = fitPrompt(prompt);
+  return {
+    path: endpointPath(base.path ?? "", adapter.path(fitted)),
+    headersFor: (key) => adapter.headers(key, fitted),
+    body: () => adapter.body(fitted),
+  };
+}
+
+/** The path of chat completions, with which a base URL may end although another API is called. */
+const CHAT_PATH = /\/chat\/completions\/*$/;
+
+/** A body of a foreign API, as it is. */
+function passedOn({ base }: Upstream, prompt: RelayPrompt): UpstreamMessage {
+  const { api, headers, bodyFor } = prompt.relay;
+  return {
+    path: endpointPath((base.path ?? "").replace(CHAT_PATH, ""), RELAY_APIS[api].path),
+    headersFor: (key) => ({ ...headers, authorization: `Bearer ${key}` }),
+    body: () => bodyFor(prompt),
   };
 }
 
@@ -122,6 +214,7 @@ function reasonOf(
   request: UpstreamRequest,
 ): unknown {
   if (client.aborted) return client.reason;
+  if (thrown instanceof ProviderError) return thrown;
   return toProviderError(decoder?.error ?? request.signal.reason ?? thrown, "broke off");
 }
 

@@ -42,6 +42,46 @@ const PASSED_ON: ReadonlySet<ProviderErrorKind> = new Set([
   "refused the key",
 ]);
 
+/** The attempts of a call: where it is, and how it has failed so far. */
+class Attempts {
+  readonly #destinationOf: (index: number) => Destination;
+  readonly #count: number;
+  readonly #mostTimeOuts: number;
+  #timeOuts = 0;
+  index = 0;
+  to: Destination;
+  /** How the latest attempt has failed. */
+  failed: ProviderErrorKind | undefined;
+  /** No other attempt may follow. */
+  isOver = false;
+  /** Number of retries at the last destination. */
+  retried = 0;
+
+  constructor(destinationOf: (index: number) => Destination, count: number, mostTimeOuts: number) {
+    this.#destinationOf = destinationOf;
+    this.#count = count;
+    this.#mostTimeOuts = mostTimeOuts;
+    this.to = destinationOf(0);
+  }
+
+  /**
+   * Records a failure.
+   * @returns whether the call goes on at once, with another key or at another destination
+   */
+  goesOn(key: ProviderKey, error: ProviderError): boolean {
+    this.failed = error.kind;
+    if (error.kind === "timed out") this.#timeOuts++;
+    const hasOtherKey = this.to.keys.refuse(key, error);
+    const isLast = this.index + 1 === this.#count;
+    this.isOver =
+      this.#timeOuts > this.#mostTimeOuts ||
+      !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
+    if (this.isOver) return false;
+    if (!hasOtherKey && !isLast) this.to = this.#destinationOf(++this.index);
+    return hasOtherKey || !isLast;
+  }
+}
+
 /**
  * A call and its reply, from the first attempt to the last byte: the abort signals of the HTTP
  * requests, a total time-out and an idle time-out.
@@ -95,10 +135,9 @@ export class UpstreamRequest {
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
-    let [index, retried, timeOuts] = [0, 0, 0];
-    let to = destinationOf(index);
-    let failed: ProviderErrorKind | undefined;
+    const attempts = new Attempts(destinationOf, count, mostTimeOuts);
     for (;;) {
+      const { to, index, failed } = attempts;
       const mayBeRead = failed === "timed out";
       if (failed !== undefined) yield { kind: "retrying", target: index, mayBeRead };
       const key = to.keys.pick();
@@ -114,21 +153,16 @@ export class UpstreamRequest {
         return { message, index };
       } catch (thrown) {
         if (this.#call.signal.aborted) throw thrown;
-        const reason = this.signal.aborted ? this.signal.reason : thrown;
-        const error = toProviderError(reason, "unreachable");
+        const error = toProviderError(
+          this.signal.aborted ? this.signal.reason : thrown,
+          "unreachable",
+        );
         this.pauseIdleTimer();
         this.#report(error.kind);
-        failed = error.kind;
-        if (failed === "timed out" && ++timeOuts > mostTimeOuts) throw error;
-        if (to.keys.refuse(key, error)) continue;
-        if (index + 1 < count) {
-          if (!PASSED_ON.has(error.kind)) throw error;
-          to = destinationOf(++index);
-          continue;
-        }
-        const waitMs = this.#waitBefore(retried, error, attemptMs);
-        if (waitMs === undefined || retried === retries) throw error;
-        retried++;
+        if (attempts.goesOn(key, error)) continue;
+        const waitMs = this.#waitBefore(attempts.retried, error, attemptMs);
+        if (attempts.isOver || attempts.retried === retries || waitMs === undefined) throw error;
+        attempts.retried++;
         await sleep(waitMs, undefined, { signal: this.#call.signal });
       }
     }

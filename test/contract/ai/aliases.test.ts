@@ -20,7 +20,10 @@ const PATH = "/v1/chat/completions";
 const PIXEL = "data:image/png;base64,iVBORw0KGgo=";
 /** Failures with which a call goes on. */
 const GOES_ON = [
-  { name: "rate limited", mood: failsWith(429, { code: "rate_limit_exceeded" }, { "retry-after": "60" }) },
+  {
+    name: "rate limited",
+    mood: failsWith(429, { code: "rate_limit_exceeded" }, { "retry-after": "60" }),
+  },
   { name: "quota exhausted", mood: failsWith(429, { code: "insufficient_quota" }) },
   { name: "overloaded", mood: failsWith(503, { code: "overloaded" }) },
   { name: "internal error", mood: failsWith(500, { code: "server_error" }) },
@@ -53,12 +56,18 @@ const moody = await forSuite(
   startMoodyProviders(
     {
       ...Object.fromEntries([...failing, ...others].map((name) => [name, `sk-${name}-secret`])),
-      ...{ keyed: "sk-keyed-first, sk-keyed-second", limited: "sk-limited-first,sk-limited-second" },
+      ...{
+        keyed: "sk-keyed-first, sk-keyed-second",
+        limited: "sk-limited-first,sk-limited-second",
+      },
       off: "",
     },
     [
       ...[...failing, "cut", "broken"].map(before),
-      { name: "chain", targets: ["last", "second", "third"].map((name, i) => target(name, i ? 0 : 1)) },
+      {
+        name: "chain",
+        targets: ["last", "second", "third"].map((name, i) => target(name, i ? 0 : 1)),
+      },
       {
         name: "spread",
         targets: [{ ...SHIPPED[0], weight: 3 }, SHIPPED[1] && { ...SHIPPED[1], weight: 1 }],
@@ -101,7 +110,11 @@ describe("POST /v1/chat/completions with an alias", () => {
     expect([status, headers.get("x-ai-provider")]).toEqual([200, "provider-a"]);
     expect(headers.get("x-ai-model")).toBe("model-a-1");
     if (isStream) expect(text).toContain('"model":"model-a-1"');
-    else expect(body).toMatchObject({ model: "model-a-1", choices: [{ message: { content: REPLY } }] });
+    else
+      expect(body).toMatchObject({
+        model: "model-a-1",
+        choices: [{ message: { content: REPLY } }],
+      });
     expect(moody.requestsOf(idOf(name))).toHaveLength(1);
     const query = `select alias, provider, model, attempts, outcome from ai_usage where user_id = ?`;
     const rows = () => app.sql<{ outcome: string }>(query, [user.id]);
@@ -226,7 +239,8 @@ describe("Breaker", () => {
   test("opens at five failures in a row, and lets one call try after ten seconds", async () => {
     moody.set("broken", failsWith(503, { code: "overloaded" }));
     const { post } = await app.signIn();
-    const ask = async () => (await post(PATH, question("with-broken"))).headers.get("x-ai-provider");
+    const ask = async () =>
+      (await post(PATH, question("with-broken"))).headers.get("x-ai-provider");
     const sent = () => moody.requestsOf("broken").length;
     for (const n of [1, 2, 3, 4, 5]) expect([await ask(), sent()]).toEqual(["provider-a", n]);
     expect([await ask(), sent()]).toEqual(["provider-a", 5]);
@@ -285,11 +299,16 @@ describe("Several keys of a provider", () => {
   test("a rate-limited key is set aside for its Retry-After", async () => {
     moody.set("limited", (request, ...answer) =>
       request.key === "sk-limited-first"
-        ? failsWith(429, { code: "rate_limit_exceeded" }, { "retry-after": "30" })(request, ...answer)
+        ? failsWith(
+            429,
+            { code: "rate_limit_exceeded" },
+            { "retry-after": "30" },
+          )(request, ...answer)
         : works(request, ...answer),
     );
     const { post } = await app.signIn();
-    const keys = () => moody.requestsOf("limited").map(({ key }) => key.slice("sk-limited-".length));
+    const keys = () =>
+      moody.requestsOf("limited").map(({ key }) => key.slice("sk-limited-".length));
     await post(PATH, question("limited"));
     await post(PATH, question("limited"));
     expect(keys()).toEqual(["first", "second", "second"]);

@@ -56,7 +56,9 @@ export const isSilent: Mood = () => {};
 /** Begins a stream and resets the connection. */
 export const breaksOff: Mood = (_request, response, { socket }) => {
   response.writeHead(200, { "content-type": "text/event-stream" });
-  response.write(chunk({ content: "At your" }), () => setTimeout(() => socket.resetAndDestroy(), 20));
+  response.write(chunk({ content: "At your" }), () =>
+    setTimeout(() => socket.resetAndDestroy(), 20),
+  );
 };
 
 /**

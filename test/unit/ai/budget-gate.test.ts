@@ -37,7 +37,7 @@ async function openGate(store: Store, isAway = () => false) {
   const metrics = createMetrics();
   const [userId = ""] = await insertUsers(store, 1);
   const reserve = (text: string, maxTokens?: number) =>
-    gate.reserve(startedRow(userId), promptOf(text, maxTokens), metrics);
+    gate.reserve(startedRow(userId), [promptOf(text, maxTokens)], metrics);
   const count = (name: string) => statements.filter((each) => each === name).length;
   return await forTest({ gate, reserve, count, exceeded, userId, metrics, close: gate.close });
 }

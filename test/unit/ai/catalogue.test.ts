@@ -145,7 +145,10 @@ describe("AI catalogue", () => {
     );
     refuses(withAliases({ name: "a", targets: [] }), "aliases.0.targets");
     for (const weight of [-1, 0.5, 1_001])
-      refuses(withAliases({ name: "a", targets: [{ ...big, weight }] }), "aliases.0.targets.0.weight");
+      refuses(
+        withAliases({ name: "a", targets: [{ ...big, weight }] }),
+        "aliases.0.targets.0.weight",
+      );
     refuses(
       withAliases({ name: "a", targets: [{ ...big, weight: 0 }] }),
       "aliases.0.targets: must have a target with a weight above 0",

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { describe, expect, test } from "vitest";
-import { openAiFormat } from "../../../../gateway/formats/openai.ts";
+import { readCompletion } from "../../../../gateway/formats/openai-request.ts";
 import { ServiceError } from "../../../../services/platform/rpc/errors.ts";
 import { BASE, type Json, NESTED, SAMPLES } from "../../../support/ai/openai-fields.ts";
 
@@ -29,7 +29,7 @@ function fieldsOf(name: string): string[] {
 /** What becomes of a request: its message as text, and the fields that are refused. */
 function outcomeOf(request: Json) {
   try {
-    const { message, includeUsage } = openAiFormat.read(request);
+    const { message, includeUsage } = readCompletion(request);
     const text = JSON.stringify({ ...message, ignored: [], includeUsage }, (_name, value) =>
       typeof value === "bigint" ? Number(value) : value,
     );

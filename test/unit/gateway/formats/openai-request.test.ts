@@ -1,14 +1,13 @@
 import { create, type MessageInitShape, toJson } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
-import { openAiFormat } from "../../../../gateway/formats/openai.ts";
-import { openAiPath } from "../../../../gateway/formats/openai-request.ts";
+import { openAiPath, readCompletion } from "../../../../gateway/formats/openai-request.ts";
 import { CompleteRequestSchema } from "../../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { ServiceError } from "../../../../services/platform/rpc/errors.ts";
 import { violationsOf } from "../../../../services/platform/rpc/validation.ts";
 
 const USER = { role: "user", content: "Hello!" };
 const read = (fields: object) =>
-  openAiFormat.read({ model: "model-a-1", messages: [USER], ...fields });
+  readCompletion({ model: "model-a-1", messages: [USER], ...fields });
 /** The request message as JSON. */
 const messageOf = (fields: object) => toJson(CompleteRequestSchema, read(fields).message) as never;
 

@@ -1,0 +1,13 @@
+import type { Started } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { AI_IGNORED } from "../../services/platform/rpc/metadata.ts";
+
+/** Headers that say who replies, and what of the request has no effect. */
+export const repliedBy = ({
+  provider,
+  model,
+  ignored,
+}: Pick<Started, "provider" | "model" | "ignored">): Record<string, string> => ({
+  "x-ai-provider": provider,
+  "x-ai-model": model,
+  ...(ignored.length > 0 && { [AI_IGNORED]: ignored.join(", ") }),
+});

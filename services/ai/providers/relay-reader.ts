@@ -1,0 +1,200 @@
+import type { Readable } from "node:stream";
+import type { ParsedEvent, ReplyParser } from "./adapter.ts";
+import { readerOf } from "./body-reader.ts";
+import { ReplyDecoder } from "./decode.ts";
+import { isPromptTooLong, ProviderError } from "./errors.ts";
+import type { Piece, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
+import type { UpstreamRequest } from "./send.ts";
+
+/** Maximum size of an event that has not arrived whole, in bytes. */
+const EVENT_BYTES = 16 * 1024 * 1024;
+/** A line of SSE: a field or a comment. */
+const SSE_LINE = /^(?:data|event|id|retry)?:/;
+/** Events that a provider sends while it has nothing to say. */
+const IDLE_EVENT = /^(?:event: ?(?:ping|keepalive)\b|:)/;
+
+type RelayDeps = {
+  body: Readable;
+  parser: ReplyParser;
+  request: UpstreamRequest;
+  bounds: ProviderBounds;
+  isStream: boolean;
+  reserve: ReserveMemory;
+};
+
+/**
+ * Passes a reply on event by event, unchanged, and reads along: usage, and whether the reply is complete. What
+ * reports an error, or cannot be read, is not passed on.
+ */
+export class RelayReader {
+  readonly #deps: RelayDeps;
+  readonly decoder: ReplyDecoder;
+  readonly #read: () => Promise<Buffer | undefined>;
+  #pending: Buffer = Buffer.alloc(0);
+  #received = 0;
+  #decodingMs = 0;
+  /** The reply has ended by a filter, which it says itself. */
+  #isBlocked = false;
+  /** The latest event that is not passed on. */
+  #withheld = "";
+
+  constructor(deps: RelayDeps) {
+    this.#deps = deps;
+    const { parse, ...parser } = deps.parser;
+    const readAlong = (document: object) => this.#withoutVerdict(parse(document));
+    const wanted = { reasoning: true, toolCalls: true };
+    this.decoder = new ReplyDecoder({ ...parser, parse: readAlong }, deps.isStream, wanted);
+    this.#read = readerOf(deps.body);
+    if (deps.isStream) deps.request.resetIdleTimer(deps.bounds.idleMs);
+  }
+
+  /**
+   * Reads the reply to its end.
+   * @throws ProviderError, or the error of the body
+   */
+  async *events(): AsyncGenerator<ReplyEvent, void> {
+    yield* this.#deps.isStream ? this.#stream() : this.#whole();
+    const { decoder } = this;
+    const { usage, error, finishReason } = decoder;
+    if (usage) yield { kind: "usage", usage, details: decoder.detailsOf(usage) };
+    if (error) throw this.#failureOf(error);
+    if (this.#isBlocked) throw new ProviderError("blocked the content");
+    if (!finishReason) throw new ProviderError("broke off");
+    yield { kind: "finished", reason: finishReason, decodingMs: this.#decodingMs };
+  }
+
+  /** The client reads how a reply has ended. Here it counts only that it has. */
+  #withoutVerdict({ skipped: _skipped, endsWithToolCall: _call, ...event }: ParsedEvent) {
+    if (!event.finish || !("failure" in event.finish)) return event;
+    if (event.finish.failure === "blocked the content") this.#isBlocked = true;
+    return { ...event, finish: { reason: "stop" as const } };
+  }
+
+  async *#stream(): AsyncGenerator<ReplyEvent, void> {
+    const { request, bounds } = this.#deps;
+    while (!this.decoder.isClosed) {
+      const bytes = await this.#receive();
+      if (!bytes) return yield* this.#end();
+      const { pieces, passed, isActive } = this.#take(bytes);
+      if (isActive) request.pauseIdleTimer();
+      for (const piece of pieces) yield { ...piece, decodingMs: this.#decodingMs };
+      if (passed !== "") yield { kind: "relayed", data: passed };
+      if (isActive) request.resetIdleTimer(bounds.idleMs);
+    }
+  }
+
+  async *#whole(): AsyncGenerator<ReplyEvent, void> {
+    const { bounds, reserve } = this.#deps;
+    const parts: Buffer[] = [];
+    for (let bytes = await this.#receive(); bytes; bytes = await this.#receive()) {
+      parts.push(bytes);
+      if (this.#received > bounds.wholeReplyBytes) throw new ProviderError("reply too large");
+      reserve(this.#received);
+    }
+    const body = Buffer.concat(parts);
+    const pieces = [...this.#decode(body), ...this.#decodeEnd()];
+    for (const piece of pieces) yield { ...piece, decodingMs: this.#decodingMs };
+    this.#withheld = body.toString();
+    if (!this.decoder.error) yield { kind: "relayed", data: this.#withheld };
+  }
+
+  async #receive(): Promise<Buffer | undefined> {
+    const bytes = await this.#read();
+    this.#received += bytes?.length ?? 0;
+    if (this.#received > this.#deps.bounds.streamBytes) throw new ProviderError("reply too large");
+    return bytes;
+  }
+
+  /** Takes the events that have arrived whole, up to one that reports an error. */
+  #take(bytes: Buffer): { pieces: Piece[]; passed: string; isActive: boolean } {
+    const pieces: Piece[] = [];
+    let [passed, isActive] = ["", false];
+    const unread = this.#pending.length > 0 ? Buffer.concat([this.#pending, bytes]) : bytes;
+    let start = 0;
+    for (let end = eventEnd(unread, 0); end > 0; end = eventEnd(unread, start)) {
+      const event = unread.subarray(start, end);
+      start = end;
+      pieces.push(...this.#decode(event));
+      const text = event.toString();
+      if (this.decoder.error) this.#withheld = text;
+      if (this.decoder.error) break;
+      assertEvent(text);
+      passed += text;
+      isActive ||= !IDLE_EVENT.test(text);
+      if (this.decoder.isClosed) break;
+    }
+    this.#hold(unread.subarray(start));
+    return { pieces, passed, isActive };
+  }
+
+  /** The last event may lack its blank line. Without the closing frame of its API a reply is incomplete. */
+  *#end(): Generator<ReplyEvent, void> {
+    const event = Buffer.concat([this.#pending, Buffer.from("\n\n")]);
+    const pieces = this.#decode(event);
+    const isOver = this.decoder.isClosed;
+    pieces.push(...this.#decodeEnd());
+    for (const piece of pieces) yield { ...piece, decodingMs: this.#decodingMs };
+    this.#withheld = event.toString();
+    if (this.decoder.error) return;
+    if (!isOver) throw new ProviderError("broke off");
+    assertEvent(this.#withheld);
+    yield { kind: "relayed", data: this.#withheld };
+  }
+
+  #decode(bytes: Buffer): Piece[] {
+    const startedAt = performance.now();
+    const text = this.decoder.push(bytes);
+    this.#decodingMs += performance.now() - startedAt;
+    return this.#piecesBefore(text);
+  }
+
+  #decodeEnd(): Piece[] {
+    return this.#piecesBefore(this.decoder.end());
+  }
+
+  #piecesBefore(text: string): Piece[] {
+    const earlier = this.decoder.takePieces();
+    return text === "" ? [...earlier] : [...earlier, { kind: "text", text }];
+  }
+
+  #hold(rest: Buffer): void {
+    if (rest.length > EVENT_BYTES) throw new ProviderError("reply too large");
+    this.#pending = rest;
+    this.#deps.reserve(rest.length + this.decoder.heldLength);
+  }
+
+  /** The length of a prompt may become known after the first byte. */
+  #failureOf(error: ProviderError): ProviderError {
+    if (error.kind !== "rejected the request" || !isPromptTooLong(errorIn(this.#withheld)))
+      return error;
+    return new ProviderError(error.kind, { isPromptTooLong: true });
+  }
+}
+
+/** Place after the first event that ends with a blank line; 0 if there is none. */
+function eventEnd(bytes: Buffer, from: number): number {
+  const [lf, crlf] = [bytes.indexOf("\n\n", from), bytes.indexOf("\r\n\r\n", from)];
+  if (crlf >= 0 && (lf < 0 || crlf < lf)) return crlf + 4;
+  return lf < 0 ? 0 : lf + 2;
+}
+
+/**
+ * Checks that what is passed on is an event: clients would not see anything else.
+ * @throws ProviderError
+ */
+function assertEvent(text: string): void {
+  const line = text.trimStart();
+  if (line !== "" && !SSE_LINE.test(line.replace(/^\ufeff/, "")))
+    throw new ProviderError("unreadable reply");
+}
+
+/** The error in the data of an event, if it has any. */
+function errorIn(event: string): unknown {
+  const data = /^data: ?(.*)$/m.exec(event)?.[1] ?? event;
+  try {
+    const { error, response, ...others } = JSON.parse(data);
+    return error ?? response?.error ?? others;
+  } catch {
+    return undefined;
+  }
+}

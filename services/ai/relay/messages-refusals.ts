@@ -1,0 +1,71 @@
+import type { Violation } from "../../platform/rpc/errors.ts";
+import { isObject, type Json, listOf } from "./json.ts";
+import { refuse, refuseFields } from "./refusals.ts";
+
+/** Fields of the Messages API that reach what other users have stored, or whose cost has no bound. */
+const REFUSED = {
+  container: "is not supported, since code runs at the provider",
+  mcp_servers: "is not supported, since the provider would call them",
+  fallbacks: "is not supported: use an alias",
+  fallback_credit_token: "is not supported, since it belongs to another request",
+  billing_policy: "is not supported, since the key of this server pays",
+} as const;
+
+/** Values of fields that have others with a price of their own. */
+const HARMLESS = {
+  service_tier: ["auto", "standard_only"],
+  speed: ["standard"],
+  inference_geo: ["global"],
+} as const;
+
+/** Blocks that carry their content with them. */
+const BLOCKS: ReadonlySet<unknown> = new Set([
+  "text",
+  "image",
+  "document",
+  "search_result",
+  "thinking",
+  "redacted_thinking",
+  "tool_use",
+  "tool_result",
+  "compaction",
+]);
+
+/** What a body of Anthropic's Messages API is refused for. */
+export const messagesRefusals = (body: Json): Violation[] => [
+  ...refuseFields(body, REFUSED, HARMLESS),
+  ...listOf(body.tools).flatMap((tool, index) => toolRefusals(tool, `tools[${index}]`)),
+  ...listOf(body.messages).flatMap((message, index) =>
+    isObject(message) ? blockRefusals(message.content, `messages[${index}].content`) : [],
+  ),
+  ...blockRefusals(body.system, "system"),
+];
+
+/** Tools without a type, or with `custom`, have a schema of the client's. */
+const toolRefusals = (tool: unknown, at: string): Violation[] =>
+  isObject(tool) && tool.type !== undefined && tool.type !== null && tool.type !== "custom"
+    ? [refuse(`${at}.type`, "is not supported except as custom, for tools with a schema of yours")]
+    : [];
+
+/** Content is text or a list of blocks, and so is the content of results and documents. */
+function blockRefusals(content: unknown, at: string): Violation[] {
+  return listOf(content).flatMap((block, index) => {
+    const path = `${at}[${index}]`;
+    if (!isObject(block)) return [];
+    if (!BLOCKS.has(block.type))
+      return [refuse(`${path}.type`, "is not supported, since its content is at the provider")];
+    const source = isObject(block.source) ? block.source : {};
+    const isFile = source.type === "file" || (source.file_id ?? null) !== null;
+    const isRemote = block.type === "document" && source.type === "url";
+    return [
+      ...(isRemote
+        ? [refuse(`${path}.source`, "is not supported as a URL: send its content instead")]
+        : []),
+      ...(isFile
+        ? [refuse(`${path}.source`, "is not supported as a file: send its content instead")]
+        : []),
+      ...blockRefusals(source.content, `${path}.source.content`),
+      ...(block.type === "tool_result" ? blockRefusals(block.content, `${path}.content`) : []),
+    ];
+  });
+}

@@ -1,0 +1,192 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { RelayEventSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+import { invalidFields, type Violation } from "../../platform/rpc/errors.ts";
+import {
+  ableTargets,
+  findAlias,
+  findModel,
+  mapTargets,
+  type Target,
+  type Targets,
+} from "../models.ts";
+import type { RelayApi, RelayPrompt } from "../providers/provider.ts";
+import { RELAY_APIS } from "../providers/relay-apis.ts";
+import {
+  failureOf,
+  type ReplyDeps,
+  type ReplyView,
+  type Response,
+  type RouteTarget,
+  readReply,
+  requireProvider,
+} from "../read-reply.ts";
+import { withMembers } from "./json-members.ts";
+import { maxTokensFieldOf, type RelayBody, readRelayBody } from "./relay-body.ts";
+
+type EventInit = MessageInitShape<typeof RelayEventSchema>;
+type UsageInit = Extract<EventInit["event"], { case: "finished" }>["value"]["usage"];
+
+/** A request of a foreign API: its body and its headers. */
+export type RelayRequest = {
+  body: Uint8Array;
+  /** Version of Anthropic's API. */
+  version?: string | undefined;
+  /** Values of `anthropic-beta`. */
+  betas?: readonly string[];
+};
+
+/**
+ * Passes a request on to a model of the dialect of its API, and the reply back, both unchanged but for the name of
+ * the model. Nothing is sent before the first pull of the events. They end without an error only if the reply
+ * is complete.
+ * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading
+ * PROVIDER_ERROR, UNAUTHENTICATED
+ */
+export function relay(
+  call: ReplyDeps,
+  api: RelayApi,
+  request: RelayRequest,
+  response: Response,
+): AsyncIterable<EventInit> {
+  const body = readRelayBody(api, request.body);
+  const { alias, targets } = findTargets(call, api, body.model);
+  const route = {
+    targets: mapTargets(targets, (target) => routeTarget(api, body, request, target)),
+    alias,
+    characters: body.characters,
+  };
+  return readReply(call, route, response, viewOf(targets, request));
+}
+
+/**
+ * Passes on a request to count the tokens of a conversation. It costs nothing and is no call of a model.
+ * @returns the answer of the provider, a JSON object
+ * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
+ */
+export async function countTokens(call: ReplyDeps, request: RelayRequest): Promise<string> {
+  const body = readRelayBody("count_tokens", request.body);
+  const { targets } = findTargets(call, "count_tokens", body.model);
+  const prompts = mapTargets(targets, (target) => ({
+    provider: target.entry.id,
+    prompt: routeTarget("count_tokens", body, request, target).prompt,
+  }));
+  try {
+    return await call.ai.providers.answer(prompts, call.signal);
+  } catch (thrown) {
+    if (call.signal.aborted) throw thrown;
+    throw failureOf(thrown, call, targets[0].entry);
+  }
+}
+
+/**
+ * The models that a request may go to, in the order in which they are tried.
+ * @throws ServiceError NOT_FOUND, PROVIDER_NOT_CONFIGURED; VALIDATION_FAILED if none has the API
+ */
+function findTargets(
+  call: ReplyDeps,
+  api: RelayApi,
+  name: string,
+): { alias?: string; targets: Targets<Target> } {
+  const { dialect } = RELAY_APIS[api];
+  const violationsOf = ({ entry }: Target): Violation[] =>
+    entry.dialect === dialect ? [] : [{ field: "model", message: OTHER_API, unsupported: true }];
+  const alias = findAlias(call, name);
+  if (alias) return { alias: alias.name, targets: ableTargets(call, alias.targets, violationsOf) };
+  const target = findModel(call, name);
+  const violations = violationsOf(target);
+  if (violations.length > 0) throw invalidFields(violations);
+  requireProvider(call.ai, target.entry);
+  return { targets: [target] };
+}
+
+const OTHER_API = "is not a model with this API: use POST /v1/chat/completions";
+
+function routeTarget(
+  api: RelayApi,
+  body: RelayBody,
+  request: RelayRequest,
+  { entry, model }: Target,
+): RouteTarget & { prompt: RelayPrompt } {
+  return {
+    entry,
+    prompt: {
+      model,
+      isStream: body.isStream,
+      ...(body.maxTokens !== undefined && { maxTokens: body.maxTokens }),
+      relay: {
+        api,
+        bytes: Buffer.byteLength(body.text),
+        images: body.images,
+        bodyFor: (prompt) => bodyFor(api, body, prompt),
+        headers: headersOf(api, request, entry.betas ?? []),
+      },
+    },
+  };
+}
+
+/** The body with the name that the provider knows, and the maximum of tokens lowered to that of the model. */
+function bodyFor(
+  api: RelayApi,
+  { text, maxTokens: given }: RelayBody,
+  { model, maxTokens: allowed }: Pick<RelayPrompt, "model" | "maxTokens">,
+): string {
+  const field = maxTokensFieldOf(api);
+  const limits = [given, allowed].filter((limit) => limit !== undefined);
+  const most = Math.min(...limits, model.outputTokens);
+  const isLowered = limits.length > 0 && most !== given;
+  return withMembers(text, {
+    model: JSON.stringify(model.upstream),
+    ...(field !== undefined && isLowered && { [field]: String(most) }),
+    ...(api === "responses" && { store: "false" }),
+  });
+}
+
+/** The version that clients send unless their request says another. */
+const VERSION = "2023-06-01";
+
+function headersOf(
+  api: RelayApi,
+  { version, betas = [] }: RelayRequest,
+  allowed: readonly string[],
+): Record<string, string> {
+  if (api === "responses") return {};
+  const passed = betas.filter((beta) => allowed.includes(beta));
+  return {
+    "anthropic-version": version || VERSION,
+    ...(passed.length > 0 && { "anthropic-beta": passed.join(",") }),
+  };
+}
+
+/**
+ * What the caller of a relay gets.
+ * @param targets in the order in which they are tried
+ */
+function viewOf(
+  targets: Targets<Target>,
+  { betas = [] }: Pick<RelayRequest, "betas">,
+): ReplyView<EventInit> {
+  let target = targets[0];
+  let hasBegun = false;
+  let usage: UsageInit;
+  const finished = (finishReason: string): EventInit => ({
+    event: { case: "finished", value: { finishReason, ...(usage && { usage }) } },
+  });
+  return {
+    outputsOf(event, id) {
+      if (event.kind === "retrying") target = targets[event.target] ?? target;
+      if (event.kind === "usage") usage = { ...event.usage, ...event.details };
+      if (event.kind === "finished") return [finished(event.reason)];
+      if (event.kind !== "relayed") return [];
+      const data: EventInit = { event: { case: "data", value: event.data } };
+      if (hasBegun) return [data];
+      hasBegun = true;
+      const { entry, model } = target;
+      const ignored = betas
+        .filter((beta) => !entry.betas?.includes(beta))
+        .map((beta) => `anthropic-beta.${beta}`);
+      const started = { id, provider: entry.id, model: model.name, ignored };
+      return [{ event: { case: "started", value: started } }, data];
+    },
+    blocked: () => (hasBegun ? finished("content_filter") : undefined),
+  };
+}

@@ -1,0 +1,76 @@
+import type { Violation } from "../../platform/rpc/errors.ts";
+import { isObject, type Json, listOf } from "./json.ts";
+import { refuse, refuseFields } from "./refusals.ts";
+
+const STORED = "is not supported, since responses are not stored";
+
+/** Fields of the Responses API that reach what other users have stored, or whose cost has no bound. */
+const REFUSED = {
+  previous_response_id: `${STORED}: send the whole conversation`,
+  conversation: `${STORED}: send the whole conversation`,
+  background_options: STORED,
+  prompt: "is not supported, since prompts are stored at the provider: send instructions",
+  access_programs: "is not supported, since they belong to the key of this server",
+} as const;
+
+/** Values of fields whose other values are refused. */
+const HARMLESS = {
+  background: [false],
+  store: [false],
+  service_tier: ["auto", "default", "flex"],
+} as const;
+
+/** Tools that the client runs: functions, and tools that take free text. */
+const TOOLS: ReadonlySet<unknown> = new Set(["function", "custom"]);
+
+/** Items that carry their content with them. A message needs no type. */
+const ITEMS: ReadonlySet<unknown> = new Set([
+  undefined,
+  "message",
+  "reasoning",
+  "function_call",
+  "function_call_output",
+  "custom_tool_call",
+  "custom_tool_call_output",
+  "additional_tools",
+  "compaction",
+]);
+
+/** What a body of OpenAI's Responses API is refused for. */
+export const responsesRefusals = (body: Json): Violation[] => [
+  ...refuseFields(body, REFUSED, HARMLESS),
+  ...toolRefusals(body.tools, "tools"),
+  ...listOf(body.input).flatMap((item, index) => itemRefusals(item, `input[${index}]`)),
+];
+
+/** A namespace is a list of tools. */
+function toolRefusals(tools: unknown, at: string): Violation[] {
+  return listOf(tools).flatMap((tool, index) => {
+    const path = `${at}[${index}]`;
+    if (!isObject(tool) || TOOLS.has(tool.type)) return [];
+    return tool.type === "namespace"
+      ? toolRefusals(tool.tools, `${path}.tools`)
+      : [refuse(`${path}.type`, "is not supported except as function or custom")];
+  });
+}
+
+function itemRefusals(item: unknown, at: string): Violation[] {
+  if (!isObject(item)) return [];
+  if (!ITEMS.has(item.type))
+    return [refuse(`${at}.type`, "is not supported, since its content is at the provider")];
+  return [
+    ...toolRefusals(item.tools, `${at}.tools`),
+    ...partRefusals(item.content, `${at}.content`),
+    ...partRefusals(item.output, `${at}.output`),
+  ];
+}
+
+/** Content and output are text or a list of parts. */
+const partRefusals = (parts: unknown, at: string): Violation[] =>
+  listOf(parts).flatMap((part, index) =>
+    ["file_id", "file_url"]
+      .filter((name) => isObject(part) && (part[name] ?? null) !== null)
+      .map((name) =>
+        refuse(`${at}[${index}].${name}`, "is not supported: send the content of the file instead"),
+      ),
+  );
