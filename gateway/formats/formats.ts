@@ -1,6 +1,6 @@
 import { HttpFormat as FormatName } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
-import { anthropicFormat } from "./messages-format.ts";
 import type { HttpFormat } from "./format.ts";
+import { anthropicFormat } from "./messages-format.ts";
 import { openAiFormat } from "./openai.ts";
 import { responsesFormat } from "./responses-format.ts";
 

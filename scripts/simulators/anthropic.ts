@@ -332,11 +332,8 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   const given = isCount ? { max_tokens: 1, ...(body as object) } : body;
   const { data, error: wrong } = bodySchema.safeParse(given);
   if (wrong) return error("invalid", wrong.message);
-  const hasSystem = data.messages.some(({ role }) => role === "system");
-  if (hasSystem && !headers["anthropic-beta"]?.includes("mid-conversation-system"))
-    return error("invalid", "messages: role system is not supported");
-  if (data.context_management && !headers["anthropic-beta"]?.includes("context-management"))
-    return error("invalid", "context_management: Extra inputs are not permitted");
+  const missing = missingBeta(data, String(headers["anthropic-beta"]));
+  if (missing) return error("invalid", `This needs the beta ${missing}.`);
   const fault = faultIn(data, known.temperature && version === "2023-06-01", !known.temperature);
   if (fault) return error("invalid", fault);
   const { model, messages, system, stream } = data;
@@ -345,6 +342,18 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   const asked = messages.findLast(({ role }) => role === "user");
   const lastMessage = textOf(asked?.content ?? "");
   return { model, stream, usage: true, lastMessage, input };
+}
+
+/** The beta feature that a request uses without naming it. */
+function missingBeta(
+  { messages, context_management }: z.infer<typeof bodySchema>,
+  betas: string,
+): string | undefined {
+  const used = {
+    "mid-conversation-system": messages.some(({ role }) => role === "system"),
+    "context-management": context_management !== undefined,
+  };
+  return Object.entries(used).find(([name, isUsed]) => isUsed && !betas.includes(name))?.[0];
 }
 
 /** What the API rejects although each field is valid. */

@@ -296,7 +296,13 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   const asked =
     typeof input === "string"
       ? input
-      : textOfItem(input.findLast((each) => each.type !== "reasoning" && !/^(assistant|developer|system)$/.test(String(each.role))) as never);
+      : textOfItem(
+          input.findLast(
+            (each) =>
+              each.type !== "reasoning" &&
+              !/^(assistant|developer|system)$/.test(String(each.role)),
+          ) as never,
+        );
   return {
     model,
     stream: stream ?? false,

@@ -15,14 +15,7 @@ import { isBlank } from "./blank-text.ts";
 import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS, textsOf } from "./check-completion.ts";
 import { adaptRequest } from "./completion-fields.ts";
-import {
-  ableTargets,
-  findAlias,
-  findModel,
-  mapTargets,
-  type Target,
-  type Targets,
-} from "./models.ts";
+import { ableTargets, findAlias, findModel, type Target } from "./models.ts";
 import { costOf } from "./price.ts";
 import { readCallId } from "./providers/call-ids.ts";
 import type {
@@ -44,6 +37,7 @@ import {
   readReply,
   requireProvider,
 } from "./read-reply.ts";
+import { mapTargets, type Targets } from "./targets.ts";
 
 type EventInit = MessageInitShape<typeof CompleteEventSchema>;
 type FinishedInit = MessageInitShape<typeof FinishedSchema>;

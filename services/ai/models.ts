@@ -10,17 +10,10 @@ import {
   longNameOf,
 } from "./catalogue.ts";
 import { orderTargets } from "./order-targets.ts";
+import type { Targets } from "./targets.ts";
 
 /** A model of a provider. */
 export type Target = { entry: CatalogueProvider; model: CatalogueModel };
-
-/** What a call may go to, in the order in which it is tried. */
-export type Targets<T> = readonly [T, ...T[]];
-
-export const mapTargets = <T, U>(
-  [first, ...others]: Targets<T>,
-  map: (target: T) => U,
-): Targets<U> => [map(first), ...others.map(map)];
 
 /** The models and aliases that an API key names; null for a caller who may use all. */
 const namedModels = (principal: UserPrincipal | undefined) =>

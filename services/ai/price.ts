@@ -130,7 +130,7 @@ export function highestCost(
   };
 }
 
-const largest = (values: readonly bigint[]): bigint =>
+export const largest = (values: readonly bigint[]): bigint =>
   values.toSorted((a, b) => Number(a - b)).at(-1) ?? 0n;
 
 /** A sum of tokens times their rates, in nano-units. */

@@ -9,9 +9,9 @@ import { REPEATED_TIME_OUTS } from "./budgets/upper-bound.ts";
 import type { CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
-import { mapTargets, type Targets } from "./models.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
 import type { Prompt, RelayPrompt, ReplyEvent } from "./providers/provider.ts";
+import { mapTargets, type Targets } from "./targets.ts";
 import type { UsageOutcome } from "./usage.ts";
 
 export type ReplyDeps = Pick<UserCall, "ai" | "principal" | "signal" | "log" | "requestId"> &
@@ -76,7 +76,7 @@ export async function* readReply<Output>(
     alias,
     ...modelOf(current),
     inputCharacters: characters,
-    isOpaque: "relay" in prompt && !prompt.isStream,
+    isOpaque: isOpaque(prompt),
   });
   const reservation = await reserve(call, usage.row, targets, response);
   // A reply that is not streamed may outlive the session or the key.
@@ -94,12 +94,7 @@ export async function* readReply<Output>(
     for await (const event of ai.providers.reply(sent, signal, reserveMemory)) {
       usage.observe(event);
       measurement.observe(event);
-      const next = nextTarget(event, targets) ?? current;
-      if (next !== current) {
-        usage.moveTo(modelOf(next));
-        measurement.moveTo(next.entry.vendor, next.prompt.model);
-      }
-      current = next;
+      current = follow(event, targets, current, { usage, measurement });
       for (const output of view.outputsOf(event, usage.id)) yield output;
     }
     outcome = "completed";
@@ -159,8 +154,31 @@ function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): b
   if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
 }
 
-const nextTarget = (event: ReplyEvent, targets: Route["targets"]) =>
-  event.kind === "retrying" ? targets[event.target] : undefined;
+/** Whether nothing is known of a reply before its end. */
+const isOpaque = (prompt: Prompt | RelayPrompt) => "relay" in prompt && !prompt.isStream;
+
+/** What counts a call for a model. */
+type Observers = {
+  usage: Pick<ReturnType<AiContext["usage"]["prepare"]>, "moveTo">;
+  measurement: Pick<ReturnType<typeof instrumentCall>, "moveTo">;
+};
+
+/**
+ * Tells the observers if a call goes on to another model.
+ * @returns the model that has it now
+ */
+function follow(
+  event: ReplyEvent,
+  targets: Route["targets"],
+  current: RouteTarget,
+  { usage, measurement }: Observers,
+): RouteTarget {
+  const next = event.kind === "retrying" ? targets[event.target] : undefined;
+  if (!next || next === current) return current;
+  usage.moveTo(modelOf(next));
+  measurement.moveTo(next.entry.vendor, next.prompt.model);
+  return next;
+}
 
 /** The model that a call counts for. */
 const modelOf = ({ entry, prompt: { model } }: RouteTarget) => ({

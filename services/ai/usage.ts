@@ -100,14 +100,7 @@ export function openUsageLedger(
       return call;
     },
     /** Makes the row of a call. It is not written before the call begins. */
-    prepare({
-      userId,
-      apiKeyId,
-      alias,
-      inputCharacters,
-      isOpaque = false,
-      ...first
-    }: UsageStart) {
+    prepare({ userId, apiKeyId, alias, inputCharacters, isOpaque = false, ...first }: UsageStart) {
       let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();

@@ -14,9 +14,9 @@ import {
 } from "../../store/budgets.ts";
 import type { HotDb } from "../../store/statement.ts";
 import type { UsageRow } from "../../store/usage.ts";
-import type { Targets } from "../models.ts";
-import { highestCost } from "../price.ts";
+import { highestCost, largest } from "../price.ts";
 import type { Prompt, RelayPrompt } from "../providers/provider.ts";
+import type { Targets } from "../targets.ts";
 import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
@@ -213,9 +213,6 @@ function highestOf(prompts: Targets<Prompt | RelayPrompt>, inputTokens: number) 
     perOutputToken: largest(known.map(({ perOutputToken }) => perOutputToken)),
   };
 }
-
-const largest = (values: readonly bigint[]) =>
-  values.reduce((most, value) => (value > most ? value : most), 0n);
 
 /** The bounds of the output at any of its models. */
 function widestBounds(prompts: Targets<Prompt | RelayPrompt>) {

@@ -38,7 +38,7 @@ type Second = { second: number; attempts: number; failures: number };
  * How one provider has answered this process: counts, the last failure, and a circuit breaker. Other processes
  * have their own, since a provider may be reachable from one and not from another.
  */
-export class ProviderHealth {
+export class UpstreamHealth {
   readonly #clock: Clock;
   readonly #onChange: (isOpen: boolean) => void;
   #seconds: Second[] = [];

@@ -5,7 +5,7 @@ import { type Clock, systemClock } from "../../platform/process/clock.ts";
 import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
-import { type AttemptOutcome, ProviderHealth } from "./health.ts";
+import { type AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { createHttpClient } from "./http-client.ts";
 import { compatibleAdapter, openaiAdapter } from "./openai.ts";
 import {
@@ -71,7 +71,7 @@ export function openProviders(
           `A key of the AI provider ${id} is set aside: ${reason}.`,
         ),
       ),
-      health: new ProviderHealth(clock, (isOpen) =>
+      health: new UpstreamHealth(clock, (isOpen) =>
         isOpen
           ? log?.warn({ provider: id }, `The AI provider ${id} is failing: its breaker is open.`)
           : log?.info({ provider: id }, `The AI provider ${id} works: its breaker is closed.`),

@@ -5,7 +5,7 @@ import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { endpointPath } from "./endpoint-path.ts";
 import { classifyError, ProviderError, toProviderError } from "./errors.ts";
-import type { AttemptOutcome, ProviderHealth } from "./health.ts";
+import type { AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { decompressed, type HttpClient, readAll } from "./http-client.ts";
 import type {
   Piece,
@@ -28,7 +28,7 @@ export type Upstream = {
   base: ReturnType<typeof urlToHttpOptions>;
   http: HttpClient;
   keys: ProviderKeys;
-  health: ProviderHealth;
+  health: UpstreamHealth;
   /** Is told how each attempt has ended. */
   onAttempt(outcome: AttemptOutcome): void;
 };

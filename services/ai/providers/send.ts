@@ -74,8 +74,7 @@ class Attempts {
     const hasOtherKey = this.to.keys.refuse(key, error);
     const isLast = this.index + 1 === this.#count;
     this.isOver =
-      this.#timeOuts > this.#mostTimeOuts ||
-      !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
+      this.#timeOuts > this.#mostTimeOuts || !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
     if (this.isOver) return false;
     if (!hasOtherKey && !isLast) this.to = this.#destinationOf(++this.index);
     return hasOtherKey || !isLast;
@@ -131,7 +130,7 @@ export class UpstreamRequest {
     isStream: boolean,
     mostTimeOuts = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<ReplyEvent, { message: IncomingMessage; index: number }> {
-    const { firstByteMs, totalMs, afterOutcomeMs, retries } = this.#bounds;
+    const { firstByteMs, totalMs, afterOutcomeMs } = this.#bounds;
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
@@ -152,20 +151,32 @@ export class UpstreamRequest {
         this.pauseIdleTimer();
         return { message, index };
       } catch (thrown) {
-        if (this.#call.signal.aborted) throw thrown;
-        const error = toProviderError(
-          this.signal.aborted ? this.signal.reason : thrown,
-          "unreachable",
-        );
-        this.pauseIdleTimer();
-        this.#report(error.kind);
-        if (attempts.goesOn(key, error)) continue;
-        const waitMs = this.#waitBefore(attempts.retried, error, attemptMs);
-        if (attempts.isOver || attempts.retried === retries || waitMs === undefined) throw error;
-        attempts.retried++;
-        await sleep(waitMs, undefined, { signal: this.#call.signal });
+        await this.#recover(thrown, key, attempts, attemptMs);
       }
     }
+  }
+
+  /**
+   * Waits until another attempt may follow, which is at once with another key or at another destination.
+   * @throws what has been thrown, if none may
+   */
+  async #recover(
+    thrown: unknown,
+    key: ProviderKey,
+    attempts: Attempts,
+    attemptMs: number,
+  ): Promise<void> {
+    if (this.#call.signal.aborted) throw thrown;
+    const reason = this.signal.aborted ? this.signal.reason : thrown;
+    const error = toProviderError(reason, "unreachable");
+    this.pauseIdleTimer();
+    this.#report(error.kind);
+    if (attempts.goesOn(key, error)) return;
+    const waitMs = this.#waitBefore(attempts.retried, error, attemptMs);
+    const isOver = attempts.isOver || attempts.retried === this.#bounds.retries;
+    if (isOver || waitMs === undefined) throw error;
+    attempts.retried++;
+    await sleep(waitMs, undefined, { signal: this.#call.signal });
   }
 
   /** The wait before a retry, in ms; undefined if it would not help, or not in time. */

@@ -1,7 +1,7 @@
 /** A JSON object of which nothing else is known. */
 export type Json = Readonly<Record<string, unknown>>;
 
-export const isObject = (value: unknown): value is Json =>
+export const isJsonObject = (value: unknown): value is Json =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** A list; empty for any other value. */

@@ -1,5 +1,5 @@
 import type { Violation } from "../../platform/rpc/errors.ts";
-import { isObject, type Json, listOf } from "./json.ts";
+import { isJsonObject, type Json, listOf } from "./json.ts";
 import { refuse, refuseFields } from "./refusals.ts";
 
 /** Fields of the Messages API that reach what other users have stored, or whose cost has no bound. */
@@ -36,14 +36,14 @@ export const messagesRefusals = (body: Json): Violation[] => [
   ...refuseFields(body, REFUSED, HARMLESS),
   ...listOf(body.tools).flatMap((tool, index) => toolRefusals(tool, `tools[${index}]`)),
   ...listOf(body.messages).flatMap((message, index) =>
-    isObject(message) ? blockRefusals(message.content, `messages[${index}].content`) : [],
+    isJsonObject(message) ? blockRefusals(message.content, `messages[${index}].content`) : [],
   ),
   ...blockRefusals(body.system, "system"),
 ];
 
 /** Tools without a type, or with `custom`, have a schema of the client's. */
 const toolRefusals = (tool: unknown, at: string): Violation[] =>
-  isObject(tool) && tool.type !== undefined && tool.type !== null && tool.type !== "custom"
+  isJsonObject(tool) && tool.type !== undefined && tool.type !== null && tool.type !== "custom"
     ? [refuse(`${at}.type`, "is not supported except as custom, for tools with a schema of yours")]
     : [];
 
@@ -51,10 +51,10 @@ const toolRefusals = (tool: unknown, at: string): Violation[] =>
 function blockRefusals(content: unknown, at: string): Violation[] {
   return listOf(content).flatMap((block, index) => {
     const path = `${at}[${index}]`;
-    if (!isObject(block)) return [];
+    if (!isJsonObject(block)) return [];
     if (!BLOCKS.has(block.type))
       return [refuse(`${path}.type`, "is not supported, since its content is at the provider")];
-    const source = isObject(block.source) ? block.source : {};
+    const source = isJsonObject(block.source) ? block.source : {};
     const isFile = source.type === "file" || (source.file_id ?? null) !== null;
     const isRemote = block.type === "document" && source.type === "url";
     return [

@@ -2,7 +2,7 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { checkJson, FORMAT_BOUNDS } from "../../platform/rpc/check-json.ts";
 import { invalidFields, ServiceError, type Violation } from "../../platform/rpc/errors.ts";
 import type { RelayApi } from "../providers/provider.ts";
-import { isObject, type Json } from "./json.ts";
+import { isJsonObject, type Json } from "./json.ts";
 import { messagesRefusals } from "./messages-refusals.ts";
 import { responsesRefusals } from "./responses-refusals.ts";
 
@@ -88,7 +88,7 @@ function parse(bytes: Uint8Array): { text: string; json: Json } {
     throw error instanceof ServiceError ? error : malformed("The body is not valid JSON.");
   }
   if (hasDuplicates) throw malformed("The body contains a duplicate key.");
-  if (!isObject(json)) throw malformed("The body must be a JSON object.");
+  if (!isJsonObject(json)) throw malformed("The body must be a JSON object.");
   return { text, json };
 }
 
@@ -97,7 +97,7 @@ const IMAGES: ReadonlySet<unknown> = new Set(["image", "document", "input_image"
 /** Number of images and documents in a value. */
 function imagesIn(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
-  const own = isObject(value) && IMAGES.has(value.type) ? 1 : 0;
+  const own = isJsonObject(value) && IMAGES.has(value.type) ? 1 : 0;
   return Object.values(value).reduce((sum: number, each) => sum + imagesIn(each), own);
 }
 
@@ -113,7 +113,7 @@ const UNREAD: ReadonlySet<string> = new Set([
 function charactersIn(value: unknown): number {
   if (typeof value === "string") return value.startsWith("data:") ? 0 : value.length;
   if (Array.isArray(value)) return value.reduce((sum: number, each) => sum + charactersIn(each), 0);
-  if (!isObject(value)) return 0;
+  if (!isJsonObject(value)) return 0;
   return Object.entries(value).reduce(
     (sum, [name, member]) =>
       UNREAD.has(name) && typeof member === "string"

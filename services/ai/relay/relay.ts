@@ -1,14 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { RelayEventSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalidFields, type Violation } from "../../platform/rpc/errors.ts";
-import {
-  ableTargets,
-  findAlias,
-  findModel,
-  mapTargets,
-  type Target,
-  type Targets,
-} from "../models.ts";
+import { ableTargets, findAlias, findModel, type Target } from "../models.ts";
 import type { RelayApi, RelayPrompt } from "../providers/provider.ts";
 import { RELAY_APIS } from "../providers/relay-apis.ts";
 import {
@@ -20,6 +13,7 @@ import {
   readReply,
   requireProvider,
 } from "../read-reply.ts";
+import { mapTargets, type Targets } from "../targets.ts";
 import { withMembers } from "./json-members.ts";
 import { maxTokensFieldOf, type RelayBody, readRelayBody } from "./relay-body.ts";
 

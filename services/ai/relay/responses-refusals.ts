@@ -1,5 +1,5 @@
 import type { Violation } from "../../platform/rpc/errors.ts";
-import { isObject, type Json, listOf } from "./json.ts";
+import { isJsonObject, type Json, listOf } from "./json.ts";
 import { refuse, refuseFields } from "./refusals.ts";
 
 const STORED = "is not supported, since responses are not stored";
@@ -47,7 +47,7 @@ export const responsesRefusals = (body: Json): Violation[] => [
 function toolRefusals(tools: unknown, at: string): Violation[] {
   return listOf(tools).flatMap((tool, index) => {
     const path = `${at}[${index}]`;
-    if (!isObject(tool) || TOOLS.has(tool.type)) return [];
+    if (!isJsonObject(tool) || TOOLS.has(tool.type)) return [];
     return tool.type === "namespace"
       ? toolRefusals(tool.tools, `${path}.tools`)
       : [refuse(`${path}.type`, "is not supported except as function or custom")];
@@ -55,7 +55,7 @@ function toolRefusals(tools: unknown, at: string): Violation[] {
 }
 
 function itemRefusals(item: unknown, at: string): Violation[] {
-  if (!isObject(item)) return [];
+  if (!isJsonObject(item)) return [];
   if (!ITEMS.has(item.type))
     return [refuse(`${at}.type`, "is not supported, since its content is at the provider")];
   return [
@@ -69,7 +69,7 @@ function itemRefusals(item: unknown, at: string): Violation[] {
 const partRefusals = (parts: unknown, at: string): Violation[] =>
   listOf(parts).flatMap((part, index) =>
     ["file_id", "file_url"]
-      .filter((name) => isObject(part) && (part[name] ?? null) !== null)
+      .filter((name) => isJsonObject(part) && (part[name] ?? null) !== null)
       .map((name) =>
         refuse(`${at}[${index}].${name}`, "is not supported: send the content of the file instead"),
       ),

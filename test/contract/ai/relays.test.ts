@@ -422,7 +422,9 @@ describe("POST /v1/responses", () => {
     ["tools[0].type", { tools: [{ type: "computer_use_preview" }] }],
     [
       "tools[0].tools[0].type",
-      { tools: [{ type: "namespace", name: "n", description: "", tools: [{ type: "web_search" }] }] },
+      {
+        tools: [{ type: "namespace", name: "n", description: "", tools: [{ type: "web_search" }] }],
+      },
     ],
     [
       "input[0].tools[0].type",

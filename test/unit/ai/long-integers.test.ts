@@ -1,11 +1,9 @@
 import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
-import type { Endpoint } from "../../../services/ai/providers/http-client.ts";
-import { DEFAULT_BOUNDS, type Prompt } from "../../../services/ai/providers/provider.ts";
-import { createProvider } from "../../../services/ai/providers/reply.ts";
+import type { Prompt } from "../../../services/ai/providers/provider.ts";
 import { parseExactly } from "../../../services/platform/rpc/exact-json.ts";
-import { CODECS, promptFor } from "./support.ts";
+import { CODECS, promptFor, providerAnswering } from "./support.ts";
 
 /** No number can hold it: it would become 12345678901234567000. */
 const ID = "12345678901234567890";
@@ -39,9 +37,7 @@ describe.each(CODECS)("Integers beyond 2^53: %s", (dialect, _encoder, adapter) =
         ...{ statusCode: 200, headers, complete: true },
       });
     };
-    const http = { post } as unknown as Endpoint["http"];
-    const endpoint = { baseUrl: "http://127.0.0.1:9/v1", key: "key", http };
-    const provider = createProvider(adapter, endpoint, { ...DEFAULT_BOUNDS, retries: 0 });
+    const provider = providerAnswering(adapter, post);
     const entry = readCatalogue().providers.find((each) => each.dialect === dialect);
     const messages: Prompt["messages"] = [
       { role: "user", parts: [{ text: "Who is it?" }] },

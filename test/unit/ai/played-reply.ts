@@ -1,21 +1,15 @@
 import { PassThrough } from "node:stream";
-import { urlToHttpOptions } from "node:url";
 import { vi } from "vitest";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
 import type { Adapter } from "../../../services/ai/providers/adapter.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
-import { ProviderHealth } from "../../../services/ai/providers/health.ts";
-import type { HttpClient } from "../../../services/ai/providers/http-client.ts";
 import {
   DEFAULT_BOUNDS,
   type FinishReason,
   type Usage,
 } from "../../../services/ai/providers/provider.ts";
-import { ProviderKeys } from "../../../services/ai/providers/provider-keys.ts";
-import { createProvider } from "../../../services/ai/providers/reply.ts";
-import { systemClock } from "../../../services/platform/process/clock.ts";
 import type { Body, Outcome } from "./reference-decoder.ts";
-import { promptFor } from "./support.ts";
+import { promptFor, providerAnswering } from "./support.ts";
 
 const [entry] = readCatalogue().providers as [CatalogueProvider];
 
@@ -49,15 +43,7 @@ export async function play(
     signal.addEventListener("abort", () => body.destroy(new Error("aborted")));
     return body;
   };
-  const upstream = {
-    adapter,
-    base: urlToHttpOptions(new URL("http://127.0.0.1:9/v1")),
-    http: { post } as unknown as HttpClient,
-    keys: new ProviderKeys(["key"], systemClock),
-    health: new ProviderHealth(systemClock),
-    onAttempt() {},
-  };
-  const provider = createProvider(upstream, { ...DEFAULT_BOUNDS, retries: 0 });
+  const provider = providerAnswering(adapter, post);
   let text = "";
   let usage: Usage | undefined;
   let reason: FinishReason | undefined;

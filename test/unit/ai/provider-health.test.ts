@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type AttemptOutcome, ProviderHealth } from "../../../services/ai/providers/health.ts";
+import { type AttemptOutcome, UpstreamHealth } from "../../../services/ai/providers/health.ts";
 import { createClock } from "../../support/clock.ts";
 import { times } from "../../support/tally.ts";
 
@@ -7,7 +7,7 @@ import { times } from "../../support/tally.ts";
 function startHealth() {
   const clock = createClock();
   const changes: boolean[] = [];
-  const health = new ProviderHealth(clock, (isOpen) => void changes.push(isOpen));
+  const health = new UpstreamHealth(clock, (isOpen) => void changes.push(isOpen));
   const attempt = (outcome: AttemptOutcome) => {
     health.begin();
     health.end(outcome);

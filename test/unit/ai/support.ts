@@ -1,3 +1,4 @@
+import { urlToHttpOptions } from "node:url";
 import { anthropicEncoder } from "../../../scripts/simulators/anthropic.ts";
 import { googleEncoder } from "../../../scripts/simulators/google.ts";
 import { mistralEncoder, openaiEncoder } from "../../../scripts/simulators/openai.ts";
@@ -6,19 +7,26 @@ import {
   startProviderSimulator,
 } from "../../../scripts/simulators/simulator.ts";
 import { type CatalogueProvider, readCatalogue } from "../../../services/ai/catalogue.ts";
+import type { Adapter } from "../../../services/ai/providers/adapter.ts";
 import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
 import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
 import { googleAdapter } from "../../../services/ai/providers/google.ts";
+import { UpstreamHealth } from "../../../services/ai/providers/health.ts";
+import type { HttpClient } from "../../../services/ai/providers/http-client.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
-import type {
-  Provider,
-  ProviderBounds,
-  ReserveMemory,
-  Prompt as SentPrompt,
-  Usage,
+import {
+  DEFAULT_BOUNDS,
+  type Provider,
+  type ProviderBounds,
+  type ReserveMemory,
+  type Prompt as SentPrompt,
+  type Usage,
 } from "../../../services/ai/providers/provider.ts";
+import { ProviderKeys } from "../../../services/ai/providers/provider-keys.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
+import { createProvider } from "../../../services/ai/providers/reply.ts";
+import { systemClock } from "../../../services/platform/process/clock.ts";
 import { forSuite, forTest } from "../../support/suites.ts";
 
 /** The encoder of the simulator and the adapter of the product, by dialect. */
@@ -99,6 +107,19 @@ export async function startBench(dialect: SimulatedDialect, limits: Partial<Prov
     /** Reads a reply that is not streamed. */
     whole: (given: string | Prompt) => readReply(provider, { ...toPrompt(given), isStream: false }),
   };
+}
+
+/** A provider without retries whose requests a function answers. */
+export function providerAnswering(adapter: Adapter, post: unknown): Provider {
+  const upstream = {
+    adapter,
+    base: urlToHttpOptions(new URL("http://127.0.0.1:9/v1")),
+    http: { post } as HttpClient,
+    keys: new ProviderKeys(["key"], systemClock),
+    health: new UpstreamHealth(systemClock),
+    onAttempt() {},
+  };
+  return createProvider(upstream, { ...DEFAULT_BOUNDS, retries: 0 });
 }
 
 /** Starts a bench for one suite, and closes it after the suite. */

@@ -1,0 +1,7 @@
+/** What a call may go to, in the order in which it is tried. */
+export type Targets<T> = readonly [T, ...T[]];
+
+export const mapTargets = <T, U>(
+  [first, ...others]: Targets<T>,
+  map: (target: T) => U,
+): Targets<U> => [map(first), ...others.map(map)];
