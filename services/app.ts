@@ -168,7 +168,6 @@ async function openContext(
   own({ close: lastSeen.flush });
   const lastUsed = createLastUsed(store, log);
   own({ close: lastUsed.flush });
-  const metrics = createMetrics();
   const announce = (crossings: readonly Crossing[]) =>
     announceBudgets(systemCall(context, store, "jobs"), crossings);
   const context: AppContext = {
