@@ -39,7 +39,9 @@ const unaudited = [
     "ListUsage",
     "ListAllUsage",
     "ExportUsage",
+    "ListProviderStates",
   ],
+  ...["RelayMessages", "RelayResponses", "CountMessageTokens"],
 ];
 
 /** The method of a case. */

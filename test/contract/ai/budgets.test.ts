@@ -1,4 +1,4 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -9,6 +9,7 @@ import { createKey, createService } from "../../support/api-keys.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { bearer, postJson } from "../../support/http/client.ts";
 import { refusal } from "../../support/http/responses.ts";
+import { errorOf } from "../../support/http/stub-services.ts";
 import { forSuite } from "../../support/suites.ts";
 import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
@@ -108,15 +109,14 @@ describe("A call without enough of a budget", () => {
     };
     const { model, ...completion } = { model: "model-a-1" };
     const parts = [{ part: { case: "text" as const, value: "5 tokens" } }];
+    const request = { ...completion, model, messages: [{ role: "user", parts }] };
     const calls = {
-      Chat: client.chat(conversationOf("5 tokens"), { headers }),
-      StreamChat: read(client.streamChat(conversationOf("5 tokens"), { headers })),
-      Complete: read(
-        client.complete({ ...completion, model, messages: [{ role: "user", parts }] }, { headers }),
-      ),
+      Chat: () => client.chat(conversationOf("5 tokens"), { headers }),
+      StreamChat: () => read(client.streamChat(conversationOf("5 tokens"), { headers })),
+      Complete: () => read(client.complete(request, { headers })),
     };
     for (const [name, call] of Object.entries(calls)) {
-      const error = ConnectError.from(await call.catch((thrown) => thrown));
+      const error = await errorOf(call());
       expect([error.code, error.findDetails(FailureSchema)[0]?.reason], name).toEqual([
         Code.ResourceExhausted,
         Reason.BUDGET_EXCEEDED,

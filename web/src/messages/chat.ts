@@ -43,7 +43,7 @@ export const chat = {
   ],
   "chat.delete": ["Delete this conversation", "Diese Unterhaltung löschen"],
 
-  "usage.title": ["Usage", "Nutzung"],
+  "usage.title": ["Usage and budgets", "Nutzung und Budgets"],
   "usage.period": ["Period", "Zeitraum"],
   "usage.days": ["{days} days", "{days} Tage"],
   "usage.by": ["By", "Nach"],

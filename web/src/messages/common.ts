@@ -22,7 +22,7 @@ export const common = {
   "app.waits": ["Again in {time}", "Wieder in {time}"],
 
   "nav.chat": ["Chat", "Chat"],
-  "nav.usage": ["Usage", "Nutzung"],
+  "nav.usage": ["Usage and budgets", "Nutzung und Budgets"],
   "nav.profile": ["Profile", "Profil"],
   "nav.security": ["Security", "Sicherheit"],
   "nav.sessions": ["Sessions and devices", "Sitzungen und Geräte"],
