@@ -87,7 +87,7 @@ class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
     const isLong = ({ moduleId }: TestSpecification) =>
-      /resilience\/(faults|soak|replicas|attacks|exhaustion|rolling-upgrade|kill|starts)\./.test(
+      /resilience\/(faults|soak|replicas|attacks|exhaustion|rolling-upgrade|kill|starts|workers)\./.test(
         moduleId,
       );
     const last = sorted.filter(({ project }) => project.name === "parts");
