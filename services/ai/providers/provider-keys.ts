@@ -56,16 +56,21 @@ export class ProviderKeys {
 
   /**
    * Sets a key aside if the provider has refused it, or does not serve it for now.
-   * @returns whether the call can go on with another key
+   * @param tried the keys that the call has used
+   * @returns another key with which the call can go on, if there is one
    */
-  refuse(key: ProviderKey, { kind, facts }: ProviderError): boolean {
+  refuse(
+    key: ProviderKey,
+    { kind, facts }: ProviderError,
+    tried: ReadonlySet<ProviderKey>,
+  ): ProviderKey | undefined {
     const waitMs = kind === "rate limited" ? facts.retryAfterMs : REFUSALS.get(kind);
-    if (waitMs === undefined) return false;
+    if (waitMs === undefined) return undefined;
     const untilMs = this.#nowMs() + waitMs;
     this.#setAside.set(key, { untilMs, reason: kind });
     if (this.count > 1)
       this.#onSetAside({ number: key.number, until: new Date(untilMs), reason: kind });
-    return this.#keys.some((other) => other !== key && this.#untilMs(other) <= this.#nowMs());
+    return this.#keys.find((other) => !tried.has(other) && this.#untilMs(other) <= this.#nowMs());
   }
 
   #untilMs(key: ProviderKey): number {

@@ -48,6 +48,9 @@ class Attempts {
   readonly #count: number;
   readonly #mostTimeOuts: number;
   #timeOuts = 0;
+  /** The keys that the call has used: a key that comes back at once would be used without end. */
+  readonly #tried = new Set<ProviderKey>();
+  #otherKey: ProviderKey | undefined;
   index = 0;
   to: Destination;
   /** How the latest attempt has failed. */
@@ -64,6 +67,13 @@ class Attempts {
     this.to = destinationOf(0);
   }
 
+  /** The key for the next attempt. */
+  takeKey(): ProviderKey {
+    const key = this.#otherKey ?? this.to.keys.pick();
+    this.#tried.add(key);
+    return key;
+  }
+
   /**
    * Records a failure.
    * @returns whether the call goes on at once, with another key or at another destination
@@ -71,7 +81,8 @@ class Attempts {
   goesOn(key: ProviderKey, error: ProviderError): boolean {
     this.failed = error.kind;
     if (error.kind === "timed out") this.#timeOuts++;
-    const hasOtherKey = this.to.keys.refuse(key, error);
+    this.#otherKey = this.to.keys.refuse(key, error, this.#tried);
+    const hasOtherKey = this.#otherKey !== undefined;
     const isLast = this.index + 1 === this.#count;
     this.isOver =
       this.#timeOuts > this.#mostTimeOuts || !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
@@ -139,7 +150,7 @@ export class UpstreamRequest {
       const { to, index, failed } = attempts;
       const mayBeRead = failed === "timed out";
       if (failed !== undefined) yield { kind: "retrying", target: index, mayBeRead };
-      const key = to.keys.pick();
+      const key = attempts.takeKey();
       this.#begin(to, attemptMs);
       try {
         const answer = to.post(key, this.signal);

@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import { ProviderError } from "../../../services/ai/providers/errors.ts";
+import { ProviderKeys } from "../../../services/ai/providers/provider-keys.ts";
+import { systemClock } from "../../../services/platform/process/clock.ts";
+import { startModelServer } from "./model-server.ts";
+
+test.each([0, 1])(
+  "Several keys: each is used once for a call while all are limited for %d ms",
+  async (waitMs) => {
+    const { ask, keys } = await startModelServer("first,second,third", (response) =>
+      response.writeHead(429, { "retry-after-ms": String(waitMs) }).end(),
+    );
+    await expect(ask()).rejects.toThrow("rate limited");
+    expect(keys.slice(0, 3)).toEqual(["first", "second", "third"]);
+    expect(keys).toHaveLength(3 + 2); // with two retries
+  },
+);
+
+test("Several keys: a key that is set aside is not the next one", () => {
+  const keys = new ProviderKeys(["first", "second", "third"], systemClock);
+  const [first, refused] = [keys.pick(), new ProviderError("refused the key")];
+  const second = keys.refuse(first, refused, new Set([first]));
+  expect(second?.text).toBe("second");
+  expect(keys.pick().text).toBe("second");
+  if (second) expect(keys.refuse(second, refused, new Set([second]))?.text).toBe("third");
+  const third = keys.pick();
+  expect(keys.refuse(third, refused, new Set([third]))).toBeUndefined();
+  expect(keys.pick().text).toBe("first"); // it comes back first
+});
