@@ -9,6 +9,7 @@ import type { HttpErrorResponse } from "../transcode/http-error.ts";
 import { oneLine } from "../transcode/one-line.ts";
 import type { HttpFormat } from "./format.ts";
 import { createRelayReply } from "./relay-reply.ts";
+import { retryAdvice } from "./retry-advice.ts";
 
 /** Anthropic's Messages API, whose requests and replies are passed on. */
 export const anthropicFormat: HttpFormat = {
@@ -65,20 +66,17 @@ const PROVIDER_STATUSES: Readonly<Record<ProviderFailure, number>> = {
   [ProviderFailure.OTHER]: 500,
 };
 
-/** Statuses after which the same request may succeed, beside those of the server. */
-const PASSING = [408, 429];
-
 /** An error as Anthropic's clients read it. */
-function anthropicError({ reason, body, providerFailure }: HttpErrorResponse) {
+function anthropicError(failed: HttpErrorResponse) {
+  const { reason, body, providerFailure } = failed;
   const status = statusOf(reason, providerFailure, body.statusCode);
   // Clients shorten a conversation when they read these words.
   const isTooLong = providerFailure === ProviderFailure.PROMPT_TOO_LONG;
   const message = isTooLong ? `prompt is too long: ${body.message}` : body.message;
   const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");
-  const isFinal = (status < 500 && !PASSING.includes(status)) || status === 501;
   return {
     status,
-    headers: isFinal ? { "x-should-retry": "false" } : {},
+    headers: retryAdvice(failed, status),
     body: { type: "error", error: { type, message } },
   };
 }

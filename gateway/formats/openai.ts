@@ -12,6 +12,7 @@ import { DONE, eventLine } from "../transcode/one-line.ts";
 import type { HttpFormat } from "./format.ts";
 import { createReply, modelJson } from "./openai-reply.ts";
 import { isRefusedAlways, openAiPath, readCompletion } from "./openai-request.ts";
+import { retryAdvice } from "./retry-advice.ts";
 
 /** The JSON of OpenAI's API: chat completions and models. */
 export const openAiFormat: HttpFormat = {
@@ -61,20 +62,15 @@ const PROVIDER_CODES: Readonly<Record<ProviderFailure, Known>> = {
   [ProviderFailure.OTHER]: ["provider_error", 500],
 };
 
-/** Statuses below 500 after which the same request may succeed. */
-const PASSING = [408, 429];
 /** Codes of errors about the model. */
 const OF_MODEL = ["model_not_found", "model_not_priced"];
-/** Until a budget starts anew, in seconds. Clients that repeat a request do not wait longer. */
-const LONGEST_WAIT_SECONDS = 5;
 
 /**
- * An error as OpenAI's clients read it. They repeat what fails by 408, 409, 429 or 5xx, unless
- * `x-should-retry` tells them that it can't help.
+ * An error as OpenAI's clients read it.
  * @param isCall whether the error is that of a method, and not of a path without one
  */
 export function openAiError(failed: HttpErrorResponse, isCall: boolean) {
-  const { reason, body, providerFailure, retryAfterSeconds = Number.POSITIVE_INFINITY } = failed;
+  const { reason, body, providerFailure } = failed;
   const violations = (body.violations ?? []).map(({ field, ...problem }) => ({
     ...problem,
     field: openAiPath(field),
@@ -85,11 +81,9 @@ export function openAiError(failed: HttpErrorResponse, isCall: boolean) {
   ];
   const message = first ? invalidFields(violations).message : body.message;
   const param = first?.field ?? (OF_MODEL.includes(code) ? "model" : null);
-  const isSpent = reason === Reason.BUDGET_EXCEEDED && retryAfterSeconds > LONGEST_WAIT_SECONDS;
-  const isFinal = isSpent || (status < 500 && !PASSING.includes(status)) || status === 501;
   return {
     status,
-    headers: isFinal ? { "x-should-retry": "false" } : {},
+    headers: retryAdvice(failed, status),
     body: { error: { message, type: typeOf(reason, status), param, code } },
   };
 }

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { anthropicFormat } from "../../../../gateway/formats/messages-format.ts";
+import { httpError } from "../../../../gateway/transcode/errors.ts";
+import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
+
+/** Whether Anthropic's clients repeat a request that has failed. */
+const isRepeated = (reason: Reason, retryAfterSeconds?: number) => {
+  const failed = httpError(reason, "Read me.", { retryAfterSeconds });
+  return anthropicFormat.error(failed, true).headers["x-should-retry"] !== "false";
+};
+
+test.each([
+  [5, true],
+  [3_600, false],
+  [undefined, false],
+])("Anthropic's errors: BUDGET_EXCEEDED for %s s is repeated if that can help", (wait, repeats) => {
+  expect(isRepeated(Reason.BUDGET_EXCEEDED, wait)).toBe(repeats);
+});
+
+test("Anthropic's errors: a limit of requests is repeated, and what stays refused is not", () => {
+  expect(isRepeated(Reason.RATE_LIMITED, 3_600)).toBe(true);
+  for (const reason of [Reason.MODEL_NOT_PRICED, Reason.NOT_FOUND, Reason.KEY_NOT_ALLOWED])
+    expect(isRepeated(reason)).toBe(false);
+});
