@@ -271,7 +271,7 @@ export function findLostCalls(
   { from, before, limit }: { from: Date; before: Date; limit: number },
 ): Promise<UsageRow[]> {
   return em.execute(
-    `select id, user_id, api_key_id, alias, provider, model, 'lost' as outcome, (reserved->>'inputTokens')::int as input_tokens,
+    `select id, user_id, api_key_id, alias, provider, model, 'lost' as outcome, least((reserved->>'inputTokens')::bigint, 2147483647)::int as input_tokens,
        (reserved->>'outputTokens')::int as output_tokens, null::int as cached_input_tokens, null::int as cache_write_tokens,
        null::int as reasoning_tokens, true as estimated, attempts, reserved->>'cost' as cost_nanos,
        null::int as latency_ms, null::int as first_chunk_ms, created_at

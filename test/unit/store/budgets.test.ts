@@ -122,6 +122,21 @@ async function race(stores: readonly [Store, Store], calls: number) {
   return outcomes;
 }
 
+test("Budgets: a lost call with more tokens than a count can hold is booked with its cost", async () => {
+  const store = await forTest(openQuietStore());
+  await store.migrate();
+  const [userId = ""] = await insertUsers(store, 1);
+  await insertBudget(store, { scope: "user", subject: userId, unit: "cost", limit: 1e13 });
+  await reserveFor(store, {
+    ...{ row: startedRow(userId), inputTokens: 3_000_000_000, wanted: 1, least: 1 },
+  });
+  const before = new Date(NOW.getTime() + 1);
+  const lost = await findLostCalls({ em: store.fork() }, { from: NOW, before, limit: 2 });
+  expect(lost).toMatchObject([{ input_tokens: 2 ** 31 - 1, cost_nanos: "9000000015" }]);
+  await settleUsage(store, lost, NOW);
+  expect(await checkedCounters(store)).toMatchObject([{ used: 9_000_000_015, reserved: 0 }]);
+});
+
 test("Budgets: calls at once never exceed a budget, on the embedded database", async () => {
   const store = await forTest(openQuietStore());
   const outcomes = await race([store, store], 60);
