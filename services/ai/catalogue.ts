@@ -73,6 +73,8 @@ const modelSchema = z.strictObject({
   overheadTokens: z.int().nonnegative().exactOptional(),
   /** The most input tokens of an image. Budgets count with them. */
   imageTokens: z.int().nonnegative().exactOptional(),
+  /** The most input tokens of a file in a relay, such as a PDF. Budgets count with them. */
+  fileTokens: z.int().nonnegative().exactOptional(),
 });
 
 type Model = z.infer<typeof modelSchema>;
@@ -89,6 +91,7 @@ const USUAL = {
   reasoning: true,
   overheadTokens: 2_000,
   imageTokens: 50_000, // of a large image for gpt-4o-mini, which counts more than any other
+  fileTokens: 1_050_000, // a page has few bytes and an image: as many as the largest context window holds
 } satisfies Partial<Model>;
 /**
  * Defaults of the models of each dialect, and the vendor by OpenTelemetry's semantic conventions.

@@ -17,9 +17,10 @@ const PAID_ATTEMPTS = REPEATED_TIME_OUTS + 1;
 export const mostInputTokens = (prompt: Prompt | RelayPrompt): number =>
   "relay" in prompt ? mostOfRelay(prompt) : mostOfPrompt(prompt);
 
-/** The bytes of a body are those of all its texts, and more. */
-const mostOfRelay = ({ model, relay: { bytes, images } }: RelayPrompt): number =>
-  PAID_ATTEMPTS * (bytes + images * model.imageTokens + model.overheadTokens);
+/** The bytes of a body are those of all its texts, and more. Those of files may be compressed. */
+const mostOfRelay = ({ model, relay: { bytes, images, files } }: RelayPrompt): number =>
+  PAID_ATTEMPTS *
+  (bytes + images * model.imageTokens + files * model.fileTokens + model.overheadTokens);
 
 function mostOfPrompt({ messages, systemPrompt, tools = [], format, model }: Prompt): number {
   const schema = format?.type === "json_schema" ? format : undefined;

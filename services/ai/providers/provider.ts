@@ -99,9 +99,10 @@ export type RelayPrompt = {
   mostTimeOuts?: number;
   relay: {
     api: RelayApi;
-    /** Size of the body that the caller has sent, in bytes, and number of images and documents in it. */
+    /** Size of the body that the caller has sent, in bytes, and number of images and files in it. */
     bytes: number;
     images: number;
+    files: number;
     /** The body for a model. */
     bodyFor(prompt: Pick<RelayPrompt, "model" | "maxTokens">): string;
     /** Headers of the API, without the key. */

@@ -16,8 +16,9 @@ export type RelayBody = {
   maxTokens: number | undefined;
   /** Size of the text that the model reads. */
   characters: number;
-  /** Number of images and documents. */
   images: number;
+  /** Number of files that are not plain text, such as PDFs. */
+  files: number;
 };
 
 /** The fields that the APIs have under names of their own. */
@@ -68,7 +69,8 @@ export function readRelayBody(api: RelayApi, bytes: Uint8Array): RelayBody {
     isStream: stream === true,
     maxTokens: isCount ? maxTokens : undefined,
     characters: charactersIn(json),
-    images: imagesIn(json),
+    images: countIn(json, isImage),
+    files: countIn(json, isFile),
   };
 }
 
@@ -92,13 +94,20 @@ function parse(bytes: Uint8Array): { text: string; json: Json } {
   return { text, json };
 }
 
-const IMAGES: ReadonlySet<unknown> = new Set(["image", "document", "input_image", "input_file"]);
+const isImage = ({ type }: Json) => type === "image" || type === "input_image";
 
-/** Number of images and documents in a value. */
-function imagesIn(value: unknown): number {
+/** Kinds of sources of documents whose bytes are those of their text. */
+const PLAIN_SOURCES: ReadonlySet<unknown> = new Set(["text", "content"]);
+
+const isFile = ({ type, source, file_data }: Json) =>
+  (type === "input_file" && typeof file_data === "string") ||
+  (type === "document" && isJsonObject(source) && !PLAIN_SOURCES.has(source.type));
+
+/** Number of objects of a kind in a value. */
+function countIn(value: unknown, isOfKind: (object: Json) => boolean): number {
   if (typeof value !== "object" || value === null) return 0;
-  const own = isJsonObject(value) && IMAGES.has(value.type) ? 1 : 0;
-  return Object.values(value).reduce((sum: number, each) => sum + imagesIn(each), own);
+  const own = isJsonObject(value) && isOfKind(value) ? 1 : 0;
+  return Object.values(value).reduce((sum: number, each) => sum + countIn(each, isOfKind), own);
 }
 
 /** Members whose text no model reads: content in base64, marks and encrypted reasoning. */

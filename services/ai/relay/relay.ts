@@ -111,6 +111,7 @@ function routeTarget(
         api,
         bytes: Buffer.byteLength(body.text),
         images: body.images,
+        files: body.files,
         bodyFor: (prompt) => bodyFor(api, body, prompt),
         headers: headersOf(api, request, entry.betas ?? []),
       },

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { amountInWords, amountText, readAmount } from "../../../services/ai/budgets/amounts.ts";
 import { createPeriods } from "../../../services/ai/budgets/periods.ts";
 import { mostInputTokens, outputBounds } from "../../../services/ai/budgets/upper-bound.ts";
-import type { Prompt } from "../../../services/ai/providers/provider.ts";
+import type { Prompt, RelayPrompt } from "../../../services/ai/providers/provider.ts";
 
 describe("Periods of budgets", () => {
   const at = (zone: string, time: string) => createPeriods(zone)(new Date(time));
@@ -92,6 +92,13 @@ describe("The most that a call may use", () => {
     expect(mostInputTokens(promptOf({ tools, systemPrompt: "xyz" }))).toBe(
       2 * (7 + 3 + 9 + 17 + 16 + 2_000),
     );
+  });
+
+  test("counts the bytes of a relayed body, its images and its files, twice", () => {
+    const body = { bytes: 500, images: 2, files: 1 };
+    const relayed = { ...model, fileTokens: 9_000 };
+    const prompt = { model: relayed, isStream: false, relay: body } as unknown as RelayPrompt;
+    expect(mostInputTokens(prompt)).toBe(2 * (500 + 600 + 9_000 + 2_000));
   });
 
   test("is the maximum of the call, or that of the model with at least 256 tokens", () => {
