@@ -92,9 +92,21 @@ export type PricedTokens = {
 
 /**
  * The cost of a call.
+ * @param repeated input that was sent before, to models with these prices
  * @returns nano-units, rounded up once
  */
-export function costOf(price: Price, tokens: PricedTokens): bigint {
+export function costOf(
+  price: Price,
+  tokens: PricedTokens,
+  repeated: { prices: readonly Price[]; inputTokens: number } = { prices: [], inputTokens: 0 },
+): bigint {
+  const { inputTokens } = repeated;
+  const sums = repeated.prices.map((each) => sumOf(each, { inputTokens, outputTokens: 0 }));
+  return priceOf(sums.reduce((sum, each) => sum + each, sumOf(price, tokens)));
+}
+
+/** Tokens times their rates. */
+function sumOf(price: Price, tokens: PricedTokens): bigint {
   const { inputTokens, outputTokens, cachedInputTokens = 0 } = tokens;
   const { cacheWriteTokens = 0, cacheWrite1hTokens = 0 } = tokens;
   const rates = price.findLast(({ above }) => inputTokens > above) ?? price[0];
@@ -105,7 +117,7 @@ export function costOf(price: Price, tokens: PricedTokens): bigint {
     [cacheWrite1hTokens, rates.cacheWrite1h],
     [outputTokens, rates.output],
   ];
-  return priceOf(parts.reduce((sum, [count, rate]) => sum + BigInt(count) * rate, 0n));
+  return parts.reduce((sum, [count, rate]) => sum + BigInt(count) * rate, 0n);
 }
 
 /**

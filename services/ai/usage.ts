@@ -46,9 +46,16 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
   "unreachable",
 ]);
 
-/** Input and output of a row by their prices. */
-const pricedTokensOf = (row: UsageRow, cacheWrite1hTokens: number): PricedTokens => ({
-  inputTokens: row.input_tokens,
+/**
+ * Input and output of a row by their prices.
+ * @param repeatedTokens the part of its input that was sent with earlier attempts
+ */
+const pricedTokensOf = (
+  row: UsageRow,
+  repeatedTokens: number,
+  cacheWrite1hTokens: number,
+): PricedTokens => ({
+  inputTokens: row.input_tokens - repeatedTokens,
   outputTokens: row.output_tokens,
   cachedInputTokens: row.cached_input_tokens ?? 0,
   cacheWriteTokens: row.cache_write_tokens ?? 0,
@@ -122,7 +129,10 @@ export function openUsageLedger(
         attempts: 1,
         /** Computed whenever the row is written, so that it always fits the counts. */
         get cost_nanos() {
-          return price ? String(costOf(price, pricedTokensOf(row, cacheWrite1hTokens))) : null;
+          const prices = timedOut.filter((each) => each !== undefined);
+          if (!price || prices.length < timedOut.length) return null;
+          const tokens = pricedTokensOf(row, timedOut.length * timedOutTokens, cacheWrite1hTokens);
+          return String(costOf(price, tokens, { prices, inputTokens: timedOutTokens }));
         },
         latency_ms: null,
         first_chunk_ms: null,
@@ -130,7 +140,9 @@ export function openUsageLedger(
       };
       let characters = 0;
       let writtenMs = 0;
-      let timedOutAttempts = 0; // their input may be charged for too
+      /** Prices of the attempts that have timed out: their input may be charged for too. */
+      const timedOut: (Price | undefined)[] = [];
+      let timedOutTokens = 0; // input of each of them, once the call has ended
       let cacheWrite1hTokens = 0;
       let reported: (() => ReportedUsage) | undefined;
       let reservation: BudgetReservation | undefined;
@@ -164,7 +176,7 @@ export function openUsageLedger(
       };
       const addAttempt = (mayBeRead: boolean) => {
         row.attempts = (row.attempts ?? 0) + 1;
-        if (mayBeRead) timedOutAttempts += 1;
+        if (mayBeRead) timedOut.push(price);
       };
       const replaceEstimate = ({ inputTokens, outputTokens }: Usage, details: UsageDetails) => {
         row.input_tokens = inputTokens;
@@ -223,10 +235,11 @@ export function openUsageLedger(
           row.latency_ms = elapsed();
           const isEstimate = row.estimated && !addReported();
           const isUnread = isEstimate && characters === 0 && INPUT_UNREAD.has(outcome);
-          row.input_tokens *= timedOutAttempts + (isUnread ? 0 : 1);
+          timedOutTokens = row.input_tokens;
+          row.input_tokens *= timedOut.length + (isUnread ? 0 : 1);
           if (isOpaque && reservation && isEstimate && !isUnread)
             row.output_tokens = reservation.outputTokens;
-          if (timedOutAttempts > 0) row.estimated = true;
+          if (timedOut.length > 0) row.estimated = true;
           batch.set(row.id, row);
           return row;
         },

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { costOf, highestCost, type PricedTokens, priceSchema } from "../../../services/ai/price.ts";
+import {
+  costOf,
+  highestCost,
+  type Price,
+  type PricedTokens,
+  priceSchema,
+} from "../../../services/ai/price.ts";
 import { decimalOf } from "../../../services/platform/money.ts";
 
 const RATES = { input: 3, cachedInput: 0.3, cacheWrite: 3.75, cacheWrite1h: 6, output: 15 };
@@ -75,6 +81,18 @@ const COSTS: [what: string, price: object, tokens: PricedTokens, nanos: bigint][
 describe("Cost of a call", () => {
   test.each(COSTS)("of %s", (_, price, tokens, nanos) => {
     expect(costOf(priceSchema.parse(price), tokens)).toBe(nanos);
+  });
+
+  test("with input that was sent before adds it at its own price and tier, rounded up once", () => {
+    const [dear, cheap] = [
+      { ...RATES, above: [TIER] },
+      { input: 0.0001, output: 0.0001 },
+    ].map((price) => priceSchema.parse(price)) as [Price, Price];
+    const repeatedBy = (prices: Price[], inputTokens: number) =>
+      costOf(cheap, { inputTokens, outputTokens: 1 }, { prices, inputTokens });
+    expect(repeatedBy([dear], 100)).toBe(300_011n); // 100 × 3000 + 101 × 0.1
+    expect(repeatedBy([dear], 150_000)).toBe(450_015_001n); // each of them is below the tier
+    expect(repeatedBy([cheap, cheap], 1)).toBe(1n); // 4 × 0.1
   });
 
   test("the highest cost is never exceeded", () => {
