@@ -1,3 +1,4 @@
+import type { Attributes } from "@opentelemetry/api";
 import type { Metrics } from "../metrics.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
 import type { UsageRow } from "../store/usage.ts";
@@ -26,6 +27,9 @@ export function instrumentCall(
   { model: first, isStream }: Pick<Prompt, "model" | "isStream">,
 ) {
   const model = first.upstream;
+  let current = first;
+  /** What the span says of the reply, once there is one. */
+  const reply: Attributes = {};
   let labels = labelsOf(vendor, first);
   const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
     "gen_ai.operation.name": "chat",
@@ -43,10 +47,13 @@ export function instrumentCall(
     /** The call goes on to another model, which it counts for from now on. */
     moveTo(nextVendor: string, next: Prompt["model"]): void {
       labels = labelsOf(nextVendor, next);
+      current = next;
     },
     observe(event: ReplyEvent): void {
       if (event.kind === "answered") sentAt = event.sentAt;
       if ("decodingMs" in event) decodingMs = event.decodingMs;
+      if (event.kind === "receiving") reply["gen_ai.response.model"] = current.upstream;
+      if (event.kind === "finished") reply["gen_ai.response.finish_reasons"] = [event.reason];
     },
     /** @param row the final usage row of the call */
     end(row: UsageRow): void {
@@ -70,6 +77,8 @@ export function instrumentCall(
       span?.end(
         {
           ...(!estimated && usageAttributes(row)),
+          "gen_ai.provider.name": labels.gen_ai_provider_name,
+          ...reply,
           "gen_ai.response.time_to_first_chunk": firstChunk,
         },
         error,

@@ -90,8 +90,13 @@ test.each(["in one process", "apart"])(
       expect(chat?.attributes).toMatchObject({
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
+        "gen_ai.response.model": chat?.attributes["gen_ai.request.model"],
       });
-      if (status === "OK") expect(chat?.attributes).toHaveProperty(["gen_ai.usage.output_tokens"]);
+      if (status === "OK")
+        expect(chat?.attributes).toMatchObject({
+          "gen_ai.usage.output_tokens": expect.anything(),
+          "gen_ai.response.finish_reasons": { values: [{ stringValue: "stop" }] },
+        });
       else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
     }
     const login = spans.find(({ name }) => name === "POST /auth/login");
