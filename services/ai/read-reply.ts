@@ -143,7 +143,8 @@ function limitedBy<P extends Prompt | RelayPrompt>(
   const limited = {
     ...prompt,
     maxTokens: reservation.outputTokens,
-    mostTimeOuts: REPEATED_TIME_OUTS,
+    // all output of a whole reply may have been written, which is held once
+    mostTimeOuts: isOpaque(prompt) ? 0 : REPEATED_TIME_OUTS,
   };
   if ("relay" in prompt) return limited; // what is passed on keeps its form
   return { ...limited, isStream: true, isCollected: !prompt.isStream };
