@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { ProxyEnv } from "../../platform/outbound-proxy.ts";
 import { type Clock, systemClock } from "../../platform/process/clock.ts";
 import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
+import { mapTargets, type Targets } from "../targets.ts";
 import { anthropicAdapter } from "./anthropic.ts";
 import { googleAdapter } from "./google.ts";
 import { type AttemptOutcome, UpstreamHealth } from "./health.ts";
@@ -16,7 +17,7 @@ import {
   type ReserveMemory,
 } from "./provider.ts";
 import { ProviderKeys } from "./provider-keys.ts";
-import { answerTo, createProvider, replyTo, type Upstream, type UpstreamPrompts } from "./reply.ts";
+import { answerTo, createProvider, replyTo, type Upstream } from "./reply.ts";
 
 const ADAPTERS = {
   openai: openaiAdapter,
@@ -37,7 +38,7 @@ type ProviderOptions = Partial<ProviderBounds> & {
 /** A prompt for a model of the provider with this public id. */
 export type RoutedPrompt = { provider: string; prompt: Prompt | RelayPrompt };
 /** The same prompt for each of several models, in the order in which they are tried. */
-type RoutedPrompts = readonly [RoutedPrompt, ...RoutedPrompt[]];
+type RoutedPrompts = Targets<RoutedPrompt>;
 
 /**
  * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
@@ -88,13 +89,8 @@ export function openProviders(
     if (!upstream) throw new Error(`The AI provider ${id} is not open.`);
     return upstream;
   };
-  const upstreamPrompts = ([first, ...others]: RoutedPrompts): UpstreamPrompts => {
-    const upstreamPrompt = ({ provider, prompt }: RoutedPrompt) => ({
-      upstream: upstreamOf(provider),
-      prompt,
-    });
-    return [upstreamPrompt(first), ...others.map(upstreamPrompt)];
-  };
+  const upstreamPrompts = (prompts: RoutedPrompts) =>
+    mapTargets(prompts, ({ provider, prompt }) => ({ upstream: upstreamOf(provider), prompt }));
   return {
     /** The providers by public id. */
     byId: new Map(
@@ -108,11 +104,12 @@ export function openProviders(
       replyTo(upstreamPrompts(prompts), bounds, signal, reserve),
     /**
      * Sends a body whose answer is no reply, such as a count of tokens.
+     * @param onTarget is told the index of a model that the call goes on to
      * @returns the answer, a JSON object
      * @throws ProviderError; the reason of the signal once that has fired
      */
-    answer: (prompts: RoutedPrompts, signal: AbortSignal) =>
-      answerTo(upstreamPrompts(prompts), bounds, signal),
+    answer: (prompts: RoutedPrompts, signal: AbortSignal, onTarget: (index: number) => void) =>
+      answerTo(upstreamPrompts(prompts), bounds, signal, onTarget),
     /** Whether calls that have a choice should stay away from an open provider. */
     isAvoided: (id: string) => upstreamOf(id).health.isAvoided,
     /** How the open providers are doing in this process, by public id. */

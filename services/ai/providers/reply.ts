@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import type { urlToHttpOptions } from "node:url";
+import type { Targets } from "../targets.ts";
 import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
@@ -36,7 +37,7 @@ export type Upstream = {
 /** A prompt and where it goes. */
 export type UpstreamPrompt = { upstream: Upstream; prompt: Prompt | RelayPrompt };
 /** The same prompt for each of several models, in the order in which they are tried. */
-export type UpstreamPrompts = readonly [UpstreamPrompt, ...UpstreamPrompt[]];
+type UpstreamPrompts = Targets<UpstreamPrompt>;
 
 /**
  * Sends a prompt to a model, or to the next one if it fails before the first byte of the reply, and reads the reply
@@ -111,6 +112,7 @@ const ANSWER_BYTES = 64 * 1024;
 
 /**
  * Sends a body whose answer is no reply, such as a count of tokens.
+ * @param onTarget is told the index of a model that the call goes on to
  * @returns the answer as it is: a JSON object
  * @throws ProviderError; the reason of the signal once that has fired
  */
@@ -118,6 +120,7 @@ export async function answerTo(
   prompts: UpstreamPrompts,
   bounds: ProviderBounds,
   client: AbortSignal,
+  onTarget: (index: number) => void,
 ): Promise<string> {
   const request = new UpstreamRequest(client, bounds);
   let outcome: AttemptOutcome = "cancelled";
@@ -125,7 +128,8 @@ export async function answerTo(
     const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
     const sending = request.send(destination, prompts.length, false);
     let step = await sending.next();
-    while (!step.done) step = await sending.next();
+    for (; !step.done; step = await sending.next())
+      if (step.value.kind === "retrying") onTarget(step.value.target);
     const body = await readAll(decompressed(step.value.message), ANSWER_BYTES);
     const answer = body.toString();
     assertAnswer(answer);

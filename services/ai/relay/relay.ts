@@ -64,11 +64,15 @@ export async function countTokens(call: ReplyDeps, request: RelayRequest): Promi
     provider: target.entry.id,
     prompt: routeTarget("count_tokens", body, request, target).prompt,
   }));
+  let { entry } = targets[0];
+  const onTarget = (index: number) => {
+    entry = targets[index]?.entry ?? entry;
+  };
   try {
-    return await call.ai.providers.answer(prompts, call.signal);
+    return await call.ai.providers.answer(prompts, call.signal, onTarget);
   } catch (thrown) {
     if (call.signal.aborted) throw thrown;
-    throw failureOf(thrown, call, targets[0].entry);
+    throw failureOf(thrown, call, entry);
   }
 }
 
