@@ -36,6 +36,7 @@ import {
   type Route,
   readReply,
   requireProvider,
+  startedOf,
 } from "./read-reply.ts";
 import { mapTargets, type Targets } from "./targets.ts";
 
@@ -62,14 +63,14 @@ export function complete(
   if (alias === undefined && ignored.length > 0) reportIgnored(ignored);
   const messages = promptMessagesOf(request.messages);
   const route: Route = {
-    targets: mapTargets(targets, ({ entry, model, fields }) => ({
-      entry,
+    targets: mapTargets(targets, ({ entry, model, fields, ignored }) => ({
+      ...{ entry, ignored },
       prompt: { ...promptOf(request, messages, model), ...fields },
     })),
     alias,
     characters: charactersIn(textsOf(request), MAX_CHARACTERS),
   };
-  return readReply(call, route, response, viewOf(targets));
+  return readReply(call, route, response, createView());
 }
 
 /**
@@ -105,29 +106,22 @@ function adapted(request: CompleteRequest, target: Target): AdaptedTarget {
   return { ...target, ignored: [...new Set([...request.ignored, ...ignored])], fields };
 }
 
-/**
- * What the caller of a completion gets.
- * @param targets in the order in which they are tried
- */
-function viewOf(targets: Targets<AdaptedTarget>): ReplyView<EventInit> {
-  let target = targets[0];
+/** What the caller of a completion gets. */
+function createView(): ReplyView<EventInit> {
   let hasBegun = false;
   let usage: FinishedInit["usage"];
   const finished = (finishReason: string): EventInit => ({
     event: { case: "finished", value: { finishReason, ...(usage && { usage }) } },
   });
   return {
-    outputsOf(event, id) {
-      if (event.kind === "retrying") target = targets[event.target] ?? target;
+    outputsOf(event, id, target) {
       if (event.kind === "usage")
-        usage = tokenUsageOf({ ...event.usage, ...event.details }, target.model);
+        usage = tokenUsageOf({ ...event.usage, ...event.details }, target.prompt.model);
       const output = event.kind === "finished" ? finished(event.reason) : pieceOf(event);
       if (!output) return [];
       if (hasBegun) return [output];
       hasBegun = true;
-      const { entry, model, ignored } = target;
-      const started = { id, provider: entry.id, model: model.name, ignored: [...ignored] };
-      return [{ event: { case: "started", value: started } }, output];
+      return [{ event: { case: "started", value: startedOf(id, target) } }, output];
     },
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
   };

@@ -3,7 +3,6 @@ import type { UserCall } from "../call.ts";
 import type { Permit } from "../platform/gate/admission.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
-import type { UsageRow } from "../store/usage.ts";
 import type { BudgetReservation } from "./budgets/gate.ts";
 import { REPEATED_TIME_OUTS } from "./budgets/upper-bound.ts";
 import type { CatalogueProvider } from "./catalogue.ts";
@@ -26,7 +25,12 @@ export type Response = {
 };
 
 /** A prompt for a model of a provider. */
-export type RouteTarget = { entry: CatalogueProvider; prompt: Prompt | RelayPrompt };
+export type RouteTarget = {
+  entry: CatalogueProvider;
+  prompt: Prompt | RelayPrompt;
+  /** Names of the fields of the request that have no effect there. */
+  ignored?: readonly string[];
+};
 
 /** A prompt and where it goes. */
 export type Route = {
@@ -40,8 +44,11 @@ export type Route = {
 
 /** What a caller gets of a reply. */
 export type ReplyView<Output> = {
-  /** @param callId id of the call in the usage of the caller */
-  outputsOf(event: ReplyEvent, callId: string): readonly Output[];
+  /**
+   * @param callId id of the call in the usage of the caller
+   * @param target the model that has the call
+   */
+  outputsOf(event: ReplyEvent, callId: string, target: RouteTarget): readonly Output[];
   /** The end of a reply that a filter has cut off, if the caller has any of it and is not told of a failure. */
   blocked?(): Output | undefined;
 };
@@ -64,21 +71,14 @@ export function requireProvider({ providers }: AiContext, entry: CatalogueProvid
  */
 export async function* readReply<Output>(
   call: ReplyDeps,
-  { targets, alias, characters }: Route,
+  route: Route,
   response: Response,
   view: ReplyView<Output>,
 ): AsyncGenerator<Output, void> {
   const { ai, principal } = call;
+  const { targets, usage, reservation } = await admit(call, route, response);
   const [{ entry, prompt }] = targets;
   let current: RouteTarget = targets[0];
-  const usage = ai.usage.prepare({
-    ...payerOf(principal),
-    alias,
-    ...modelOf(current),
-    inputCharacters: characters,
-    isOpaque: isOpaque(prompt),
-  });
-  const reservation = await reserve(call, usage.row, targets, response);
   // A reply that is not streamed may outlive the session or the key.
   const watched = prompt.isStream ? ai.credentials.watch(principal, call.signal) : undefined;
   const signal = watched?.signal ?? call.signal;
@@ -95,7 +95,7 @@ export async function* readReply<Output>(
       usage.observe(event);
       measurement.observe(event);
       current = follow(event, targets, current, { usage, measurement });
-      for (const output of view.outputsOf(event, usage.id)) yield output;
+      for (const output of view.outputsOf(event, usage.id, current)) yield output;
     }
     outcome = "completed";
   } catch (thrown) {
@@ -112,23 +112,45 @@ export async function* readReply<Output>(
   }
 }
 
+/** A call that may begin: where it goes, its usage, and what it may use if a budget limits it. */
+type Admitted = {
+  targets: Route["targets"];
+  usage: UsageOfCall;
+  reservation: BudgetReservation | undefined;
+};
+
 /**
- * Reserves what a call may use of the budgets that limit it, and shows the caller what is left.
+ * Reserves what a call may use of the budgets that limit it, and shows the caller what is left. If one of them
+ * limits its cost, models without a price are skipped.
  * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
  */
+async function admit(call: ReplyDeps, route: Route, response: Response): Promise<Admitted> {
+  try {
+    return await reserve(call, route, response);
+  } catch (error) {
+    const isUnpriced = error instanceof ServiceError && error.reason === Reason.MODEL_NOT_PRICED;
+    const [first, ...others] = route.targets.filter(({ prompt }) => prompt.model.price);
+    if (!isUnpriced || !first) throw error;
+    return reserve(call, { ...route, targets: [first, ...others] }, response);
+  }
+}
+
 async function reserve(
-  { ai, metrics }: ReplyDeps,
-  row: UsageRow,
-  targets: Route["targets"],
+  { ai, principal, metrics }: ReplyDeps,
+  { targets, alias, characters }: Route,
   { header }: Response,
-): Promise<BudgetReservation | undefined> {
-  const reservation = await ai.budgets.reserve(
-    row,
-    mapTargets(targets, ({ prompt }) => prompt),
-    metrics,
-  );
+): Promise<Admitted> {
+  const usage = ai.usage.prepare({
+    ...payerOf(principal),
+    alias,
+    ...modelOf(targets[0]),
+    inputCharacters: characters,
+    isOpaque: isOpaque(targets[0].prompt),
+  });
+  const prompts = mapTargets(targets, ({ prompt }) => prompt);
+  const reservation = await ai.budgets.reserve(usage.row, prompts, metrics);
   for (const [name, value] of reservation?.headers ?? []) header.set(name, value);
-  return reservation;
+  return { targets, usage, reservation };
 }
 
 /**
@@ -158,9 +180,11 @@ function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): b
 /** Whether nothing is known of a reply before its end. */
 const isOpaque = (prompt: Prompt | RelayPrompt) => "relay" in prompt && !prompt.isStream;
 
+type UsageOfCall = ReturnType<AiContext["usage"]["prepare"]>;
+
 /** What counts a call for a model. */
 type Observers = {
-  usage: Pick<ReturnType<AiContext["usage"]["prepare"]>, "moveTo">;
+  usage: Pick<UsageOfCall, "moveTo">;
   measurement: Pick<ReturnType<typeof instrumentCall>, "moveTo">;
 };
 
@@ -180,6 +204,12 @@ function follow(
   measurement.moveTo(next.entry.vendor, next.prompt.model);
   return next;
 }
+
+/** What the caller is told when a reply begins. */
+export const startedOf = (id: string, { entry, prompt, ignored = [] }: RouteTarget) => ({
+  ...{ id, provider: entry.id, model: prompt.model.name },
+  ignored: [...ignored],
+});
 
 /** The model that a call counts for. */
 const modelOf = ({ entry, prompt: { model } }: RouteTarget) => ({

@@ -7,6 +7,7 @@ import { type ServiceError, unavailable } from "../../platform/rpc/errors.ts";
 import {
   addCounters,
   type BudgetCounter,
+  type BudgetScope,
   budgetsExist,
   type ReserveOutcome,
   type ReserveRequest,
@@ -56,15 +57,23 @@ export type BudgetReservation = {
   headers: readonly [name: string, value: string][];
 };
 
-/** A refusal that counts for the calls that need as much of the same counter. */
-type Refusal = { need: bigint; until: number; error: () => ServiceError; scope: string };
+/** A call that asks for a reservation, with the name of its first model without a price. */
+type GateRequest = ReserveRequest & { unpriced: string | undefined };
+
+/** A refusal that counts for the calls that need as much of the same. */
+type Refusal = {
+  need: bigint;
+  error: (request: GateRequest) => ServiceError;
+  /** Of the budget, if one has too little left. */
+  scope?: BudgetScope;
+};
 
 /** Creates what lets AI calls pass as far as the budgets allow. */
 export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceeded }: GateDeps) {
   let mayExist = true; // until the table has been read
   let hasLogged = false;
   let changes = 0;
-  const refusals = new Map<string, Refusal>();
+  const refusals = new Map<string, Refusal & { until: number }>();
   const inTurn = createTurns(MAX_CONCURRENT);
 
   async function watch(): Promise<void> {
@@ -83,13 +92,18 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     { clock, log },
   );
 
-  /** @throws ServiceError BUDGET_EXCEEDED, if a call that needs no more has just been refused */
-  function refuseAgain(request: ReserveRequest, metrics: Metrics): void {
-    for (const { counter, need } of needsOf(request)) {
-      const refusal = refusals.get(counter);
+  function remember(refused: string, refusal: Refusal): void {
+    if (refusals.size >= MAX_REFUSALS) refusals.clear();
+    refusals.set(refused, { ...refusal, until: performance.now() + REFUSAL_MS });
+  }
+
+  /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, if a call that needs no more has just been refused */
+  function refuseAgain(request: GateRequest, metrics: Metrics): void {
+    for (const { of, need } of needsOf(request)) {
+      const refusal = refusals.get(of);
       if (!refusal || need < refusal.need || performance.now() > refusal.until) continue;
-      metrics.budgetRefusals.inc({ scope: refusal.scope });
-      throw refusal.error();
+      if (refusal.scope) metrics.budgetRefusals.inc({ scope: refusal.scope });
+      throw refusal.error(request);
     }
   }
 
@@ -114,9 +128,8 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     const { scope, subject, unit } = refusing;
     const errorWith = (shown: readonly BudgetCounter[]) =>
       budgetExceeded(refusing, shown, least, { periods, now, currency });
-    if (refusals.size >= MAX_REFUSALS) refusals.clear();
-    refusals.set(`${subject} ${unit}`, {
-      ...{ need: needOf(refusing, least), until: performance.now() + REFUSAL_MS, scope },
+    remember(`${subject} ${unit}`, {
+      ...{ need: needOf(refusing, least), scope },
       error: () => errorWith([refusing]),
     });
     metrics.budgetRefusals.inc({ scope });
@@ -139,13 +152,16 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
 
   /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE */
   async function tryToReserve(
-    request: ReserveRequest,
+    request: GateRequest,
     periods: Periods,
     metrics: Metrics,
   ): Promise<BudgetReservation | undefined> {
     const { rules, counters, isUnpriced, granted } = await ask(request);
     if (rules === 0) return undefined;
-    if (isUnpriced) throw modelNotPriced(request.row.model);
+    if (isUnpriced) {
+      remember(priceNeed(request), { need: 0n, error: unpricedError });
+      throw unpricedError(request);
+    }
     const exceeded = counters.filter(({ isNewlyExceeded }) => isNewlyExceeded);
     if (exceeded.length > 0) onExceeded(exceeded);
     const now = clock.now();
@@ -166,7 +182,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     /**
      * Reserves what a call may use at most, if any budget limits it. Its row is written with the
      * reservation.
-     * @param prompts for each model that the call may go to
+     * @param prompts for each model that the call may go to. Under a budget of money, all of them need a price
      * @returns undefined if no budget limits the call. Then nothing is written
      * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
      */
@@ -179,11 +195,13 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
       const startedAt = performance.now();
       const inputTokens = Math.max(...prompts.map(mostInputTokens));
       const most = highestOf(prompts, inputTokens);
+      const unpriced = prompts.find(({ model }) => model.price === undefined);
       const periods = periodsOf(row.created_at);
       const request = {
         ...{ row, starts: periods.starts, inputTokens },
         inputCost: most?.input ?? null,
         outputCost: most?.perOutputToken ?? null,
+        unpriced: unpriced?.model.name,
         ...widestBounds(prompts),
       };
       refuseAgain(request, metrics);
@@ -214,12 +232,12 @@ function highestOf(prompts: Targets<Prompt | RelayPrompt>, inputTokens: number) 
   };
 }
 
-/** The bounds of the output at any of its models. */
+/** The bounds of the output at any of its models. None gets less than it needs. */
 function widestBounds(prompts: Targets<Prompt | RelayPrompt>) {
   const bounds = prompts.map(outputBounds);
   return {
     wanted: Math.max(...bounds.map(({ wanted }) => wanted)),
-    least: Math.min(...bounds.map(({ least }) => least)),
+    least: Math.max(...bounds.map(({ least }) => least)),
   };
 }
 
@@ -227,16 +245,25 @@ function widestBounds(prompts: Targets<Prompt | RelayPrompt>) {
 const costOfNeed = ({ inputCost, outputCost }: ReserveRequest, outputTokens: number) =>
   inputCost === null || outputCost === null ? null : inputCost + outputCost * BigInt(outputTokens);
 
-/** What a call needs at least of the counters that may limit it, by subject and unit. */
-function needsOf(request: ReserveRequest): { counter: string; need: bigint }[] {
+/**
+ * What a call needs: at least so much of the counters that may limit it, by subject and unit; without a price, no
+ * budget of money.
+ */
+function needsOf(request: GateRequest): { of: string; need: bigint }[] {
   const { row, inputTokens, least } = request;
   const cost = costOfNeed(request, least);
   const subjects = ["", row.user_id, row.api_key_id].filter((subject) => subject !== null);
-  return subjects.flatMap((subject) => [
-    { counter: `${subject} tokens`, need: BigInt(inputTokens + least) },
-    ...(cost === null ? [] : [{ counter: `${subject} cost`, need: cost }]),
+  const needs = subjects.flatMap((subject) => [
+    { of: `${subject} tokens`, need: BigInt(inputTokens + least) },
+    ...(cost === null ? [] : [{ of: `${subject} cost`, need: cost }]),
   ]);
+  return cost === null ? [{ of: priceNeed(request), need: 0n }, ...needs] : needs;
 }
+
+/** What a call without a price needs of its user and API key: that no budget limits its cost. */
+const priceNeed = ({ row }: GateRequest) => `${row.user_id} ${row.api_key_id} price`;
+
+const unpricedError = ({ unpriced, row }: GateRequest) => modelNotPriced(unpriced ?? row.model);
 
 /** Runs tasks in the order of their calls, and a limited number of them at a time. */
 function createTurns(most: number) {

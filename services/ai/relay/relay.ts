@@ -12,6 +12,7 @@ import {
   type RouteTarget,
   readReply,
   requireProvider,
+  startedOf,
 } from "../read-reply.ts";
 import { mapTargets, type Targets } from "../targets.ts";
 import { withMembers } from "./json-members.ts";
@@ -49,7 +50,7 @@ export function relay(
     alias,
     characters: body.characters,
   };
-  return readReply(call, route, response, viewOf(targets, request));
+  return readReply(call, route, response, createView());
 }
 
 /**
@@ -105,8 +106,11 @@ function routeTarget(
   request: RelayRequest,
   { entry, model }: Target,
 ): RouteTarget & { prompt: RelayPrompt } {
+  const ignored = (request.betas ?? [])
+    .filter((beta) => !entry.betas?.includes(beta))
+    .map((beta) => `anthropic-beta.${beta}`);
   return {
-    entry,
+    ...{ entry, ignored },
     prompt: {
       model,
       isStream: body.isStream,
@@ -156,35 +160,22 @@ function headersOf(
   };
 }
 
-/**
- * What the caller of a relay gets.
- * @param targets in the order in which they are tried
- */
-function viewOf(
-  targets: Targets<Target>,
-  { betas = [] }: Pick<RelayRequest, "betas">,
-): ReplyView<EventInit> {
-  let target = targets[0];
+/** What the caller of a relay gets. */
+function createView(): ReplyView<EventInit> {
   let hasBegun = false;
   let usage: UsageInit;
   const finished = (finishReason: string): EventInit => ({
     event: { case: "finished", value: { finishReason, ...(usage && { usage }) } },
   });
   return {
-    outputsOf(event, id) {
-      if (event.kind === "retrying") target = targets[event.target] ?? target;
+    outputsOf(event, id, target) {
       if (event.kind === "usage") usage = { ...event.usage, ...event.details };
       if (event.kind === "finished") return [finished(event.reason)];
       if (event.kind !== "relayed") return [];
       const data: EventInit = { event: { case: "data", value: event.data } };
       if (hasBegun) return [data];
       hasBegun = true;
-      const { entry, model } = target;
-      const ignored = betas
-        .filter((beta) => !entry.betas?.includes(beta))
-        .map((beta) => `anthropic-beta.${beta}`);
-      const started = { id, provider: entry.id, model: model.name, ignored };
-      return [{ event: { case: "started", value: started } }, data];
+      return [{ event: { case: "started", value: startedOf(id, target) } }, data];
     },
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
   };

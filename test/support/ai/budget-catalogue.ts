@@ -9,7 +9,7 @@ const PRICE = { input: 1, output: 4 };
 
 /**
  * Writes it. `model-a-1` has a price, `model-a-3` is free, and no other model has a price. Nothing is added to
- * the text of a prompt.
+ * the text of a prompt. The alias `assistant` goes to the first, and on to the third.
  * @returns its path, for `AI_CATALOG`
  */
 export function budgetCatalogue(): string {
@@ -23,6 +23,15 @@ export function budgetCatalogue(): string {
   const [first, , third] = catalogue.providers[0].models;
   first.price = PRICE;
   third.price = { input: 0, output: 0 };
+  catalogue.aliases = [
+    {
+      name: "assistant",
+      targets: [
+        { provider: "provider-a", model: "model-a-1" },
+        { provider: "provider-a", model: "model-a-3", weight: 0 },
+      ],
+    },
+  ];
   const path = join(temporaryFolder(), "budgets.json");
   writeFileSync(path, JSON.stringify(catalogue));
   return path;

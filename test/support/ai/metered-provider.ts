@@ -10,7 +10,7 @@ export type Metered = { inputTokens: number; outputTokens: number };
 /**
  * Starts it. The last message says how long its reply is and how it comes, such as `40 tokens, 5 ms each`.
  * Each token is a piece of four characters. The input has a token per eight bytes. `504` is answered with that
- * status, as by a proxy that has waited too long.
+ * status, as by a proxy that has waited too long, and `503 by`, followed by a model, with that one by this model.
  */
 export async function startMeteredProvider() {
   const metered: Metered[] = [];
@@ -18,10 +18,11 @@ export async function startMeteredProvider() {
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await bodyOf(request);
-    const { messages, stream, max_completion_tokens, max_tokens } = JSON.parse(body);
+    const { model, messages, stream, max_completion_tokens, max_tokens } = JSON.parse(body);
     requests.push(JSON.parse(body));
     const text: string = messages.at(-1).content;
     if (text === "504") return void response.writeHead(504).end();
+    if (text.includes(`503 by ${model}`)) return void response.writeHead(503).end();
     const asked = Number(/(\d+) tokens/.exec(text)?.[1] ?? 10);
     const paceMs = Number(/(\d+) ms each/.exec(text)?.[1] ?? 0);
     const most = max_completion_tokens ?? max_tokens ?? Number.POSITIVE_INFINITY;

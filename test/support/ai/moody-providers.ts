@@ -29,14 +29,16 @@ const COMPLETION = {
 const chunk = (delta: object, finish_reason: string | null = null) =>
   `data: ${JSON.stringify({ object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
 
-/** Answers with a good reply. */
+const USAGE = `data: ${JSON.stringify({ object: "chat.completion.chunk", choices: [], usage: COMPLETION.usage })}\n\n`;
+
+/** Answers with a good reply: 11 tokens of input and 5 of output. */
 export const works: Mood = ({ body }, response) => {
   if (!body.stream)
     return void response
       .writeHead(200, { "content-type": "application/json" })
       .end(JSON.stringify(COMPLETION));
   response.writeHead(200, { "content-type": "text/event-stream" });
-  response.end(`${chunk({ content: MOODY_REPLY })}${chunk({}, "stop")}data: [DONE]\n\n`);
+  response.end(`${chunk({ content: MOODY_REPLY })}${chunk({}, "stop")}${USAGE}data: [DONE]\n\n`);
 };
 
 /** Answers with an error. */
@@ -66,10 +68,12 @@ export const breaksOff: Mood = (_request, response, { socket }) => {
  * that has them beside the shipped ones.
  * @param keys the values of their key variables, by their names
  * @param aliases of the catalogue
+ * @param fields of models, by the same names
  */
 export async function startMoodyProviders(
   keys: Readonly<Record<string, string>>,
   aliases: readonly object[],
+  fields: Readonly<Record<string, object>> = {},
 ) {
   const moods = new Map<string, Mood>();
   const requests: (MoodyRequest & { provider: string })[] = [];
@@ -94,7 +98,11 @@ export async function startMoodyProviders(
     keyVariable: `${variableOf(name)}_KEY`,
     baseUrlVariable: `${variableOf(name)}_URL`,
     baseUrl: `${origin}/${name}/v1`,
-    models: [{ name, upstream: name, outputTokens: 4_000, schema: false, tools: false }],
+    models: [
+      ...[
+        { name, upstream: name, outputTokens: 4_000, schema: false, tools: false, ...fields[name] },
+      ],
+    ],
   }));
   const path = join(temporaryFolder(), "catalogue.json");
   writeFileSync(

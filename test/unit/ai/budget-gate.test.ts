@@ -19,6 +19,9 @@ const promptOf = (text: string, maxTokens = 100) =>
     messages: [{ role: "user", parts: [{ text }] }],
   }) as unknown as Prompt;
 
+const RATES = { input: 0n, cachedInput: 0n, cacheWrite: 0n, cacheWrite1h: 0n, output: 0n };
+const FREE = [{ ...RATES, above: 0 }];
+
 /** A gate on a store, with the names of the statements that it has run. */
 async function openGate(store: Store, isAway = () => false) {
   const statements: string[] = [];
@@ -73,6 +76,37 @@ test("Budget gate: remembers a refusal for calls that need as much, and asks for
   expect(await metrics.registry.metrics()).toContain(
     'gatehouse_budget_refusals_total{scope="user"} 101',
   );
+});
+
+test("Budget gate: remembers that calls of a user need a price, and names the model of each", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, count, userId, metrics } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, unit: "cost", limit: 200 });
+  gate.forget();
+  await expect(reserve("hello")).rejects.toThrow("The model m has no price");
+  const before = count("reserve_budgets");
+  const other = { ...promptOf("hello"), model: { ...model, name: "other" } } as unknown as Prompt;
+  const [free] = [{ ...promptOf("hello"), model: { ...model, price: FREE } } as unknown as Prompt];
+  for (const prompts of [[other], [free, other]] as const)
+    await expect(gate.reserve(startedRow(userId), prompts, metrics)).rejects.toThrow(
+      "The model other has no price",
+    );
+  expect(count("reserve_budgets")).toBe(before);
+  expect(await gate.reserve(startedRow(userId), [free], metrics)).toMatchObject({ cost: 0n });
+});
+
+test("Budget gate: gives no model of an alias less than the call's own maximum", async () => {
+  const store = await openMigrated();
+  const { gate, userId, metrics } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 450 });
+  gate.forget();
+  const short = { ...promptOf("hello", 500), model: { ...model, outputTokens: 100 } };
+  const prompts = [promptOf("hello", 500), short as unknown as Prompt] as const;
+  await expect(gate.reserve(startedRow(userId), prompts, metrics)).rejects.toThrow("budget");
+  const [, ofShort] = prompts;
+  expect(await gate.reserve(startedRow(userId), [ofShort], metrics)).toMatchObject({
+    outputTokens: 100,
+  });
 });
 
 test("Budget gate: tells once that a budget does not suffice any more", async () => {
