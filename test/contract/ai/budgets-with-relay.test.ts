@@ -1,0 +1,180 @@
+import { describe, expect, test } from "vitest";
+import type { SignedIn } from "../../support/accounts.ts";
+import { pricedCatalogue } from "../../support/ai/priced-catalogue.ts";
+import { startSuiteApp } from "../../support/app.ts";
+import { postJson } from "../../support/http/client.ts";
+import { until } from "../../support/until.ts";
+
+const app = await startSuiteApp({
+  env: { AI_CATALOG: pricedCatalogue(), RATE_LIMITS: "off" },
+});
+
+type Form = { unit?: string; limit: string | number };
+
+/** A user with a budget a month. */
+async function withBudget({ unit = "tokens", limit }: Form): Promise<SignedIn> {
+  const account = await app.signIn();
+  const admin = await app.signInAdmin();
+  const form = { scope: "user", subject: account.user.id, period: "month", unit, limit };
+  expect((await admin.put("/admin/budgets", form)).status).toBe(200);
+  return account;
+}
+
+/** What the caller's budget has used, once every call of the caller has been booked. */
+const usedBy = ({ get }: SignedIn): Promise<string> =>
+  until("all calls to be booked", async () => {
+    const { body } = await get("/user/budgets");
+    return body[0]?.reserved === "0" ? (body[0].used as string) : undefined;
+  });
+
+const usageOf = async ({ get }: SignedIn) => (await get("/user/usage")).body[0];
+
+/** A foreign API, and the provider that has it. */
+const APIS = [
+  {
+    path: "/v1/messages",
+    provider: 1,
+    field: "max_tokens",
+    bodyOf: (content: unknown) => ({ model: "model-b-1", messages: [{ role: "user", content }] }),
+    refused: { type: "error", error: { type: "rate_limit_error" } },
+    file: {
+      type: "document",
+      source: { type: "base64", media_type: "application/pdf", data: "JVBERi0=" },
+    },
+  },
+  {
+    path: "/v1/responses",
+    provider: 0,
+    field: "max_output_tokens",
+    bodyOf: (content: unknown) => ({
+      ...{ model: "model-a-1", store: false },
+      input: [{ role: "user", content }],
+    }),
+    refused: { error: { type: "insufficient_quota", code: "budget_exceeded" } },
+    file: {
+      ...{ type: "input_file", filename: "a.pdf" },
+      file_data: "data:application/pdf;base64,JVBERi0=",
+    },
+  },
+] as const;
+
+describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyOf, ...api }) => {
+  const caseOf = (name: string, fields: object = {}) => ({
+    ...bodyOf(`case: ${name} ${crypto.randomUUID()}`),
+    ...{ [field]: 1_000 },
+    ...fields,
+  });
+  const requests = () => app.providers[provider]?.requests ?? [];
+  const lastBody = () => (requests().at(-1)?.body ?? {}) as Record<string, unknown>;
+
+  test.each([false, true])(
+    "is booked with what the provider reports (stream: %s)",
+    async (stream) => {
+      const account = await withBudget({ unit: "cost", limit: 10 });
+      const { status, headers } = await account.post(path, caseOf("calling", { stream }));
+      expect([status, headers.get("x-budget-limit")]).toEqual([200, "10"]);
+      expect(lastBody().stream ?? false).toBe(stream); // what is passed on keeps its form
+      const used = await usedBy(account);
+      expect(await usageOf(account)).toMatchObject({
+        ...{ inputTokens: 40, outputTokens: 30, estimatedCalls: 0, cost: used },
+      });
+    },
+  );
+
+  test("is 429 in the form of the API without enough, and not to be repeated", async () => {
+    const account = await withBudget({ limit: 0 });
+    const before = requests().length;
+    for (const stream of [false, true]) {
+      const { status, body, headers } = await account.post(path, caseOf("plain", { stream }));
+      expect([status, body]).toMatchObject([429, api.refused]);
+      expect(headers.get("x-should-retry")).toBe("false");
+      expect(Number(headers.get("retry-after"))).toBeGreaterThan(5);
+    }
+    expect(requests().length).toBe(before);
+    expect(await usageOf(account)).toBeUndefined();
+  });
+
+  test("gets what is left as its maximum, and is refused below its own", async () => {
+    const account = await withBudget({ limit: 9_000 });
+    const { status } = await account.post(path, caseOf("plain", { [field]: undefined }));
+    expect(status).toBe(200);
+    const granted = Number(lastBody()[field]);
+    expect(granted).toBeGreaterThanOrEqual(256);
+    expect(granted).toBeLessThan(9_000);
+    await usedBy(account);
+    const refused = await account.post(path, caseOf("plain", { [field]: 8_999 }));
+    expect(refused.status).toBe(429);
+    await account.post(path, caseOf("plain", { [field]: 300 }));
+    expect(lastBody()[field]).toBe(300);
+  });
+
+  test("holds the tokens that a file may have, whatever its size", async () => {
+    const account = await withBudget({ limit: 1_000_000 });
+    const text = { type: path === "/v1/messages" ? "text" : "input_text", text: "case: plain" };
+    const withFile = { ...bodyOf([api.file, text]), [field]: 100 };
+    expect((await account.post(path, withFile)).status).toBe(429);
+    expect((await account.post(path, { ...bodyOf([text]), [field]: 100 })).status).toBe(200);
+  });
+
+  test("of a stream that is abandoned is booked with an estimate, and holds nothing more", async () => {
+    const account = await withBudget({ limit: 100_000 });
+    const leaving = new AbortController();
+    const request = caseOf("silent-midway", { stream: true });
+    const answer = await postJson(app.url + path, request, account.accessToken, leaving.signal);
+    await answer.body?.getReader().read();
+    leaving.abort();
+    const used = Number(await usedBy(account));
+    expect(used).toBeGreaterThan(0);
+    expect(used).toBeLessThan(1_000);
+    expect(await usageOf(account)).toMatchObject({ calls: 1, estimatedCalls: 1 });
+  });
+
+  test("of a whole reply that is abandoned is booked with all output that was held", async () => {
+    const account = await withBudget({ limit: 100_000 });
+    const leaving = new AbortController();
+    const before = requests().length;
+    const answer = postJson(app.url + path, caseOf("silent"), account.accessToken, leaving.signal);
+    await until("the request to arrive", () => requests().length > before);
+    leaving.abort();
+    await expect(answer).rejects.toThrow();
+    await usedBy(account);
+    expect(await usageOf(account)).toMatchObject({ outputTokens: 1_000, estimatedCalls: 1 });
+  });
+
+  test("of a whole reply that timed out is not sent again, since it may have been written", async () => {
+    const account = await withBudget({ limit: 100_000 });
+    const before = requests().length;
+    expect((await account.post(path, caseOf("timeout"))).status).toBe(504);
+    expect(requests().length).toBe(before + 1);
+    await usedBy(account);
+    expect(await usageOf(account)).toMatchObject({ outputTokens: 1_000, estimatedCalls: 1 });
+    expect((await account.post(path, caseOf("timeout", { stream: true }))).status).toBe(504);
+    expect(requests().length).toBe(before + 3);
+  });
+
+  test("that fails before the input is read costs nothing", async () => {
+    const account = await withBudget({ limit: 100_000 });
+    expect((await account.post(path, caseOf("invalid"))).status).toBe(400);
+    expect(await usedBy(account)).toBe("0");
+  });
+
+  test("among many at once exceeds nothing", async () => {
+    const account = await withBudget({ limit: 10_000 }); // of which a call holds half;
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, i) =>
+        account.post(path, caseOf("calling", { stream: i % 2 === 0 })),
+      ),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+    const used = Number(await usedBy(account));
+    const { inputTokens, outputTokens, estimatedCalls } = await usageOf(account);
+    expect([used, estimatedCalls]).toEqual([inputTokens + outputTokens, 0]);
+    expect(await app.metrics()).toMatch(/^gatehouse_budget_overshoot_total 0$/m);
+  });
+});
+
+test("POST /v1/messages/count_tokens costs nothing, and needs nothing of a budget", async () => {
+  const account = await withBudget({ limit: 0 });
+  const body = APIS[0].bodyOf("Hello, how are you?");
+  expect((await account.post("/v1/messages/count_tokens", body)).status).toBe(200);
+});
