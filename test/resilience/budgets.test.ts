@@ -64,6 +64,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     RATE_LIMITS: "off",
     AI_STREAMS_PER_SERVICE_ACCOUNT: "9999",
     DATABASE_URL: postgres.url,
+    SHUTDOWN_TIMEOUT: "1s",
   };
   const replicas: Process[] = [];
   const start = async (index: number) => {
@@ -110,16 +111,36 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     return keys;
   }
 
+  /** A request for a stream of a number of tokens. */
+  type Ask = (tokens: number) => { path: string; request: object };
+  const askModel: Ask = (tokens) => ({
+    path: "/ai/stream",
+    request: {
+      ...{ provider: "provider-a", model: "model-a-1", maxTokens: MOST_OUTPUT },
+      messages: [{ role: "user", content: `${tokens} tokens, 1 ms each` }],
+    },
+  });
+  /** The first model of the alias fails for half of the requests. */
+  const askAlias: Ask = (tokens) => ({
+    path: "/v1/chat/completions",
+    request: {
+      ...{ model: "assistant", max_tokens: MOST_OUTPUT, stream: true },
+      messages: [
+        {
+          role: "user",
+          content: `${tokens} tokens, 1 ms each${tokens % 2 ? ", 503 by gpt-6.1-sol" : ""}`,
+        },
+      ],
+    },
+  });
+
   /** A stream, which every third client leaves in the middle. */
-  async function call(key: string, index: number): Promise<string> {
+  async function call(key: string, index: number, ask: Ask): Promise<string> {
     const replica = replicas[index % 2] as Process;
     const leaving = new AbortController();
-    const request = {
-      ...{ provider: "provider-a", model: "model-a-1", maxTokens: MOST_OUTPUT },
-      messages: [{ role: "user", content: `${index % MOST_OUTPUT} tokens, 1 ms each` }],
-    };
+    const { path, request } = ask(index % MOST_OUTPUT);
     try {
-      const answer = await postJson(`${replica.url}/ai/stream`, request, key, leaving.signal);
+      const answer = await postJson(replica.url + path, request, key, leaving.signal);
       if (answer.status !== 200) return String(answer.status);
       if (index % 3 === 0) {
         await answer.body?.getReader().read();
@@ -133,8 +154,8 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     }
   }
 
-  const raceOf = (keys: readonly string[]) =>
-    Promise.all(times(2 * CALLS, (index) => call(keys[index % keys.length] as string, index)));
+  const raceOf = (keys: readonly string[], ask = askModel) =>
+    Promise.all(times(2 * CALLS, (index) => call(keys[index % keys.length] as string, index, ask)));
 
   function startedRaceOf(keys: readonly string[]) {
     const before = provider.metered.length;
@@ -172,6 +193,22 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     expect(stat).toEqual({ deadlocks: 0 });
   });
 
+  test("streams of an alias whose first model fails for half of them exceed none of three budgets", async () => {
+    const keys = await round();
+    const outcomes = tally(await raceOf(keys, askAlias), (outcome) => outcome);
+    expect(Object.keys(outcomes).sort()).toEqual(["429", "left", "read"]);
+    await settled();
+    await expectExact(postgres.url);
+    const models = await runSql(
+      postgres.url,
+      "select model, min(attempts) as attempts from ai_usage group by model order by model",
+    );
+    expect(models).toEqual([
+      { model: "model-a-1", attempts: 1 },
+      { model: "model-a-3", attempts: 2 },
+    ]);
+  });
+
   test("SIGKILL of a replica during the race leaves what its calls hold, and exceeds nothing", async () => {
     const keys = await round();
     const racing = startedRaceOf(keys);
@@ -194,6 +231,25 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
       "select count(*)::int as calls from ai_usage where outcome = 'lost' and estimated",
     );
     expect(lost.calls).toBeGreaterThan(0);
+  });
+
+  test("SIGTERM books the calls that it cuts off, and leaves nothing held", async () => {
+    const keys = await round();
+    const { url } = replicas[0] as Process;
+    const { path, request } = askModel(MOST_OUTPUT);
+    const slow = JSON.parse(JSON.stringify(request).replace("1 ms", "50 ms"));
+    const answers = await Promise.all(keys.map((key) => postJson(url + path, slow, key)));
+    expect(answers.map(({ status }) => status)).toEqual(keys.map(() => 200));
+    await Promise.all(answers.map(({ body }) => body?.getReader().read()));
+    expect(await replicas[0]?.end("SIGTERM")).toBe(0);
+    const sums = await expectExact(postgres.url);
+    expect(sums.map(({ reserved }) => reserved)).toEqual(sums.map(() => 0));
+    const outcomes = await runSql(
+      postgres.url,
+      "select outcome, count(*)::int as calls, min(output_tokens) > 0 as written from ai_usage group by outcome",
+    );
+    expect(outcomes).toEqual([{ outcome: "cancelled", calls: USERS, written: true }]);
+    await start(0);
   });
 
   test("a crash of PostgreSQL during the race refuses calls meanwhile, and exceeds nothing", async () => {
