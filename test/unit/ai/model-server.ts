@@ -35,5 +35,18 @@ export async function startModelServer(
       const reply = providers.reply([{ provider: entry.id, prompt }], new AbortController().signal);
       for await (const _ of reply);
     },
+    /**
+     * Asks two models to count the tokens of a body.
+     * @param onTarget is told the index of a model that the call goes on to
+     */
+    count(onTarget: (index: number) => void): Promise<string> {
+      const relay = { ...{ bytes: 2, images: 0, files: 0 }, bodyFor: () => "{}", headers: {} };
+      const prompt = {
+        ...{ model: entry.models[0], isStream: false },
+        relay: { api: "count_tokens" as const, ...relay },
+      };
+      const routed = { provider: entry.id, prompt };
+      return providers.answer([routed, routed], new AbortController().signal, onTarget);
+    },
   };
 }
