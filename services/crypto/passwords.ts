@@ -19,7 +19,7 @@ const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
  * Concurrent hashes: one per core. The thread pool has more threads, for DNS and files: see
  * `prepareNode`. Workers share the slots of the machine.
  */
-const ownSlots = () => createSlotPool<"process">(availableParallelism()).of("process");
+const ownSlots = () => createSlotPool<"process">(availableParallelism()).add("process");
 /** Bytes of the text that no account has as its password. */
 const RANDOM_BYTES = 32;
 /** Maximum number of callers waiting for a hash. Further callers get 503. */

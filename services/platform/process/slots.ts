@@ -32,22 +32,26 @@ export function createSlotPool<Holder>(max: number) {
   }
 
   return {
-    /** The slots as one holder uses them. */
-    of: (holder: Holder): Slots => ({
-      request(onGranted) {
-        const waiting = requests.get(holder);
-        if (waiting) waiting.push(onGranted);
-        else requests.set(holder, [onGranted]);
-        grantNext();
-      },
-      release() {
-        const count = held.get(holder) ?? 0;
-        if (count === 0) return; // the holder was removed
-        held.set(holder, count - 1);
-        free++;
-        grantNext();
-      },
-    }),
+    /** Adds a holder. Returns the slots as it uses them, until it is removed. */
+    add: (holder: Holder): Slots => {
+      held.set(holder, 0);
+      return {
+        request(onGranted) {
+          if (!held.has(holder)) return; // or the slot would never come back
+          const waiting = requests.get(holder);
+          if (waiting) waiting.push(onGranted);
+          else requests.set(holder, [onGranted]);
+          grantNext();
+        },
+        release() {
+          const count = held.get(holder) ?? 0;
+          if (count === 0) return; // the holder was removed
+          held.set(holder, count - 1);
+          free++;
+          grantNext();
+        },
+      };
+    },
     /** Takes all slots back from a holder that has ended. */
     remove(holder: Holder): void {
       requests.delete(holder);

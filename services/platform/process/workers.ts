@@ -8,7 +8,7 @@ import { startMetrics, withProcessMetrics } from "../telemetry/metrics-server.ts
 import { createWorkerMetrics } from "../telemetry/worker-metrics.ts";
 import { memoryBytes, workerOptions } from "./node.ts";
 import { CLOSE_TIMEOUT_MS, shutdownOnSignal } from "./shutdown.ts";
-import { createSlotPool } from "./slots.ts";
+import { createSlotPool, type Slots } from "./slots.ts";
 import { refuseStart } from "./start.ts";
 import type { FromWorker, Served, ToWorker } from "./worker-link.ts";
 
@@ -95,8 +95,8 @@ function createWorkerPool(log: Logger) {
     tell(worker, { kind: "read-metrics", id }),
   );
 
-  function receive(worker: Worker, message: FromWorker): void {
-    const own = slots.of(worker);
+  /** @param own the slots of the worker */
+  function receive(worker: Worker, own: Slots, message: FromWorker): void {
     if (message.kind === "request-slot") own.request(() => tell(worker, { kind: "slot-granted" }));
     else if (message.kind === "release-slot") own.release();
     else if (message.kind === "metrics") metrics.receive(message.id, message.metrics);
@@ -116,7 +116,8 @@ function createWorkerPool(log: Logger) {
     /** Starts a worker. Resolves once it has ended. */
     async runWorker(): Promise<End> {
       const worker = cluster.fork();
-      worker.on("message", (message: FromWorker) => receive(worker, message));
+      const own = slots.add(worker);
+      worker.on("message", (message: FromWorker) => receive(worker, own, message));
       const ended = endOf(worker);
       running.set(worker, ended);
       const end = await ended;
