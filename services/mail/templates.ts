@@ -128,8 +128,8 @@ const DEVICES = ["client", "device"];
 
 /** The text of a value. One that an older version has queued as a text is used as it is. */
 function textOf(name: string, value: string, language: string, { words, values }: Texts): string {
-  const known = values[name]?.[value];
-  if (known !== undefined) return known;
+  const known = values[name] ?? {};
+  if (Object.hasOwn(known, value)) return known[value] ?? value;
   const [, minutes] = DURATION.exec(value) ?? [];
   if (name === "lifetime" && minutes) return formatDuration(Number(minutes), language);
   const time = new Date(value);
