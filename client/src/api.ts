@@ -1869,7 +1869,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
     resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
       call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
-    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, makes the password void, removes passkeys, identities and second factors added since, forgets the known devices and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, makes the password void, removes passkeys, identities and second factors added since, forgets the known devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
     disown: (body: DisownRequest, options?: CallOptions) =>
       call<DisownResponse>("POST", "/auth/not-me", { body }, options),
     /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */

@@ -7,7 +7,11 @@ import { addressForm } from "../platform/rpc/typed-text.ts";
 import { deleteAttempts } from "../store/attempts.ts";
 import type { Recipient } from "../store/emails.ts";
 import { isDuplicate } from "../store/errors.ts";
-import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
+import {
+  invalidateOneTimeTokens,
+  invalidateTokensButNotMe,
+  keepNotMe,
+} from "../store/one-time-tokens.ts";
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
@@ -61,13 +65,20 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 /**
  * Cleans up after an account's address has changed: deletes the links and failed passwords of the old
  * address, and notifies its owner.
+ * @param by With a change by a session, whoever has the old address can still undo a sign-in of before; with one by an
+ * administrator, who may have changed it because somebody else reads its mail, they can't.
  */
 export async function leaveAddress(
   call: SystemCall,
   old: Recipient & { canonicalEmail: string },
   newEmail: string,
+  by: "session" | "administrator",
 ) {
-  await invalidateOneTimeTokens(call, old.id);
+  if (by === "session") {
+    await keepNotMe(call, old.id);
+    await invalidateTokensButNotMe(call, old.id);
+    await invalidateOneTimeTokens(call, old.id, ["not-me"]); // of the old address, if an older one is kept
+  } else await invalidateOneTimeTokens(call, old.id);
   await deleteAttempts(call, old.canonicalEmail, "password");
   await queueEmail(call, old, "email-changed", { newEmail });
 }

@@ -2,7 +2,7 @@ import type { Call, SystemCall } from "../call.ts";
 import { disableAuthenticator, disableMfa } from "../mfa/second-factor.ts";
 import { deleteDevices } from "../store/devices.ts";
 import { deleteIdentities } from "../store/identities.ts";
-import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
+import { invalidateOneTimeTokens, invalidateTokensButNotMe } from "../store/one-time-tokens.ts";
 import { countPasskeys, deletePasskeys } from "../store/passkeys.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { deleteBackupCodesSince, User } from "../store/users.ts";
@@ -12,7 +12,7 @@ import { revokeAllKeysOf } from "./revoke-keys.ts";
  * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys,
  * known devices and one-time tokens. Joins the caller's transaction, which has locked the user.
  * @param event is recorded if there was a second factor
- * @param since keeps the passkeys, identities and second factors from before this time
+ * @param since keeps the passkeys, identities and second factors from before this time, and the tokens that undo a sign-in
  */
 export async function endOtherAccess(
   call: SystemCall,
@@ -20,7 +20,8 @@ export async function endOtherAccess(
   { event, since }: { event?: "auth.mfa_disabled"; since?: Date } = {},
 ): Promise<void> {
   await revokeSessions(call, userId);
-  await invalidateOneTimeTokens(call, userId);
+  if (since) await invalidateTokensButNotMe(call, userId);
+  else await invalidateOneTimeTokens(call, userId);
   await deletePasskeys(call, userId, since);
   await deleteIdentities(call, userId, since);
   if (since) await endFactorsSince(call, userId, since);

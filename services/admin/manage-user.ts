@@ -206,7 +206,8 @@ async function applyChanges(
   await call.em.flush();
   const isMoving = user.canonicalEmail !== canonicalEmail;
   const isDemoted = role === "admin" && user.role === "user";
-  if (isMoving) await leaveAddress(call, { id, name, email, canonicalEmail }, user.email);
+  if (isMoving)
+    await leaveAddress(call, { id, name, email, canonicalEmail }, user.email, "administrator");
   if (changes.locked === false) await clearLocks(call, user, "operator");
   const losesFactor = changes.mfaEnabled === false && (await disableMfa(call, id));
   const isSuspended = await applySuspension(call, user, changes.suspended);

@@ -13,7 +13,7 @@ import { isPasswordExpired } from "../sessions/open-session.ts";
 import type { NamedKey } from "../store/api-keys.ts";
 import { clearLocks } from "../store/attempts.ts";
 import {
-  invalidateOneTimeTokens,
+  invalidateTokensButNotMe,
   issueOneTimeToken,
   OneTimeToken,
   type OneTimeTokenKind,
@@ -107,7 +107,7 @@ export async function resetPassword(call: Call, token: string, password: string)
     user.emailVerifiedAt ??= now;
     await call.em.flush();
     await revokeSessions(call, userId);
-    await invalidateOneTimeTokens(call, userId);
+    await invalidateTokensButNotMe(call, userId); // passkeys and identities stay, which the owner may still want to undo
     await clearLocks(call, user, "reset");
     await recordAudit(call, "auth.password_reset", { userId });
     const keys = await revokeAllKeysOf(call, userId); // someone else may have made them

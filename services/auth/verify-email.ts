@@ -62,6 +62,6 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
     await call.em.flush();
     const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
     await recordAudit(call, event, { userId });
-    if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email);
+    if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email, "session");
   });
 }

@@ -28,7 +28,7 @@ const LISTS = {
       or a.kind = 'device' and a.subject in (select d.user_id || ':' || d.id from devices d where d.user_id = u.id)
     where u.id = :userId and (a.failed > 0 or a.consecutive > 0 or a.locked_until is not null) order by a.kind`,
   openLinks: `select kind, created_at, expires_at from one_time_tokens
-    where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation', 'not-me', 'email-code') and expires_at > :now order by kind`,
+    where user_id = :userId and kind in ('verify-email', 'reset-password', 'invitation', 'not-me', 'not-me-before', 'email-code') and expires_at > :now order by kind`,
   passkeys: `select id, name, algorithm, transports, aaguid, backed_up as synced, created_at, last_used_at
     from passkeys where user_id = :userId order by created_at desc, id desc`,
   identities: `select id, provider, issuer, subject, email, created_at, last_used_at

@@ -23,7 +23,8 @@ export const OneTimeToken = defineEntity({
 
 /**
  * What a token can be used for, once. All kinds are mailed but `sign-in`, the MFA token for a login's
- * second step. `not-me` undoes a sign-in; it was created at the first one that its owner was told of.
+ * second step. `not-me` undoes a sign-in; it was created at the first one that its owner was told of. A
+ * `not-me` token becomes `not-me-before` when a session changes the address of its account.
  */
 export type OneTimeTokenKind =
   | "verify-email"
@@ -31,6 +32,7 @@ export type OneTimeTokenKind =
   | "reset-password"
   | "invitation"
   | "not-me"
+  | "not-me-before"
   | "email-code"
   | "sign-in";
 
@@ -75,6 +77,28 @@ export async function invalidateOneTimeTokens(
   kinds?: OneTimeTokenKind[],
 ): Promise<void> {
   await em.nativeDelete(OneTimeToken, { user: userId, ...(kinds && { kind: kinds }) });
+}
+
+/** The tokens that undo a sign-in. */
+const UNDOING: OneTimeTokenKind[] = ["not-me", "not-me-before"];
+
+/**
+ * Deletes a user's tokens but those that undo a sign-in: whoever has signed in with a stolen password must
+ * not be able to keep its owner from that. Lock the user first.
+ */
+export async function invalidateTokensButNotMe({ em }: Db, userId: string): Promise<void> {
+  await em.nativeDelete(OneTimeToken, { user: userId, kind: { $nin: UNDOING } });
+}
+
+/**
+ * Keeps the token that undoes a sign-in although its account leaves the address that it was mailed to. An older one
+ * that still holds takes precedence, so that further changes of the address don't replace it.
+ */
+export async function keepNotMe({ em, clock }: ClockedDb, userId: string): Promise<void> {
+  const before = { user: userId, kind: "not-me-before" as const };
+  await em.nativeDelete(OneTimeToken, { ...before, expiresAt: { $lte: clock.now() } });
+  if ((await em.count(OneTimeToken, before)) > 0) return;
+  await em.nativeUpdate(OneTimeToken, { user: userId, kind: "not-me" }, { kind: before.kind });
 }
 
 /** Deletes the MFA tokens of all users, who have to start signing in again. Mailed links stay valid. */

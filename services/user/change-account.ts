@@ -24,6 +24,7 @@ import { countActiveKeys } from "../store/api-keys.ts";
 import { recentEmails } from "../store/emails.ts";
 import {
   invalidateOneTimeTokens,
+  invalidateTokensButNotMe,
   issueOneTimeToken,
   type OneTimeTokenKind,
 } from "../store/one-time-tokens.ts";
@@ -224,7 +225,7 @@ export async function deleteAccount(
     const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
     await call.em.nativeUpdate(User, { id: user.id }, { deletionAt, updatedAt: now });
     await revokeSessions(call, user.id);
-    await invalidateOneTimeTokens(call, user.id);
+    await invalidateTokensButNotMe(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });
     const date = deletionAt.toISOString();
     await queueEmail(call, user, "deletion-requested", { date });

@@ -235,6 +235,21 @@ export function auditCases(
       const { token } = await app.mail.emailTo(user.email, /New sign-in/);
       return { body: { token, email: user.email }, user: user.id, actor: user.id };
     }),
+    "Disown, after a change of the address": open(
+      { "auth.disowned": {}, "user.email_changed": {} },
+      async () => {
+        const user = await app.addVerifiedUser();
+        const { email } = user;
+        await app.signIn(user);
+        const strange = await app.signIn(user);
+        const { token } = await app.mail.emailTo(email, /New sign-in/);
+        const newEmail = freshEmail();
+        await strange.post("/user/change-email", { newEmail, password: PASSWORD });
+        const change = await app.mail.emailTo(newEmail, /Verify your new/);
+        await app.verifyEmail(change.token);
+        return { body: { token, email }, user: user.id, actor: user.id };
+      },
+    ),
     "Disown, a registration": open(
       { "auth.disowned": {}, "user.erased": {} },
       async ({ email }) => ({ body: { token: (await app.mail.emailTo(email)).token, email } }),

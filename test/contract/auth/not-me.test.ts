@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
-import { freshEmail, PASSWORD, type TestUser } from "../../support/accounts.ts";
+import { freshEmail, PASSWORD, type SignedIn, type TestUser } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { createAuthenticator } from "../../support/authenticator.ts";
 import { withToken } from "../../support/http/client.ts";
@@ -36,6 +36,21 @@ async function intrude({ credentials }: TestUser) {
 
 const disown = (token: unknown, email: string) =>
   app.httpClient().post("/auth/not-me", { token, email });
+
+/** Moves the account of a session to a new address, and returns that. */
+async function moveAway({ post }: Pick<SignedIn, "post">): Promise<string> {
+  const newEmail = freshEmail();
+  await post("/user/change-email", { newEmail, password: PASSWORD });
+  const { token } = await app.mail.emailTo(newEmail, /Verify your new/);
+  expect((await app.verifyEmail(token)).status).toBe(200);
+  return newEmail;
+}
+
+/** The token of the e-mail about a sign-in on yet another device. */
+async function tokenOfNewDevice(email: string): Promise<string> {
+  await app.httpClient().post("/auth/login", { email, password: PASSWORD });
+  return (await app.mail.emailTo(email, /New sign-in/)).token as string;
+}
 
 const addIdentity = (userId: string, createdAt: Date) =>
   app.sql(
@@ -150,6 +165,71 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await app.resetPassword(other.token)).toMatchObject(INVALID);
     expect(await app.verifyEmail(other.token)).toMatchObject(INVALID);
     expect((await disown(other.token, other.owner.user.email)).status).toBe(200);
+  });
+
+  test("works after whoever signed in has asked for the deletion of the account, and cancelled it", async () => {
+    const { owner, stranger, token } = await intrusion();
+    expect((await stranger.post("/user/delete-account")).status).toBe(200);
+    const { credentials } = owner.user;
+    const { status, body } = await stranger.browser.post("/auth/login", credentials); // a known device: no e-mail
+    expect({ status, restored: body.restored }).toEqual({ status: 200, restored: true });
+    expect((await disown(token, owner.user.email)).status).toBe(200);
+    expect(await withToken(stranger.browser, body.accessToken).profileStatus()).toBe(401);
+  });
+
+  test("works after a reset of the password, which keeps passkeys", async () => {
+    const { owner, stranger, token } = await intrusion();
+    const theirs = createAuthenticator();
+    await passkeys.register(stranger, theirs);
+    await app.resetPassword(await app.resetTokenFor(owner.user.email));
+    expect((await passkeys.signIn(theirs)).status).toBe(200);
+    expect((await disown(token, owner.user.email)).status).toBe(200);
+    expect(await passkeys.signIn(theirs)).toMatchObject(refusal(401, "PASSKEY_UNKNOWN"));
+  });
+
+  test("gives the account back the address that was changed since, whatever was done with it", async () => {
+    const { owner, stranger, token } = await intrusion();
+    const { email } = owner.user;
+    const first = await moveAway(stranger);
+    const atFirst = await tokenOfNewDevice(first);
+    const second = await moveAway(stranger);
+    expect(await disown(atFirst, first)).toMatchObject(INVALID);
+    expect((await disown(await tokenOfNewDevice(second), second)).status).toBe(200);
+    const reset = await app.mail.emailTo(second, /Reset/);
+    expect((await app.resetPassword(reset.token, PASSWORD)).status).toBe(200);
+    const credentials = { email: second, password: PASSWORD };
+    const afterReset = await app.signIn({ ...owner.user, credentials });
+
+    expect(await disown(token, second)).toMatchObject(invalid("email"));
+    expect(await statusesOf(20, () => disown(token, email))).toEqual({ 200: 1, 400: 19 });
+    expect(await afterReset.profileStatus()).toBe(401);
+    await app.mail.emailTo(second, /e-mail address was changed/);
+    const own = await app.mail.emailTo(email, /Reset/);
+    await app.resetPassword(own.token, PASSWORD);
+    const { get } = await app.signIn(owner.user);
+    expect((await get("/user/profile")).body).toMatchObject({ email, emailVerified: true });
+    expect(await app.login(second)).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
+  });
+
+  test("is 409 and keeps the token while the address of before has another account", async () => {
+    const { owner, stranger, token } = await intrusion();
+    const { email } = owner.user;
+    await moveAway(stranger);
+    await app.addUser({ email });
+    expect(await disown(token, email)).toMatchObject(refusal(409, "EMAIL_TAKEN"));
+    const registrations = async () =>
+      (await app.mail.emailsTo(email)).filter(({ subject }) => subject?.startsWith("Verify"));
+    await expect.poll(async () => (await registrations()).length).toBe(2);
+    const [, registration] = await registrations();
+    expect((await disown(registration?.token, email)).status).toBe(200);
+    expect((await disown(token, email)).status).toBe(200);
+  });
+
+  test("is invalid once an administrator has changed the address: somebody else may read its mail", async () => {
+    const { owner, token } = await intrusion();
+    const admin = await app.signInAdmin();
+    await admin.put(`/admin/users/${owner.user.id}`, { email: freshEmail() });
+    expect(await disown(token, owner.user.email)).toMatchObject(INVALID);
   });
 
   test("GET and HEAD of the link change nothing", async () => {
