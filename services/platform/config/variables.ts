@@ -49,7 +49,7 @@ export const commonVariables = {
   ),
   rateLimits: setting(kind.toggle, "on").describe("`off` disables rate limits, for load tests."),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
-    "Maximum number of concurrent AI streams per user. Additional streams get 429.",
+    "Maximum number of concurrent AI streams per user, counted by each process or worker. Additional streams get 429.",
   ),
   aiStreamsPerServiceAccount: setting(kind.number(1, 99_999), "200").describe(
     "The same per service account.",
