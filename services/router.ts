@@ -26,6 +26,7 @@ import {
   AIService,
   ChatRequestSchema,
   CompleteRequestSchema,
+  CreateEmbeddingsRequestSchema,
   StreamChatRequestSchema,
 } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkEmail } from "./accounts/email-address.ts";
@@ -33,6 +34,7 @@ import { checkRegistration } from "./accounts/password-rules.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/chat.ts";
 import { checkCompletion } from "./ai/check-completion.ts";
+import { checkEmbeddings } from "./ai/create-embeddings.ts";
 import { aiHandler } from "./ai/handler.ts";
 import { checkCode, checkSecondFactor } from "./auth/factor-form.ts";
 import { authHandler } from "./auth/handler.ts";
@@ -87,6 +89,7 @@ export function interceptors(
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],
     [CompleteRequestSchema, checkCompletion],
+    [CreateEmbeddingsRequestSchema, checkEmbeddings],
   ]);
   return [
     observeCalls(context, internalSecret),

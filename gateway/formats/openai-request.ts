@@ -1,8 +1,10 @@
-import { create } from "@bufbuild/protobuf";
 import {
-  type CompleteRequest,
-  CompleteRequestSchema,
-} from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
+  create,
+  type DescMessage,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
+import { CompleteRequestSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalidFields, type Violation } from "../../services/platform/rpc/errors.ts";
 import { violationsOf, withOthers } from "../../services/platform/rpc/validation.ts";
 import { isObject, readFields } from "../transcode/fields.ts";
@@ -17,7 +19,7 @@ import { isObject, readFields } from "../transcode/fields.ts";
 type Json = Record<string, unknown>;
 
 /** What is wrong with a request, and which of its fields have no effect. */
-type Findings = { violations: Violation[]; ignored: Set<string> };
+export type Findings = { violations: Violation[]; ignored: Set<string> };
 
 /** Fields that {@link readCompletion} reads. */
 const FIELDS = [
@@ -94,22 +96,27 @@ export function readCompletion(json: object) {
     seed: given.seed,
     reasoningEffort: given.reasoning_effort,
     stream,
-    ignored: namesOf(found),
+    ignored: ignoredNames(found),
   };
-  const init = readFields(CompleteRequestSchema.fields, request, "", found.violations);
-  const message = create(CompleteRequestSchema, init);
-  if (found.violations.length > 0) throw invalidFields(allViolations(found.violations, message));
-  return { message, includeUsage };
+  return { message: messageFrom(CompleteRequestSchema, request, found), includeUsage };
 }
 
-/** What is wrong with a request, together with the violated constraints of its other fields. */
-function allViolations(
-  found: readonly Violation[],
-  message: CompleteRequest,
-): readonly Violation[] {
+/**
+ * Makes the message of a request.
+ * @throws ServiceError VALIDATION_FAILED with all that has been found, if anything, and the violated constraints of the
+ * other fields
+ */
+export function messageFrom<Desc extends DescMessage>(
+  schema: Desc,
+  request: object,
+  { violations }: Findings,
+): MessageShape<Desc> {
+  const init = readFields(schema.fields, request, "", violations);
+  const message = create(schema, init as MessageInitShape<Desc>);
+  if (violations.length === 0) return message;
   const named = ({ field, ...problem }: Violation) => ({ ...problem, field: openAiPath(field) });
-  const broken = violationsOf(CompleteRequestSchema, message);
-  return withOthers(found.map(named), broken.map(named));
+  const broken = violationsOf(schema, message);
+  throw invalidFields(withOthers(violations.map(named), broken.map(named)));
 }
 
 function refuseFields(json: Json, { violations }: Findings): void {
@@ -128,7 +135,7 @@ function refuseFields(json: Json, { violations }: Findings): void {
  * @param at the path of the object, with a period at its end; empty for the body itself
  * @returns undefined for what is no object
  */
-function members(
+export function members(
   value: unknown,
   known: readonly string[],
   at: string,
@@ -141,7 +148,7 @@ function members(
 }
 
 /** Names of ignored fields, without positions in lists and with safe characters only. */
-function namesOf({ ignored, violations }: Findings): string[] {
+export function ignoredNames({ ignored, violations }: Findings): string[] {
   const names = [...ignored].map((path) =>
     path
       .replace(/\[\d+\]/g, "")

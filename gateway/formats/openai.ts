@@ -1,6 +1,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { isMessage } from "@bufbuild/protobuf";
 import {
+  CreateEmbeddingsRequestSchema,
   GetModelResponseSchema,
   type ListedModel,
   ListModelsResponseSchema,
@@ -10,14 +11,21 @@ import { invalidFields, type Violation } from "../../services/platform/rpc/error
 import type { HttpErrorResponse } from "../transcode/http-error.ts";
 import { DONE, eventLine } from "../transcode/one-line.ts";
 import type { HttpFormat } from "./format.ts";
+import { createEmbeddingsReply, readEmbeddingsRequest } from "./openai-embeddings.ts";
 import { createReply, modelJson } from "./openai-reply.ts";
 import { isRefusedAlways, openAiPath, readCompletion } from "./openai-request.ts";
 import { retryAdvice } from "./retry-advice.ts";
 
-/** The JSON of OpenAI's API: chat completions and models. */
+/** The JSON of OpenAI's API: chat completions, embeddings and models. */
 export const openAiFormat: HttpFormat = {
   pathPrefix: "/v1/",
-  read({ json }) {
+  read({ json }, { input }) {
+    if (input.typeName === CreateEmbeddingsRequestSchema.typeName)
+      return {
+        message: readEmbeddingsRequest(json),
+        isStream: false,
+        reply: createEmbeddingsReply,
+      };
     const { message, includeUsage } = readCompletion(json);
     const reply = (created: number) => createReply({ includeUsage, created });
     return { message, isStream: message.stream, reply };

@@ -6,6 +6,7 @@ import http, {
 import type { AddressInfo } from "node:net";
 import { anthropicEncoder } from "./anthropic.ts";
 import { type ChatRequest, type DialectEncoder, isError, tokensIn } from "./dialect-encoder.ts";
+import { EMBEDDING_MODELS, embed } from "./embeddings.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleEncoder } from "./google.ts";
 import { MALFORMED } from "./malformed-cases.ts";
@@ -92,6 +93,13 @@ export async function startProviderSimulator({
     response.on("close", () => {
       record.closedAt = performance.now();
     });
+    const models = EMBEDDING_MODELS[dialect];
+    if (models && url.pathname === "/v1/embeddings") {
+      const embeddings = embed({ headers: request.headers, body }, KEY, models);
+      return void response
+        .writeHead(embeddings.status, { "content-type": "application/json" })
+        .end(JSON.stringify(embeddings.body));
+    }
     const isResponse = dialect === "openai" && url.pathname.endsWith("/responses");
     const encoder = isResponse ? responses : chat;
     const chatRequest = encoder.read({

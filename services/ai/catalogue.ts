@@ -21,18 +21,20 @@ export const isBaseUrl = (text: string) =>
   /^https?:\/\/[^\s?#@]+$/i.test(text) && URL.canParse(text);
 
 /** Differences between models are data. Omitted fields have the defaults of the dialect. */
-const modelSchema = z.strictObject({
+const modelShape = z.strictObject({
   /** Public name, in requests and responses. */
   name: label(128),
+  /** What the model is for, by default conversations. Embeddings are in OpenAI's dialects only. */
+  kind: z.enum(["chat", "embedding"]).exactOptional(),
   /** Name for people, by default that for clients. */
   displayName: label(128).exactOptional(),
   /** Name at the provider. */
   upstream: label(200),
   /**
    * Maximum number of output tokens. Larger requests are lowered to it. Anthropic requires a
-   * maximum in every request: this is the default.
+   * maximum in every request: this is the default. Models of embeddings have none.
    */
-  outputTokens: z.int().positive(),
+  outputTokens: z.int().positive().exactOptional(),
   /**
    * Maximum temperature, to which higher ones are lowered, or "refused" if the model rejects any
    * temperature.
@@ -77,7 +79,15 @@ const modelSchema = z.strictObject({
   fileTokens: z.int().nonnegative().exactOptional(),
 });
 
-type Model = z.infer<typeof modelSchema>;
+type Model = z.infer<typeof modelShape>;
+
+/** A model has a maximum of output tokens unless it has no output. */
+const modelSchema = modelShape.superRefine(({ kind, outputTokens }, { addIssue }) => {
+  const hasOutput = kind !== "embedding";
+  if (hasOutput === (outputTokens !== undefined)) return;
+  const message = hasOutput ? "is required" : "is not for models of embeddings";
+  addIssue({ code: "custom", path: ["outputTokens"], message });
+});
 
 const USUAL = {
   temperature: 2,
@@ -110,7 +120,7 @@ const DIALECT_DEFAULTS = {
 } satisfies Record<string, Partial<Model> & { vendor: string | undefined }>;
 
 /** A model with the defaults of its dialect. */
-type CompleteModel = Model & Required<Pick<Model, keyof typeof USUAL>>;
+type CompleteModel = Model & Required<Pick<Model, "outputTokens" | keyof typeof USUAL>>;
 
 const variableName = z
   .string()
@@ -153,12 +163,23 @@ const providerSchema = z
     /** The first one is the default. */
     models: z.tuple([modelSchema], modelSchema).superRefine(unique("name")),
   })
+  .superRefine(({ dialect, models }, { addIssue }) => {
+    const hasEmbeddings = dialect === "openai" || dialect === "openai-compatible";
+    for (const [index, model] of models.entries())
+      if (isEmbedding(model) && !hasEmbeddings) {
+        const message = `"embedding" is not supported by the dialect ${dialect}`;
+        addIssue({ code: "custom", path: ["models", index, "kind"], message });
+      }
+  })
   .transform(({ models: [first, ...others], ...provider }) => {
     const { vendor, ...defaults } = DIALECT_DEFAULTS[provider.dialect];
-    const complete = (model: Model): CompleteModel => ({ ...defaults, ...model });
+    const complete = (model: Model): CompleteModel => ({ outputTokens: 0, ...defaults, ...model });
     const models = [complete(first), ...others.map(complete)] as const;
     return { vendor: vendor ?? provider.id, ...provider, models };
   });
+
+/** Whether a model makes embeddings, and takes part in no conversation. */
+export const isEmbedding = ({ kind }: Pick<Model, "kind">): boolean => kind === "embedding";
 
 const MAX_TARGETS = 16;
 const MAX_WEIGHT = 1_000;
@@ -200,10 +221,16 @@ const catalogueShape = z.strictObject({
   aliases: z.array(aliasSchema).superRefine(unique("name")).default([]),
 });
 
-/** Aliases have names of their own, and list models of the catalogue, each once. */
+/**
+ * Aliases have names of their own, and list models of the catalogue, each once. Vectors of different models can't be
+ * compared, so that models of embeddings have no alias.
+ */
 const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { addIssue }) => {
   const longNames = providers.flatMap(({ id, models }) =>
     models.map(({ name }) => longNameOf(id, name)),
+  );
+  const embeddings = providers.flatMap(({ id, models }) =>
+    models.filter(isEmbedding).map(({ name }) => longNameOf(id, name)),
   );
   const names = new Set([...longNames, ...providers.flatMap((each) => each.models.map(nameOf))]);
   for (const [index, { name, targets }] of aliases.entries()) {
@@ -215,6 +242,8 @@ const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { ad
       const path = [...at, "targets", place];
       if (!longNames.includes(target))
         addIssue({ code: "custom", path, message: `there is no model "${target}"` });
+      if (embeddings.includes(target))
+        addIssue({ code: "custom", path, message: `"${target}" is a model of embeddings` });
       if (targetNames.indexOf(target) < place)
         addIssue({ code: "custom", path, message: `"${target}" is listed twice` });
     }

@@ -4,9 +4,9 @@ import type { UserCall } from "../call.ts";
 import { invalid, type Violation } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
 import { isBlank } from "./blank-text.ts";
-import type { Catalogue } from "./catalogue.ts";
+import { type Catalogue, type CatalogueProvider, isEmbedding } from "./catalogue.ts";
 import { charactersIn } from "./characters.ts";
-import { usableModels } from "./models.ts";
+import { chatModels, EMBEDDINGS_ONLY } from "./models.ts";
 import type {
   FinishReason,
   Prompt,
@@ -76,7 +76,7 @@ export function findTarget(
   principal?: UserPrincipal,
 ) {
   const entry = catalogue.providers.find(({ id }) => id === provider);
-  const models = entry ? usableModels(entry, principal) : [];
+  const models = entry ? chatModels(entry, principal) : [];
   return {
     entry,
     models,
@@ -134,11 +134,20 @@ export const checkConversation =
         ? []
         : [{ field: "provider", message: oneOf(catalogue.providers.map(({ id }) => id)) }]),
       ...(entry && !model
-        ? [{ field: "model", message: oneOf(entry.models.map(({ name }) => name)) }]
+        ? [{ field: "model", message: modelFault(entry, conversation.model) }]
         : []),
       ...(fault ? [{ field: "messages", message: fault }] : []),
     ];
   };
+
+function modelFault(entry: CatalogueProvider, named: string | undefined): string {
+  const names = chatModels(entry).map(({ name }) => name);
+  const isForEmbeddings = entry.models.some((each) => each.name === named && isEmbedding(each));
+  if (isForEmbeddings) return EMBEDDINGS_ONLY;
+  return names.length === 0
+    ? "must be a model for conversations, and this provider has none"
+    : oneOf(names);
+}
 
 const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 

@@ -1,6 +1,7 @@
 import type { CompleteRequest } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { Violation } from "../platform/rpc/errors.ts";
-import type { Target } from "./models.ts";
+import { isEmbedding } from "./catalogue.ts";
+import { EMBEDDINGS_ONLY, type Target } from "./models.ts";
 import type { Prompt, ReasoningEffort } from "./providers/provider.ts";
 
 /** The fields of a prompt that depend on what the model takes. */
@@ -42,6 +43,7 @@ type Refusal = [field: string, message: string];
 function refusalsOf(request: CompleteRequest, target: Target): Refusal[] {
   const { tools, responseFormat, parallelToolCalls } = request;
   const { entry, model } = target;
+  if (isEmbedding(model)) return [["model", EMBEDDINGS_ONLY]];
   const refusals = imageRefusals(request, target);
   if (tools.length > 0 && !model.tools)
     refusals.push(["tools", "is not supported: this model calls no tools"]);

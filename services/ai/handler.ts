@@ -14,10 +14,11 @@ import {
 import type { Catalogue } from "./catalogue.ts";
 import { type Conversation, chat, findTarget, streamChat } from "./chat.ts";
 import { complete } from "./complete.ts";
+import { createEmbeddings } from "./create-embeddings.ts";
 import { exportUsage } from "./export-usage.ts";
 import { listProviderStates } from "./list-provider-states.ts";
 import { listUsage, listUsageOfAll } from "./list-usage.ts";
-import { findListedModel, type ListedName, listModels, usableModels } from "./models.ts";
+import { chatModels, findListedModel, type ListedName, listModels } from "./models.ts";
 import { countTokens, relay } from "./relay/relay.ts";
 import { sumUsage } from "./sum-usage.ts";
 
@@ -26,7 +27,7 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
   listProviders(_req, ctx) {
     const { ai, principal } = userCallOf(ctx);
     const listed = ai.catalogue.providers.map((entry) => {
-      const models = usableModels(entry, principal);
+      const models = chatModels(entry, principal);
       return {
         provider: entry.id,
         displayName: entry.displayName,
@@ -55,6 +56,10 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     const report = (names: readonly string[]) =>
       ctx.responseHeader.set(AI_IGNORED, names.join(", "));
     return complete(userCallOf(ctx), req, report, responseOf(ctx));
+  },
+  createEmbeddings(req, ctx) {
+    if (req.ignored.length > 0) ctx.responseHeader.set(AI_IGNORED, req.ignored.join(", "));
+    return createEmbeddings(userCallOf(ctx), req, responseOf(ctx));
   },
   relayMessages(req, ctx) {
     return relay(userCallOf(ctx), "messages", req, responseOf(ctx));

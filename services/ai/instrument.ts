@@ -2,6 +2,7 @@ import type { Attributes } from "@opentelemetry/api";
 import type { Metrics } from "../metrics.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
 import type { UsageRow } from "../store/usage.ts";
+import { isEmbedding } from "./catalogue.ts";
 import type { Prompt, ReplyEvent } from "./providers/provider.ts";
 
 /** Nano-units in a unit of the currency. */
@@ -14,11 +15,14 @@ type InstrumentDeps = {
   startedAt: number;
 };
 
-const labelsOf = (vendor: string, { upstream }: Prompt["model"]) => ({
-  gen_ai_operation_name: "chat",
+const labelsOf = (vendor: string, model: Prompt["model"]) => ({
+  gen_ai_operation_name: operationOf(model),
   gen_ai_provider_name: vendor,
-  gen_ai_request_model: upstream,
+  gen_ai_request_model: model.upstream,
 });
+
+/** The operation by OpenTelemetry's semantic conventions. */
+const operationOf = (model: Prompt["model"]) => (isEmbedding(model) ? "embeddings" : "chat");
 
 /** Measures a call of a provider, and starts its span if traces are collected. */
 export function instrumentCall(
@@ -31,8 +35,9 @@ export function instrumentCall(
   /** What the span says of the reply, once there is one. */
   const reply: Attributes = {};
   let labels = labelsOf(vendor, first);
-  const span = tracing?.start(`chat ${model}`, "CLIENT", traceparent, {
-    "gen_ai.operation.name": "chat",
+  const operation = operationOf(first);
+  const span = tracing?.start(`${operation} ${model}`, "CLIENT", traceparent, {
+    "gen_ai.operation.name": operation,
     "gen_ai.provider.name": vendor,
     "gen_ai.request.model": model,
     "gen_ai.request.stream": isStream,

@@ -7,6 +7,7 @@ import {
   type CatalogueAlias,
   type CatalogueModel,
   type CatalogueProvider,
+  isEmbedding,
   longNameOf,
 } from "./catalogue.ts";
 import { orderTargets } from "./order-targets.ts";
@@ -20,7 +21,7 @@ const namedModels = (principal: UserPrincipal | undefined) =>
   principal?.kind === "api-key" ? principal.key.models : null;
 
 /** The models of a provider that a caller may use: all, unless an API key names some. */
-export function usableModels(
+function usableModels(
   { id, models }: CatalogueProvider,
   principal: UserPrincipal | undefined,
 ): readonly CatalogueModel[] {
@@ -28,6 +29,16 @@ export function usableModels(
   if (!named) return models;
   return models.filter(({ name }) => named.includes(name) || named.includes(longNameOf(id, name)));
 }
+
+/** Those of them for conversations. */
+export const chatModels = (
+  entry: CatalogueProvider,
+  principal?: UserPrincipal,
+): readonly CatalogueModel[] =>
+  usableModels(entry, principal).filter((model) => !isEmbedding(model));
+
+/** Said of a model of embeddings where one for conversations is named. */
+export const EMBEDDINGS_ONLY = "is a model of embeddings: use POST /v1/embeddings";
 
 /** The aliases that a caller may use. A key that names an alias need not name its models. */
 function usableAliases(

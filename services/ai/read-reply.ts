@@ -9,7 +9,7 @@ import type { CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
 import { instrumentCall } from "./instrument.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
-import type { Prompt, RelayPrompt, ReplyEvent } from "./providers/provider.ts";
+import type { AnyPrompt, ReplyEvent } from "./providers/provider.ts";
 import { mapTargets, type Targets } from "./targets.ts";
 import type { UsageOutcome } from "./usage.ts";
 
@@ -27,7 +27,7 @@ export type Response = {
 /** A prompt for a model of a provider. */
 export type RouteTarget = {
   entry: CatalogueProvider;
-  prompt: Prompt | RelayPrompt;
+  prompt: AnyPrompt;
   /** Names of the fields of the request that have no effect there. */
   ignored?: readonly string[];
 };
@@ -157,11 +157,9 @@ async function reserve(
  * A prompt whose reply stays within a reservation, if there is one. A whole reply is requested as a stream: one that is
  * abandoned then costs what was written of it.
  */
-function limitedBy<P extends Prompt | RelayPrompt>(
-  prompt: P,
-  reservation: BudgetReservation | undefined,
-): P {
+function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservation | undefined): P {
   if (!reservation) return prompt;
+  if ("inputs" in prompt) return { ...prompt, mostTimeOuts: REPEATED_TIME_OUTS };
   const limited = {
     ...prompt,
     maxTokens: reservation.outputTokens,
@@ -178,7 +176,7 @@ function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): b
 }
 
 /** Whether nothing is known of a reply before its end. */
-const isOpaque = (prompt: Prompt | RelayPrompt) => "relay" in prompt && !prompt.isStream;
+const isOpaque = (prompt: AnyPrompt) => "relay" in prompt && !prompt.isStream;
 
 type UsageOfCall = ReturnType<AiContext["usage"]["prepare"]>;
 

@@ -72,10 +72,10 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
   const reads = [
     ...["GetModel", "GetProfile", "ListApiKeys", "ListModels", "ListOwnBudgets", "ListProviders"],
   ];
-  const relays = ["RelayMessages", "CountMessageTokens", "RelayResponses"];
+  const others = ["CreateEmbeddings", "RelayMessages", "CountMessageTokens", "RelayResponses"];
   const names = [
     ...["Chat", "Complete", "Logout", "StreamChat", "ListSessions", "ListUsage"],
-    ...[...reads, ...relays],
+    ...[...reads, ...others],
   ];
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });
@@ -83,7 +83,7 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
 test("Method policy: API keys call models, list them and show usage, and open nothing else", () => {
   const open = methods.filter((method) => policyOf(method)?.apiKeys !== ApiKeys.UNSPECIFIED);
   const calls = [
-    ...["Chat", "Complete", "StreamChat"],
+    ...["Chat", "Complete", "CreateEmbeddings", "StreamChat"],
     ...["RelayMessages", "CountMessageTokens", "RelayResponses"],
   ];
   const names = [...calls, "GetModel", "ListModels", "ListProviders", "ListUsage"];

@@ -135,6 +135,15 @@ const RESPONSE = {
 const RESPONSE_EVENT =
   'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"msg_01","output_index":0,"content_index":0,"delta":"Hello.","sequence_number":4}\n\n';
 
+const TEXTS = ["Hello!", "Good evening."];
+const EMBEDDING_MODEL = "provider-a/text-embedding-3-small";
+const EMBEDDINGS = {
+  object: "list",
+  data: TEXTS.map((_text, index) => ({ object: "embedding", index, embedding: [0.0123, -0.0456] })),
+  model: "text-embedding-3-small",
+  usage: { prompt_tokens: 5, total_tokens: 5 },
+};
+
 type Documented = {
   /** What the method does, and how it differs from the original. */
   description: string;
@@ -167,6 +176,20 @@ const METHODS: Readonly<Record<string, Documented>> = {
         "text/event-stream": { schema: { type: "string" }, example: EVENTS },
       },
     },
+    headers: ["X-AI-Provider", "X-AI-Model"],
+  },
+  CreateEmbeddings: {
+    description:
+      "Embeds texts, with a model of embeddings of OpenAI's dialects. The request is that of OpenAI's embeddings: `input` is a text, or up " +
+      "to 2,048, with at most 4,000,000 characters together. Refused with 400: `input` as tokens, models for conversations, and aliases. " +
+      "Ignored, and named in `X-AI-Ignored`: `user` and unknown fields. Numbers and base64 are passed on as the provider has sent them, in the " +
+      "order of the texts. A reply that lacks a vector, or has one of another length than the others or than `dimensions`, is a " +
+      "`provider_error`. `usage` has `cost` if the model has a price.",
+    request: json("A request of OpenAI's embeddings.", open("See the reference of OpenAI's API."), {
+      model: EMBEDDING_MODEL,
+      input: TEXTS,
+    }),
+    success: json("The embeddings.", open("A `list` of `embedding`."), EMBEDDINGS),
     headers: ["X-AI-Provider", "X-AI-Model"],
   },
   RelayMessages: {
@@ -228,7 +251,7 @@ const METHODS: Readonly<Record<string, Documented>> = {
   },
   ListModels: {
     description:
-      "Lists the models of configured providers that the caller may use, and aliases. The response is that of OpenAI's API. " +
+      "Lists the models of configured providers that the caller may use, those of embeddings included, and aliases. The response is that of OpenAI's API. " +
       "`owned_by` is the id of the provider, or `gatehouse` for an alias.",
     success: json("The models.", open("A list of `model`."), { object: "list", data: [MODEL] }),
     headers: [],

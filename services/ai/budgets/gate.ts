@@ -16,7 +16,7 @@ import {
 import type { HotDb } from "../../store/statement.ts";
 import type { UsageRow } from "../../store/usage.ts";
 import { highestCost, largest } from "../price.ts";
-import type { Prompt, RelayPrompt } from "../providers/provider.ts";
+import type { AnyPrompt } from "../providers/provider.ts";
 import type { Targets } from "../targets.ts";
 import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
@@ -188,7 +188,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
      */
     async reserve(
       row: UsageRow,
-      prompts: Targets<Prompt | RelayPrompt>,
+      prompts: Targets<AnyPrompt>,
       metrics: Metrics,
     ): Promise<BudgetReservation | undefined> {
       if (!mayExist) return undefined;
@@ -222,7 +222,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
 }
 
 /** The most that a call can cost at any of its models; undefined if one has no price. */
-function highestOf(prompts: Targets<Prompt | RelayPrompt>, inputTokens: number) {
+function highestOf(prompts: Targets<AnyPrompt>, inputTokens: number) {
   const costs = prompts.map(({ model: { price } }) => price && highestCost(price, inputTokens));
   const known = costs.filter((cost) => cost !== undefined);
   if (known.length < costs.length) return undefined;
@@ -233,7 +233,7 @@ function highestOf(prompts: Targets<Prompt | RelayPrompt>, inputTokens: number) 
 }
 
 /** The bounds of the output at any of its models. None gets less than it needs. */
-function widestBounds(prompts: Targets<Prompt | RelayPrompt>) {
+function widestBounds(prompts: Targets<AnyPrompt>) {
   const bounds = prompts.map(outputBounds);
   return {
     wanted: Math.max(...bounds.map(({ wanted }) => wanted)),

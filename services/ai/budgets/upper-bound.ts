@@ -1,6 +1,13 @@
-import type { Prompt, PromptMessage, PromptTool, RelayPrompt } from "../providers/provider.ts";
+import type {
+  AnyPrompt,
+  EmbeddingPrompt,
+  Prompt,
+  PromptMessage,
+  PromptTool,
+  RelayPrompt,
+} from "../providers/provider.ts";
 
-/** What a message adds beside its text: its role and its borders. */
+/** What a message, or a text to embed, adds beside its text: its role and its borders. */
 const TOKENS_PER_MESSAGE = 16;
 /**
  * How many attempts that have timed out are followed by another. The provider may have read their input, and
@@ -14,8 +21,15 @@ const PAID_ATTEMPTS = REPEATED_TIME_OUTS + 1;
  * The most tokens that the provider can count as the input of a prompt, all attempts together. A token has
  * at least one byte.
  */
-export const mostInputTokens = (prompt: Prompt | RelayPrompt): number =>
-  "relay" in prompt ? mostOfRelay(prompt) : mostOfPrompt(prompt);
+export function mostInputTokens(prompt: AnyPrompt): number {
+  if ("inputs" in prompt) return mostOfInputs(prompt);
+  return "relay" in prompt ? mostOfRelay(prompt) : mostOfPrompt(prompt);
+}
+
+function mostOfInputs({ model, inputs }: EmbeddingPrompt): number {
+  const bytes = inputs.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  return PAID_ATTEMPTS * (bytes + inputs.length * TOKENS_PER_MESSAGE + model.overheadTokens);
+}
 
 /** The bytes of a body are those of all its texts, and more. Those of files may be compressed. */
 const mostOfRelay = ({ model, relay: { bytes, images, files } }: RelayPrompt): number =>

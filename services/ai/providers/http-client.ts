@@ -171,14 +171,20 @@ export function decompressed(message: IncomingMessage): Readable {
 
 /**
  * Reads a body to its end.
+ * @param onSize is told how many bytes have arrived so far
  * @throws ProviderError if it is larger than `maxBytes` or breaks off
  */
-export async function readAll(body: Readable, maxBytes: number): Promise<Buffer> {
+export async function readAll(
+  body: Readable,
+  maxBytes: number,
+  onSize: (bytes: number) => void = () => {},
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body as AsyncIterable<Buffer>) {
     size += chunk.length;
     if (size > maxBytes) throw new ProviderError("reply too large");
+    onSize(size);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

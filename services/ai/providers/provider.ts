@@ -110,6 +110,26 @@ export type RelayPrompt = {
   };
 };
 
+/** Texts whose embeddings are asked for. */
+export type EmbeddingPrompt = {
+  model: CatalogueModel;
+  isStream: false;
+  /** As in {@link Prompt}. */
+  mostTimeOuts?: number;
+  /** At least one. */
+  inputs: readonly string[];
+  /** Length of the vectors. By default that of the model. */
+  dimensions?: number | undefined;
+  /** Form of the vectors. The default is `float`. */
+  encodingFormat?: "float" | "base64" | undefined;
+};
+
+/** Whatever is sent to a model. */
+export type AnyPrompt = Prompt | RelayPrompt | EmbeddingPrompt;
+
+/** An embedding: its numbers, or these as 32-bit floats, little-endian, in base64. */
+export type Vector = { numbers: readonly number[] } | { base64: string };
+
 /**
  * Tokens as counted by the provider: input includes cached input, output includes hidden reasoning.
  */
@@ -174,6 +194,8 @@ export type ReplyEvent =
   | (Piece & { decodingMs: number })
   /** The latest events of a reply that is passed on, or all of it, unchanged. Comes after their pieces. */
   | { kind: "relayed"; data: string }
+  /** The embeddings of all inputs, in their order. */
+  | { kind: "embeddings"; vectors: readonly Vector[]; decodingMs: number }
   | { kind: "usage"; usage: Usage; details: UsageDetails }
   /** The provider has completed the reply. Always the last event. */
   | { kind: "finished"; reason: FinishReason; decodingMs: number };
@@ -229,5 +251,9 @@ export const DEFAULT_BOUNDS = {
   streamBytes: 256 * 1024 * 1024,
   /** Maximum size of what is held of a reply: a document, and all text if it is not streamed. */
   wholeReplyBytes: 16 * 1024 * 1024,
+  /**
+   * Maximum size of embeddings: 2,048 vectors of 3,072 numbers in base64, or of 1,536 as text, have 42 MB at most.
+   */
+  embeddingsBytes: 48 * 1024 * 1024,
 };
 export type ProviderBounds = typeof DEFAULT_BOUNDS;

@@ -10,10 +10,9 @@ import { type AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { createHttpClient } from "./http-client.ts";
 import { compatibleAdapter, openaiAdapter } from "./openai.ts";
 import {
+  type AnyPrompt,
   DEFAULT_BOUNDS,
-  type Prompt,
   type ProviderBounds,
-  type RelayPrompt,
   type ReserveMemory,
 } from "./provider.ts";
 import { ProviderKeys } from "./provider-keys.ts";
@@ -36,7 +35,7 @@ type ProviderOptions = Partial<ProviderBounds> & {
 };
 
 /** A prompt for a model of the provider with this public id. */
-export type RoutedPrompt = { provider: string; prompt: Prompt | RelayPrompt };
+export type RoutedPrompt = { provider: string; prompt: AnyPrompt };
 /** The same prompt for each of several models, in the order in which they are tried. */
 type RoutedPrompts = Targets<RoutedPrompt>;
 

@@ -4,11 +4,14 @@ import type { Targets } from "../targets.ts";
 import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
+import { EMBEDDINGS_PATH, embeddingsBody, embeddingsIn } from "./embeddings.ts";
 import { endpointPath } from "./endpoint-path.ts";
 import { classifyError, ProviderError, toProviderError } from "./errors.ts";
 import type { AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { decompressed, type HttpClient, readAll } from "./http-client.ts";
 import type {
+  AnyPrompt,
+  EmbeddingPrompt,
   Piece,
   Prompt,
   Provider,
@@ -35,7 +38,7 @@ export type Upstream = {
 };
 
 /** A prompt and where it goes. */
-export type UpstreamPrompt = { upstream: Upstream; prompt: Prompt | RelayPrompt };
+export type UpstreamPrompt = { upstream: Upstream; prompt: AnyPrompt };
 /** The same prompt for each of several models, in the order in which they are tried. */
 type UpstreamPrompts = Targets<UpstreamPrompt>;
 
@@ -50,8 +53,8 @@ export async function* replyTo(
   client: AbortSignal,
   reserve: ReserveMemory = () => {},
 ): AsyncGenerator<ReplyEvent, void> {
-  const { isStream, mostTimeOuts, ...asked } = prompts[0].prompt;
-  const isCollected = "isCollected" in asked && asked.isCollected === true;
+  const { isStream, mostTimeOuts } = prompts[0].prompt;
+  const isCollected = isToCollect(prompts[0].prompt);
   const isPassedOn = isStream && !isCollected;
   const request = new UpstreamRequest(client, bounds);
   let decoder: ReplyDecoder | undefined;
@@ -68,7 +71,11 @@ export async function* replyTo(
     const { upstream, prompt } = prompts[index] as UpstreamPrompt;
     body = decompressed(message);
     const deps = { body, request, bounds, isStream, reserve };
-    if ("relay" in prompt) {
+    if ("inputs" in prompt) {
+      const received = await readAll(body, bounds.embeddingsBytes, reserve);
+      client.throwIfAborted();
+      yield* embeddingsIn(received, prompt);
+    } else if ("relay" in prompt) {
       const reader = new RelayReader({ ...deps, parser: RELAY_APIS[prompt.relay.api].parser });
       decoder = reader.decoder;
       yield receiving(decoder);
@@ -90,11 +97,17 @@ export async function* replyTo(
     if (reason instanceof ProviderError) outcome = reason.kind;
     throw reason;
   } finally {
-    const isDone = Boolean(decoder?.isClosed) && !request.signal.aborted;
+    const isDone = isRead(decoder, outcome) && !request.signal.aborted;
     request.end(isDone, outcome);
     if (isDone && body) drain(body);
   }
 }
+
+const isToCollect = (prompt: AnyPrompt) => "isCollected" in prompt && prompt.isCollected === true;
+
+/** Whether nothing of a reply is left on its connection. Embeddings are read without a decoder. */
+const isRead = (decoder: ReplyDecoder | undefined, outcome: AttemptOutcome) =>
+  decoder ? decoder.isClosed : outcome === "completed";
 
 const receiving = (decoder: ReplyDecoder): ReplyEvent => ({
   kind: "receiving",
@@ -162,8 +175,7 @@ function assertAnswer(text: string): void {
 function destinationOf({ upstream, prompt }: UpstreamPrompt): Destination {
   const { base, keys, health, http, onAttempt } = upstream;
   const { protocol, hostname, port } = base;
-  const { path, headersFor, body } =
-    "relay" in prompt ? passedOn(upstream, prompt) : translated(upstream, prompt);
+  const { path, headersFor, body } = messageOf(upstream, prompt);
   return {
     path: path.replace(/\?.*/, ""),
     keys,
@@ -184,6 +196,11 @@ type UpstreamMessage = {
   body(): object | string;
 };
 
+function messageOf(upstream: Upstream, prompt: AnyPrompt): UpstreamMessage {
+  if ("inputs" in prompt) return embedding(upstream, prompt);
+  return "relay" in prompt ? passedOn(upstream, prompt) : translated(upstream, prompt);
+}
+
 /** A prompt in the dialect of its provider. */
 function translated({ adapter, base }: Upstream, prompt: Prompt): UpstreamMessage {
   const fitted = fitPrompt(prompt);
@@ -196,6 +213,15 @@ function translated({ adapter, base }: Upstream, prompt: Prompt): UpstreamMessag
 
 /** The path of chat completions, with which a base URL may end although another API is called. */
 const CHAT_PATH = /\/chat\/completions\/*$/;
+
+/** A request for embeddings. Only dialects of OpenAI have them. */
+function embedding({ base }: Upstream, prompt: EmbeddingPrompt): UpstreamMessage {
+  return {
+    path: endpointPath((base.path ?? "").replace(CHAT_PATH, ""), EMBEDDINGS_PATH),
+    headersFor: (key) => ({ authorization: `Bearer ${key}` }),
+    body: () => embeddingsBody(prompt),
+  };
+}
 
 /** A body of a foreign API, as it is. */
 function passedOn({ base }: Upstream, prompt: RelayPrompt): UpstreamMessage {

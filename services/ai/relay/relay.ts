@@ -1,7 +1,8 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { RelayEventSchema } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { invalidFields, type Violation } from "../../platform/rpc/errors.ts";
-import { ableTargets, findAlias, findModel, type Target } from "../models.ts";
+import { isEmbedding } from "../catalogue.ts";
+import { ableTargets, EMBEDDINGS_ONLY, findAlias, findModel, type Target } from "../models.ts";
 import type { RelayApi, RelayPrompt } from "../providers/provider.ts";
 import { RELAY_APIS } from "../providers/relay-apis.ts";
 import {
@@ -87,8 +88,11 @@ function findTargets(
   name: string,
 ): { alias?: string; targets: Targets<Target> } {
   const { dialect } = RELAY_APIS[api];
-  const violationsOf = ({ entry }: Target): Violation[] =>
-    entry.dialect === dialect ? [] : [{ field: "model", message: OTHER_API, unsupported: true }];
+  const refusal = (message: string) => [{ field: "model", message, unsupported: true }];
+  const violationsOf = ({ entry, model }: Target): Violation[] => {
+    if (isEmbedding(model)) return refusal(EMBEDDINGS_ONLY);
+    return entry.dialect === dialect ? [] : refusal(OTHER_API);
+  };
   const alias = findAlias(call, name);
   if (alias) return { alias: alias.name, targets: ableTargets(call, alias.targets, violationsOf) };
   const target = findModel(call, name);

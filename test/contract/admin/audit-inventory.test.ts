@@ -29,6 +29,7 @@ const unaudited = [
   ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
   ...[
     "Complete",
+    "CreateEmbeddings",
     "ListModels",
     "GetModel",
     "ListEmailLogs",

@@ -155,6 +155,31 @@ describe("AI catalogue", () => {
     );
   });
 
+  test("models of embeddings are in OpenAI's dialects, have no output, and no alias", () => {
+    const small = { name: "small", upstream: "text-embedding-3-small", kind: "embedding" };
+    const withModel = (model: object, more: object = {}) => ({
+      providers: [{ ...fifth, models: [...fifth.models, model], ...more }],
+    });
+    const [provider] = readCatalogue(file(withModel(small))).providers;
+    expect(provider?.models[1]).toMatchObject({ ...small, outputTokens: 0 });
+    refuses(
+      withModel({ ...small, outputTokens: 100 }),
+      "models.1.outputTokens: is not for models of embeddings",
+    );
+    refuses(withModel({ ...small, kind: "chat" }), "models.1.outputTokens: is required");
+    refuses(withModel({ ...small, kind: "image" }), "models.1.kind");
+    for (const dialect of ["anthropic", "google"])
+      refuses(
+        withModel(small, { dialect }),
+        `models.1.kind: "embedding" is not supported by the dialect ${dialect}`,
+      );
+    const aliases = [{ name: "a", targets: [{ provider: "elsewhere", model: "small" }] }];
+    refuses(
+      { ...withModel(small), aliases },
+      'aliases.0.targets.0: "elsewhere/small" is a model of embeddings',
+    );
+  });
+
   test.each(["?api-version=1", "#top", " ", "http://ann:secret@127.0.0.1:9/v1", "http://"])(
     "refuses the base URL %j, in the file and in a variable",
     (wrong) => {
