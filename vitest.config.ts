@@ -66,7 +66,7 @@ const alone = [
 /** Suites of the way between gateway and services: streams, hostile values, and races on servers. */
 const hops = [
   "test/contract/ai/{budgets,chat-completions,complete,ending,event-lines,memory,routes,storm,usage}.test.ts",
-  "test/contract/http/hostile-input.test.ts",
+  "test/contract/{admin/metadata,http/hostile-input}.test.ts",
   ...races,
 ];
 

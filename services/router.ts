@@ -3,6 +3,7 @@ import type { ConnectRouter, Interceptor } from "@connectrpc/connect";
 import {
   AdminService,
   InviteUserRequestSchema,
+  type UpdateUserRequest,
   UpdateUserRequestSchema,
 } from "../gen/gatehouse/account/v1/admin_service_pb.ts";
 import {
@@ -31,6 +32,7 @@ import {
 } from "../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { checkEmail } from "./accounts/email-address.ts";
 import { checkRegistration } from "./accounts/password-rules.ts";
+import { checkMetadata } from "./accounts/user-metadata.ts";
 import { adminHandler } from "./admin/handler.ts";
 import { checkConversation } from "./ai/chat.ts";
 import { checkCompletion } from "./ai/check-completion.ts";
@@ -84,7 +86,10 @@ export function interceptors(
       ChangeEmailRequestSchema,
       ({ newEmail }: { newEmail: string }) => checkEmail({ email: newEmail }, "newEmail"),
     ],
-    [UpdateUserRequestSchema, checkEmail],
+    [
+      UpdateUserRequestSchema,
+      (changes: UpdateUserRequest) => [...checkEmail(changes), ...checkMetadata(changes)],
+    ],
     [InviteUserRequestSchema, checkEmail],
     [ChatRequestSchema, checkChat],
     [StreamChatRequestSchema, checkChat],

@@ -149,6 +149,8 @@ export type User = {
   secondFactorRequired?: boolean | undefined;
   /** Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and in languages that the service does not have. */
   locale?: string | undefined;
+  /** Data that administrators keep about the user (UpdateUser), a JSON object. Absent when there is none. */
+  metadata?: Record<string, unknown> | undefined;
 };
 
 /** The fields of a user that UpdateProfile returns. */
@@ -333,6 +335,8 @@ export type AdminUser = {
   serviceAccount?: boolean | undefined;
   /** Time of the suspension. Absent unless the account is suspended. */
   suspendedAt?: string | undefined;
+  /** Data that administrators keep about the user, a JSON object. Absent when there is none. */
+  metadata?: Record<string, unknown> | undefined;
 };
 
 /** A recorded event that concerns an account. */
@@ -1345,6 +1349,8 @@ export type UpdateUserRequest = {
   password?: string | undefined;
   /** Suspends (true) or reinstates (false) the account. A suspended user cannot sign in: all sessions end, and API keys are refused until the account is reinstated. Administrators cannot be suspended. */
   suspended?: boolean | undefined;
+  /** Data of your own about the user: a JSON object of at most 4 KiB, nested at most 8 levels deep, with numbers up to 2^53 - 1. It replaces the earlier one as a whole; an empty object removes it. The user can read it. `TOKEN_METADATA` names the members that access tokens carry in the claim `metadata`, from the next refresh on. */
+  metadata?: Record<string, unknown> | undefined;
 };
 
 export type UpdateUserResponse = {
@@ -2013,7 +2019,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Only the name and the suspension of a service account can be changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Only the name, the metadata and the suspension of a service account can be changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
     /** Erases a user immediately and irreversibly. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

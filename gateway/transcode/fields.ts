@@ -1,5 +1,5 @@
 import { type DescField, fromJson, getOption, ScalarType } from "@bufbuild/protobuf";
-import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { field as fieldOption } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import type { Violation } from "../../services/platform/rpc/errors.ts";
@@ -77,7 +77,10 @@ function readItem(
 ): unknown {
   const { message, scalar } = field;
   if (message && message.typeName !== TimestampSchema.typeName) {
-    if (isObject(value)) return readFields(message.fields, value, `${path}.`, violations);
+    if (isObject(value))
+      return message.typeName === StructSchema.typeName
+        ? value // any JSON, whose depth the services bound
+        : readFields(message.fields, value, `${path}.`, violations);
     violations.push({ field: path, message: "must be an object" });
     return {};
   }

@@ -14,6 +14,7 @@ import {
   type Confirmation,
   confirmCaller,
 } from "../accounts/guards.ts";
+import { storedMetadata } from "../accounts/user-metadata.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall, SystemCall } from "../call.ts";
 import { disableMfa, needsSecondFactor } from "../mfa/second-factor.ts";
@@ -49,9 +50,10 @@ const FIELDS = [
   "locked",
   "mfaEnabled",
   "suspended",
+  "metadata",
 ] as const;
 /** The fields of a service account that can be changed. */
-const SERVICE_FIELDS: readonly string[] = ["name", "suspended"];
+const SERVICE_FIELDS: readonly string[] = ["name", "suspended", "metadata"];
 /**
  * Changes to a user. Undefined fields keep their values. The proto only allows false for `locked` and
  * `mfaEnabled`.
@@ -83,7 +85,7 @@ export async function updateUserAsAdmin(
 /**
  * Changes a user. Demoting and suspending the user, changing the address and removing the second factor
  * revoke the user's sessions; a promotion revokes impersonations of the user. A new address is unverified unless
- * `emailVerified` is true.
+ * `emailVerified` is true. The metadata is replaced as a whole.
  * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN,
  * VALIDATION_FAILED
  */
@@ -101,7 +103,8 @@ export async function updateUser(
     if (!user) throw userNotFound();
     const fields = FIELDS.filter((field) => changes[field] !== undefined);
     if (user.isService && fields.some((field) => !SERVICE_FIELDS.includes(field))) {
-      const message = "Only the name and the suspension of a service account can be changed.";
+      const message =
+        "Only the name, the metadata and the suspension of a service account can be changed.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     assertSuspendable(call, user, changes);
@@ -251,6 +254,7 @@ function changedColumns(
   const isDemoted = user.role === "admin" && role === "user";
   return {
     name: changes.name?.trim() ?? user.name,
+    metadata: changes.metadata ? storedMetadata(changes.metadata) : (user.metadata ?? null),
     email,
     canonicalEmail,
     role,

@@ -20,7 +20,7 @@ export type TokenSession = Pick<
   Session,
   "id" | "generation" | "rotatedAt" | "expiresAt" | "actorId" | "methods" | "createdAt"
 >;
-type TokenUser = Pick<User, "id" | "email" | "role">;
+type TokenUser = Pick<User, "id" | "email" | "role" | "metadata">;
 
 type Signing = Pick<AppContext, "config" | "keys">;
 
@@ -70,10 +70,19 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
   const claims = {
     email: user.email,
     role: user.role,
+    ...metadataOf(call, user),
     ...claimsOf("access", session, user),
     ...proof,
   };
   return signJwt(call, claims, rotatedAt, new Date(end));
+}
+
+/** The chosen members of a user's metadata. They are in a claim of their own, so that none replaces another claim. */
+function metadataOf({ config }: Signing, { metadata }: TokenUser) {
+  const chosen = Object.entries(metadata ?? {}).filter(([name]) =>
+    config.tokenMetadata.includes(name),
+  );
+  return chosen.length > 0 ? { metadata: Object.fromEntries(chosen) } : {};
 }
 
 /** Claims that identify the token and are identical when it is rebuilt. */

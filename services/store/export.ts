@@ -10,7 +10,7 @@ const amountOf = (amount: string) =>
   `case b.unit when 'cost' then ${moneyOf(amount)} else ${amount}::text end`;
 
 const LISTS = {
-  profile: `select id, email, name, bio, locale, role, email_verified_at, password_changed_at, terms_accepted_at,
+  profile: `select id, email, name, bio, locale, metadata, role, email_verified_at, password_changed_at, terms_accepted_at,
       case when not has_password then false end as has_password, mfa_secret is not null as mfa_enabled, mfa_confirmed_at,
       case when second_factor then true end as second_factor_required, last_login_at, demoted_at, deletion_at as deletion_date,
       created_at, updated_at, (select count(*)::int from backup_codes b where b.user_id = users.id) as backup_codes_left

@@ -52,7 +52,9 @@ export type NewDeviceNotice = {
  * The user at the moment from which a revocation would find the session. `restored`: a pending
  * deletion was cancelled.
  */
-export type SignedInUser = Pick<User, "id" | "email" | "name" | "role"> & { restored: boolean };
+export type SignedInUser = Pick<User, "id" | "email" | "name" | "role" | "metadata"> & {
+  restored: boolean;
+};
 
 /** Whether user `u` is unchanged since the password was verified, and not suspended. */
 const IS_UNCHANGED = `u.id = :userId and u.password_changed_at = :passwordChangedAt
@@ -90,7 +92,7 @@ const SIGN_IN = `with signed as (
     update users as u set last_login_at = :now, deletion_at = null,
       updated_at = case when u.deletion_at is null then u.updated_at else :now end
     where ${IS_UNCHANGED} and u.deletion_at is not distinct from ${DELETION_AT}
-    returning u.id, u.email, u.name, u.role, u.email_verified_at, ${DELETION_AT} is not null as restored),
+    returning u.id, u.email, u.name, u.role, u.metadata, u.email_verified_at, ${DELETION_AT} is not null as restored),
   pruned as (
     delete from sessions where id in (
       select s.id from sessions s join signed on signed.id = s.user_id ${SURPLUS})),
@@ -138,7 +140,7 @@ const SIGN_IN = `with signed as (
     update attempts as a set reservations = array_remove(a.reservations, :attemptId::uuid), failed = 0, failed_at = null, consecutive = 0
     from signed
     where a.kind = :attemptKind and a.subject = :subject and a.locked_until is null)
-  select id, email, name, role, restored, exists (select from queued) as "isNotified" from signed`;
+  select id, email, name, role, metadata, restored, exists (select from queued) as "isNotified" from signed`;
 const preparedSignIn = prepared<object, SignIn>("sign_in", SIGN_IN);
 
 /** A sign-in, and whether an e-mail about its device was queued. */
@@ -215,11 +217,11 @@ export type RefreshedSession = Pick<
   | "createdAt"
   | "device"
   | "actorId"
-> & { isRevoked: boolean; user: Pick<User, "id" | "email" | "name" | "role"> };
+> & { isRevoked: boolean; user: Pick<User, "id" | "email" | "name" | "role" | "metadata"> };
 
 const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotated_at as "rotatedAt",
   s.expires_at as "expiresAt", s.revoked_at is not null as "isRevoked", s.methods, s.created_at as "createdAt", s.device, s.actor_id as "actorId",
-  json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role) as "user"`;
+  json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role, 'metadata', u.metadata) as "user"`;
 
 /**
  * The refresh rotation: increments the generation of an open session, if it is still the one in the

@@ -1,3 +1,4 @@
+import type { JsonObject } from "@bufbuild/protobuf";
 import { defineEntity, type OptionalProps, p, raw } from "@mikro-orm/core";
 import type { AuditEventRow } from "./audit-events.ts";
 import {
@@ -22,6 +23,7 @@ const table = defineEntity({
     isService: p.boolean().default(false), // a service account: no password, no sign-in, no e-mail
     bio: p.string().nullable(),
     locale: p.string().nullable(), // the chosen language, a BCP 47 tag; null if never set
+    metadata: p.json().$type<JsonObject>().columnType("json").nullable(), // data of the installation's own, at most 4 KiB; null if there is none
     role: p.string().$type<Role>(),
     demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
     passwordHash: p.string().hidden(),
@@ -124,13 +126,14 @@ export type Profile = Pick<
   | "emailVerified"
   | "mfaEnabled"
   | "secondFactor"
+  | "metadata"
   | "createdAt"
   | "updatedAt"
 >;
 
 /** The columns of a profile, from `users t`. */
 export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_verified_at is not null as "emailVerified",
-  t.mfa_secret is not null as "mfaEnabled", t.second_factor as "secondFactor", t.created_at as "createdAt", t.updated_at as "updatedAt"`;
+  t.mfa_secret is not null as "mfaEnabled", t.second_factor as "secondFactor", t.metadata, t.created_at as "createdAt", t.updated_at as "updatedAt"`;
 
 /**
  * Locks a user row until the transaction ends. Transactions that change several rows of a user start

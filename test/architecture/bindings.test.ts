@@ -5,7 +5,7 @@ import {
   hasOption,
   ScalarType,
 } from "@bufbuild/protobuf";
-import { TimestampSchema } from "@bufbuild/protobuf/wkt";
+import { StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { expect, test } from "vitest";
 import { readBinding } from "../../gateway/transcode/binding.ts";
@@ -19,6 +19,8 @@ const { STRING, BOOL, DOUBLE, INT32, UINT32, INT64, BYTES } = ScalarType;
 const isText = (field: DescField | undefined) =>
   field?.fieldKind === "scalar" && field.scalar === STRING && !field.oneof;
 const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampSchema.typeName;
+/** Whether a field is any JSON object. */
+const isStruct = ({ message }: DescField) => message?.typeName === StructSchema.typeName;
 
 /**
  * Whether a request field is of a type that is read from JSON. 64-bit numbers are only in foreign
@@ -26,6 +28,7 @@ const isTimestamp = ({ message }: DescField) => message?.typeName === TimestampS
  */
 function isReadable(field: DescField, isForeign = false): boolean {
   if ((field.oneof && !isForeign) || field.fieldKind === "map") return false;
+  if (isStruct(field)) return true;
   if (!field.message || isTimestamp(field)) {
     const scalars = [
       undefined,
@@ -49,7 +52,7 @@ function isReadable(field: DescField, isForeign = false): boolean {
  */
 function isBounded(field: DescField): boolean {
   if (field.scalar !== INT32 && field.scalar !== UINT32)
-    return isTimestamp(field) || (field.message?.fields ?? []).every(isBounded);
+    return isTimestamp(field) || isStruct(field) || (field.message?.fields ?? []).every(isBounded);
   const { type } = getOption(field, fieldRules);
   const rules = type.case === "int32" || type.case === "uint32" ? type.value : undefined;
   return rules?.greaterThan.value !== undefined && rules.lessThan.value !== undefined;

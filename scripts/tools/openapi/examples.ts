@@ -67,6 +67,7 @@ const BY_NAME: Record<string, unknown> = {
   days: "2026-11-23",
   defaultModel: "model-a-1",
   details: { fields: ["name"] },
+  metadata: { plan: "team", seats: 25 },
   device: "Firefox on Linux",
   displayName: "Model A 1",
   email: "ann@example.com",

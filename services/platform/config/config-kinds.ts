@@ -189,6 +189,12 @@ export const list = (isItem: (item: string) => boolean, message: string) =>
     })
     .refine((items) => items.every(isItem), message);
 
+/** Names of members of a JSON object. */
+export const names = list(
+  (item) => /^[\w.-]{1,64}$/.test(item),
+  "must be names of 1 to 64 letters, digits, dots, hyphens and underscores, separated by commas",
+);
+
 /** Whether a text is an IP address or a CIDR with a complete address: `10/8` is rejected. */
 function isNetwork(value: string): boolean {
   const [, address = "", bits = "0"] = /^([^/]+)(?:\/(\d+))?$/.exec(value) ?? [];

@@ -158,6 +158,9 @@ export const servicesVariables = {
     "`on` makes `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
   ),
   accessTokenTtlMs: setting(kind.lifetime, "15m").describe("Lifetime of access tokens."),
+  tokenMetadata: setting(kind.names, "").describe(
+    "Members of the metadata of users that access tokens carry in the claim `metadata`, separated by commas. See [sign-in.md](sign-in.md#metadata-of-users).",
+  ),
   refreshTokenTtlMs: setting(kind.lifetime, "7d").describe("Lifetime of refresh tokens."),
   sessionMaxAgeMs: setting(kind.lifetime, "30d").describe(
     "Maximum lifetime of a session, however often it is refreshed.",

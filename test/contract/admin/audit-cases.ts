@@ -386,6 +386,10 @@ export function auditCases(
       { "admin.user_suspended": {}, "admin.user_updated": { fields: ["name"] } },
       { suspended: true, name: "Bea" },
     ),
+    "UpdateUser, metadata": admin(
+      { "admin.user_updated": { fields: ["metadata"] } },
+      { metadata: { plan: "team" } },
+    ),
     DeleteUser: admin({ "admin.user_deleted": {}, "user.erased": {} }),
     RevokeUserSessions: admin({ "admin.sessions_revoked": { sessions: 1 } }),
     RetryEmail: admin({ "admin.email_retried": { emailId: TEXT } }, undefined, app.failEmailOf),

@@ -11,6 +11,7 @@ import {
   submit,
   type Tab,
 } from "../../support/browser.ts";
+import { until } from "../../support/until.ts";
 
 /** A busy page: its observers receive the changes of 300 ms together. */
 const LATE_OBSERVERS = `window.IntersectionObserver = class extends IntersectionObserver {
@@ -85,6 +86,31 @@ describeWeb("Web app: administration", {}, (web) => {
     await seeHeading(page, user.email);
     await open(tab, "/admin", "Overview");
     expect(refused, "the page of a user asks for no other one when it is left").toEqual([]);
+  });
+
+  test("shows and replaces the metadata of a user, and says what is no JSON object", async () => {
+    const user = await web.app.addVerifiedUser();
+    const admin = await web.app.signInAdmin();
+    await admin.put(`/admin/users/${user.id}`, { metadata: { plan: "team" } });
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, `/admin/users/${user.id}`, user.email);
+    const form = page.locator("form").filter({ has: page.getByLabel("JSON object") });
+    const field = form.getByLabel("JSON object");
+    expect(JSON.parse(await field.inputValue())).toEqual({ plan: "team" });
+    for (const wrong of ["{plan: 1}", "[1]", "null"]) {
+      await submit(form, { "JSON object": wrong }, "Change metadata");
+      await form.getByText("Must be a JSON object.").waitFor();
+    }
+    await submit(form, { "JSON object": '{"id": 9007199254740993}' }, "Change metadata");
+    await form.getByText("Must not contain numbers beyond 9007199254740991.").waitFor();
+    await submit(form, { "JSON object": '{"seats": 25}' }, "Change metadata");
+    await see(page, "Saved.");
+    const metadata = async () => (await admin.get(`/admin/users/${user.id}`)).body.metadata;
+    expect(await metadata()).toEqual({ seats: 25 });
+    await expectAccessible(tab);
+    await submit(form, { "JSON object": "" }, "Change metadata");
+    await until("the metadata to be removed", async () => (await metadata()) === undefined);
   });
 
   test("asks for the administrator's own password before it changes a role", async () => {

@@ -34,7 +34,7 @@ test.each(
       "INTERNAL_SECRET=hidden with spaces",
       "MAIL_FROM=hidden nonsense",
     )
-    .concat("APP_NAME=hidden\nBcc: hidden"),
+    .concat("APP_NAME=hidden\nBcc: hidden", "TOKEN_METADATA=plan;hidden"),
 )("Configuration: refuses %s, and does not show it", (setting) => {
   const [name = "", value] = setting.split(/=(.*)/s);
   expect(readConfig({ [name]: value }).problems).toEqual([

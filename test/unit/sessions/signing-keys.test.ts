@@ -52,7 +52,7 @@ test("Signing keys: a token whose key cannot be read is not refused as invalid",
     methods: [],
     createdAt: now,
   };
-  const user = { id: ID, email: "ann@example.com", role: "user" } as const;
+  const user = { id: ID, email: "ann@example.com", role: "user", metadata: null } as const;
   const { refreshToken } = createTokenPair(
     { config: { ...config, accessTokenTtlMs: 1_000 }, keys: other },
     session,

@@ -14,7 +14,7 @@ const byOwner: Rule = ({ isImpersonating }) =>
 const byAdmin: Rule = (actor) =>
   byOwner(actor) ?? (actor.viewer?.role === "admin" ? undefined : "errors.FORBIDDEN");
 
-/** Of a service account only the name and the suspension can be changed. */
+/** Of a service account only the name, the metadata and the suspension can be changed. */
 const toPeople =
   (rule: Rule): Rule =>
   (actor, target) =>

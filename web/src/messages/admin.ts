@@ -243,6 +243,18 @@ export const admin = {
   "users.actions": ["Actions for {name}", "Aktionen für {name}"],
   "users.view": ["Open", "Öffnen"],
   "user.overview": ["Overview", "Übersicht"],
+  "user.metadataTitle": ["Metadata", "Metadaten"],
+  "user.metadataAbout": [
+    "Data of your own about this user, for your applications. The user can read it.",
+    "Eigene Daten zu diesem Benutzer, für Ihre Anwendungen. Der Benutzer kann sie lesen.",
+  ],
+  "user.metadataChange": ["Change metadata", "Metadaten ändern"],
+  "user.metadata": ["JSON object", "JSON-Objekt"],
+  "user.metadataHint": [
+    "At most 4 KiB. It replaces the earlier one; an empty field removes it.",
+    "Höchstens 4 KiB. Es ersetzt das frühere; ein leeres Feld entfernt es.",
+  ],
+  "user.metadataInvalid": ["must be a JSON object", "muss ein JSON-Objekt sein"],
   "user.danger": ["Danger zone", "Gefahrenbereich"],
   "user.typeEmail": ["Type {email} to confirm", "Zur Bestätigung {email} eingeben"],
   "user.emailMismatch": ["This is not the address.", "Das ist nicht die Adresse."],

@@ -181,8 +181,8 @@ export const errors = {
     "Adresse und zweiter Faktor anderer Administratoren lassen sich nicht ändern. Entziehen Sie zuerst die Rolle.",
   ],
   "refused.serviceAccount": [
-    "Of a service account only the name and the suspension can be changed.",
-    "Bei einem Dienstkonto lassen sich nur der Name und die Stilllegung ändern.",
+    "Of a service account only the name, the metadata and the suspension can be changed.",
+    "Bei einem Dienstkonto lassen sich nur der Name, die Metadaten und die Stilllegung ändern.",
   ],
   "refused.suspended": [
     "This user is suspended. Reinstate the user first.",
@@ -286,6 +286,22 @@ export const errors = {
   "violations.must be a language tag, such as de or en-GB": [
     "must be a language tag, such as de or en-GB",
     "muss ein Sprachkürzel sein, wie de oder en-GB",
+  ],
+  "violations.must be at most {0} bytes of JSON": [
+    "must be at most {0} bytes of JSON",
+    "darf höchstens {0} Bytes JSON lang sein",
+  ],
+  "violations.must be nested at most {0} levels deep": [
+    "must be nested at most {0} levels deep",
+    "darf höchstens {0} Ebenen tief verschachtelt sein",
+  ],
+  "violations.must not contain NUL characters or lone surrogates": [
+    "must not contain control characters or broken ones",
+    "darf keine Steuerzeichen und keine beschädigten Zeichen enthalten",
+  ],
+  "violations.must not contain numbers beyond {0}": [
+    "must not contain numbers beyond {0}",
+    "darf keine Zahlen jenseits von {0} enthalten",
   ],
   "violations.must differ from the current address": [
     "must differ from the current address",

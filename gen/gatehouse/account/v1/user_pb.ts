@@ -6,14 +6,14 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { Message } from "@bufbuild/protobuf";
+import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file gatehouse/account/v1/user.proto.
  */
 export const file_gatehouse_account_v1_user: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLmAwoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIaCg1tZmFfY29uZmlybWVkGAsgASgISAKIAQESIwoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgMIAEoCEgDiAEBEhMKBmxvY2FsZRgNIAEoCUgEiAEBQgYKBF9iaW9CFgoUX3Bhc3N3b3JkX2V4cGlyZXNfYXRCEAoOX21mYV9jb25maXJtZWRCGQoXX3NlY29uZF9mYWN0b3JfcmVxdWlyZWRCCQoHX2xvY2FsZWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("Ch9nYXRlaG91c2UvYWNjb3VudC92MS91c2VyLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSKjBAoEVXNlchIUCgJpZBgBIAEoCUIIukgFcgOwAQESDQoFZW1haWwYAiABKAkSDAoEbmFtZRgDIAEoCRIQCgNiaW8YBCABKAlIAIgBARIgCgRyb2xlGAUgASgJQhK6SA9yDVIEdXNlclIFYWRtaW4SFgoOZW1haWxfdmVyaWZpZWQYBiABKAgSEwoLbWZhX2VuYWJsZWQYByABKAgSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASPAoTcGFzc3dvcmRfZXhwaXJlc19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIAYgBARIaCg1tZmFfY29uZmlybWVkGAsgASgISAKIAQESIwoWc2Vjb25kX2ZhY3Rvcl9yZXF1aXJlZBgMIAEoCEgDiAEBEhMKBmxvY2FsZRgNIAEoCUgEiAEBEi4KCG1ldGFkYXRhGA4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgFiAEBQgYKBF9iaW9CFgoUX3Bhc3N3b3JkX2V4cGlyZXNfYXRCEAoOX21mYV9jb25maXJtZWRCGQoXX3NlY29uZF9mYWN0b3JfcmVxdWlyZWRCCQoHX2xvY2FsZUILCglfbWV0YWRhdGFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * An account.
@@ -113,6 +113,13 @@ export type User = Message<"gatehouse.account.v1.User"> & {
    * @generated from field: optional string locale = 13;
    */
   locale?: string | undefined;
+
+  /**
+   * Data that administrators keep about the user (UpdateUser), a JSON object. Absent when there is none.
+   *
+   * @generated from field: optional google.protobuf.Struct metadata = 14;
+   */
+  metadata?: JsonObject | undefined;
 };
 
 /**
