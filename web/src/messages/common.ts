@@ -114,7 +114,7 @@ export const common = {
   ],
   "notMe.title": ["This wasn’t me", "Das war ich nicht"],
   "notMe.about": [
-    "We end all sessions, make the password void and remove what was added to your account since that sign-in. Then we send you a link for a new password.",
+    "We end all sessions, invalidate the password and remove what was added to your account since that sign-in. Then we send you a link to set a new password.",
     "Wir beenden alle Sitzungen, machen das Passwort ungültig und entfernen, was Ihrem Konto seit dieser Anmeldung hinzugefügt wurde. Danach senden wir Ihnen einen Link für ein neues Passwort.",
   ],
   "notMe.hint": [
