@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import {
   failsWith,
@@ -67,6 +67,14 @@ const question = (model: string, fields: object = {}) => ({
   ...fields,
 });
 const sentTo = (...names: string[]) => names.map((name) => moody.requestsOf(name).length);
+
+beforeAll(async () => {
+  const account = await withBudget({ limit: 1 });
+  await until("every process to know that there are budgets", async () => {
+    const answers = await Promise.all(times(8, () => account.post(PATH, question("cheap"))));
+    return answers.every(({ headers }) => headers.has("x-budget-limit"));
+  });
+});
 
 describe("A call of an alias under a budget", () => {
   test("is booked with the price of the model that replies", async () => {

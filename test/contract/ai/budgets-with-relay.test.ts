@@ -1,8 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { SignedIn } from "../../support/accounts.ts";
 import { pricedCatalogue } from "../../support/ai/priced-catalogue.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { postJson } from "../../support/http/client.ts";
+import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 
 const app = await startSuiteApp({
@@ -57,6 +58,16 @@ const APIS = [
     },
   },
 ] as const;
+
+beforeAll(async () => {
+  const account = await withBudget({ limit: 10_000_000 });
+  const [{ path, bodyOf }] = APIS;
+  await until("every process to know that there are budgets", async () => {
+    const request = bodyOf("case: plain");
+    const answers = await Promise.all(times(8, () => account.post(path, request)));
+    return answers.every(({ headers }) => headers.has("x-budget-limit"));
+  });
+});
 
 describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyOf, ...api }) => {
   const caseOf = (name: string, fields: object = {}) => ({
@@ -161,9 +172,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
   test("among many at once exceeds nothing", async () => {
     const account = await withBudget({ limit: 10_000 }); // of which a call holds half;
     const answers = await Promise.all(
-      Array.from({ length: 30 }, (_, i) =>
-        account.post(path, caseOf("calling", { stream: i % 2 === 0 })),
-      ),
+      times(30, (i) => account.post(path, caseOf("calling", { stream: i % 2 === 0 }))),
     );
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
     const used = Number(await usedBy(account));
