@@ -1,5 +1,5 @@
 import { Code } from "@connectrpc/connect";
-import { describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { SignedIn } from "../../support/accounts.ts";
@@ -67,6 +67,15 @@ const usageOf = async ({ get }: SignedIn) => {
   const { body } = await get("/user/usage");
   return body[0];
 };
+
+beforeAll(async () => {
+  const account = await withBudget(1_000_000);
+  await until("every process to know that there are budgets", async () => {
+    const request = conversationOf("5 tokens");
+    const answers = await Promise.all(times(8, () => account.post("/ai/chat", request)));
+    return answers.every(({ headers }) => headers.has("x-budget-limit"));
+  });
+});
 
 describe("A call without enough of a budget", () => {
   test.each(["/ai/chat", "/ai/stream"])("POST %s: 429 BUDGET_EXCEEDED", async (path) => {
@@ -278,8 +287,8 @@ describe("A call under a budget", () => {
     );
     const statuses = answers.map(({ status }) => status);
     expect(new Set(statuses)).toEqual(new Set([200, 429]));
-    const usage = await usageOf(account);
     const { used } = await settledBudget(account);
+    const usage = await usageOf(account);
     expect(Number(used)).toBe(usage.inputTokens + usage.outputTokens);
     expect(Number(used)).toBeLessThanOrEqual(20_000);
     expect(await app.metrics()).toMatch(/^gatehouse_budget_overshoot_total 0$/m);
