@@ -82,19 +82,25 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     {
       whom: "a user",
       disabled: [],
-      buttons: ["Save", "Turn off two-factor authentication", "Suspend", "Delete this user"],
+      buttons: [
+        "Save",
+        "Turn off two-factor authentication",
+        "Change metadata",
+        "Suspend",
+        "Delete this user",
+      ],
       actions: ["Sign in as this user"],
     },
     {
       whom: "another administrator",
       disabled: ["E-mail address", "Address is verified"],
-      buttons: ["Save", "Delete this user"],
+      buttons: ["Save", "Change metadata", "Delete this user"],
       actions: [],
     },
     {
       whom: "themselves",
       disabled: ["E-mail address", "Address is verified", "Role"],
-      buttons: ["Save"],
+      buttons: ["Save", "Change metadata"],
       actions: [],
     },
   ];
@@ -132,6 +138,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     const panel = page.getByRole("tabpanel");
     expect(await panel.getByRole("button").allInnerTexts()).toEqual([
       "Save",
+      "Change metadata",
       "Reinstate",
       "Delete this user",
     ]);
