@@ -1688,7 +1688,7 @@ export type SetBudgetRequest = {
   unit: "cost" | "tokens";
   /** `day` or `month`, which begin at midnight in the time zone of the deployment. */
   period: "day" | "month";
-  /** The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. Nothing may be used of `0`. */
+  /** The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call. */
   limit: string | number;
   /** Percentage of the limit from which an e-mail warns: 1 to 100. The default is 80, or the value that the budget has. */
   alertPercent?: number | undefined;
@@ -1875,7 +1875,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */
     resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
       call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
-    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, makes the password void, removes passkeys, identities and second factors added since, forgets the known devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
+    /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets the known devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
     disown: (body: DisownRequest, options?: CallOptions) =>
       call<DisownResponse>("POST", "/auth/not-me", { body }, options),
     /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. */

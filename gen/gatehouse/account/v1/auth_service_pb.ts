@@ -1857,7 +1857,7 @@ export const AuthService: GenService<{
   },
   /**
    * Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in:
-   * ends every session, makes the password void, removes passkeys, identities and second factors added since, forgets the known
+   * ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets the known
    * devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was
    * never verified: erases the account.
    *

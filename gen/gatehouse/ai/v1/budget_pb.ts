@@ -263,7 +263,7 @@ export type SetBudgetRequest = Message<"gatehouse.ai.v1.SetBudgetRequest"> & {
 
   /**
    * The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most
-   * 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. Nothing may be used of `0`.
+   * 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call.
    *
    * @generated from field: string limit = 5;
    */
