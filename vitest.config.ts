@@ -35,8 +35,8 @@ const stored = [
 const long = full
   ? []
   : [
-      "test/contract/commands/{migrate,restore,withdraw-keys}.test.ts",
-      "test/contract/{examples/examples,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
+      "test/contract/commands/{migrate,restore,rotate-keys,withdraw-keys}.test.ts",
+      "test/contract/{examples/examples,http/public-url-path,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
       "test/resilience/{internal-listener,refused-statements,services-end,wrong-clock}.test.ts",
     ];
@@ -63,11 +63,12 @@ const alone = [
   "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls}.test.ts",
 ];
 
-/** Suites of the way between gateway and services: streams, hostile values, and races on servers. */
+/** Suites of the way between gateway and services: streams, hostile values, and ends of sessions. */
 const hops = [
-  "test/contract/ai/{budgets,chat-completions,complete,ending,event-lines,memory,routes,storm,usage}.test.ts",
+  "test/contract/ai/{budgets,chat-completions,complete,ending,event-lines,memory,routes,usage}.test.ts",
   "test/contract/{admin/metadata,http/hostile-input}.test.ts",
-  ...races,
+  "test/contract/auth/{api-keys,known-devices,login,refresh,verify-mfa}.test.ts",
+  "test/contract/user/{delete-account,end-sessions,sessions}.test.ts",
 ];
 
 /** Suites that use both cores by themselves. They run after all others, so that neither disturbs the other. */

@@ -37,14 +37,10 @@ const SIZES: [heap: number, container: number][] = isFull
   : [[256, 512]];
 const INTERNAL: AttackName = "connections of the internal listener";
 
-/** An ordinary run has one attack of each mechanism, and one by a user. */
+/** An ordinary run has the attack of each port that costs most. */
 const IN_GATE: { name: AttackName; who: string }[] = [
-  { name: "half-open gRPC calls", who: "nobody" },
-  { name: "half-open gRPC calls", who: "a user" },
-  { name: "gRPC calls that are reset", who: "nobody" },
   { name: "gRPC tokens of unknown keys", who: "nobody" },
   { name: "pipelined requests that are not read", who: "nobody" },
-  { name: "half-open REST requests", who: "nobody" },
 ];
 const CASES = isFull
   ? ATTACKS.filter((name) => name !== INTERNAL).flatMap((name) =>

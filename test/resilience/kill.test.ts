@@ -15,7 +15,8 @@ import { until } from "../support/until.ts";
  * The kills right after a 201 of an ordinary run. A restart takes seconds; `KILLS=50` runs more.
  */
 const KILLS = Number(process.env.KILLS ?? 1);
-const kinds = process.env.TEST_SERVERS ? ["embedded", "PostgreSQL"] : ["embedded"];
+const kinds =
+  process.env.TEST_SERVERS && process.env.TEST_FULL ? ["embedded", "PostgreSQL"] : ["embedded"];
 const provider = await startSuiteProvider();
 
 const started: Process[] = [];

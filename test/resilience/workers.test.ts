@@ -130,6 +130,9 @@ async function openStream(url: string, token: string) {
   return { requestId, rest: readAll().catch(() => "broken") };
 }
 
+/** Each of these starts and ends processes for ten seconds and more. */
+const onFullRuns = test.runIf(process.env.TEST_FULL);
+
 describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   test("all serve REST and gRPC, with the addresses of their clients, and log under their numbers", async () => {
     const started = await startWorkers();
@@ -178,7 +181,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
 
   // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may wait for the
   // client's time-out, see decision 46.
-  test.runIf(process.env.TEST_FULL)(
+  onFullRuns(
     "that is killed is replaced, and the streams and requests of the others go on",
     async () => {
       const provider = await startHeldProvider();
@@ -223,23 +226,26 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     },
   );
 
-  test("that end as they start end the process, which is ready until then with the first one", async () => {
-    const preload = resolve("test/resilience/preloads/ending-worker.ts");
-    const storage = await sharedStorage();
-    const started = await forTest(
-      startProcess({ ...storage, NODE_OPTIONS: `--import=${preload}` }),
-    );
-    await until("a worker that ended", () => linesOf(started).some(({ code }) => code === 7));
-    expect((await getAlone(started.url, "/health/ready")).status).toBe(200);
-    expect(await started.ended).toBe(1);
-    const fatal = linesOf(started).filter(({ level }) => level === 60);
-    expect(fatal).toMatchObject([
-      { code: 7, msg: "the process ends: 5 workers in a row ended after their start" },
-    ]);
-    expect(workersOf(started)).toHaveLength(1);
-  });
+  onFullRuns(
+    "that end as they start end the process, which is ready until then with the first one",
+    async () => {
+      const preload = resolve("test/resilience/preloads/ending-worker.ts");
+      const storage = await sharedStorage();
+      const started = await forTest(
+        startProcess({ ...storage, NODE_OPTIONS: `--import=${preload}` }),
+      );
+      await until("a worker that ended", () => linesOf(started).some(({ code }) => code === 7));
+      expect((await getAlone(started.url, "/health/ready")).status).toBe(200);
+      expect(await started.ended).toBe(1);
+      const fatal = linesOf(started).filter(({ level }) => level === 60);
+      expect(fatal).toMatchObject([
+        { code: 7, msg: "the process ends: 5 workers in a row ended after their start" },
+      ]);
+      expect(workersOf(started)).toHaveLength(1);
+    },
+  );
 
-  test("finish their streams on SIGTERM, and the process ends with 0", async () => {
+  onFullRuns("finish their streams on SIGTERM, and the process ends with 0", async () => {
     const provider = await startHeldProvider();
     const started = await startWorkers(provider.env);
     const { accessToken } = await signInAt(started.url);
@@ -256,7 +262,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(workersOf(started).filter(({ pid }) => isAlive(pid))).toEqual([]);
   });
 
-  test("end when the process that started them is killed", async () => {
+  onFullRuns("end when the process that started them is killed", async () => {
     const started = await startWorkers();
     expect(await started.end("SIGKILL")).toBe("SIGKILL");
     await until("their end", () => workersOf(started).every(({ pid }) => !isAlive(pid)));
@@ -314,40 +320,43 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(await second.end("SIGTERM")).toBe(0);
   });
 
-  test("of services and of gateways apart share a Unix socket, also after a kill", async () => {
-    const storage = await sharedStorage();
-    const url = `unix:${join(storage.DATA_DIR as string, "services.sock")}`;
-    const start = async () => {
-      const services = await forTest(startServices({ ...storage, INTERNAL_URL: url }));
-      await until("both workers", () => workersOf(services).length === WORKERS);
-      return services;
-    };
-    const { DATABASE_URL: _, ...ofGateway } = storage;
-    const services = await start();
-    const gateway = await startWorkers({ ...ofGateway, SERVICES_URL: url });
-    const { accessToken } = await signInAt(gateway.url);
-    const statuses = async () => {
-      const profile = (_: unknown, i: number) =>
-        getAlone(gateway.url, "/user/profile", {
-          ...bearer(accessToken),
-          "X-Forwarded-For": `192.0.2.${i}`, // few calls of an address may wait for the public keys
-        });
-      const answers = await Promise.all(Array.from({ length: REQUESTS }, profile));
-      return tally(answers, ({ status }) => status);
-    };
-    expect(await statuses()).toEqual({ 200: REQUESTS });
-    const rpcs = () => linesOf(services).filter(({ rpc }) => String(rpc).endsWith("GetProfile"));
-    expect(new Set(rpcs().map(({ worker }) => worker))).toEqual(new Set([1, 2]));
-    process.kill(workersOf(services)[0]?.pid as number, "SIGKILL");
-    await until("the replacement", () => workersOf(services).length === WORKERS + 1);
-    expect(await statuses()).toEqual({ 200: REQUESTS });
-    await services.end("SIGKILL");
-    await until("their end", () => workersOf(services).every(({ pid }) => !isAlive(pid)));
-    await start(); // the socket file of the killed process is still there
-    expect(await statuses()).toEqual({ 200: REQUESTS });
-  });
+  onFullRuns(
+    "of services and of gateways apart share a Unix socket, also after a kill",
+    async () => {
+      const storage = await sharedStorage();
+      const url = `unix:${join(storage.DATA_DIR as string, "services.sock")}`;
+      const start = async () => {
+        const services = await forTest(startServices({ ...storage, INTERNAL_URL: url }));
+        await until("both workers", () => workersOf(services).length === WORKERS);
+        return services;
+      };
+      const { DATABASE_URL: _, ...ofGateway } = storage;
+      const services = await start();
+      const gateway = await startWorkers({ ...ofGateway, SERVICES_URL: url });
+      const { accessToken } = await signInAt(gateway.url);
+      const statuses = async () => {
+        const profile = (_: unknown, i: number) =>
+          getAlone(gateway.url, "/user/profile", {
+            ...bearer(accessToken),
+            "X-Forwarded-For": `192.0.2.${i}`, // few calls of an address may wait for the public keys
+          });
+        const answers = await Promise.all(Array.from({ length: REQUESTS }, profile));
+        return tally(answers, ({ status }) => status);
+      };
+      expect(await statuses()).toEqual({ 200: REQUESTS });
+      const rpcs = () => linesOf(services).filter(({ rpc }) => String(rpc).endsWith("GetProfile"));
+      expect(new Set(rpcs().map(({ worker }) => worker))).toEqual(new Set([1, 2]));
+      process.kill(workersOf(services)[0]?.pid as number, "SIGKILL");
+      await until("the replacement", () => workersOf(services).length === WORKERS + 1);
+      expect(await statuses()).toEqual({ 200: REQUESTS });
+      await services.end("SIGKILL");
+      await until("their end", () => workersOf(services).every(({ pid }) => !isAlive(pid)));
+      await start(); // the socket file of the killed process is still there
+      expect(await statuses()).toEqual({ 200: REQUESTS });
+    },
+  );
 
-  test("of services serve HTTP/2 and the internal listener with TLS", async () => {
+  onFullRuns("of services serve HTTP/2 and the internal listener with TLS", async () => {
     const files = "test/support/network/tls/ours";
     const tls = {
       GRPC_TLS_CERT: `${files}.pem`,
@@ -375,30 +384,33 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       const client = createClient(UserService, transport);
       await client.getProfile({}, { headers: { ...headers, "x-forwarded-for": `192.0.2.${i}` } });
     }
-    const direct = rpcsOf().filter(({ address }) => String(address).startsWith("192.0.2."));
-    expect(direct).toHaveLength(REQUESTS);
-    expect(new Set(direct.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
+    const direct = () => rpcsOf().filter(({ address }) => String(address).startsWith("192.0.2."));
+    await until("a log line of each call", () => direct().length === REQUESTS);
+    expect(new Set(direct().map(({ worker }) => worker))).toEqual(new Set([1, 2]));
   });
 
-  test("prepare once: one administrator, one banner with the link to become one", async () => {
-    const storage = await sharedStorage();
-    const open = await startWorkers(storage);
-    expect(open.output().match(/is ready\./g)).toHaveLength(1);
-    expect(open.output().match(/register#setup=\S+/g)).toHaveLength(1);
-    expect(await open.end("SIGTERM")).toBe(0);
-    const admin = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: PASSWORD };
-    const started = await startWorkers({ ...storage, ...admin });
-    expect(started.output()).not.toContain("register#setup=");
-    const { status } = await createHttpClient(started.url).post("/auth/login", {
-      email: admin.ADMIN_EMAIL,
-      password: PASSWORD,
-    });
-    expect(status).toBe(200);
-    const rows = await runSql(storage.DATABASE_URL as string, "select email, role from users");
-    expect(rows).toEqual([{ email: admin.ADMIN_EMAIL, role: "admin" }]);
-  });
+  onFullRuns(
+    "prepare once: one administrator, one banner with the link to become one",
+    async () => {
+      const storage = await sharedStorage();
+      const open = await startWorkers(storage);
+      expect(open.output().match(/is ready\./g)).toHaveLength(1);
+      expect(open.output().match(/register#setup=\S+/g)).toHaveLength(1);
+      expect(await open.end("SIGTERM")).toBe(0);
+      const admin = { ADMIN_EMAIL: "root@example.com", ADMIN_PASSWORD: PASSWORD };
+      const started = await startWorkers({ ...storage, ...admin });
+      expect(started.output()).not.toContain("register#setup=");
+      const { status } = await createHttpClient(started.url).post("/auth/login", {
+        email: admin.ADMIN_EMAIL,
+        password: PASSWORD,
+      });
+      expect(status).toBe(200);
+      const rows = await runSql(storage.DATABASE_URL as string, "select email, role from users");
+      expect(rows).toEqual([{ email: admin.ADMIN_EMAIL, role: "admin" }]);
+    },
+  );
 
-  test("run the command that `gatehouse` was given", async () => {
+  onFullRuns("run the command that `gatehouse` was given", async () => {
     const storage = await sharedStorage();
     const command = ["scripts/commands/bin.js", "start"];
     const started = await forTest(startProcess(storage, command));
@@ -407,7 +419,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(await started.end("SIGTERM")).toBe(0);
   });
 
-  test("say once that an address is in use, and end with 1", async () => {
+  onFullRuns("say once that an address is in use, and end with 1", async () => {
     const started = await startWorkers();
     const port = new URL(started.url).port;
     const refused = await startProcess({ ...(await sharedStorage()), PORT: port }).catch(
