@@ -51,6 +51,8 @@ export type ParsedEvent = {
   endsWithToolCall?: boolean | undefined;
   /** A complete reply, which ends with its document even without a finish marker. */
   whole?: boolean | undefined;
+  /** The document is nothing that the dialect has. It may be an error in a form of its own. */
+  foreign?: boolean | undefined;
 };
 
 /** A message of the user or the model, or the result of a tool call. */

@@ -78,7 +78,7 @@ export const anthropicAdapter: Adapter = {
         };
       }
       default:
-        return {};
+        return { foreign: typeof (event as { type?: unknown }).type !== "string" };
     }
   },
 };
@@ -86,8 +86,10 @@ export const anthropicAdapter: Adapter = {
 /**
  * Parses a content block or a delta of one.
  * @param index which block of the reply it is
+ * @throws TypeError for what is no block
  */
 function parseBlock(block: Block, index: number): ParsedEvent {
+  if (typeof block.type !== "string") throw new TypeError("A block has a type.");
   if (block.type === "text" || block.type === "text_delta")
     return { text: requireText(block.text) };
   if (block.type === "tool_use") {

@@ -13,6 +13,8 @@ import { type ToolCallPart, ToolCalls } from "./tool-calls.ts";
  * off.
  */
 const DONE = /^"?\[DONE\]"?$/i;
+/** Names of events that report an error. */
+const ERROR_EVENT = /error$/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
 
@@ -41,6 +43,10 @@ export class ReplyDecoder {
   #documents = 0;
   /** The last document was a complete reply rather than a part of one. */
   #isWhole = false;
+  /** Content has arrived in pieces. A complete reply after them repeats it, as MiniMax does. */
+  #hasPieces = false;
+  /** Content has arrived after the latest counts. */
+  #hasUncountedText = false;
   /** The end of the body has arrived: unreadable content was cut off. */
   #isAtEnd = false;
   readonly #ending = new ReplyEnding();
@@ -74,14 +80,23 @@ export class ReplyDecoder {
     return this.#hasFailedAtFinish ? "proven" : this.#ending.phase;
   }
 
+  /** Whether the reply so far is one document, and no events. */
+  get isDocument(): boolean {
+    return this.#documents === 1 && !this.#hasReadEvent;
+  }
+
   get finishReason(): FinishReason | undefined {
     const { marker } = this.#ending;
     return marker === "stop" && this.#toolCalls.hasAny ? "tool_calls" : marker;
   }
 
-  /** Undefined unless the provider has reported all counts. Cached input counts as input. */
+  /**
+   * Undefined unless the provider has reported all counts of a reply that has ended: those of a reply that is
+   * cut off, or of the text before the latest, are not final. Cached input counts as input.
+   */
   get usage(): Usage | undefined {
-    return this.#counts.usage(this.#ending.hasText);
+    const isFinal = (this.#ending.marker || this.#hasFailedAtFinish) && !this.#hasUncountedText;
+    return isFinal ? this.#counts.usage(this.#ending.hasText) : undefined;
   }
 
   /** What the provider has reported so far. */
@@ -180,7 +195,7 @@ export class ReplyDecoder {
       this.#readUnreadable(); // ends inside a character
     }
     this.#readBareLines();
-    if (this.#isWhole && this.#documents === 1 && !this.#hasReadEvent) this.#closeWithoutMarker();
+    if (this.#isWhole && this.isDocument) this.#closeWithoutMarker();
     if (this.#ending.marker || this.#hasFailedAtFinish) return;
     const isForeign = this.#ending.isSuspect && !this.#hasReadEvent && this.#documents === 0;
     this.#fail(isForeign ? "unreadable reply" : "broke off");
@@ -219,11 +234,11 @@ export class ReplyDecoder {
     if (this.#body.bareLines.length > 0) this.#readBareLines();
     if (this.isClosed) return;
     const text = data.trim();
-    const isError = name === "error";
-    if (!text.startsWith("{")) return void this.#readOther(text, name);
+    const isError = name !== undefined && ERROR_EVENT.test(name);
+    if (!text.startsWith("{")) return void this.#readOther(text, name, isError);
     this.#hasReadEvent = true;
     const document = parseJson(text);
-    if (document !== undefined) this.#readDocument(document, isError);
+    if (document !== undefined) this.#readDocument(document, isError, isNamed(name));
     else if (isError) this.#fail("broke off");
     else this.#readUnreadable();
   }
@@ -231,15 +246,15 @@ export class ReplyDecoder {
   /**
    * Reads an event that is not an object: a closing frame, a keep-alive, an error as plain text.
    */
-  #readOther(text: string, name: string | undefined): void {
+  #readOther(text: string, name: string | undefined, isError: boolean): void {
     if (DONE.test(text)) return void this.#close(this.#adapter.finishesWithDone);
     const value = parseJson(text);
     const words = typeof value === "string" ? value.trim() : text;
-    if (name === "error") return void this.#readErrorText(words);
+    if (isError) return void this.#readErrorText(words);
     if (words === "" || words.startsWith(":")) return;
     if (Array.isArray(value)) return void this.#readArray(value);
     if (JSON_PUNCTUATION.test(words)) return void this.#readUnreadable();
-    if (name !== undefined && name !== "message") return;
+    if (isNamed(name)) return;
     if (value !== undefined && typeof value !== "string") return void this.#readUnreadable();
     this.#readPlainText(words);
   }
@@ -260,10 +275,11 @@ export class ReplyDecoder {
     this.#fail(named ?? "broke off");
   }
 
-  #readDocument(document: unknown, isError: boolean): void {
+  /** @param isNamed whether it comes with an event that has a name of its own, such as a ping */
+  #readDocument(document: unknown, isError: boolean, isNamed = false): void {
     if (typeof document === "string") return void this.#readPlainText(document);
-    if (Array.isArray(document)) this.#readArray(document);
-    else this.#apply(parseDocument(document, this.#adapter, isError));
+    if (Array.isArray(document)) return void this.#readArray(document);
+    this.#apply(parseDocument(document, this.#adapter, isError), isNamed);
   }
 
   /** Reads an array of events, which Gemini sends without `alt=sse`. */
@@ -309,9 +325,10 @@ export class ReplyDecoder {
     if (this.#toolCalls.areComplete) this.#ending.closeWithoutMarker();
   }
 
-  #apply(event: ParsedEvent): void {
+  #apply(event: ParsedEvent, isNamed = false): void {
     if (this.isClosed) return;
-    const { failed, finish } = event;
+    const { failed, finish, foreign } = event;
+    if (foreign && !isNamed) this.#ending.isSuspect = true;
     if (failed === "unreadable reply") return void this.#readUnreadable(failed);
     this.#addContent(event);
     if (failed) return void this.#fail(failed);
@@ -322,22 +339,35 @@ export class ReplyDecoder {
     if (event.over) this.#close(true);
   }
 
-  #addContent(event: ParsedEvent): void {
-    const { text, toolCalls, usage, finish, whole = false } = event;
+  #addContent(received: ParsedEvent): void {
+    const { usage, finish, whole = false } = received;
+    const event = whole && this.#hasPieces ? withoutContent(received) : received;
     const marker = finish && "reason" in finish ? finish.reason : undefined;
-    const hasToolCalls = Boolean(toolCalls?.length);
-    const hasContent = this.#addPieces(event) || Boolean(text);
+    const hasContent = this.#addPieces(event) || Boolean(event.text);
+    this.#hasPieces ||= hasContent && !whole;
     if (hasContent || event.active || (marker && !this.#ending.marker)) this.hadContent = true;
-    if (usage) this.#counts.add(usage);
+    this.#addCounts(usage, hasContent);
     this.#ending.add({
       hasText: hasContent,
       marker,
       hasUsage: this.#counts.usage(true) !== undefined,
       isWhole: (whole || !this.#isStream) && !this.#hasReadEvent && this.#documents === 0,
     });
-    if (event.skipped || (hasToolCalls && !this.#wanted.toolCalls)) this.#hasSkipped = true;
-    if (event.endsWithToolCall) this.#endsWithToolCall = true;
+    this.#addOmissions(event);
     this.#isWhole = whole;
+  }
+
+  #addCounts(usage: ParsedEvent["usage"], hasContent: boolean): void {
+    if (usage) this.#counts.add(usage);
+    const isCounted = typeof usage?.outputTokens === "number";
+    if (isCounted || hasContent) this.#hasUncountedText = !isCounted;
+  }
+
+  /** Records what of an event is left out, and what it announces. */
+  #addOmissions({ skipped, toolCalls, endsWithToolCall }: ParsedEvent): void {
+    const hasToolCalls = Boolean(toolCalls?.length);
+    if (skipped || (hasToolCalls && !this.#wanted.toolCalls)) this.#hasSkipped = true;
+    if (endsWithToolCall) this.#endsWithToolCall = true;
   }
 
   /**
@@ -367,6 +397,13 @@ export class ReplyDecoder {
     this.#earlier.add(piece);
   }
 }
+
+/** Whether an event has a name of its own. Without one it is a `message`. */
+const isNamed = (name: string | undefined) => name !== undefined && name !== "message";
+
+const withoutContent = ({ usage, finish, whole, over, failed }: ParsedEvent): ParsedEvent => ({
+  ...{ usage, finish, whole, over, failed },
+});
 
 const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
 

@@ -112,8 +112,7 @@ function readParts(content: Content | undefined) {
   let isThinking = false;
   let hasOther = false;
   const toolCalls: ToolCallPart[] = [];
-  if (typeof content === "string") throw new TypeError("Content has parts.");
-  for (const part of content?.parts ?? []) {
+  for (const part of partsIn(content)) {
     const partText = textOfPart(part);
     if (part.thought) {
       isThinking = true;
@@ -123,6 +122,15 @@ function readParts(content: Content | undefined) {
     else if (!isSignature(part)) hasOther = true;
   }
   return { text, reasoning, toolCalls, isThinking, hasOther };
+}
+
+/** The parts of content. Some proxies send a list of them, or one part, in its place. */
+function partsIn(content: Content | Part[] | Part | undefined): readonly Part[] {
+  if (content === undefined || content === null) return [];
+  if (typeof content !== "object") throw new TypeError("Content has parts.");
+  if (Array.isArray(content)) return content;
+  if ("text" in content) return [content];
+  return (content as Content).parts ?? [];
 }
 
 const callOf = ({ functionCall, thoughtSignature }: Part): ToolCallPart => ({

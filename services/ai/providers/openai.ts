@@ -25,6 +25,10 @@ type Message = Omit<Delta, "content" | "tool_calls"> & {
   reasoning_content?: unknown;
   reasoning?: unknown;
   tool_calls?: unknown;
+  error?: unknown;
+  finish_reason?: unknown;
+  audio?: unknown;
+  images?: unknown;
 };
 /** A tool call or a piece of one. */
 type CallDelta = Partial<OpenAI.ChatCompletionChunk.Choice.Delta.ToolCall>;
@@ -37,8 +41,12 @@ type Counts = OpenAI.CompletionUsage & {
 };
 type Choice = {
   index?: number;
-  delta?: Message;
-  message?: Message;
+  /** A piece of the message. Some servers send either as text alone. */
+  delta?: Message | string | null;
+  message?: Message | string | null;
+  /** The text of completions before chats, in a whole reply or as a piece. */
+  text?: unknown;
+  content?: unknown;
   finish_reason?: unknown;
   error?: unknown;
   usage?: Counts | null;
@@ -47,6 +55,10 @@ type Body = {
   choices?: Choice[];
   usage?: Counts | null;
   x_groq?: { usage?: Counts | null } | null;
+  object?: unknown;
+  model?: unknown;
+  /** MiniMax's own status, which is 0 unless the reply has failed. */
+  base_resp?: { status_code?: unknown; status_msg?: unknown } | null;
 };
 
 /** Compatible servers also use the words of the providers behind them. */
@@ -73,13 +85,15 @@ export const openaiAdapter: Adapter = {
   body: (prompt) => bodyOf(prompt, true),
   /** Some servers omit the finish reason, others the final `[DONE]`. */
   parse(document) {
-    const { choices, usage, x_groq } = document as Body;
+    const { choices, usage, x_groq, base_resp } = document as Body;
     // Some servers send several choices although one was requested, each in chunks of its own.
     const choice = choices?.find((each) => (each?.index ?? 0) === 0);
-    const { content, refusal, reasoning_content, reasoning, tool_calls } =
-      choice?.delta ?? choice?.message ?? {};
+    const message = messageIn(choice);
+    const { content, refusal, reasoning_content, reasoning, tool_calls } = message;
     const { text, thoughts, hasOther } = readContent(content);
-    const isToolCall = isToolCallWord(choice?.finish_reason);
+    const reason = choice?.finish_reason ?? message.finish_reason;
+    const isToolCall = isToolCallWord(reason);
+    const error = choice?.error ?? message.error ?? errorOfMiniMax(base_resp);
     const counts = usage ?? choice?.usage ?? x_groq?.usage; // where Moonshot and Groq put it
     return {
       text: text + requireText(refusal),
@@ -87,11 +101,12 @@ export const openaiAdapter: Adapter = {
       active: Boolean(reasoning_content || reasoning || hasOther),
       reasoning: thoughts || textIn(reasoning_content) || textIn(reasoning),
       toolCalls: Array.isArray(tool_calls) ? tool_calls.map(callOf) : [],
-      finish: finishOf(choice?.finish_reason),
-      skipped: hasOther === "unknown" || isToolCall,
+      finish: finishOf(reason),
+      skipped: hasOther === "unknown" || isToolCall || hasUnread(message),
       endsWithToolCall: isToolCall,
-      failed: choice?.error ? classifyError(choice.error) : undefined,
-      whole: choice?.message !== undefined && choice.delta === undefined,
+      failed: error ? classifyError(error) : undefined,
+      whole: Boolean(choice?.message) && message !== choice?.delta,
+      foreign: isForeign(document),
     };
   },
   finishesWithDone: true,
@@ -202,10 +217,44 @@ const callOf = (call: CallDelta | null, position: number): ToolCallPart => ({
   arguments: call?.function?.arguments,
 });
 
+const errorOfMiniMax = (status: Body["base_resp"]) =>
+  status?.status_code ? { message: status.status_msg } : undefined;
+
+/** Whether a document is no part of a reply. Keep-alives may be empty, or have the name of the model alone. */
+function isForeign(document: object): boolean {
+  const has = (name: string) => Boolean((document as Record<string, unknown>)[name]);
+  if (OF_REPLIES.some(has)) return false;
+  return OF_ERRORS.some(has) || !(has("object") || has("model") || isWithoutMembers(document));
+}
+
+const OF_REPLIES = ["choices", "usage", "x_groq"];
+const OF_ERRORS = ["message", "msg", "detail", "code", "errors"];
+const isWithoutMembers = (document: object) => Object.keys(document).length === 0;
+
 /** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */
 const isToolCallWord = (reason: unknown) => reason === "tool_calls" || reason === "function_call";
 
 const textIn = (value: unknown): string => (typeof value === "string" ? value : "");
+
+/** The message of a choice, or the piece of one. An empty piece may have the message beside it. */
+function messageIn(choice: Choice | undefined): Message {
+  if (!choice) return {};
+  const { delta, message, text, content } = choice;
+  if (isMessage(delta) && !(isEmpty(delta) && message)) return delta;
+  const given = isMessage(delta) ? message : delta || message;
+  return isMessage(given) ? given : { content: given ?? text ?? content };
+}
+
+const isMessage = (value: unknown): value is Message =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Whether a message has content that is not read. A reply without any other is unreadable. */
+const hasUnread = ({ audio, images, function_call }: Message) =>
+  Boolean(audio || function_call) || (Array.isArray(images) && images.length > 0);
+
+/** Whether a piece has no content. */
+const isEmpty = ({ content, refusal, reasoning_content, reasoning, tool_calls }: Message) =>
+  !(content || refusal || reasoning_content || reasoning || tool_calls);
 
 /**
  * Reads content: a string, an object with a text, or a list of parts, some of which may be
@@ -218,7 +267,9 @@ function readContent(content: unknown): Content {
   if (content === undefined || content === null) return NO_CONTENT;
   if (!Array.isArray(content))
     return { text: requireText(textOfPart(content) ?? content), thoughts: "" };
-  const parts = content.map((part) => (isReasoning(part) ? null : textOfPart(part)));
+  const parts = content.map((part) =>
+    isReasoning(part) ? null : (textOfPart(part) ?? refusalIn(part)),
+  );
   const text = parts.join(""); // skips null and undefined
   const thoughts = content.map((part) => (isReasoning(part) ? thoughtsIn(part) : "")).join("");
   if (parts.includes(undefined)) return { text, thoughts, hasOther: "unknown" };
@@ -234,6 +285,9 @@ function isReasoning(part: unknown): boolean {
   const type = (part as { type?: unknown } | null)?.type;
   return type === "thinking" || type === "reasoning";
 }
+
+const refusalIn = (part: unknown): string | undefined =>
+  textIn((part as { refusal?: unknown }).refusal) || undefined;
 
 /** The text of a part that is reasoning, which is in a list of parts or in a field. */
 function thoughtsIn({ thinking, text, reasoning }: Record<string, unknown>): string {

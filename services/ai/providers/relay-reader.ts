@@ -10,8 +10,10 @@ import type { UpstreamRequest } from "./send.ts";
 const EVENT_BYTES = 16 * 1024 * 1024;
 /** A line of SSE: a field or a comment. */
 const SSE_LINE = /^(?:data|event|id|retry)?:/;
-/** Events that a provider sends while it has nothing to say. */
-const IDLE_EVENT = /^(?:event: ?(?:ping|keepalive)\b|:)/;
+/** The data of an event. */
+const DATA_LINE = /^data:/m;
+/** Events that a provider sends while it has nothing to say, by their name or the type in their data. */
+const IDLE_EVENT = /^(?:event: ?|data: ?\{\s*"type"\s*:\s*")(?:ping|keepalive)\b/m;
 
 type RelayDeps = {
   body: Readable;
@@ -95,7 +97,9 @@ export class RelayReader {
     const pieces = [...this.#decode(body), ...this.#decodeEnd()];
     for (const piece of pieces) yield { ...piece, decodingMs: this.#decodingMs };
     this.#withheld = body.toString();
-    if (!this.decoder.error) yield { kind: "relayed", data: this.#withheld };
+    if (this.decoder.error) return;
+    if (!this.decoder.isDocument) throw new ProviderError("unreadable reply"); // such as events
+    yield { kind: "relayed", data: this.#withheld };
   }
 
   async #receive(): Promise<Buffer | undefined> {
@@ -120,7 +124,7 @@ export class RelayReader {
       if (this.decoder.error) break;
       assertEvent(text);
       passed += text;
-      isActive ||= !IDLE_EVENT.test(text);
+      isActive ||= DATA_LINE.test(text) && !IDLE_EVENT.test(text);
       if (this.decoder.isClosed) break;
     }
     this.#hold(unread.subarray(start));

@@ -73,7 +73,7 @@ export class ReplyEnding {
   }
 
   #addMarker(marker: FinishReason, isOnText: boolean): void {
-    if (!this.marker || this.#isOutdated) this.marker = marker;
+    if (!this.marker || this.#isOutdated || marker === "length") this.marker = marker;
     this.#isOutdated = false;
     if (isOnText && !this.#hasUnmarkedText) this.#marksEveryPiece = true;
     if (!this.hasText) this.#opensWithMarker = true;

@@ -18,7 +18,7 @@ export const responsesParser: ReplyParser = {
   parse(document) {
     const event = document as Event | Response;
     return "object" in event && event.object === "response"
-      ? { ...parseEnd(event), ...contentOf(event.output), whole: true }
+      ? { ...parseEnd(event), ...contentOf(event.output), whole: !event.status || isOver(event) }
       : parseEvent(event as Event);
   },
 };
@@ -44,6 +44,8 @@ function parseEvent(event: Event): ParsedEvent {
       return {};
   }
 }
+
+const isOver = ({ status }: Response) => status === "completed" || status === "incomplete";
 
 /** What a response says of its end. One that is still in progress has none. */
 function parseEnd({ status, error, incomplete_details, usage }: Response): ParsedEvent {

@@ -220,6 +220,57 @@ describe("OpenAI dialect: usage", () => {
   });
 });
 
+/** Streams whose counts are not those of the whole reply. */
+const PARTIAL: { what: string; adapter: Adapter; frames: string }[] = [
+  {
+    what: "the counts of an OpenAI stream that is cut off",
+    adapter: openaiAdapter,
+    frames: framesOf({ ...chunk(0, "Hel", null), usage: counts(9, 1, 10) }),
+  },
+  {
+    what: "the counts of a first event of OpenAI's dialect, with text after them",
+    adapter: openaiAdapter,
+    frames: framesOf(
+      { ...chunk(0, "Hel", null), usage: counts(9, 1, 10) },
+      chunk(0, "lo, and much more.", "stop"),
+    ),
+  },
+  {
+    what: "the counts of a Gemini stream that is cut off",
+    adapter: googleAdapter,
+    frames: framesOf({
+      candidates: [{ content: { parts: [{ text: "Hel" }] } }],
+      usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 1 },
+    }),
+  },
+  {
+    what: "the counts of a first event of Gemini, with text after them",
+    adapter: googleAdapter,
+    frames: framesOf(
+      {
+        candidates: [{ content: { parts: [{ text: "Hel" }] } }],
+        usageMetadata: { promptTokenCount: 5, candidatesTokenCount: 1 },
+      },
+      { candidates: [{ content: { parts: [{ text: "lo." }] }, finishReason: "STOP" }] },
+    ),
+  },
+  {
+    what: "the counts of a message_delta of Anthropic, with text after it",
+    adapter: anthropicAdapter,
+    frames: framesOf(
+      { type: "message_start", message: { usage: { input_tokens: 11 } } },
+      { type: "message_delta", delta: { stop_reason: null }, usage: { output_tokens: 1 } },
+      { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello." } },
+      { type: "message_delta", delta: { stop_reason: "end_turn" } },
+      { type: "message_stop" },
+    ),
+  },
+];
+
+test.each(PARTIAL)("Usage is not reported by $what", ({ adapter, frames }) => {
+  expect(decode(adapter, frames).usage).toBeUndefined();
+});
+
 test("Google dialect: usage has the maximum of each count, in whichever event", () => {
   const event = (finishReason: string | null, usageMetadata: Counts) => ({
     candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
@@ -271,12 +322,43 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
       ["a part whose text is an object", [{ type: "text", text: { value: "Hi there" } }]],
       ["a number in a list", [7]],
       ["a list in a list", [["Hi there"]]],
+      ["a number", 7],
     ] as const
   ).map(([what, content, text]) => ({
     what: `OpenAI dialect, ${what}`,
     adapter: openaiAdapter,
     whole: { choices: [{ message: { content }, finish_reason: "stop" }] },
     ...(text && { text }),
+  })),
+  ...(
+    [
+      ["a refusal among parts", { message: { content: ["Hi ", { refusal: "there" }] } }],
+      ["a message that is text", { message: "Hi there" }],
+      ["an empty piece beside the message", { delta: {}, message: { content: "Hi there" } }],
+      ["a piece with a role alone", { delta: { role: "assistant" }, message: "Hi there" }],
+      ["null as a piece", { delta: null, message: { content: "Hi there" } }],
+      ["a piece that is text", { delta: "Hi there" }],
+      ["a piece that is a list", { delta: ["Hi ", "there"] }],
+      ["a message that is a list", { message: [{ text: "Hi there" }] }],
+      ["the text of a completion", { text: "Hi there" }],
+      ["the content of a choice", { content: "Hi there" }],
+    ] as const
+  ).map(([what, choice]) => ({
+    what: `OpenAI dialect, ${what}`,
+    adapter: openaiAdapter,
+    whole: { choices: [{ index: 0, ...choice, finish_reason: "stop" }] },
+    text: "Hi there",
+  })),
+  ...[
+    { message: { content: null, audio: { transcript: "Hi there" } } },
+    { message: { content: "", images: [{ image_url: { url: "data:" } }] } },
+    { message: { content: null, function_call: { name: "f", arguments: "{}" } } },
+    { message: 7 },
+    { delta: 7 },
+  ].map((choice) => ({
+    what: `OpenAI dialect, ${JSON.stringify(choice)}`,
+    adapter: openaiAdapter,
+    whole: { choices: [{ ...choice, finish_reason: "stop" }] },
   })),
   ...(
     [
@@ -290,6 +372,7 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
         "Hi there",
       ],
       ["another type", [{ type: "output_text", text: "Hi there" }]],
+      ["no type", [{ text: "Hi there" }]],
       ["strings", ["Hi there"]],
       ["a string", "Hi there"],
     ] as const
@@ -307,6 +390,9 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
         { parts: [{ text: "Hi there" }, { thoughtSignature: "x" }] },
         "Hi there",
       ],
+      ["a list of parts", [{ text: "Hi " }, { text: "there" }], "Hi there"],
+      ["one part", { text: "Hi there" }, "Hi there"],
+      ["one part as parts", { parts: { text: "Hi there" } }],
       ["an image", { parts: [{ inlineData: { mimeType: "image/png", data: "" } }] }],
       ["a string", "Hi there"],
     ] as const

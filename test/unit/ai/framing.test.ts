@@ -123,6 +123,97 @@ const BODIES: Body[] = [
     text: "a",
     error: "overloaded",
   },
+  // Documents that are no part of a reply, and may be errors of servers in front
+  ...[
+    { detail: "Internal Server Error" },
+    { message: "Endpoint request timed out", statusCode: 504 },
+    { success: false, errors: [{ code: 3040, message: "Capacity temporarily exceeded" }] },
+    { code: 50001, msg: "busy" },
+    { model: "m", object: "chat.completion.chunk", message: "busy", code: 500 },
+    { choices: null, base_resp: { status_code: 1027, status_msg: "output new_sensitive" } },
+  ].map(
+    (document): Body => ({
+      what: `${JSON.stringify(document)}, then [DONE] without a finish reason`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${framesOf(document)}${done}`,
+      text: "a",
+      error: "broke off",
+    }),
+  ),
+  {
+    what: "a document with the name of the model alone, then [DONE] without a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${framesOf({ id: "c", object: "chat.completion.chunk", model: "m" })}${piece("b")}${done}`,
+    text: "ab",
+  },
+  {
+    what: "a piece without a type among others of Anthropic",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}${framesOf({ type: "content_block_delta", delta: { text: "b" } })}${anthropicStop}${messageStop}`,
+    text: "a",
+    error: "unreadable reply",
+  },
+  {
+    what: "a document of no dialect, then a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${framesOf({ detail: "retrying" })}${piece("b")}${stop}${done}`,
+    text: "ab",
+  },
+  {
+    what: "a document of no dialect, then message_stop without a stop reason",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}${framesOf({ detail: "Internal Server Error" })}${messageStop}`,
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "a document in an event with a name, then [DONE] without a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}event: status\ndata: {"step":1}\n\n${piece("b")}${done}`,
+    text: "ab",
+  },
+  ...["Error", "stream_error", "server-error"].flatMap((name): Body[] => [
+    {
+      what: `words in an event ${name}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: the model has crashed\n\n${done}`,
+      text: "a",
+      error: "broke off",
+    },
+    {
+      what: `a document in an event ${name}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: {"message":"x","code":503}\n\n${done}`,
+      text: "a",
+      error: "overloaded",
+    },
+  ]),
+  {
+    what: "an error in the piece of a message",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${framesOf({ choices: [{ index: 0, delta: { error: { code: 500 } } }] })}${done}`,
+    text: "a",
+    error: "internal error",
+  },
+  // The whole reply behind its pieces
+  {
+    what: "MiniMax's last event, which repeats the message",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${piece("b")}${framesOf(whole)}`,
+    text: "ab",
+  },
+  {
+    what: "the message of a last event beside an empty piece",
+    adapter: openaiAdapter,
+    body: `${piece("a")}${piece("b")}${framesOf({ choices: [{ ...whole.choices[0], delta: {} }] })}${done}`,
+    text: "ab",
+  },
+  {
+    what: "Anthropic's message behind its pieces",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}${anthropicPiece("b")}${framesOf({ type: "message", content: [{ type: "text", text: "ab" }], stop_reason: "end_turn" })}${messageStop}`,
+    text: "ab",
+  },
   {
     what: "other words, then [DONE] without a finish reason",
     adapter: openaiAdapter,

@@ -42,6 +42,10 @@ type State = {
   /** Text has come without a marker. */
   hasUnmarkedText: boolean;
   hasUsage: boolean;
+  /** Text has come in pieces. A whole reply behind them says it again. */
+  hasPieces: boolean;
+  /** Text has come behind the latest counts, which are not those of the reply then. */
+  hasUncountedText: boolean;
   /** The good ends that markers have named. */
   ends: Set<Outcome>;
   failure: "none" | "perhaps" | "certain";
@@ -109,7 +113,7 @@ function verdictOf(state: State, ending: Body["ending"]): Verdict {
   };
   const outcomes = new Set<Outcome>(failure === "certain" ? failed : table[phase][ending]);
   if (failure === "perhaps") outcomes.add("failed");
-  const usage = usageOf(counts, state.text);
+  const usage = state.hasUncountedText ? undefined : usageOf(counts, state.text);
   return { text, isTextCut: textBeforeFailure !== undefined, outcomes: [...outcomes], usage };
 }
 
@@ -131,6 +135,8 @@ function decode(dialect: SimulatedDialect, body: string, isEnd: boolean): State 
     isMarkedEarly: false,
     hasUnmarkedText: false,
     hasUsage: false,
+    hasPieces: false,
+    hasUncountedText: false,
     ends: new Set(),
     failure: "none",
     isDoubtful: false,
@@ -234,8 +240,12 @@ function readJson(dialect: SimulatedDialect, state: State, document: Json): void
   else apply(state, FACTS[dialect](document));
 }
 
-function apply(state: State, { text = "", word, counts, over = false, isWhole }: Facts): void {
+function apply(state: State, { word, counts, over = false, isWhole, ...facts }: Facts): void {
+  const text = isWhole && state.hasPieces ? "" : (facts.text ?? "");
+  if (text !== "" && !isWhole) state.hasPieces = true;
   addText(state, text);
+  if (counts?.output !== undefined) state.hasUncountedText = false;
+  else if (text !== "") state.hasUncountedText = true;
   addCounts(state, counts ?? {});
   const end = endOf(word);
   if (text !== "" && !end && !isWhole) state.hasUnmarkedText = true;
