@@ -54,7 +54,7 @@ export function toProviderError(
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
-    /insufficient_quota|current_quota|quota_exceeded|credit|balance(?!r)|insufficient_?funds|billing|budget|arrearage|spend_limit|usage_limit|perday/,
+    /insufficient_(?:user_)?quota|current_quota|quota_(?:exceeded|failed)|credit|balance(?!r)|insufficient_?funds|billing|budget|arrearage|overdue|freetieronly|spend_limit|usage_limit|perday/,
     "quota exhausted",
   ],
   [/rate_limit|slow_down|resource_exhausted|too_many_requests/, "rate limited"],
@@ -77,11 +77,20 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
 ];
 
 /**
- * Messages about an exhausted balance, for which some providers have no error name. "Quota" is not
- * included, since Google uses the word for limits per minute.
+ * Messages about an exhausted balance, for which some providers have no error name. "Quota exceeded" is
+ * not included, since Google uses the words for limits per minute.
  */
-const EXHAUSTED_BALANCE =
-  /\b(insufficient|not enough|no|out of) (account )?(balance|credits?|funds)\b|\b(balance|credits?)( balance)? (is|are) (too low|insufficient|exhausted|not enough|negative)\b|\ball (available )?credits\b|余额不足|欠费/i;
+const EXHAUSTED_BALANCE = new RegExp(
+  [
+    /\b(insufficient|not enough|no|out of) (account |user )?(balance|credits?|funds|quota)\b/,
+    /\b(balance|credits?)( is| are)? (too low|insufficient|exhausted|depleted|used up|not enough|negative)\b/,
+    /\b(all (available )?credits|quota is not enough|reached your specified (api )?usage limits)\b/,
+    /余额不足|额度不足|欠费/,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "i",
+);
 /** Kinds that may follow from the status alone, so that the message can be more precise. */
 const BY_STATUS: ReadonlySet<ProviderErrorKind> = new Set([
   "rejected the request",

@@ -99,6 +99,67 @@ describe("Errors of OpenAI-compatible servers", () => {
       failure: "quota exhausted",
     },
     {
+      what: "New API, without quota",
+      status: 403,
+      body: { error: { type: "new_api_error", code: "insufficient_user_quota", message: "x" } },
+      failure: "quota exhausted",
+    },
+    {
+      what: "One API, without quota of the token",
+      status: 403,
+      body: { error: { type: "one_api_error", message: "token quota is not enough" } },
+      failure: "quota exhausted",
+    },
+    {
+      what: "Volcengine, overdue",
+      status: 403,
+      body: errorOf("Forbidden", "AccountOverdueError"),
+      failure: "quota exhausted",
+    },
+    {
+      what: "Anthropic, beyond the limit that its customer has set",
+      status: 400,
+      body: {
+        type: "error",
+        error: {
+          type: "invalid_request_error",
+          message:
+            "You have reached your specified API usage limits. You will regain access on 2027-01-01.",
+        },
+      },
+      failure: "quota exhausted",
+    },
+    {
+      what: "Google, without prepaid credits",
+      status: 429,
+      body: {
+        error: {
+          code: 429,
+          message: "Your prepayment credits are depleted.",
+          status: "RESOURCE_EXHAUSTED",
+        },
+      },
+      failure: "quota exhausted",
+    },
+    {
+      what: "a vendor, with a low balance",
+      status: 400,
+      body: { error: { message: "Wallet balance too low" } },
+      failure: "quota exhausted",
+    },
+    {
+      what: "Google, beyond a limit per minute",
+      status: 429,
+      body: {
+        error: {
+          code: 429,
+          message: "Quota exceeded for metric: generate_content_free_tier_requests, limit: 5",
+          status: "RESOURCE_EXHAUSTED",
+        },
+      },
+      failure: "rate limited",
+    },
+    {
       what: "a balancer, of too many requests",
       status: 429,
       body: errorOf("load_balancer_error", "rate_limit_exceeded"),
@@ -151,6 +212,30 @@ describe("Errors of OpenAI-compatible servers", () => {
     const events = [piece({ content: "Some text" }), { data: JSON.stringify(error) }, done];
     const expected = ["Some text", ""].map((text) => ({ text, failure }));
     expect(await outcomesOf({ events, whole: error })).toEqual(expected);
+  });
+});
+
+test("Errors of MiniMax have a status of their own beside the reply", async () => {
+  const failed = (message: string) => ({
+    choices: null,
+    object: "chat.completion.chunk",
+    base_resp: { status_code: 1008, status_msg: message },
+  });
+  for (const [message, failure] of [
+    ["insufficient balance", "quota exhausted"],
+    ["output new_sensitive", "broke off"],
+  ] as const) {
+    const events = [piece({ content: "Half" }), { data: JSON.stringify(failed(message)) }, done];
+    const whole = { ...failed(message), object: "chat.completion" };
+    expect(await outcomesOf({ events, whole })).toEqual([
+      { text: "Half", failure },
+      { text: "", failure },
+    ]);
+  }
+  const good = { choices: [{ message: { content: "Hi" }, finish_reason: "stop" }] };
+  const whole = { ...good, base_resp: { status_code: 0, status_msg: "" } };
+  expect((await outcomesOf({ events: [piece({ content: "Hi" }), done], whole }))[1]).toMatchObject({
+    text: "Hi",
   });
 });
 
