@@ -124,9 +124,9 @@ export const createProvider =
 const ANSWER_BYTES = 64 * 1024;
 
 /**
- * Sends a body whose answer is no reply, such as a count of tokens.
+ * Sends a body whose answer is no reply: a count of tokens.
  * @param onTarget is told the index of a model that the call goes on to
- * @returns the answer as it is: a JSON object
+ * @returns the answer as it is: a JSON object with a count
  * @throws ProviderError; the reason of the signal once that has fired
  */
 export async function answerTo(
@@ -145,7 +145,7 @@ export async function answerTo(
       if (step.value.kind === "retrying") onTarget(step.value.target);
     const body = await readAll(decompressed(step.value.message), ANSWER_BYTES);
     const answer = body.toString();
-    assertAnswer(answer);
+    assertCount(answer);
     outcome = "completed";
     return answer;
   } catch (thrown) {
@@ -157,18 +157,18 @@ export async function answerTo(
   }
 }
 
-/** @throws ProviderError if the answer reports an error or is no JSON object */
-function assertAnswer(text: string): void {
-  let answer: unknown;
+/** @throws ProviderError if the answer reports an error or has no count */
+function assertCount(text: string): void {
+  let answer: { error?: unknown; input_tokens?: unknown } | null;
   try {
     answer = JSON.parse(text);
   } catch {
     throw new ProviderError("unreadable reply");
   }
-  if (typeof answer !== "object" || answer === null || Array.isArray(answer))
+  if (answer?.error) throw new ProviderError(classifyError(answer.error));
+  const count = answer?.input_tokens;
+  if (!Number.isSafeInteger(count) || Number(count) < 0)
     throw new ProviderError("unreadable reply");
-  const { error } = answer as { error?: unknown };
-  if (error) throw new ProviderError(classifyError(error));
 }
 
 /** How a prompt is sent to its model. */
