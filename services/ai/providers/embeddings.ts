@@ -100,8 +100,15 @@ function vectorOf(value: unknown, encodingFormat: EmbeddingPrompt["encodingForma
   return isBase64 ? { base64: encoded(value) } : { numbers: value };
 }
 
-const isEncoded = (text: string) =>
-  BASE64.test(text) && text.length % 4 === 0 && bytesIn(text) % FLOAT_BYTES === 0;
+/** Whether a text is a list of finite numbers. Servers that overflow send NaN, which JSON does not have. */
+function isEncoded(text: string): boolean {
+  const isList = BASE64.test(text) && text.length % 4 === 0 && bytesIn(text) % FLOAT_BYTES === 0;
+  if (!isList) return false;
+  const bytes = Buffer.from(text, "base64");
+  for (let at = 0; at < bytes.length; at += FLOAT_BYTES)
+    if (!Number.isFinite(bytes.readFloatLE(at))) return false;
+  return true;
+}
 
 const bytesIn = (base64: string) => Buffer.byteLength(base64, "base64");
 

@@ -177,6 +177,21 @@ const WRONG: [name: string, body: object | string, fields?: object][] = [
     { data: [item(0), item(1, [1, 1e39])] },
     { encoding_format: "base64" },
   ],
+  [
+    "NaN in base64",
+    { data: [item(0, base64Of(Float32Array.of(1, Number.NaN))), item(1, "AACAPwAAgD8=")] },
+    { encoding_format: "base64" },
+  ],
+  [
+    "infinity in base64",
+    {
+      data: [
+        item(0, "AACAPwAAgD8="),
+        item(1, base64Of(Float32Array.of(1, Number.NEGATIVE_INFINITY))),
+      ],
+    },
+    { encoding_format: "base64" },
+  ],
   ["an error", { error: { message: "sk-echo", code: "server_error" } }],
 ];
 
