@@ -27,7 +27,8 @@ declare module "fastify" {
 
 /**
  * Reads the cookies for a method. A sibling site may set a cookie with the same name for the parent
- * domain (RFC 6265 section 8.6); hence, of several cookies, the only one that verifies counts.
+ * domain (RFC 6265 section 8.6); hence, of several cookies, the only one that verifies counts. Tokens that JSON
+ * does not have can only be verified by the services, which get all values, separated by blanks.
  * @throws ServiceError UNAVAILABLE if the keys can't be loaded
  */
 export async function readTokenCookies(
@@ -40,6 +41,7 @@ export async function readTokenCookies(
       const sent = cookieValues(headers.cookie ?? "", field.cookie);
       const [only = ""] = sent;
       if (sent.length <= 1) return { ...field, token: only, isAmbiguous: false };
+      if (field.isOnly) return { ...field, token: sent.join(" "), isAmbiguous: false };
       const [verified, ...others] = await verifiedTokens(sent, deps);
       const isAmbiguous = verified === undefined || others.length > 0;
       return { ...field, token: isAmbiguous ? "" : verified, isAmbiguous };

@@ -13,10 +13,16 @@ export const encodeDeviceToken = (cipher: Cipher, deviceId: string): string =>
 
 /**
  * The id in the token of a browser or app.
- * @returns undefined if the token is not ours
+ * @param tokens one, or several separated by blanks: other sites may have set cookies with the same name
+ * @returns undefined unless exactly one of them is ours
  */
-export const readDeviceToken = (cipher: Cipher, token: string): string | undefined =>
-  openSealedId(cipher, Buffer.from(token, "base64url"), CONTEXT);
+export function readDeviceToken(cipher: Cipher, tokens: string): string | undefined {
+  const opened = tokens
+    .split(" ")
+    .map((token) => openSealedId(cipher, Buffer.from(token, "base64url"), CONTEXT));
+  const [id, ...others] = opened.filter((each) => each !== undefined);
+  return others.length === 0 ? id : undefined;
+}
 
 const IMPLIED_CONTEXT = "implied device";
 

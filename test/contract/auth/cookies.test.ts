@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { SignedIn, TestUser } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
+import { withToken } from "../../support/http/client.ts";
 
 const app = await testApp();
 
@@ -103,5 +105,39 @@ describe("POST /auth/logout with several cookies refreshToken", () => {
     expect((await app.httpClient().send("POST", "/auth/logout", undefined, sent)).status).toBe(200);
     expect(await profileStatus()).toBe(401);
     expect([await second.profileStatus(), await third.profileStatus()]).toEqual([200, 200]);
+  });
+});
+
+describe("POST /auth/login with several cookies device", () => {
+  const signInWith = async (user: TestUser, tokens: string[]) => {
+    const sent = { cookie: tokens.map((token) => `device=${token}`).join("; ") };
+    const answer = await app.httpClient().send("POST", "/auth/login", user.credentials, sent);
+    expect(answer.status).toBe(200);
+    return withToken(app.httpClient(), answer.body.accessToken);
+  };
+  const devicesOf = async ({ get }: Pick<SignedIn, "get">) =>
+    (await get("/user/devices")).body.map(({ id }: { id: string }) => id);
+  const deviceOf = ({ browser }: SignedIn) => browser.cookies.get("device") ?? "";
+
+  test.each(foreign)(
+    "knows the browser by our cookie before and after $what",
+    async ({ value }) => {
+      const account = await app.signIn();
+      const ours = deviceOf(account);
+      const known = await devicesOf(account);
+      expect(known).toHaveLength(1);
+      for (const tokens of [
+        [value, ours],
+        [ours, value],
+      ])
+        expect(await devicesOf(await signInWith(account.user, tokens))).toEqual(known);
+    },
+  );
+
+  test("knows no browser by the cookies of two", async () => {
+    const account = await app.signIn();
+    const tokens = [deviceOf(account), deviceOf(await app.signIn())];
+    const devices = await devicesOf(await signInWith(account.user, tokens));
+    expect(devices).toHaveLength(2);
   });
 });
