@@ -241,8 +241,11 @@ function readClaims(
   };
 }
 
+/** A text that can be stored. PostgreSQL has no NUL, which providers do not keep out of what their users enter. */
 const textOf = (value: unknown, maxLength: number): string | undefined =>
-  typeof value === "string" && value !== "" && value.length <= maxLength ? value : undefined;
+  typeof value === "string" && /^[^\0]+$/.test(value) && value.length <= maxLength
+    ? value
+    : undefined;
 
 /** Whether the owner of an account owns the mailbox too. Each provider has its own meaning of "verified". */
 function isProvenAddress({ emails }: ExternalProvider, email: string, claims: Claims): boolean {

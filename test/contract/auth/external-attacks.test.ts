@@ -219,6 +219,22 @@ describe("POST /auth/finish-external: ID tokens", () => {
   });
 });
 
+describe("POST /auth/finish-external: names and addresses at a provider", () => {
+  test.each(["a\0b@gmail.com", "\0", "\ud800@gmail.com", "a@b", "x".repeat(400), "", null])(
+    "signs in a known identity whose address is %j by now",
+    async (email) => {
+      const account = googleAccount();
+      const first = await signInBy(account);
+      expect(first.status).toBe(200);
+      const changed = { ...account, email: email as string, name: email as string };
+      const again = await signInBy(changed);
+      expect([again.status, again.body.user?.id]).toEqual([200, first.body.user.id]);
+      const { status } = await app.httpClient().get("/user/identities", again.body.accessToken);
+      expect(status).toBe(200);
+    },
+  );
+});
+
 describe("POST /auth/finish-external: takeover of a verified account", () => {
   const cases: [string, string, (email: string) => SimulatedAccount][] = [
     [
