@@ -177,17 +177,14 @@ function refuse(field: string, message: string, { violations }: Findings): void 
 }
 
 const CONTENT = ["role", "content", "tool_calls", "tool_call_id"];
-/** The members that a message may have, if its role allows more than others. */
-const MESSAGE_FIELDS: Readonly<Record<string, string[]>> = {
-  assistant: [...CONTENT, "refusal", "audio", "function_call"],
-};
+const ASSISTANT_CONTENT = [...CONTENT, "refusal", "audio", "function_call"];
 /** The members of messages that belong to one role. With another they have no meaning. */
 const OF_ONE_ROLE = { tool_calls: "assistant", tool_call_id: "tool" };
 
 function messageOf(value: unknown, at: string, found: Findings): unknown {
   if (!isObject(value)) return value;
   const { role } = value as Json;
-  const fields = MESSAGE_FIELDS[String(role)] ?? CONTENT;
+  const fields = role === "assistant" ? ASSISTANT_CONTENT : CONTENT;
   const given = members(value, fields, `${at}.`, found) as Json;
   checkMessage(given, at, found);
   return {
@@ -225,16 +222,16 @@ function partsOf({ role, content }: Json, at: string, found: Findings): unknown[
 const refusalOf = (refusal: unknown) => (refusal === undefined ? [] : [{ text: refusal }]);
 
 /** The member of a part that has its content, by its type. */
-const PART_FIELDS: Readonly<Record<string, string>> = {
-  text: "text",
-  refusal: "refusal",
-  image_url: "image_url",
-};
+const PART_FIELDS: ReadonlyMap<unknown, string> = new Map([
+  ["text", "text"],
+  ["refusal", "refusal"],
+  ["image_url", "image_url"],
+]);
 
 function partOf(value: unknown, at: string, found: Findings): unknown {
   if (!isObject(value)) return value;
   const { type } = value as Json;
-  const field = typeof type === "string" ? PART_FIELDS[type] : undefined;
+  const field = PART_FIELDS.get(type);
   if (field === undefined) {
     const message = typeof type === "string" ? ": parts are text or image_url" : " without a type";
     refuse(`${at}.type`, message, found);

@@ -154,17 +154,17 @@ const isParseError = ({ code }: NodeJS.ErrnoException) => code?.startsWith("HPE_
  */
 const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
 const gunzip = () => createGunzip(WITHOUT_TRAILER);
-const DECOMPRESSORS: Record<string, () => NodeJS.ReadWriteStream> = {
-  gzip: gunzip,
-  "x-gzip": gunzip,
-  deflate: () => createInflate(WITHOUT_TRAILER),
-  br: createBrotliDecompress,
-  zstd: createZstdDecompress,
-};
+const DECOMPRESSORS: ReadonlyMap<string, () => NodeJS.ReadWriteStream> = new Map([
+  ["gzip", gunzip],
+  ["x-gzip", gunzip],
+  ["deflate", () => createInflate(WITHOUT_TRAILER)],
+  ["br", () => createBrotliDecompress()],
+  ["zstd", () => createZstdDecompress()],
+]);
 
 /** Decompresses a body. Requests ask for an uncompressed one, but some proxies compress anyway. */
 export function decompressed(message: IncomingMessage): Readable {
-  const create = DECOMPRESSORS[message.headers["content-encoding"]?.toLowerCase() ?? ""];
+  const create = DECOMPRESSORS.get(message.headers["content-encoding"]?.toLowerCase() ?? "");
   if (!create) return message;
   return pipeline(message, create(), () => {}) as unknown as Readable; // errors of both streams reach the reader
 }

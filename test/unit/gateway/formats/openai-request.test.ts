@@ -218,6 +218,16 @@ describe("POST /v1/chat/completions: names what is wrong", () => {
     expect(refused[field]).toMatch(message);
   });
 
+  test.each<unknown>(["__proto__", "constructor", "toString", { toString: null }, [], 7, null])(
+    "and takes a role or a type for nothing else: %j",
+    (word) => {
+      const roles = refusedIn({ messages: [{ role: word, content: "Hi", audio: {} }] });
+      expect(Object.keys(roles)).not.toContain("messages[0].content");
+      const types = refusedIn({ messages: [{ role: "user", content: [{ type: word }] }] });
+      expect(types).toMatchObject({ "messages[0].content[0].type": expect.any(String) });
+    },
+  );
+
   test("all of it at once", () => {
     expect(Object.keys(refusedIn({ n: 2, temperature: "0", tools: 7 }))).toEqual([
       "n",
