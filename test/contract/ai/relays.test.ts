@@ -1,49 +1,19 @@
 import { Code } from "@connectrpc/connect";
 import { test as base, describe, expect } from "vitest";
 import { AIService, type RelayEvent } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { KEY } from "../../../scripts/simulators/simulator.ts";
 import { createKey } from "../../support/api-keys.ts";
 import { testApp } from "../../support/app.ts";
 import { bearer, postJson } from "../../support/http/client.ts";
 import { errorOf } from "../../support/http/stub-services.ts";
 import { until } from "../../support/until.ts";
+import { RELAYED_APIS, type RelayedApi } from "./relayed-apis.ts";
 
 const app = await testApp();
 const test = base.extend("account", () => app.signIn());
 
-/** A foreign API, and the provider that has it. */
-const APIS = [
-  {
-    path: "/v1/messages",
-    provider: 1,
-    model: "model-b-1",
-    upstream: "claude-sonnet-5-5",
-    field: "max_tokens",
-    bodyOf: (content: string, model = "model-b-1") => ({
-      ...{ model, max_tokens: 1_000 },
-      messages: [{ role: "user", content }],
-    }),
-    headers: { "x-api-key": KEY, "anthropic-version": "2023-06-01" },
-    last: "event: message_stop",
-    statuses: { overloaded: 529, invalid: 400, "rate-limited": 429, "bad-key": 500 },
-  },
-  {
-    path: "/v1/responses",
-    provider: 0,
-    model: "model-a-1",
-    upstream: "gpt-6.1-sol",
-    field: "max_output_tokens",
-    bodyOf: (input: string, model = "model-a-1") => ({ model, input, store: false }),
-    headers: { authorization: `Bearer ${KEY}` },
-    last: "event: response.completed",
-    statuses: { overloaded: 503, invalid: 400, "rate-limited": 429, "bad-key": 500 },
-  },
-] as const;
-type Api = (typeof APIS)[number];
-
 /** Asks the provider of an API itself. */
 async function askProvider(
-  { path, provider, headers, bodyOf, upstream }: Api,
+  { path, provider, headers, bodyOf, upstream }: RelayedApi,
   content: string,
   stream: boolean,
 ) {
@@ -65,7 +35,7 @@ const textIn = (text: string) =>
     })
     .join("");
 
-describe.each(APIS)("POST $path", (api) => {
+describe.each(RELAYED_APIS)("POST $path", (api) => {
   const { path, bodyOf, model, upstream, field, provider } = api;
   const requestsOf = (content: string) =>
     app.providers[provider]?.requests.filter(({ body }) =>
@@ -265,227 +235,6 @@ describe.each(APIS)("POST $path", (api) => {
   });
 });
 
-describe("POST /v1/messages", () => {
-  const [{ path, bodyOf }] = APIS;
-  const refused = (fields: object) => ({ ...bodyOf("case: plain"), ...fields });
-  const FILE = { type: "file", file_id: "file_1" };
-
-  test.for<[string, object]>([
-    ["container", { container: "c_1" }],
-    ["mcp_servers", { mcp_servers: [{ type: "url", url: "https://example.com", name: "m" }] }],
-    ["fallbacks", { fallbacks: "default" }],
-    ["service_tier", { service_tier: "priority" }],
-    ["speed", { speed: "fast" }],
-    ["tools[0].type", { tools: [{ type: "web_search_20250305", name: "web_search" }] }],
-    ["tools[0].type", { tools: [{ type: "code_execution_20250825", name: "code_execution" }] }],
-    ["tools[0].type", { tools: [{ type: "bash_20250124", name: "bash" }] }],
-    ["tools[0].type", { tools: [{ type: "computer_20250124", name: "computer" }] }],
-    [
-      "messages[0].content[0].source",
-      { messages: [{ role: "user", content: [{ type: "document", source: FILE }] }] },
-    ],
-    [
-      "messages[0].content[0].content[0].source",
-      {
-        messages: [
-          {
-            role: "user",
-            content: [
-              { type: "tool_result", tool_use_id: "t", content: [{ type: "image", source: FILE }] },
-            ],
-          },
-        ],
-      },
-    ],
-    [
-      "messages[0].content[0].type",
-      { messages: [{ role: "user", content: [{ type: "container_upload", file_id: "file_1" }] }] },
-    ],
-  ])("refuses %s", async ([field, fields], { account: { post } }) => {
-    const { status, body } = await post(path, refused(fields));
-    expect([status, body.type, body.error.type]).toEqual([400, "error", "invalid_request_error"]);
-    expect(body.error.message).toContain(`${field} is not supported`);
-    expect((await post(`${path}/count_tokens`, refused(fields))).status).toBe(400);
-  });
-
-  test("a tool of the client may have any argument", async ({ account: { post } }) => {
-    const input = { file_id: "file_1", container: "c_1", type: "file" };
-    const { status } = await post(
-      path,
-      refused({
-        tools: [{ name: "read", input_schema: { type: "object", properties: { file_id: {} } } }],
-        messages: [
-          { role: "user", content: "Read it." },
-          { role: "assistant", content: [{ type: "tool_use", id: "t_1", name: "read", input }] },
-          {
-            role: "user",
-            content: [{ type: "tool_result", tool_use_id: "t_1", content: "case: plain" }],
-          },
-        ],
-      }),
-    );
-    expect(status).toBe(200);
-  });
-
-  test("the key may be in x-api-key, which counts only without Authorization", async ({
-    account,
-  }) => {
-    const { key } = await createKey(account);
-    const ask = (
-      headers: Record<string, string>,
-      at: string = path,
-      body: object = bodyOf("case: plain"),
-    ) =>
-      fetch(app.url + at, {
-        method: "POST",
-        headers: { "content-type": "application/json", ...headers },
-        body: JSON.stringify(body),
-      });
-    expect((await ask({ "x-api-key": key })).status).toBe(200);
-    expect((await ask({ "x-api-key": key }, `${path}/count_tokens`)).status).toBe(200);
-    expect((await ask({ "x-api-key": "sk-gate-wrong" })).status).toBe(401);
-    expect((await ask({ "x-api-key": key, authorization: "Bearer sk-gate-wrong" })).status).toBe(
-      401,
-    );
-    const chat = { model: "model-b-1", messages: [{ role: "user", content: "case: plain" }] };
-    expect((await ask({ "x-api-key": key }, "/v1/chat/completions", chat)).status).toBe(401);
-  });
-
-  test("anthropic-beta passes by the list of the catalogue, and others are named", async ({
-    account,
-  }) => {
-    const mark = crypto.randomUUID();
-    const response = await fetch(app.url + path, {
-      method: "POST",
-      headers: {
-        ...bearer(account.accessToken),
-        "content-type": "application/json",
-        "anthropic-version": "2026-10-21",
-        "anthropic-beta": "context-1m-2025-08-07, interleaved-thinking-2025-05-14",
-      },
-      body: JSON.stringify(bodyOf(`case: plain ${mark}`)),
-    });
-    expect(response.status).toBe(200);
-    expect(response.headers.get("x-ai-ignored")).toBe("anthropic-beta.context-1m-2025-08-07");
-    const request = app.providers[1]?.requests.find(({ body }) =>
-      JSON.stringify(body).includes(mark),
-    );
-    expect(request?.headers).toMatchObject({
-      "anthropic-beta": "interleaved-thinking-2025-05-14",
-      "anthropic-version": "2026-10-21",
-    });
-    expect(request?.headers["x-api-key"]).toBeUndefined();
-  });
-
-  test("POST /v1/messages/count_tokens: returns the count, and is no call of a model", async ({
-    account: { user, post, get },
-  }) => {
-    const { messages } = bodyOf("Hello, how are you?");
-    const counted = await post(`${path}/count_tokens`, { model: "provider-b/model-b-1", messages });
-    expect(counted).toMatchObject({ status: 200, body: { input_tokens: 5 } });
-    expect(counted.headers.get("ratelimit-remaining")).toBe("299");
-    expect((await post(`${path}/count_tokens`, { model: "nobody", messages })).status).toBe(404);
-    expect((await get("/user/usage")).body).toEqual([]);
-    expect(await app.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
-  });
-
-  test("errors of the port have the form of the API, on every path below", async ({ account }) => {
-    const unknown = await account.get("/v1/messages/batches");
-    expect(unknown).toMatchObject({
-      status: 404,
-      body: { type: "error", error: { type: "not_found_error" } },
-    });
-    const anonymous = await app.httpClient().post(path, bodyOf("Hello!"));
-    expect(anonymous).toMatchObject({
-      ...{ status: 401, body: { type: "error", error: { type: "authentication_error" } } },
-    });
-  });
-});
-
-describe("POST /v1/responses", () => {
-  const { path, bodyOf } = APIS[1];
-
-  test.for<[string, object]>([
-    ["previous_response_id", { previous_response_id: "resp_1" }],
-    ["conversation", { conversation: "conv_1" }],
-    ["background", { background: true }],
-    ["store", { store: true }],
-    ["prompt", { prompt: { id: "pmpt_1" } }],
-    ["service_tier", { service_tier: "priority" }],
-    ["tools[0].type", { tools: [{ type: "web_search" }] }],
-    ["tools[0].type", { tools: [{ type: "code_interpreter", container: { type: "auto" } }] }],
-    ["tools[0].type", { tools: [{ type: "file_search", vector_store_ids: ["vs_1"] }] }],
-    [
-      "tools[0].type",
-      { tools: [{ type: "mcp", server_label: "m", server_url: "https://x.test" }] },
-    ],
-    ["tools[0].type", { tools: [{ type: "computer_use_preview" }] }],
-    [
-      "tools[0].tools[0].type",
-      {
-        tools: [{ type: "namespace", name: "n", description: "", tools: [{ type: "web_search" }] }],
-      },
-    ],
-    [
-      "input[0].tools[0].type",
-      { input: [{ type: "additional_tools", role: "developer", tools: [{ type: "mcp" }] }] },
-    ],
-    ["input[0].type", { input: [{ type: "item_reference", id: "msg_1" }] }],
-    [
-      "input[0].content[0].file_id",
-      { input: [{ role: "user", content: [{ type: "input_file", file_id: "file_1" }] }] },
-    ],
-    [
-      "input[0].output[0].file_id",
-      {
-        input: [
-          {
-            type: "function_call_output",
-            call_id: "c",
-            output: [{ type: "input_image", file_id: "file_1" }],
-          },
-        ],
-      },
-    ],
-  ])("refuses %s", async ([field, fields], { account: { post } }) => {
-    const { status, body } = await post(path, { ...bodyOf("case: plain"), ...fields });
-    expect([status, body.error.param]).toEqual([400, field]);
-    expect(body.error.message).toContain(`${field} is not supported`);
-  });
-
-  test("tools of the client may be in namespaces and in items", async ({ account: { post } }) => {
-    const tools = [
-      {
-        type: "namespace",
-        name: "functions",
-        description: "",
-        tools: [
-          { type: "function", name: "f", parameters: {}, strict: false },
-          { type: "custom", name: "c", format: { type: "text" } },
-        ],
-      },
-    ];
-    const items = [
-      { type: "additional_tools", role: "developer", tools },
-      { role: "user", content: "case: plain" },
-    ];
-    const { status } = await post(path, { ...bodyOf("case: plain"), tools, input: items });
-    expect(status).toBe(200);
-  });
-
-  test("store is false at the provider where the body says nothing", async ({
-    account: { post },
-  }) => {
-    const mark = crypto.randomUUID();
-    const { status } = await post(path, { model: "model-a-1", input: `case: plain ${mark}` });
-    expect(status).toBe(200);
-    const request = app.providers[0]?.requests.find(({ body }) =>
-      JSON.stringify(body).includes(mark),
-    );
-    expect(request?.body).toMatchObject({ store: false });
-  });
-});
-
 describe("RelayMessages, RelayResponses, CountMessageTokens", () => {
   const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
   const read = async (events: AsyncIterable<RelayEvent>) => {
@@ -496,8 +245,8 @@ describe("RelayMessages, RelayResponses, CountMessageTokens", () => {
 
   test("return the same over gRPC, and refuse the same", async ({ account }) => {
     const client = app.grpc(AIService);
-    const [messages, responses] = APIS;
-    const request = (api: Api, fields: object = {}) => ({
+    const [messages, responses] = RELAYED_APIS;
+    const request = (api: RelayedApi, fields: object = {}) => ({
       body: bytes({ ...api.bodyOf("case: plain"), stream: true, ...fields }),
     });
     for (const [api, events] of [
