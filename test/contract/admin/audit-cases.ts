@@ -40,6 +40,23 @@ export type AuditCase = {
 type Events = AuditCase["events"];
 /** The part of a case that depends on an account. */
 type Prepared = Partial<AuditCase> | Promise<Partial<AuditCase>>;
+/** A case of a new account. */
+type Case<Account> = { events: Events; prepare?: (account: Account) => Prepared };
+/** A sign-in with a second factor. */
+type FactorCase = {
+  events: Events;
+  /** What proves the factor. */
+  factor: (authenticator: Authenticator) => object | Promise<object>;
+  /** Number of attempts before the recorded one. */
+  guesses?: number;
+};
+/** A request of an administrator. */
+type AdminCase = {
+  events: Events;
+  body?: object;
+  /** The parameter of the path; by default the id of the user. */
+  idOf?: (user: TestUser) => Promise<string>;
+};
 
 /** A budget of a user. */
 const BUDGET = { scope: "user", unit: "tokens", period: "day" };
@@ -71,7 +88,7 @@ export function auditCases(
   };
   /** A request of a new account that has signed in. */
   const own =
-    (events: Events, prepare: (account: SignedIn) => Prepared = () => ({})) =>
+    ({ events, prepare = () => ({}) }: Case<SignedIn>) =>
     async (): Promise<AuditCase> => {
       const account = await app.signIn();
       const [token, user] = [account.accessToken, account.user.id];
@@ -79,28 +96,28 @@ export function auditCases(
     };
   /** A request without a token about a new account, which becomes the actor unless it fails. */
   const open =
-    (events: Events, prepare: (user: TestUser) => Prepared) => async (): Promise<AuditCase> => {
+    ({ events, prepare = () => ({}) }: Case<TestUser>) =>
+    async (): Promise<AuditCase> => {
       const user = await app.addUser();
       return { events, user: user.id, actor: user.id, ...(await prepare(user)) };
     };
   /** A request with an MFA token. */
-  const verifyMfa = (
-    events: Events,
-    prepare: (factor: Authenticator) => object | Promise<object>,
-    guesses = 0,
-  ) =>
-    open(events, async (user) => {
-      const factor = await prepare((await app.setUpFactor(user)).authenticator);
-      const tempToken = await app.mfaTokenFor(user);
-      for (let i = 0; i < guesses; i++) await app.verifyMfa(tempToken, factor);
-      return {
-        body: { tempToken, ...factor },
-        ...("auth.mfa_failed" in events && { actor: null }),
-      };
+  const verifyMfa = ({ events, factor, guesses = 0 }: FactorCase) =>
+    open({
+      events,
+      prepare: async (user) => {
+        const proof = await factor((await app.setUpFactor(user)).authenticator);
+        const tempToken = await app.mfaTokenFor(user);
+        for (let i = 0; i < guesses; i++) await app.verifyMfa(tempToken, proof);
+        return {
+          body: { tempToken, ...proof },
+          ...("auth.mfa_failed" in events && { actor: null }),
+        };
+      },
     });
   /** A request of an administrator about a new user. */
   const admin =
-    (events: Events, body?: object, idOf = async (user: TestUser) => user.id) =>
+    ({ events, body, idOf = async ({ id }) => id }: AdminCase) =>
     async (): Promise<AuditCase> => {
       const [{ user: actor, accessToken: token }, { user }] = [
         await app.signInAdmin(),
@@ -144,100 +161,131 @@ export function auditCases(
       cookie: deviceOf((await app.signIn()).browser),
       user: null,
     }),
-    ConnectIdentity: own(
-      { "user.identity_added": { ...IDENTITY, how: "connect" } },
-      async ({ browser }) => ({
+    ConnectIdentity: own({
+      events: { "user.identity_added": { ...IDENTITY, how: "connect" } },
+      prepare: async ({ browser }) => ({
         body: { identityToken: await prove(browser, googleAccount()) },
         cookie: deviceOf(browser),
       }),
-    ),
-    RequestEmailCode: open({ "auth.email_code_requested": {} }, ({ email }) => ({
-      body: { email },
-    })),
-    "VerifyEmailCode, a right code": open({ "auth.login": { method: "email-code" } }, async () => {
-      const user = await app.addVerifiedUser();
-      return { body: await codeFor(user), user: user.id, actor: user.id };
     }),
-    "VerifyEmailCode, of an account that was never verified": open(
-      { "auth.email_verified": {}, "auth.login": { method: "email-code" }, "user.taken_back": {} },
-      async (user) => ({ body: await codeFor(user) }),
-    ),
-    "VerifyEmailCode, a wrong code": open(
-      { "auth.login_failed": { method: "email-code" } },
-      ({ email }) => ({ body: { email, code: "000000" }, actor: null }),
-    ),
+    RequestEmailCode: open({
+      events: { "auth.email_code_requested": {} },
+      prepare: ({ email }) => ({
+        body: { email },
+      }),
+    }),
+    "VerifyEmailCode, a right code": open({
+      events: { "auth.login": { method: "email-code" } },
+      prepare: async () => {
+        const user = await app.addVerifiedUser();
+        return { body: await codeFor(user), user: user.id, actor: user.id };
+      },
+    }),
+    "VerifyEmailCode, of an account that was never verified": open({
+      events: {
+        "auth.email_verified": {},
+        "auth.login": { method: "email-code" },
+        "user.taken_back": {},
+      },
+      prepare: async (user) => ({ body: await codeFor(user) }),
+    }),
+    "VerifyEmailCode, a wrong code": open({
+      events: { "auth.login_failed": { method: "email-code" } },
+      prepare: ({ email }) => ({ body: { email, code: "000000" }, actor: null }),
+    }),
     "Register, a new account": async () => ({
       events: { "auth.register": {} },
       body: newAccount(),
       actor: TEXT,
     }),
-    "Login, a right password": open({ "auth.login": { method: "password" } }, (user) => ({
-      body: user.credentials,
-    })),
-    "Login, a wrong password": open({ "auth.login_failed": {} }, guessOf),
-    "Login, the fifth wrong password": open(
-      { "auth.locked": {}, "auth.login_failed": {} },
-      async (user) => {
+    "Login, a right password": open({
+      events: { "auth.login": { method: "password" } },
+      prepare: (user) => ({
+        body: user.credentials,
+      }),
+    }),
+    "Login, a wrong password": open({ events: { "auth.login_failed": {} }, prepare: guessOf }),
+    "Login, the fifth wrong password": open({
+      events: { "auth.locked": {}, "auth.login_failed": {} },
+      prepare: async (user) => {
         for (let i = 0; i < 4; i++) await app.guess(user.email);
         return guessOf(user);
       },
-    ),
-    "Login, an account about to be deleted": open(
-      { "auth.login": { method: "password" }, "user.restored": {} },
-      async (user) => {
+    }),
+    "Login, an account about to be deleted": open({
+      events: { "auth.login": { method: "password" }, "user.restored": {} },
+      prepare: async (user) => {
         await (await app.signIn(user)).post("/user/delete-account", {});
         return { body: user.credentials };
       },
-    ),
-    "VerifyMfa, a code": verifyMfa(
-      { "auth.login": { method: "password" }, "auth.mfa_verified": { method: "totp" } },
-      async (factor) => ({
+    }),
+    "VerifyMfa, a code": verifyMfa({
+      events: { "auth.login": { method: "password" }, "auth.mfa_verified": { method: "totp" } },
+      factor: async (factor) => ({
         code: await factor.code(),
       }),
-    ),
-    "VerifyMfa, a backup code": verifyMfa(
-      {
+    }),
+    "VerifyMfa, a backup code": verifyMfa({
+      events: {
         "auth.backup_code_used": { left: 9 },
         "auth.login": { method: "password" },
         "auth.mfa_verified": { method: "backup-code" },
       },
-      ({ backupCodes }) => ({ backupCode: backupCodes[0] }),
-    ),
-    "VerifyMfa, a wrong code": verifyMfa({ "auth.mfa_failed": {} }, () => WRONG_CODE),
-    "VerifyMfa, the fifth wrong code": verifyMfa(
-      { "auth.locked": { factor: "second" }, "auth.mfa_failed": {} },
-      () => WRONG_CODE,
-      4,
-    ),
-    Logout: own({ "auth.logout": {} }),
-    "Refresh, the present token": own({}, ({ refreshToken }) => ({
-      token: undefined,
-      cookie: `refreshToken=${refreshToken}`,
-    })),
-    "Refresh, a token of the past": own({}, async ({ browser, refreshToken }) => {
-      const { body } = await browser.post("/auth/refresh");
-      await browser.get("/user/profile", body.accessToken);
-      const events = { "auth.refresh_reused": { sessionId: decodeJwt(refreshToken).sid } };
-      return { token: undefined, cookie: `refreshToken=${refreshToken}`, events, actor: null };
+      factor: ({ backupCodes }) => ({ backupCode: backupCodes[0] }),
     }),
-    "VerifyEmail, a new account": open({ "auth.email_verified": {} }, async ({ email }) => ({
-      body: { token: (await app.mail.emailTo(email)).token },
-    })),
-    "VerifyEmail, a new address": open({ "user.email_changed": {} }, async (user) => {
-      const newEmail = freshEmail();
-      await (await app.signIn(user)).post("/user/change-email", { newEmail, password: PASSWORD });
-      return { body: { token: (await app.mail.emailTo(newEmail)).token } };
+    "VerifyMfa, a wrong code": verifyMfa({
+      events: { "auth.mfa_failed": {} },
+      factor: () => WRONG_CODE,
     }),
-    "Disown, a sign-in": open({ "auth.disowned": {} }, async () => {
-      const user = await app.addVerifiedUser();
-      await app.signIn(user);
-      await app.httpClient("10.255.1.1").send("POST", "/auth/login", user.credentials, FIREFOX);
-      const { token } = await app.mail.emailTo(user.email, /New sign-in/);
-      return { body: { token, email: user.email }, user: user.id, actor: user.id };
+    "VerifyMfa, the fifth wrong code": verifyMfa({
+      events: { "auth.locked": { factor: "second" }, "auth.mfa_failed": {} },
+      factor: () => WRONG_CODE,
+      guesses: 4,
     }),
-    "Disown, after a change of the address": open(
-      { "auth.disowned": {}, "user.email_changed": {} },
-      async () => {
+    Logout: own({ events: { "auth.logout": {} } }),
+    "Refresh, the present token": own({
+      events: {},
+      prepare: ({ refreshToken }) => ({
+        token: undefined,
+        cookie: `refreshToken=${refreshToken}`,
+      }),
+    }),
+    "Refresh, a token of the past": own({
+      events: {},
+      prepare: async ({ browser, refreshToken }) => {
+        const { body } = await browser.post("/auth/refresh");
+        await browser.get("/user/profile", body.accessToken);
+        const events = { "auth.refresh_reused": { sessionId: decodeJwt(refreshToken).sid } };
+        return { token: undefined, cookie: `refreshToken=${refreshToken}`, events, actor: null };
+      },
+    }),
+    "VerifyEmail, a new account": open({
+      events: { "auth.email_verified": {} },
+      prepare: async ({ email }) => ({
+        body: { token: (await app.mail.emailTo(email)).token },
+      }),
+    }),
+    "VerifyEmail, a new address": open({
+      events: { "user.email_changed": {} },
+      prepare: async (user) => {
+        const newEmail = freshEmail();
+        await (await app.signIn(user)).post("/user/change-email", { newEmail, password: PASSWORD });
+        return { body: { token: (await app.mail.emailTo(newEmail)).token } };
+      },
+    }),
+    "Disown, a sign-in": open({
+      events: { "auth.disowned": {} },
+      prepare: async () => {
+        const user = await app.addVerifiedUser();
+        await app.signIn(user);
+        await app.httpClient("10.255.1.1").send("POST", "/auth/login", user.credentials, FIREFOX);
+        const { token } = await app.mail.emailTo(user.email, /New sign-in/);
+        return { body: { token, email: user.email }, user: user.id, actor: user.id };
+      },
+    }),
+    "Disown, after a change of the address": open({
+      events: { "auth.disowned": {}, "user.email_changed": {} },
+      prepare: async () => {
         const user = await app.addVerifiedUser();
         const { email } = user;
         await app.signIn(user);
@@ -249,72 +297,107 @@ export function auditCases(
         await app.verifyEmail(change.token);
         return { body: { token, email }, user: user.id, actor: user.id };
       },
-    ),
-    "Disown, a registration": open(
-      { "auth.disowned": {}, "user.erased": {} },
-      async ({ email }) => ({ body: { token: (await app.mail.emailTo(email)).token, email } }),
-    ),
-    ResendVerification: open({}, ({ email }) => ({ body: { email } })),
-    ForgotPassword: open({ "auth.password_reset_requested": {} }, ({ email }) => ({
-      body: { email },
-    })),
-    ResetPassword: open({ "auth.password_reset": {} }, async () => {
-      const { id: user, email } = await app.addVerifiedUser();
-      return {
-        body: { token: await app.resetTokenFor(email), password: NEW_PASSWORD },
-        user,
-        actor: user,
-      };
     }),
-    SetupTotp: own({ "auth.mfa_setup": {} }),
-    DisableTotp: own({ "auth.mfa_disabled": {} }, async ({ user }) => ({
-      token: (await app.setUpFactor(user)).accessToken,
-      body: { password: PASSWORD },
-    })),
-    CreateBackupCodes: own({ "auth.mfa_setup": { renewed: "backup-codes" } }, async ({ user }) => {
-      const { accessToken: token, authenticator } = await app.setUpFactor(user);
-      return { token, body: { password: PASSWORD, code: await authenticator.code() } };
+    "Disown, a registration": open({
+      events: { "auth.disowned": {}, "user.erased": {} },
+      prepare: async ({ email }) => ({
+        body: { token: (await app.mail.emailTo(email)).token, email },
+      }),
     }),
-    Confirm: own({ "auth.confirmed": { method: "password" } }, () => ({
-      body: { password: PASSWORD },
-    })),
-    SetPassword: own({ "user.password_set": {} }, async ({ user }) => {
-      await app.sql("update users set has_password = false where id = ?", [user.id]);
-      return { body: { newPassword: NEW_PASSWORD } };
+    ResendVerification: open({ events: {}, prepare: ({ email }) => ({ body: { email } }) }),
+    ForgotPassword: open({
+      events: { "auth.password_reset_requested": {} },
+      prepare: ({ email }) => ({
+        body: { email },
+      }),
     }),
-    RemovePassword: own({ "user.password_removed": {} }, async (account) => {
-      await passkeys.register(account);
-      return {};
+    ResetPassword: open({
+      events: { "auth.password_reset": {} },
+      prepare: async () => {
+        const { id: user, email } = await app.addVerifiedUser();
+        return {
+          body: { token: await app.resetTokenFor(email), password: NEW_PASSWORD },
+          user,
+          actor: user,
+        };
+      },
     }),
-    "VerifyPasskey, a passkey alone": own({ "auth.login": { method: "passkey" } }, async () => {
-      const { user, authenticator } = await passkeys.addUser();
-      const credential = authenticator.get(await passkeys.signInOptions());
-      return { token: undefined, body: { credential }, user: user.id, actor: user.id };
+    SetupTotp: own({ events: { "auth.mfa_setup": {} } }),
+    DisableTotp: own({
+      events: { "auth.mfa_disabled": {} },
+      prepare: async ({ user }) => ({
+        token: (await app.setUpFactor(user)).accessToken,
+        body: { password: PASSWORD },
+      }),
     }),
-    "VerifyPasskey, a counter that fell": own(
-      { "auth.login": { method: "passkey" }, "auth.passkey_counter_fell": COUNTER },
-      async () => {
+    CreateBackupCodes: own({
+      events: { "auth.mfa_setup": { renewed: "backup-codes" } },
+      prepare: async ({ user }) => {
+        const { accessToken: token, authenticator } = await app.setUpFactor(user);
+        return { token, body: { password: PASSWORD, code: await authenticator.code() } };
+      },
+    }),
+    Confirm: own({
+      events: { "auth.confirmed": { method: "password" } },
+      prepare: () => ({
+        body: { password: PASSWORD },
+      }),
+    }),
+    SetPassword: own({
+      events: { "user.password_set": {} },
+      prepare: async ({ user }) => {
+        await app.sql("update users set has_password = false where id = ?", [user.id]);
+        return { body: { newPassword: NEW_PASSWORD } };
+      },
+    }),
+    RemovePassword: own({
+      events: { "user.password_removed": {} },
+      prepare: async (account) => {
+        await passkeys.register(account);
+        return {};
+      },
+    }),
+    "VerifyPasskey, a passkey alone": own({
+      events: { "auth.login": { method: "passkey" } },
+      prepare: async () => {
+        const { user, authenticator } = await passkeys.addUser();
+        const credential = authenticator.get(await passkeys.signInOptions());
+        return { token: undefined, body: { credential }, user: user.id, actor: user.id };
+      },
+    }),
+    "VerifyPasskey, a counter that fell": own({
+      events: { "auth.login": { method: "passkey" }, "auth.passkey_counter_fell": COUNTER },
+      prepare: async () => {
         const { user, authenticator } = await passkeys.addUser();
         await passkeys.signIn(authenticator, { counter: 9 });
         const credential = authenticator.get(await passkeys.signInOptions(), { counter: 5 });
         return { token: undefined, body: { credential }, user: user.id, actor: user.id };
       },
-    ),
-    CreatePasskey: own({ "user.passkey_added": { passkeyId: TEXT } }, async (account) => {
-      const options = await passkeys.optionsFor(account, "register");
-      return { body: { credential: createAuthenticator().create(options) } };
     }),
-    RenamePasskey: own({}, async (account) => {
-      const { body } = await passkeys.register(account);
-      return { id: body.passkey.id, body: { name: "Laptop" } };
+    CreatePasskey: own({
+      events: { "user.passkey_added": { passkeyId: TEXT } },
+      prepare: async (account) => {
+        const options = await passkeys.optionsFor(account, "register");
+        return { body: { credential: createAuthenticator().create(options) } };
+      },
     }),
-    DeletePasskey: own({ "user.passkey_removed": { passkeyId: TEXT } }, async (account) => {
-      const { body } = await passkeys.register(account);
-      return { id: body.passkey.id };
+    RenamePasskey: own({
+      events: {},
+      prepare: async (account) => {
+        const { body } = await passkeys.register(account);
+        return { id: body.passkey.id, body: { name: "Laptop" } };
+      },
     }),
-    DeleteIdentity: own(
-      { "user.identity_removed": { identityId: TEXT, provider: "google" } },
-      async ({ user }) => {
+    DeletePasskey: own({
+      events: { "user.passkey_removed": { passkeyId: TEXT } },
+      prepare: async (account) => {
+        const { body } = await passkeys.register(account);
+        return { id: body.passkey.id };
+      },
+    }),
+    DeleteIdentity: own({
+      events: { "user.identity_removed": { identityId: TEXT, provider: "google" } },
+      prepare: async ({ user }) => {
         const id = randomUUID();
         await app.sql(
           "insert into identities (id, user_id, provider, issuer, subject, created_at) values (?, ?, 'google', 'https://a.example', ?, now())",
@@ -322,81 +405,119 @@ export function auditCases(
         );
         return { id };
       },
-    ),
-    DeleteDevice: own({ "user.device_forgotten": { deviceId: TEXT } }, async ({ get }) => ({
-      id: (await get("/user/devices")).body[0].id,
-    })),
-    RequireSecondFactor: own(
-      { "user.second_factor_changed": { required: true } },
-      async ({ user }) => {
+    }),
+    DeleteDevice: own({
+      events: { "user.device_forgotten": { deviceId: TEXT } },
+      prepare: async ({ get }) => ({
+        id: (await get("/user/devices")).body[0].id,
+      }),
+    }),
+    RequireSecondFactor: own({
+      events: { "user.second_factor_changed": { required: true } },
+      prepare: async ({ user }) => {
         const { authenticator } = await app.setUpConfirmedFactor(user);
         const { body } = await app.signInBy(user, { code: await authenticator.code() });
         return { token: body.accessToken, body: { required: true } };
       },
-    ),
-    UpdateProfile: own({ "user.profile_updated": {} }, () => ({ body: { name: "Bea" } })),
-    ChangePassword: own({ "user.password_changed": {} }, () => ({
-      body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
-    })),
-    "ChangePassword, a wrong password": own({ "auth.login_failed": {} }, () => ({
-      body: { currentPassword: WRONG_PASSWORD, newPassword: NEW_PASSWORD },
-    })),
-    ChangeEmail: own({}, () => ({ body: { newEmail: freshEmail(), password: PASSWORD } })),
-    ExportData: own({ "user.exported": { page: 1 } }),
-    RevokeSession: own({}, async (account) => {
-      const [{ id }] = await account.sessions();
-      return { id, events: { "user.session_revoked": { sessionId: id } } };
     }),
-    RevokeOtherSessions: own({ "user.session_revoked": { others: 1 } }, async ({ user }) => {
-      await app.signIn(user);
-      return {};
+    UpdateProfile: own({
+      events: { "user.profile_updated": {} },
+      prepare: () => ({ body: { name: "Bea" } }),
     }),
-    CreateApiKey: own({ "user.api_key_created": KEY_DETAILS }, () => ({ body: { name: "CI" } })),
-    RevokeApiKey: own({ "user.api_key_revoked": KEY_DETAILS }, async (account) => ({
-      id: (await createKey(account)).apiKey.id,
-    })),
-    DeleteAccount: own({ "user.deletion_requested": {} }, () => ({ body: {} })),
+    ChangePassword: own({
+      events: { "user.password_changed": {} },
+      prepare: () => ({
+        body: { currentPassword: PASSWORD, newPassword: NEW_PASSWORD },
+      }),
+    }),
+    "ChangePassword, a wrong password": own({
+      events: { "auth.login_failed": {} },
+      prepare: () => ({
+        body: { currentPassword: WRONG_PASSWORD, newPassword: NEW_PASSWORD },
+      }),
+    }),
+    ChangeEmail: own({
+      events: {},
+      prepare: () => ({ body: { newEmail: freshEmail(), password: PASSWORD } }),
+    }),
+    ExportData: own({ events: { "user.exported": { page: 1 } } }),
+    RevokeSession: own({
+      events: {},
+      prepare: async (account) => {
+        const [{ id }] = await account.sessions();
+        return { id, events: { "user.session_revoked": { sessionId: id } } };
+      },
+    }),
+    RevokeOtherSessions: own({
+      events: { "user.session_revoked": { others: 1 } },
+      prepare: async ({ user }) => {
+        await app.signIn(user);
+        return {};
+      },
+    }),
+    CreateApiKey: own({
+      events: { "user.api_key_created": KEY_DETAILS },
+      prepare: () => ({ body: { name: "CI" } }),
+    }),
+    RevokeApiKey: own({
+      events: { "user.api_key_revoked": KEY_DETAILS },
+      prepare: async (account) => ({
+        id: (await createKey(account)).apiKey.id,
+      }),
+    }),
+    DeleteAccount: own({
+      events: { "user.deletion_requested": {} },
+      prepare: () => ({ body: {} }),
+    }),
     InviteUser: async () => ({
       events: { "admin.user_invited": { role: "user" } },
       body: { email: freshEmail(), name: "Bea" },
       token: (await app.signInAdmin()).accessToken,
       actor: TEXT,
     }),
-    ResetAccess: admin({ "admin.access_reset": {}, "auth.password_reset_requested": {} }),
-    UpdateUser: admin(
-      {
+    ResetAccess: admin({
+      events: { "admin.access_reset": {}, "auth.password_reset_requested": {} },
+    }),
+    UpdateUser: admin({
+      events: {
         "admin.user_updated": {
           fields: ["name", "role"],
           role: "admin",
           changes: { role: { from: "user", to: "admin" } },
         },
       },
-      { name: "Bea", role: "admin", password: PASSWORD },
-    ),
-    "UpdateUser, a suspension": admin({ "admin.user_suspended": {} }, { suspended: true }),
-    "UpdateUser, a reinstatement": admin(
-      { "admin.user_reinstated": {} },
-      { suspended: false },
-      async ({ id }) => {
+      body: { name: "Bea", role: "admin", password: PASSWORD },
+    }),
+    "UpdateUser, a suspension": admin({
+      events: { "admin.user_suspended": {} },
+      body: { suspended: true },
+    }),
+    "UpdateUser, a reinstatement": admin({
+      events: { "admin.user_reinstated": {} },
+      body: { suspended: false },
+      idOf: async ({ id }) => {
         await app.sql("update users set suspended_at = now() where id = ?", [id]);
         return id;
       },
-    ),
-    "UpdateUser, a suspension and a name": admin(
-      { "admin.user_suspended": {}, "admin.user_updated": { fields: ["name"] } },
-      { suspended: true, name: "Bea" },
-    ),
-    "UpdateUser, metadata": admin(
-      { "admin.user_updated": { fields: ["metadata"] } },
-      { metadata: { plan: "team" } },
-    ),
-    DeleteUser: admin({ "admin.user_deleted": {}, "user.erased": {} }),
-    RevokeUserSessions: admin({ "admin.sessions_revoked": { sessions: 1 } }),
-    RetryEmail: admin({ "admin.email_retried": { emailId: TEXT } }, undefined, app.failEmailOf),
-    Impersonate: admin(
-      { "admin.impersonated": { sessionId: TEXT, reason: "Ticket 7" } },
-      { reason: "Ticket 7" },
-    ),
+    }),
+    "UpdateUser, a suspension and a name": admin({
+      events: { "admin.user_suspended": {}, "admin.user_updated": { fields: ["name"] } },
+      body: { suspended: true, name: "Bea" },
+    }),
+    "UpdateUser, metadata": admin({
+      events: { "admin.user_updated": { fields: ["metadata"] } },
+      body: { metadata: { plan: "team" } },
+    }),
+    DeleteUser: admin({ events: { "admin.user_deleted": {}, "user.erased": {} } }),
+    RevokeUserSessions: admin({ events: { "admin.sessions_revoked": { sessions: 1 } } }),
+    RetryEmail: admin({
+      events: { "admin.email_retried": { emailId: TEXT } },
+      idOf: app.failEmailOf,
+    }),
+    Impersonate: admin({
+      events: { "admin.impersonated": { sessionId: TEXT, reason: "Ticket 7" } },
+      body: { reason: "Ticket 7" },
+    }),
     UpdateApiKey: async () => {
       const account = await app.signIn();
       const { apiKey } = await createKey(account);
@@ -435,13 +556,13 @@ export function auditCases(
       const adjusted = { ...details, ...body, usedBefore: "0" };
       return { id, body, events: { "admin.budget_adjusted": adjusted }, token, user, actor };
     },
-    "Impersonate, an administrator": admin(
-      { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },
-      {},
-      async ({ id }) => {
+    "Impersonate, an administrator": admin({
+      events: { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },
+      body: {},
+      idOf: async ({ id }) => {
         await app.sql("update users set role = 'admin' where id = ?", [id]);
         return id;
       },
-    ),
+    }),
   };
 }
