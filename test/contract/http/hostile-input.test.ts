@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { ConnectError } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
 import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
@@ -59,6 +60,59 @@ describe("Request with many errors", () => {
     const all = await refusalOf(tooMany);
     expect(all?.violations.map(({ field }) => field)).toEqual(["messages", "model", "temperature"]);
     expect(all?.violations[0]?.message).toBe("must contain at most 512 items");
+  });
+});
+
+/** The longest time that a call keeps everything else waiting, in ms: the shortest of five, since others use the machine. */
+async function longestBlockOf(call: () => Promise<unknown>): Promise<number> {
+  const blocks: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    const delay = monitorEventLoopDelay({ resolution: 1 });
+    delay.enable();
+    await call();
+    delay.disable();
+    blocks.push(delay.max / 1e6);
+  }
+  return Math.min(...blocks);
+}
+
+// the texts are as long as bodies may be
+describe.runIf(app.mode === "embedded")("Overlong text", () => {
+  const model = "provider-a/model-a-1";
+  const ask = { provider: "provider-a", messages: [{ role: "user", content: "Hi" }] };
+  const texts = {
+    ASCII: "x".repeat(1_900_000),
+    umlauts: "ü".repeat(900_000),
+    emoji: "👋".repeat(450_000),
+  };
+  const requests: [path: string, body: (text: string) => object][] = [
+    ["/ai/chat", (systemPrompt) => ({ ...ask, systemPrompt })],
+    ["/ai/stream", (systemPrompt) => ({ ...ask, systemPrompt })],
+    ["/ai/chat", (content) => ({ ...ask, messages: [{ role: "user", content }] })],
+    ["/v1/embeddings", (input) => ({ model, input })],
+  ];
+
+  test.each(requests)(
+    "%s: is refused in milliseconds, whatever its characters",
+    async (path, bodyOf) => {
+      const { browser, headers } = await app.signIn();
+      for (const [what, text] of Object.entries(texts)) {
+        const body = JSON.stringify(bodyOf(text));
+        const block = await longestBlockOf(async () => {
+          expect((await browser.send("POST", path, body, headers)).status).toBe(400);
+        });
+        expect(block, what).toBeLessThan(400); // it once took 646 ms, on an idle machine
+      }
+    },
+  );
+
+  test("Chat over gRPC: is refused in milliseconds", async () => {
+    const account = await app.signIn();
+    const block = await longestBlockOf(async () => {
+      const call = app.grpc(AIService).chat({ ...ask, systemPrompt: texts.ASCII }, account);
+      expect(failureOf(await errorOf(call))?.reason).toBe(Reason.VALIDATION_FAILED);
+    });
+    expect(block).toBeLessThan(400);
   });
 });
 
