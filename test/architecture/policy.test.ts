@@ -3,6 +3,7 @@ import {
   clone,
   create,
   type DescMethod,
+  getOption,
   hasOption,
   type MessageInitShape,
   setExtension,
@@ -14,12 +15,14 @@ import { AuthService } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import {
   Access,
   ApiKeys,
+  field as fieldPolicy,
   LimitKey,
   PolicySchema,
   policy,
+  TypedText,
 } from "../../gen/gatehouse/platform/v1/policy_pb.ts";
 import { http } from "../../gen/google/api/annotations_pb.ts";
-import { policyOf, services } from "../../services/platform/rpc/policy.ts";
+import { clientMethods, policyOf, services } from "../../services/platform/rpc/policy.ts";
 import { violationsOf } from "../../services/platform/rpc/validation.ts";
 
 const methods = services.flatMap((service): DescMethod[] => service.methods);
@@ -95,6 +98,18 @@ test("Method policy: one method is for gateways, and has no route", () => {
   const gateways = methods.filter((method) => policyOf(method)?.access === Access.GATEWAY);
   expect(gateways.map(({ name }) => name)).toEqual(["FindApiKey"]);
   expect(gateways.filter((method) => hasOption(method, http))).toEqual([]);
+});
+
+test("Field policy: every secret that people type or paste is normalized", () => {
+  const unnormalized = clientMethods().flatMap(({ input }) =>
+    input.fields.filter((field) => {
+      const { typed, cookie } = getOption(field, fieldPolicy);
+      const isSecret = field.proto.options?.debugRedact === true;
+      return isSecret && !cookie && typed === TypedText.UNSPECIFIED;
+    }),
+  );
+  const names = unnormalized.map(({ parent, name }) => `${parent.name}.${name}`);
+  expect(names).toEqual(["FinishExternalRequest.code", "FinishExternalRequest.state"]); // of a redirect
 });
 
 test("Validation: the rules of every request message compile", () => {

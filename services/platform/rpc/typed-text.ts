@@ -19,8 +19,6 @@ const SPELLING = /\u200c|\u200d|\p{Variation_Selector}|[\u{e0020}-\u{e007f}]/u;
 /** Joiners, which are valid in domains of some languages (RFC 5892 appendix A). */
 const JOINER = /\u200c|\u200d/u;
 const BLANK = /[\p{White_Space}\u2800]/gu;
-/** Blanks within a line. */
-const SPACE = /[\p{Zs}\u2800]/gu;
 /** The same and all other separators that are not control characters. */
 const SEPARATOR = /\p{Z}/gu;
 /**
@@ -110,7 +108,7 @@ function nameForm(text: string): string {
 const searchForm = (text: string): string =>
   visible(text, SPELLING)
     .normalize("NFKC")
-    .replace(SPACE, " ")
+    .replace(BLANK, " ")
     .replace(/^ +| +$/g, "");
 
 /** Characters that a domain can't contain: `domainToASCII` would read them as URL syntax. */
