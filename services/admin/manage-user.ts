@@ -266,14 +266,18 @@ function changedColumns(
 }
 
 /**
- * Erases a user immediately. The audit log keeps the id, which no longer identifies anyone.
- * @throws ServiceError NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN
+ * Erases a user immediately. The audit log keeps the id, which no longer identifies anyone. To erase another
+ * administrator, or somebody who was one lately, the caller needs a recent sign-in: a stolen access token must
+ * not suffice to remove those who could stop it.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN
  */
 export async function deleteUser(call: SystemCall, userId: string): Promise<void> {
   const id = canonicalId(userId);
   await call.em.transactional(async () => {
     await assertRemovableAdmin(call, id, "delete");
     await assertStillAdmin(call);
+    const user = await call.em.findOne(User, { id });
+    if (user?.isProtectedAsAdmin(call.clock.now())) assertRecentAdminSignIn(call);
     await recordAudit(call, "admin.user_deleted", { userId: id });
     if (!(await eraseUser(call, id))) throw userNotFound();
   });

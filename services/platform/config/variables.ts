@@ -152,7 +152,7 @@ export const servicesVariables = {
     "Password of the first administrator. If the account exists with an unverified address, its password is replaced and its sessions are revoked.",
   ),
   adminReauthMs: setting(kind.duration(), "1h").describe(
-    "Maximum age of an administrator's sign-in required to change a role, e-mail address, verification or MFA, and to impersonate. `0` means no limit.",
+    "Maximum age of an administrator's sign-in required to change a role, e-mail address, verification or MFA, to delete an administrator, and to impersonate. `0` means no limit.",
   ),
   requireAdminMfa: setting(kind.toggle, "off").describe(
     "`on` makes `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",

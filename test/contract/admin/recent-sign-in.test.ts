@@ -39,6 +39,26 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
   expect((await shared.changeRole(again, target.id, "admin")).status).toBe(200);
 });
 
+test("DELETE /admin/users/:id: of another administrator, present or recent, needs a sign-in within the last hour", async () => {
+  const caller = await signInLongAgo(shared);
+  const recent = await shared.signIn(caller.user);
+  const [other, demoted, user] = [
+    await shared.addUser({ role: "admin" }),
+    await shared.addUser({ role: "admin" }),
+    await shared.addUser(),
+  ];
+  await shared.changeRole(recent, demoted.id, "user");
+  const required = refusal(403, "REAUTHENTICATION_REQUIRED");
+  for (const { id } of [other, demoted]) {
+    expect(await caller.delete(`/admin/users/${id}`)).toMatchObject(required);
+    const [denied] = await shared.auditOf(id, "admin.denied");
+    expect(denied?.details).toMatchObject({ reason: "REAUTHENTICATION_REQUIRED" });
+    expect((await recent.delete(`/admin/users/${id}`)).status).toBe(200);
+  }
+  expect((await caller.delete(`/admin/users/${user.id}`)).status).toBe(200);
+  expect(await caller.delete(`/admin/users/${user.id}`)).toMatchObject(refusal(404, "NOT_FOUND"));
+});
+
 describe("Settings ADMIN_REAUTH=0, REQUIRE_ADMIN_MFA=on", async () => {
   const app = await startSuiteApp({ env: { ADMIN_REAUTH: "0", REQUIRE_ADMIN_MFA: "on" } });
 
