@@ -2,7 +2,7 @@
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
-/** What a route sends. `accepts` is a status beside 2xx whose body is a result, `isText` means that the result is no JSON. */
+/** The request of a route. `accepts` is a status other than 2xx whose body is a result; `isText` means that the result is text. */
 export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number; isText?: boolean };
 /** Calls a route. */
 export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
@@ -561,7 +561,7 @@ export type UsageGroup = {
   usage: UsageSums;
 };
 
-/** A limit of what AI calls may cost, or of their tokens, in a day or a month. Amounts are decimals, such as `20` or `0.5`, in the currency of the catalogue or in tokens. */
+/** A limit on the cost or the tokens of AI calls per day or month. Amounts are decimals, such as `20` or `0.5`, in the currency of the catalogue or in tokens. */
 export type Budget = {
   /** UUID. */
   id: string;
@@ -575,19 +575,19 @@ export type Budget = {
   currency?: string | undefined;
   /** `day` or `month`, which begin at midnight in the time zone of the deployment. */
   period: string;
-  /** The most that calls may use in a period. */
+  /** Maximum amount that calls may use in a period. */
   limit: string;
   /** Percentage of the limit from which an e-mail warns the user, or the administrators for the deployment. */
   alertPercent: number;
-  /** What calls of the current period have used. Absent for a role, except for a given user. */
+  /** Amount that calls have used in the current period. Absent for a role, unless the list is filtered by user. */
   used?: string | undefined;
-  /** What is held for calls that have not ended: the most that they may use. Absent like `used`. */
+  /** Amount reserved for calls in progress: the maximum that they may use. Absent whenever `used` is absent. */
   reserved?: string | undefined;
   /** When the current period began. */
   startedAt: string;
   /** When the next period begins. */
   resetsAt: string;
-  /** The user of a budget of a user, or the owner of the API key. Only administrators see it. */
+  /** The user whose calls the budget limits, or the owner of the API key. Only administrators see it. */
   user?: Person | undefined;
   /** Name of the API key. */
   keyName?: string | undefined;
@@ -1688,7 +1688,7 @@ export type SetBudgetRequest = {
   unit: "cost" | "tokens";
   /** `day` or `month`, which begin at midnight in the time zone of the deployment. */
   period: "day" | "month";
-  /** The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call. */
+  /** Maximum amount that calls may use in a period: money in the currency of the catalogue, up to 1,000,000 with at most nine decimal places, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call. */
   limit: string | number;
   /** Percentage of the limit from which an e-mail warns: 1 to 100. The default is 80, or the value that the budget has. */
   alertPercent?: number | undefined;
@@ -1697,21 +1697,21 @@ export type SetBudgetRequest = {
 };
 
 export type SetBudgetResponse = {
-  /** The budget, as it is now. */
+  /** The budget after the change. */
   budget: Budget;
 };
 
 export type DeleteBudgetResponse = {
-  /** Text for people. */
+  /** Human-readable confirmation. Do not parse it. */
   message: string;
 };
 
 export type AdjustBudgetRequest = {
   /** UUID of the user, for a budget of a role. Absent for other budgets. */
   subject?: string | undefined;
-  /** What calls of the current period have used, in place of what was counted. A JSON number is accepted too. */
+  /** Amount used in the current period. It replaces the counted amount. A JSON number is accepted too. */
   used: string | number;
-  /** Why: 1 to 500 characters, for the audit log. */
+  /** Reason for the correction, recorded in the audit log: 1 to 500 characters. */
   reason: string;
 };
 
@@ -2022,7 +2022,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Updates a user. An absent field keeps its value. Only the name, the metadata and the suspension of a service account can be changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
-    /** Erases a user immediately and irreversibly. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Erases a user immediately and irreversibly. For another administrator, or a user who was one within the last 7 days, a recent sign-in is required. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteUser: (id: string, options?: CallOptions) =>
       call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
     /** Takes every way to sign in from a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */

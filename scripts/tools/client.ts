@@ -41,7 +41,7 @@ const HEAD = `// Generated from the OpenAPI document by \`npm run generate\`. Do
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
-/** What a route sends. \`accepts\` is a status beside 2xx whose body is a result, \`isText\` means that the result is no JSON. */
+/** The request of a route. \`accepts\` is a status other than 2xx whose body is a result; \`isText\` means that the result is text. */
 export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number; isText?: boolean };
 /** Calls a route. */
 export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;
@@ -77,7 +77,7 @@ export function clientSource(): string {
   ].join("\n");
 }
 
-/** Whether a route begins a session. A refresh, which needs one, is none. */
+/** Whether a route starts a session. A refresh continues one, so it does not count. */
 const isSignIn = (route: Route) =>
   route.path !== "/auth/refresh" &&
   "Set-Cookie" in ((successOf(route) as { headers?: object } | undefined)?.headers ?? {}) &&
@@ -112,7 +112,7 @@ function typeOf(
 const nameOf = ({ operationId }: Operation) =>
   `${operationId[0]?.toUpperCase()}${operationId.slice(1)}`;
 const contentOf = (content: Content | undefined) => content?.content["application/json"]?.schema;
-/** The schema of a response that is text and no JSON. */
+/** The schema of a response that is text instead of JSON. */
 const textOf = ({ content = {} }: Partial<Content> = {}) =>
   Object.entries(content).find(
     ([type]) => type.startsWith("text/") && type !== "text/event-stream",
@@ -139,7 +139,7 @@ function typesOf(route: Route): string[] {
   ];
 }
 
-/** What the client has to know of a response. */
+/** What the client must know about a response. */
 function optionsOf(route: Route): string[] {
   const unhealthy = route.responses[503];
   const isResult = unhealthy !== undefined && !contentOf(unhealthy)?.allOf; // health of an unhealthy service

@@ -12,7 +12,7 @@ const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 const WIDE = { width: 1200, height: 750 };
 const PHONE = { width: 390, height: 760 };
 const QUESTION = "Write a function that searches a sorted list, and explain when it pays off.";
-/** What was asked before, oldest first. */
+/** Earlier questions in the chat, oldest first. */
 const EARLIER = [
   "Names for a coffee brand",
   "What is compound interest? Show the formula.",
@@ -38,7 +38,7 @@ async function signIn(email: string, settings: BrowserContextOptions = {}): Prom
   return page;
 }
 
-/** Goes to a place of the app, and waits until it has loaded. */
+/** Opens a page of the app and waits until it has loaded. */
 async function goTo(page: Page, path: string): Promise<void> {
   await page.evaluate(
     `history.pushState(null, "", ${JSON.stringify(path)}); dispatchEvent(new PopStateEvent("popstate"))`,

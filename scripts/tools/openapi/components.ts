@@ -114,13 +114,13 @@ export function objectSchema(
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
-/** Whether a field has no implied value, so that it may be left out. Callers without a password leave out their own. */
+/** Whether a field may be omitted because no value is implied. Callers without a password omit their own. */
 const isNeverImplied = (field: DescField): boolean => {
   const { ownPassword, omitEmpty } = getOption(field, fieldPolicy);
   return field.proto.proto3Optional || ownPassword || omitEmpty;
 };
 
-/** Whether a request may leave a field out: also a list that may be empty. */
+/** Whether a request may omit a field, which includes lists that may be empty. */
 export function isOptionalInRequest(field: DescField): boolean {
   if (field.fieldKind !== "list") return isNeverImplied(field);
   const { type } = getOption(field, validation);

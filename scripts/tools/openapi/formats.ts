@@ -19,7 +19,7 @@ const OPENAI_ERROR = { $ref: "#/components/schemas/OpenAIError" };
 const ANTHROPIC_ERROR = { $ref: "#/components/schemas/AnthropicError" };
 const errorRefOf = (format: HttpBinding["format"]) =>
   format === anthropicFormat ? ANTHROPIC_ERROR : OPENAI_ERROR;
-/** What tells errors of the same status apart. */
+/** Distinguishes errors with the same status. */
 const codeIn = ({ error }: { error: { code?: string; type: string } }) => error.code ?? error.type;
 const nullable = { type: ["string", "null"] };
 
@@ -153,7 +153,7 @@ type Documented = {
   headers: string[];
 };
 
-/** What is known of each method in a foreign format, by its name. */
+/** The documentation of each method in a foreign format, by its name. */
 const METHODS: Readonly<Record<string, Documented>> = {
   Complete: {
     description:

@@ -482,7 +482,7 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   stop: string[];
 
   /**
-   * Makes replies to the same request more alike, without a guarantee. Up to 2^53, which every provider
+   * Seed that makes replies to the same request more alike, without a guarantee. Up to 2^53, which every provider
    * can read.
    *
    * @generated from field: optional int64 seed = 13;
@@ -497,7 +497,7 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   reasoningEffort?: string | undefined;
 
   /**
-   * Whether the reply arrives while it is written. Otherwise it arrives as a whole.
+   * Whether the reply is streamed while the model writes it. Otherwise it arrives as a whole.
    *
    * @generated from field: bool stream = 15;
    */

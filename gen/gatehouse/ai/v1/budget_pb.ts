@@ -20,7 +20,7 @@ export const file_gatehouse_ai_v1_budget: GenFile = /*@__PURE__*/
   fileDesc("ChxnYXRlaG91c2UvYWkvdjEvYnVkZ2V0LnByb3RvEg9nYXRlaG91c2UuYWkudjEiqgMKBkJ1ZGdldBIKCgJpZBgBIAEoCRINCgVzY29wZRgCIAEoCRIUCgdzdWJqZWN0GAMgASgJSACIAQESDAoEdW5pdBgEIAEoCRIVCghjdXJyZW5jeRgFIAEoCUgBiAEBEg4KBnBlcmlvZBgGIAEoCRINCgVsaW1pdBgHIAEoCRIVCg1hbGVydF9wZXJjZW50GAggASgNEhEKBHVzZWQYCSABKAlIAogBARIVCghyZXNlcnZlZBgKIAEoCUgDiAEBEi4KCnN0YXJ0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCXJlc2V0c19hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoEdXNlchgNIAEoCzIcLmdhdGVob3VzZS5hY2NvdW50LnYxLlBlcnNvbkgEiAEBEhUKCGtleV9uYW1lGA4gASgJSAWIAQFCCgoIX3N1YmplY3RCCwoJX2N1cnJlbmN5QgcKBV91c2VkQgsKCV9yZXNlcnZlZEIHCgVfdXNlckILCglfa2V5X25hbWUi7AMKEkxpc3RCdWRnZXRzUmVxdWVzdBIdCgVsaW1pdBgBIAEoDUIJukgGKgQYZCgBSACIAQESHgoGY3Vyc29yGAIgASgJQgm6SAZyBLiIJwFIAYgBARIdCgRwYWdlGAMgASgNQgq6SAcqBRiQTigBSAKIAQESNgoFc2NvcGUYBCABKAlCIrpIH3IdUgpkZXBsb3ltZW50UgRyb2xlUgR1c2VyUgNrZXlIA4gBARIkCgd1c2VyX2lkGAUgASgJQg66SAVyA7ABAYq1GAIYAUgEiAEBOuUBukjhARreAQoEcGFnZRrVASFoYXModGhpcy5wYWdlKSA/ICcnIDogaGFzKHRoaXMuY3Vyc29yKSA/ICdjYW5cJ3QgYmUgY29tYmluZWQgd2l0aCBjdXJzb3InIDogdWludCh0aGlzLnBhZ2UpICogKGhhcyh0aGlzLmxpbWl0KSA/IHVpbnQodGhpcy5saW1pdCkgOiB1aW50KDIwKSkgPD0gdWludCgxMDAwMCkgPyAnJyA6ICdyZWFjaGVzIHBhc3QgdGhlIGZpcnN0IDEwLDAwMCByb3dzOiB1c2UgY3Vyc29yJ0IICgZfbGltaXRCCQoHX2N1cnNvckIHCgVfcGFnZUIICgZfc2NvcGVCCgoIX3VzZXJfaWQiqAEKE0xpc3RCdWRnZXRzUmVzcG9uc2USJgoFaXRlbXMYASADKAsyFy5nYXRlaG91c2UuYWkudjEuQnVkZ2V0EhgKC25leHRfY3Vyc29yGAIgASgJSACIAQESDQoFdG90YWwYAyABKA0SHAoPdG90YWxfZXN0aW1hdGVkGAQgASgISAGIAQFCDgoMX25leHRfY3Vyc29yQhIKEF90b3RhbF9lc3RpbWF0ZWQixQUKEFNldEJ1ZGdldFJlcXVlc3QSMQoFc2NvcGUYASABKAlCIrpIH3IdUgpkZXBsb3ltZW50UgRyb2xlUgR1c2VyUgNrZXkSHQoHc3ViamVjdBgCIAEoCUIHukgEcgIYQEgAiAEBEiEKBHVuaXQYAyABKAlCE7pIEHIOUgRjb3N0UgZ0b2tlbnMSIQoGcGVyaW9kGAQgASgJQhG6SA5yDFIDZGF5UgVtb250aBI5CgVsaW1pdBgFIAEoCUIqukghch8yHV5bMC05XXsxLDE2fShbLl1bMC05XXsxLDl9KT8kirUYAkgBEiUKDWFsZXJ0X3BlcmNlbnQYBiABKA1CCbpIBioEGGQoAUgBiAEBEhcKCmZyb21fdXNhZ2UYByABKAhIAogBATrwArpI7AIa6QIKB3N1YmplY3Qa3QJ0aGlzLnNjb3BlID09ICdkZXBsb3ltZW50JyA/IChoYXModGhpcy5zdWJqZWN0KSA/ICdtdXN0IGJlIGFic2VudCBmb3IgdGhlIGRlcGxveW1lbnQnIDogJycpIDogIWhhcyh0aGlzLnN1YmplY3QpID8gJ2lzIHJlcXVpcmVkIGZvciB0aGlzIHNjb3BlJyA6IHRoaXMuc2NvcGUgPT0gJ3JvbGUnID8gKHRoaXMuc3ViamVjdCBpbiBbJ3VzZXInLCAnYWRtaW4nXSA/ICcnIDogJ211c3QgYmUgb25lIG9mIHVzZXIsIGFkbWluJykgOiB0aGlzLnN1YmplY3QubWF0Y2hlcygnXlswLTlhLWZBLUZdezh9KC1bMC05YS1mQS1GXXs0fSl7M30tWzAtOWEtZkEtRl17MTJ9JCcpID8gJycgOiAnbXVzdCBiZSBhIHZhbGlkIFVVSUQnQgoKCF9zdWJqZWN0QhAKDl9hbGVydF9wZXJjZW50Qg0KC19mcm9tX3VzYWdlIjwKEVNldEJ1ZGdldFJlc3BvbnNlEicKBmJ1ZGdldBgBIAEoCzIXLmdhdGVob3VzZS5haS52MS5CdWRnZXQiKwoTRGVsZXRlQnVkZ2V0UmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiJwoURGVsZXRlQnVkZ2V0UmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCSKtAQoTQWRqdXN0QnVkZ2V0UmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQESHgoHc3ViamVjdBgCIAEoCUIIukgFcgOwAQFIAIgBARI4CgR1c2VkGAMgASgJQiq6SCFyHzIdXlswLTldezEsMTZ9KFsuXVswLTldezEsOX0pPySKtRgCSAESGgoGcmVhc29uGAQgASgJQgq6SAdyBRABGPQDQgoKCF9zdWJqZWN0Ij8KFEFkanVzdEJ1ZGdldFJlc3BvbnNlEicKBmJ1ZGdldBgBIAEoCzIXLmdhdGVob3VzZS5haS52MS5CdWRnZXQiFwoVTGlzdE93bkJ1ZGdldHNSZXF1ZXN0IkIKFkxpc3RPd25CdWRnZXRzUmVzcG9uc2USKAoHYnVkZ2V0cxgBIAMoCzIXLmdhdGVob3VzZS5haS52MS5CdWRnZXRiBnByb3RvMw", [file_buf_validate_validate, file_gatehouse_account_v1_admin_service, file_gatehouse_platform_v1_policy, file_gatehouse_platform_v1_rules, file_google_protobuf_timestamp]);
 
 /**
- * A limit of what AI calls may cost, or of their tokens, in a day or a month. Amounts are decimals, such as `20` or `0.5`, in the
+ * A limit on the cost or the tokens of AI calls per day or month. Amounts are decimals, such as `20` or `0.5`, in the
  * currency of the catalogue or in tokens.
  *
  * @generated from message gatehouse.ai.v1.Budget
@@ -70,7 +70,7 @@ export type Budget = Message<"gatehouse.ai.v1.Budget"> & {
   period: string;
 
   /**
-   * The most that calls may use in a period.
+   * Maximum amount that calls may use in a period.
    *
    * @generated from field: string limit = 7;
    */
@@ -84,14 +84,14 @@ export type Budget = Message<"gatehouse.ai.v1.Budget"> & {
   alertPercent: number;
 
   /**
-   * What calls of the current period have used. Absent for a role, except for a given user.
+   * Amount that calls have used in the current period. Absent for a role, unless the list is filtered by user.
    *
    * @generated from field: optional string used = 9;
    */
   used?: string | undefined;
 
   /**
-   * What is held for calls that have not ended: the most that they may use. Absent like `used`.
+   * Amount reserved for calls in progress: the maximum that they may use. Absent whenever `used` is absent.
    *
    * @generated from field: optional string reserved = 10;
    */
@@ -112,7 +112,7 @@ export type Budget = Message<"gatehouse.ai.v1.Budget"> & {
   resetsAt?: Timestamp | undefined;
 
   /**
-   * The user of a budget of a user, or the owner of the API key. Only administrators see it.
+   * The user whose calls the budget limits, or the owner of the API key. Only administrators see it.
    *
    * @generated from field: optional gatehouse.account.v1.Person user = 13;
    */
@@ -262,8 +262,8 @@ export type SetBudgetRequest = Message<"gatehouse.ai.v1.SetBudgetRequest"> & {
   period: string;
 
   /**
-   * The most that calls may use in a period: money in the currency of the catalogue with at most nine decimal places and at most
-   * 1,000,000, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call.
+   * Maximum amount that calls may use in a period: money in the currency of the catalogue, up to 1,000,000 with at most nine
+   * decimal places, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call.
    *
    * @generated from field: string limit = 5;
    */
@@ -299,7 +299,7 @@ export const SetBudgetRequestSchema: GenMessage<SetBudgetRequest> = /*@__PURE__*
  */
 export type SetBudgetResponse = Message<"gatehouse.ai.v1.SetBudgetResponse"> & {
   /**
-   * The budget, as it is now.
+   * The budget after the change.
    *
    * @generated from field: gatehouse.ai.v1.Budget budget = 1;
    */
@@ -341,7 +341,7 @@ export const DeleteBudgetRequestSchema: GenMessage<DeleteBudgetRequest> = /*@__P
  */
 export type DeleteBudgetResponse = Message<"gatehouse.ai.v1.DeleteBudgetResponse"> & {
   /**
-   * Text for people.
+   * Human-readable confirmation. Do not parse it.
    *
    * @generated from field: string message = 1;
    */
@@ -376,14 +376,14 @@ export type AdjustBudgetRequest = Message<"gatehouse.ai.v1.AdjustBudgetRequest">
   subject?: string | undefined;
 
   /**
-   * What calls of the current period have used, in place of what was counted. A JSON number is accepted too.
+   * Amount used in the current period. It replaces the counted amount. A JSON number is accepted too.
    *
    * @generated from field: string used = 3;
    */
   used: string;
 
   /**
-   * Why: 1 to 500 characters, for the audit log.
+   * Reason for the correction, recorded in the audit log: 1 to 500 characters.
    *
    * @generated from field: string reason = 4;
    */
