@@ -47,7 +47,9 @@ export const commonVariables = {
   workers: setting(kind.workers, "1").describe(
     "Number of processes that serve the same ports on this machine; `auto`: one per core. More than one needs `DATABASE_URL` and `REDIS_URL`. See [operations.md](operations.md#workers).",
   ),
-  rateLimits: setting(kind.toggle, "on").describe("`off` disables rate limits, for load tests."),
+  rateLimits: setting(kind.toggle, "on").describe(
+    "`off` disables rate limits, for load tests. How many e-mails an account gets and causes stays limited.",
+  ),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
     "Maximum number of concurrent AI streams per user, counted by each process or worker. Additional streams get 429.",
   ),

@@ -13,7 +13,8 @@ import { compareTimes, cycle, type Times } from "./compare-times.ts";
 
 const app = await startSuiteApp({ env: { EMAIL_SIGN_IN: "code", RATE_LIMITS: "off" } });
 const limited = await startSuiteApp({ env: { EMAIL_SIGN_IN: "code" } });
-const plain = await testApp();
+const off = { env: { EMAIL_SIGN_IN: "off" } };
+const plain = await (process.env.TEST_FEATURES ? startSuiteApp(off) : testApp());
 const passkeys = passkeyActions(app);
 
 const WRONG = refusal(401, "INVALID_CODE");
@@ -296,6 +297,18 @@ describe("POST /auth/email-code", () => {
     for (const secret of [code, token]) expect(stored).not.toContain(`"${secret}`);
     expect((await app.mail.emailTo(user.email, /code/)).text).not.toMatch(/by hand/);
     expect(await app.auditOf(user.id, "auth.email_code_requested")).toHaveLength(1);
+  });
+
+  test("mails at most five an hour to an account, though rate limits are off", async () => {
+    const user = await app.addVerifiedUser();
+    for (let i = 0; i < 8; i++) {
+      expect((await ask(user.email)).status).toBe(200);
+      app.clock.advance("5m");
+    }
+    await expect.poll(() => arrived(user.email)).toBe(5);
+    expect(await app.auditOf(user.id, "auth.email_code_requested")).toHaveLength(5);
+    app.clock.advance("25m");
+    await codeFor(user.email);
   });
 
   test("is limited to three an hour per address and account, and guesses to ten in fifteen minutes", async () => {
