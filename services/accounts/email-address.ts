@@ -65,17 +65,18 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 /**
  * Cleans up after an account's address has changed: deletes the links and failed passwords of the old
  * address, and notifies its owner.
- * @param by With a change by a session, whoever has the old address can still undo a sign-in of before; with one by an
- * administrator, who may have changed it because somebody else reads its mail, they can't.
+ * @param by With a change by a session, whoever has the old address can still undo a sign-in of before, unless the device
+ * of that session was known by then. With one by an administrator, who may have changed it because somebody else reads
+ * its mail, they can't.
  */
 export async function leaveAddress(
   call: SystemCall,
   old: Recipient & { canonicalEmail: string },
   newEmail: string,
-  by: "session" | "administrator",
+  by: { deviceId: string | null } | "administrator",
 ) {
-  if (by === "session") {
-    await keepNotMe(call, old.id);
+  if (by !== "administrator") {
+    await keepNotMe(call, old.id, by.deviceId);
     await invalidateTokensButNotMe(call, old.id);
     await invalidateOneTimeTokens(call, old.id, ["not-me"]); // of the old address, if an older one is kept
   } else await invalidateOneTimeTokens(call, old.id);

@@ -41,6 +41,24 @@ export async function eraseUser(
 /** Users who are due for deletion. */
 export const deletedUsers = (now: Date): FilterQuery<User> => ({ deletionAt: { $lte: now } });
 
+/** Users who never verified an address, and are neither service accounts nor protected as administrators. */
+function neverVerified(now: Date) {
+  const demotedBefore = new Date(now.getTime() - ADMIN_PROTECTION_MS);
+  return {
+    emailVerifiedAt: null,
+    wasVerified: false,
+    isService: false,
+    role: "user",
+    $or: [{ demotedAt: null }, { demotedAt: { $lte: demotedBefore } }],
+  } satisfies FilterQuery<User>;
+}
+
+/** Users whose account anybody may have made, since no address was ever verified. Suspended ones are kept. */
+export const unownedUsers = (now: Date): FilterQuery<User> => ({
+  ...neverVerified(now),
+  suspendedAt: null,
+});
+
 /**
  * Users who never verified an address and do not use their account, once it is old enough. A session may
  * have been used for its full maximum lifetime after the sign-in. Excludes service accounts and users
@@ -51,18 +69,9 @@ export function unverifiedUsers(
   config: Pick<Config, "unverifiedRetentionMs" | "sessionMaxAgeMs">,
 ): FilterQuery<User> {
   const before = new Date(now.getTime() - config.unverifiedRetentionMs);
-  const demotedBefore = new Date(now.getTime() - ADMIN_PROTECTION_MS);
   const signedInBefore = new Date(before.getTime() - config.sessionMaxAgeMs);
-  const isUnprotected = { $or: [{ demotedAt: null }, { demotedAt: { $lte: demotedBefore } }] };
   const isUnused = { $or: [{ lastLoginAt: null }, { lastLoginAt: { $lte: signedInBefore } }] };
-  return {
-    emailVerifiedAt: null,
-    wasVerified: false,
-    isService: false,
-    role: "user",
-    createdAt: { $lte: before },
-    $and: [isUnused, isUnprotected],
-  };
+  return { ...neverVerified(now), createdAt: { $lte: before }, $and: [isUnused] };
 }
 
 /** Accounts per query. Each account is erased in its own transaction. */

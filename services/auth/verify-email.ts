@@ -41,7 +41,7 @@ export async function resendVerification(call: Call, email: string): Promise<voi
  */
 export async function verifyEmail(call: Call, token: string): Promise<void> {
   await withUniqueAddress(call, async () => {
-    const { kind, userId, email } = await consumeOneTimeToken(call, token, [
+    const { kind, userId, email, deviceId } = await consumeOneTimeToken(call, token, [
       "verify-email",
       "change-email",
     ]);
@@ -62,6 +62,6 @@ export async function verifyEmail(call: Call, token: string): Promise<void> {
     await call.em.flush();
     const event = kind === "change-email" ? "user.email_changed" : "auth.email_verified";
     await recordAudit(call, event, { userId });
-    if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email, "session");
+    if (canonicalEmail !== old.canonicalEmail) await leaveAddress(call, old, email, { deviceId });
   });
 }

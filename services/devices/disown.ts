@@ -1,6 +1,6 @@
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { readEmailAddress, withUniqueAddress } from "../accounts/email-address.ts";
-import { eraseUser } from "../accounts/erase-user.ts";
+import { eraseUser, unownedUsers } from "../accounts/erase-user.ts";
 import { endAccess } from "../accounts/reset-access.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
@@ -47,12 +47,16 @@ export async function disown(call: Call, tokenText: string, email: string): Prom
 
 /**
  * Gives an account back the address that it had at the sign-in. Tokens that were mailed to later addresses end,
- * and those who read their mail are told.
+ * and those who read their mail are told. An account that somebody has registered there since is erased if its address
+ * was never verified: a stranger could otherwise keep the owner out by a registration.
  */
 async function restoreAddress(call: Call, user: User, email: string): Promise<void> {
   const { id, name, email: laterEmail, canonicalEmail: laterCanonical } = user;
   const { canonical: canonicalEmail } = readEmailAddress(email);
   const now = call.clock.now();
+  const other = await call.em.findOne(User, { canonicalEmail, id: { $ne: id } });
+  if (other && (await eraseUser(call, other.id, unownedUsers(now))))
+    await recordAudit(call, "auth.disowned", { userId: other.id });
   Object.assign(user, { email, canonicalEmail, emailVerifiedAt: now, updatedAt: now });
   await call.em.flush();
   await invalidateOneTimeTokens(call, id);

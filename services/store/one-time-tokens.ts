@@ -17,7 +17,7 @@ export const OneTimeToken = defineEntity({
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
     failed: p.integer(), // number of codes sent with an MFA token, or for an e-mail code
-    deviceId: p.uuid().nullable(), // the browser or app that asked for an e-mail code
+    deviceId: p.uuid().nullable(), // the browser or app that asked for an e-mail code or a change of the address
   },
 });
 
@@ -44,13 +44,14 @@ export type VerifiedToken = {
   userId: string;
   email: string;
   createdAt: Date;
+  deviceId: string | null;
 };
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "expiresAt">;
 
 /**
  * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is derived
  * from its id later.
- * @param deviceId the browser or app that asked for an e-mail code
+ * @param deviceId the browser or app that asked for an e-mail code or a change of the address
  */
 export async function issueOneTimeToken(
   { em, clock }: ClockedDb,
@@ -61,10 +62,10 @@ export async function issueOneTimeToken(
 ): Promise<IssuedToken> {
   const createdAt = clock.now();
   const expiresAt = new Date(createdAt.getTime() + lifetimeMs);
-  const token = { id: newId(createdAt), kind, email, createdAt, expiresAt };
+  const token = { id: newId(createdAt), kind, email, createdAt, expiresAt, deviceId };
   await em.upsert(
     OneTimeToken,
-    { ...token, user: userId, failed: 0, deviceId },
+    { ...token, user: userId, failed: 0 },
     { onConflictFields: ["user", "kind"] },
   );
   return { ...token, userId };
@@ -92,11 +93,24 @@ export async function invalidateTokensButNotMe({ em }: Db, userId: string): Prom
 
 /**
  * Keeps the token that undoes a sign-in although its account leaves the address that it was mailed to. An older one
- * that still holds takes precedence, so that further changes of the address don't replace it.
+ * that still holds takes precedence, so that further changes of the address don't replace it. A device that was known
+ * before that sign-in belongs to the owner: what is changed there ends the token, since somebody else may read the mail
+ * of the address that the owner leaves.
+ * @param deviceId where the change was requested; null if that is unknown
  */
-export async function keepNotMe({ em, clock }: ClockedDb, userId: string): Promise<void> {
+export async function keepNotMe(
+  { em, clock }: ClockedDb,
+  userId: string,
+  deviceId: string | null,
+): Promise<void> {
   const before = { user: userId, kind: "not-me-before" as const };
   await em.nativeDelete(OneTimeToken, { ...before, expiresAt: { $lte: clock.now() } });
+  await em.execute(
+    `delete from one_time_tokens t using devices d
+     where t.user_id = :userId and t.kind in ('not-me', 'not-me-before')
+       and d.user_id = t.user_id and d.id = :deviceId::uuid and d.created_at < t.created_at`,
+    { userId, deviceId },
+  );
   if ((await em.count(OneTimeToken, before)) > 0) return;
   await em.nativeUpdate(OneTimeToken, { user: userId, kind: "not-me" }, { kind: before.kind });
 }
@@ -122,7 +136,7 @@ export const takeOneTimeToken = (
        select u.id from users u join one_time_tokens t on t.user_id = u.id where t.id = :id for no key update of u)
      delete from one_time_tokens t using owner o
      where t.user_id = o.id and t.id = :id and t.kind in (:kinds) and t.expires_at > :now
-     returning t.kind, t.user_id as "userId", t.email, t.created_at as "createdAt"`,
+     returning t.kind, t.user_id as "userId", t.email, t.created_at as "createdAt", t.device_id as "deviceId"`,
     { id, kinds, now },
   );
 

@@ -132,6 +132,10 @@ export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boo
     },
   );
 
+/** The known device that a session belongs to; null if that is unknown. */
+export const findDeviceOf = async ({ em }: Db, id: string): Promise<string | null> =>
+  (await em.findOne(Session, { id }, { fields: ["deviceId"] }))?.deviceId ?? null;
+
 /** Notes that the user has confirmed a session. */
 export async function confirmSession({ em, clock }: ClockedDb, id: string): Promise<void> {
   await em.nativeUpdate(Session, { id }, { confirmedAt: clock.now() });

@@ -28,7 +28,7 @@ import {
   issueOneTimeToken,
   type OneTimeTokenKind,
 } from "../store/one-time-tokens.ts";
-import { revokeSessions } from "../store/sessions.ts";
+import { findDeviceOf, revokeSessions } from "../store/sessions.ts";
 import { User } from "../store/users.ts";
 
 /**
@@ -150,7 +150,10 @@ export async function removePassword(call: SessionCall): Promise<void> {
   });
 }
 
-/** Maximum number of requests per user and hour: each sends an e-mail to an address of the user's choice. */
+/**
+ * Maximum number of requests per user and hour, also without rate limits: each sends an e-mail to an address of the
+ * user's choice.
+ */
 const MAX_PER_HOUR = 3;
 const HOUR_MS = 3_600_000;
 
@@ -181,13 +184,14 @@ export async function changeEmail(
     if (owner && owner.id !== user.id) return queueDailyEmail(call, owner, "address-in-use");
     const { id, name } = user;
     const to = { id, email: address.stored, name };
-    const token = await issueOneTimeToken(call, "change-email", to, call.config.verifyTokenTtlMs);
+    const deviceId = await findDeviceOf(call, call.principal.session.id);
+    const { verifyTokenTtlMs } = call.config;
+    const token = await issueOneTimeToken(call, "change-email", to, verifyTokenTtlMs, deviceId);
     await queueEmail(call, to, "change-email", variables, token.id);
   });
 }
 
 async function limitRequests(call: SessionCall): Promise<void> {
-  if (!call.config.rateLimits) return;
   const recent = await recentEmails(
     call,
     call.principal.user.id,

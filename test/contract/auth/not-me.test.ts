@@ -211,18 +211,79 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await app.login(second)).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
   });
 
-  test("is 409 and keeps the token while the address of before has another account", async () => {
+  test("erases an account that a stranger has registered at the address of before, and one of twenty succeeds", async () => {
     const { owner, stranger, token } = await intrusion();
     const { email } = owner.user;
     await moveAway(stranger);
-    await app.addUser({ email });
-    expect(await disown(token, email)).toMatchObject(refusal(409, "EMAIL_TAKEN"));
-    const registrations = async () =>
-      (await app.mail.emailsTo(email)).filter(({ subject }) => subject?.startsWith("Verify"));
-    await expect.poll(async () => (await registrations()).length).toBe(2);
-    const [, registration] = await registrations();
-    expect((await disown(registration?.token, email)).status).toBe(200);
+    const blocking = await app.signIn(await app.addUser({ email }));
+    expect(await statusesOf(20, () => disown(token, email))).toEqual({ 200: 1, 400: 19 });
+    expect(await blocking.profileStatus()).toBe(401);
+    expect(await app.auditOf(blocking.user.id, "auth.disowned")).toHaveLength(1);
+    expect(await app.auditOf(blocking.user.id, "user.erased")).toHaveLength(1);
+    const own = await app.mail.emailTo(email, /Reset/);
+    await app.resetPassword(own.token, PASSWORD);
+    expect((await app.login(email)).body.user.id).toBe(owner.user.id);
+  });
+
+  test.for([
+    { what: "verified", change: "email_verified_at = now()" },
+    { what: "of an administrator", change: "role = 'admin'" },
+    { what: "suspended", change: "suspended_at = now()" },
+    { what: "whose address an administrator has changed", change: "was_verified = true" },
+  ])(
+    "is 409 and keeps the token while the address of before has an account that is $what",
+    async ({ change }) => {
+      const { owner, stranger, token } = await intrusion();
+      const { email } = owner.user;
+      const later = await moveAway(stranger);
+      const { id } = await app.addUser({ email });
+      await app.sql(`update users set ${change} where id = ?`, [id]);
+      expect(await disown(token, email)).toMatchObject(refusal(409, "EMAIL_TAKEN"));
+      expect((await stranger.get("/user/profile")).body.email).toBe(later);
+      await app.sql("delete from users where id = ?", [id]);
+      expect((await disown(token, email)).status).toBe(200);
+    },
+  );
+
+  test("is invalid after its owner has left the address on a device of before: somebody else may read its mail", async () => {
+    const owner = await app.signIn(await app.addVerifiedUser());
+    const { email, credentials } = owner.user;
+    app.clock.advance("1m");
+    await intrude(owner.user); // the owner's own new browser, for all that is known
+    const { token } = await app.mail.emailTo(email, /New sign-in/);
+    const later = await moveAway(owner);
+    expect(await disown(token, email)).toMatchObject(INVALID);
+    expect(await app.auditOf(owner.user.id, "auth.disowned")).toEqual([]);
+    const moved = { ...owner.user, credentials: { ...credentials, email: later } };
+    expect(await (await app.signIn(moved)).profileStatus()).toBe(200);
+  });
+
+  test("holds if a stranger has taken the address away on the new device, before and after it was used again", async () => {
+    const { owner, stranger, token } = await intrusion();
+    const { email } = owner.user;
+    app.clock.advance("5d");
+    const { body } = await stranger.browser.post("/auth/login", owner.user.credentials);
+    await moveAway(withToken(stranger.browser, body.accessToken));
     expect((await disown(token, email)).status).toBe(200);
+  });
+
+  test("opens the account to nobody who reads the mail of an address that it has left", async () => {
+    const owner = await app.signIn(await app.addVerifiedUser());
+    const { email } = owner.user;
+    const reset = await app.resetTokenFor(email);
+    app.clock.advance("1m");
+    await intrude(owner.user);
+    await moveAway(owner);
+    expect((await app.mail.emailTo(email, /was changed/)).token).toBeUndefined();
+    const mails = await app.mail.emailsTo(email);
+    for (const mailed of new Set([reset, ...mails.map(({ token }) => token).filter(Boolean)])) {
+      expect((await disown(mailed, email)).status).toBe(400);
+      expect((await app.resetPassword(mailed)).status).toBe(400);
+      expect((await app.verifyEmail(mailed)).status).toBe(400);
+    }
+    await app.httpClient().post("/auth/forgot-password", { email });
+    expect((await app.login(email)).status).toBe(401);
+    expect(await owner.profileStatus()).toBe(200);
   });
 
   test("is invalid once an administrator has changed the address: somebody else may read its mail", async () => {
