@@ -4,8 +4,11 @@ import type { Config } from "../services/platform/config/config.ts";
 import { ServiceError } from "../services/platform/rpc/errors.ts";
 import { nothingHere } from "./request-hooks.ts";
 
-/** What a provider sends back (RFC 6749 section 4.1.2, RFC 9207). All else is dropped. */
-const PARAMETERS = ["code", "state", "iss", "error"];
+/**
+ * What a provider sends back (RFC 6749 section 4.1.2, RFC 9207), and the name that Apple sends with the first sign-in.
+ * All else is dropped.
+ */
+const PARAMETERS = ["code", "state", "iss", "error", "user"];
 /** Maximum length of each, in characters. */
 const MAX_LENGTH = 4_096;
 /** Maximum size of a form, in bytes. */

@@ -639,6 +639,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.FinishExternalRequest.state": "State, as StartExternal made it.",
   "gatehouse.account.v1.FinishExternalRequest.iss": "Issuer, where the provider sends it (RFC 9207).",
   "gatehouse.account.v1.FinishExternalRequest.error": "Error of the provider, such as `access_denied`.",
+  "gatehouse.account.v1.FinishExternalRequest.user": "JSON that Apple sends with the first sign-in of a person. Only its `name` is read, for a new account.",
   "gatehouse.account.v1.FinishExternalRequest.device_token": "Token of the browser or app, from the cookie `device`.",
   "gatehouse.account.v1.FinishExternalResponse": "Response of FinishExternal: as that of Login, or an identity token.",
   "gatehouse.account.v1.FinishExternalResponse.access_token": "Access token, a JWT. Absent when a second factor is required, and with an identity token.",

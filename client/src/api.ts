@@ -921,6 +921,8 @@ export type FinishExternalRequest = {
   iss?: string | undefined;
   /** Error of the provider, such as `accessDenied`. */
   error?: string | undefined;
+  /** JSON that Apple sends with the first sign-in of a person. Only its `name` is read, for a new account. */
+  user?: string | undefined;
 };
 
 export type FinishExternalResponse = {

@@ -90,7 +90,7 @@ function providerOf({ external }: Call, id: string): ExternalProvider {
  */
 export async function finishExternal(
   call: Call,
-  answer: Pick<FinishExternalRequest, "provider" | "code" | "state" | "iss" | "error">,
+  answer: Pick<FinishExternalRequest, "provider" | "code" | "state" | "iss" | "error" | "user">,
   deviceToken: string,
 ): Promise<LoginOutcome | Proof> {
   const provider = providerOf(call, answer.provider);

@@ -12,7 +12,13 @@ type Deps = Pick<Call, "external" | "clock" | "config" | "signal" | "log" | "req
 type Library = typeof library;
 
 /** What came back from a provider. */
-export type ProviderAnswer = { code: string; state: string; iss?: string | undefined };
+export type ProviderAnswer = {
+  code: string;
+  state: string;
+  iss?: string | undefined;
+  /** Apple's JSON about a person who signs in for the first time. */
+  user?: string | undefined;
+};
 
 /** Time limit for all requests of a start or finish together, in ms. */
 const DEADLINE_MS = 5_000;
@@ -74,7 +80,7 @@ export async function exchangeCode(
   call: Deps,
   provider: ExternalProvider,
   { verifier, nonce, purpose }: ExternalState,
-  { code, state, iss }: ProviderAnswer,
+  { code, state, iss, user }: ProviderAnswer,
 ): Promise<ExternalIdentity> {
   const { authorizationCodeGrant, getJwksCache } = await loadLibrary();
   const isGithub = provider.kind === "github";
@@ -93,7 +99,9 @@ export async function exchangeCode(
     const keys = getJwksCache(configuration);
     const known = call.external.discovered.get(provider.id);
     if (keys && known) call.external.discovered.set(provider.id, { ...known, keys });
-    return readClaims(call, provider, tokens.claims() ?? {}, purpose === "prove");
+    const identity = readClaims(call, provider, tokens.claims() ?? {}, purpose === "prove");
+    if (provider.kind === "apple") identity.name ??= readAppleName(user);
+    return identity;
   } catch (error) {
     report(call, provider, error);
     if (error instanceof ServiceError) throw error;
@@ -260,6 +268,23 @@ function isProvenAddress({ emails }: ExternalProvider, email: string, claims: Cl
       return isVerified === undefined || isVerified === true;
     default:
       return false;
+  }
+}
+
+const appleUser = z.object({
+  name: z.object({ firstName: z.string().nullish(), lastName: z.string().nullish() }),
+});
+
+/**
+ * The name that Apple sends beside the code, once, since its ID tokens have none. The browser may have changed it, so
+ * it counts as typed by the person, and the address beside it does not count at all.
+ */
+function readAppleName(user = ""): string | undefined {
+  try {
+    const { firstName, lastName } = appleUser.parse(JSON.parse(user)).name;
+    return [firstName, lastName].filter(Boolean).join(" ") || undefined;
+  } catch {
+    return undefined;
   }
 }
 

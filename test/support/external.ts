@@ -4,9 +4,13 @@ import { randomInt, randomUUID } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { exportPKCS8, generateKeyPair, jwtVerify } from "jose";
+import {
+  CLIENT,
+  type SimulatedAccount,
+  startSignInProvider,
+} from "../../scripts/simulators/sign-in-provider.ts";
 import { startSuiteApp, type TestApp } from "./app.ts";
 import type { HttpClient } from "./http/client.ts";
-import { CLIENT, type SimulatedAccount, startSignInProvider } from "./sign-in-provider.ts";
 import { forSuite } from "./suites.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
@@ -17,6 +21,7 @@ export type Answer = {
   state: string;
   iss?: string;
   error?: string;
+  user?: string;
 };
 
 type Options = { provider?: string; purpose?: string; returnTo?: string; acceptTerms?: boolean };
@@ -71,7 +76,7 @@ export async function startExternalApp(env: Record<string, string> = {}) {
       ...{ APPLE_CLIENT_ID: CLIENT.id, APPLE_TEAM_ID: "APPLETEAM", APPLE_KEY_ID: "APPLEKEY" },
       ...{ APPLE_ISSUER: apple.issuer, APPLE_PRIVATE_KEY: await exportPKCS8(appleKey.privateKey) },
       ...{ SIGN_IN_PROVIDERS: file, ACME_SECRET: CLIENT.secret },
-      EXTERNAL_RETURN_URLS: RETURN_URLS.join(","),
+      ...{ EXTERNAL_RETURN_URLS: RETURN_URLS.join(","), EMAIL_SIGN_IN: "off" },
       ...env,
     },
   });

@@ -1,5 +1,6 @@
 const UUID = "0193a5c2-7b1e-7c3a-9f4d-2b6e8a1c5d70";
 const BASE64URL = "AZOlwnsefDqfTStuihxdcDqfTStuihxdcAZOlwnsefDo";
+const APPLE_USER = '{"name":{"firstName":"Ann","lastName":"Example"}}';
 const JWT = "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzYTVjMiJ9.c2lnbmF0dXJl";
 
 /** Examples of fields whose format or type says too little, by JSON name. */
@@ -166,6 +167,7 @@ export function scalarExample(
   if (Array.isArray(values)) return values[0];
   if (format === "uuid") return UUID;
   if (name === "alg" && type === "integer") return -7; // of WebAuthn; that of a key set is text
+  if (name === "user") return type === "string" ? APPLE_USER : undefined; // elsewhere an object
   if (name === "limit" && type !== "integer") return "20"; // of a budget; that of a page is a number
   return BY_NAME[name] ?? BY_FORMAT[format as string] ?? (type === "boolean" ? false : undefined);
 }

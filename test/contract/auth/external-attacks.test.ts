@@ -2,6 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import type { JWTPayload } from "jose";
 import { describe, expect, onTestFinished, test } from "vitest";
+import type {
+  ProviderFaults,
+  SimulatedAccount,
+} from "../../../scripts/simulators/sign-in-provider.ts";
 import { createAuthenticator } from "../../support/authenticator.ts";
 import {
   type Answer,
@@ -12,7 +16,6 @@ import {
 } from "../../support/external.ts";
 import { type HttpClient, sendHttp, withToken } from "../../support/http/client.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
-import type { ProviderFaults, SimulatedAccount } from "../../support/sign-in-provider.ts";
 
 const { app, main, other, own, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
   await startExternalApp();
@@ -363,7 +366,7 @@ describe("GET and POST /auth/external/:provider/callback", () => {
     });
     expect([posted.status, posted.headers.get("location")]).toEqual([
       303,
-      `${home}provider=apple&code=a&state=0.x`,
+      `${home}provider=apple&code=a&state=0.x&user=%7B%7D`,
     ]);
   });
 
@@ -430,6 +433,14 @@ describe("Sign-in providers that are away", () => {
   const cases: [string, (response: ServerResponse) => void][] = [
     ["silent", () => {}],
     ["cut off", (response) => response.destroy()],
+    [
+      "dripping",
+      (response) => {
+        response.writeHead(200, { "content-type": "application/json" });
+        const drip = setInterval(() => response.write(" "), 250);
+        response.once("close", () => clearInterval(drip));
+      },
+    ],
     [
       "endless",
       (response) => {

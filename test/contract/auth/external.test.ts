@@ -97,6 +97,60 @@ test("POST /auth/finish-external: signs in by Apple, whose secret is signed and 
   expect((await get("/user/profile")).body.emailVerified).toBe(true);
 });
 
+test.for([
+  {
+    what: "the name that Apple tells once",
+    appleName: { firstName: "Ann", lastName: "Lee" },
+    name: "Ann Lee",
+  },
+  { what: "one without a last name", appleName: { firstName: "Ann" }, name: "Ann" },
+  { what: "the local part without a name", appleName: undefined, name: "ann.example" },
+  {
+    what: "the local part for a name that is none",
+    appleName: { firstName: " ", lastName: "\u0000" },
+    name: "ann.example",
+  },
+])("POST /auth/finish-external: a new account by Apple has $what", async ({ appleName, name }) => {
+  const email = `ann.example@${randomUUID()}.example`;
+  const account = { sub: randomUUID(), email, email_verified: "true", appleName };
+  const { status, body } = await signInBy(account, { provider: "apple" });
+  expect([status, body.user?.name]).toEqual([200, name]);
+  const again = await signInBy(
+    { ...account, appleName: { firstName: "Eve" } },
+    { provider: "apple" },
+  );
+  expect(again.body.user).toMatchObject({ id: body.user.id, name }); // a name is told once
+});
+
+test.for(["{", "null", '"Ann"', '{"name":"Ann"}', '{"name":{"firstName":{}}}', "[]", ""])(
+  "POST /auth/finish-external: takes %j beside Apple's code for no name, and no address from there",
+  async (user) => {
+    const email = `ann.example@${randomUUID()}.example`;
+    const browser = app.httpClient();
+    const account = { sub: randomUUID(), email, email_verified: true };
+    const answer = await answerOf(browser, account, { provider: "apple" });
+    const { status, body } = await finish(browser, { ...answer, user });
+    expect([status, body.user?.name]).toEqual([200, "ann.example"]);
+  },
+);
+
+test("POST /auth/finish-external: an address in what Apple posts proves nothing, and its name serves no other provider", async () => {
+  const victim = await app.addUser();
+  const user = JSON.stringify({ name: { firstName: "Eve" }, email: victim.email });
+  const browser = app.httpClient();
+  const account = googleAccount({ name: undefined });
+  const apple = await answerOf(
+    browser,
+    { ...account, email_verified: "true" },
+    { provider: "apple" },
+  );
+  const { body } = await finish(browser, { ...apple, user });
+  expect(body.user).toMatchObject({ email: account.email, name: "Eve" });
+  const own = googleAccount({ name: undefined, email: `ann.example.${Date.now()}@gmail.com` });
+  const google = await finish(browser, { ...(await answerOf(browser, own)), user });
+  expect(google.body.user.name).toBe(own.email?.split("@")[0]);
+});
+
 test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the device token as a field", async () => {
   const { startExternal, finishExternal } = app.grpc(AuthService);
   const account = googleAccount();

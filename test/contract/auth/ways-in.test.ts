@@ -1,10 +1,10 @@
 import { randomInt } from "node:crypto";
 import { expect, test } from "vitest";
+import type { SimulatedAccount } from "../../../scripts/simulators/sign-in-provider.ts";
 import { NEW_PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { type Authenticator, createAuthenticator } from "../../support/authenticator.ts";
 import { googleAccount, startExternalApp } from "../../support/external.ts";
 import { passkeyActions } from "../../support/passkeys.ts";
-import type { SimulatedAccount } from "../../support/sign-in-provider.ts";
 
 const env = { EMAIL_SIGN_IN: "code", RATE_LIMITS: "off" };
 const { app, prove, signInBy } = await startExternalApp(env);

@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 // biome-ignore lint/suspicious/noExplicitAny: the assertions check it
 const json = async (answer: Response): Promise<any> => answer.json();
 
-test("npm run demo: prints an address and two accounts that work, with a history to look at", async () => {
+test("npm run demo: prints an address and two accounts that work, with a history to look at, passkeys and a provider", async () => {
   const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), SMTP_URL: "smtp://a:1" };
   const demo = await startProcess(env, "scripts/commands/demo.ts");
   await until("the accounts", () => /password of both: +(\S+)/.test(demo.output()));
@@ -44,5 +44,27 @@ test("npm run demo: prints an address and two accounts that work, with a history
   const messages = [user, { role: "assistant", content }, user];
   const second = await post("/ai/chat", { provider: "anthropic", messages }, token);
   expect((await json(second)).content).not.toContain(NOTICE);
+  const methods = await (await fetch(`${demo.url}/auth/sign-in-methods`)).json();
+  expect(methods).toMatchObject({
+    passkey: true,
+    providers: [{ id: "demo", name: "Demo provider" }],
+  });
+  const start = { provider: "demo", acceptTerms: true };
+  const begun = await post("/auth/start-external", start);
+  const [cookie = ""] = begun.headers.getSetCookie().map((line) => line.split(";")[0]);
+  const { authorizationUrl } = await json(begun);
+  const page = await (await fetch(authorizationUrl)).text();
+  const [, choice = ""] = /href="([^"]*)">Nora Lind/.exec(page) ?? [];
+  const chosen = new URL(choice.replaceAll("&#38;", "&"), authorizationUrl);
+  const redirect = { redirect: "manual" as const };
+  const back = await fetch(chosen, redirect);
+  const callback = await fetch(back.headers.get("location") ?? "", redirect);
+  const answer = new URLSearchParams(new URL(callback.headers.get("location") ?? "").hash.slice(1));
+  const finished = await fetch(`${demo.url}/auth/finish-external`, {
+    method: "POST",
+    headers: { "content-type": "application/json", cookie },
+    body: JSON.stringify(Object.fromEntries(answer)),
+  });
+  expect(await json(finished)).toMatchObject({ user: { name: "Nora Lind", role: "user" } });
   expect(await demo.end("SIGTERM")).toBe(0);
 });

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { CLIENT, startSignInProvider } from "../../../scripts/simulators/sign-in-provider.ts";
 import {
   describeWeb,
   enter,
@@ -11,7 +12,6 @@ import {
 } from "../../support/browser.ts";
 import { googleAccount } from "../../support/external.ts";
 import { freePort } from "../../support/network/sockets.ts";
-import { CLIENT, startSignInProvider } from "../../support/sign-in-provider.ts";
 import { forSuite } from "../../support/suites.ts";
 
 const url = `http://localhost:${await freePort()}`;
@@ -110,6 +110,23 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await tab.page.getByRole("tab", { name: "Sign-in providers" }).click();
     await see(tab.page, `Google ${account.email}`);
     await expectAccessible(tab);
+  });
+
+  test("signs in from two tabs at once, each with its own exchange, and the back button shows no old answer", async () => {
+    provider.visitedBy(googleAccount());
+    const context = await web.newBrowser();
+    const tabs = [
+      await web.open(`${url}/sign-in`, context),
+      await web.open(`${url}/sign-in`, context),
+    ];
+    await Promise.all(tabs.map(({ page }) => see(page, CONTINUE)));
+    await Promise.all(tabs.map(({ page }) => press(page, CONTINUE)));
+    await Promise.all(tabs.map(menu));
+    const [tab] = tabs as [Tab];
+    await tab.page.goBack();
+    await menu(tab);
+    expect(new URL(tab.page.url()).hash).toBe("");
+    expect(tab.page.url().startsWith(url)).toBe(true);
   });
 
   test("says that a refused sign-in did not succeed, and offers to begin again", async () => {

@@ -36,8 +36,8 @@ class Arrival {
     this.confirmsFor = sessionStorage.getItem(CONFIRMING) ?? undefined;
     sessionStorage.removeItem(CONFIRMING);
     try {
-      const { code, iss, error } = others;
-      const answer: FinishExternalRequest = { provider, state, code, iss, error };
+      const { code, iss, error, user } = others;
+      const answer: FinishExternalRequest = { provider, state, code, iss, error, user };
       const { tempToken, identityToken } = await session.finishExternal(answer);
       this.tempToken = tempToken;
       if (identityToken) await this.#readName(provider);

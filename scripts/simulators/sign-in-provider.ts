@@ -1,9 +1,8 @@
-// A sign-in provider on the wire: OpenID Connect, and the API of GitHub, with what it may do wrong.
-
 import { createHash, randomUUID } from "node:crypto";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from "jose";
+import { CHOICE, choicePage, formPage } from "./sign-in-pages.ts";
 
 /** The only client of a simulated provider. */
 export const CLIENT = { id: "gatehouse-client", secret: "gatehouse-secret" };
@@ -13,9 +12,12 @@ export type SimulatedAccount = {
   sub: string;
   email?: string | undefined;
   email_verified?: boolean | string;
-  name?: string;
+  name?: string | undefined;
   [claim: string]: unknown;
 };
+
+/** What Apple posts beside the code when an account signs in to a client for the first time. */
+type AppleUser = { name: { firstName: string; lastName: string }; email?: string };
 
 /** What a provider does wrong. */
 export type ProviderFaults = {
@@ -42,15 +44,21 @@ const LIFETIME_SECONDS = 300;
  * @param now the time that it believes in
  * @param isSecret whether a client secret is right; Apple's is a JWT
  * @param announcesIss whether its answers name their issuer (RFC 9207)
+ * @param people whom its page offers; without them a visitor signs in at once, see `visitedBy`
+ * @param port a port that is preferred
  */
 export async function startSignInProvider({
   now = () => new Date(),
   announcesIss = true,
   isSecret = (secret) => secret === CLIENT.secret,
+  people = [],
+  port = 0,
 }: {
   now?: () => Date;
   announcesIss?: boolean;
   isSecret?: (secret: string) => boolean | Promise<boolean>;
+  people?: readonly SimulatedAccount[];
+  port?: number;
 } = {}) {
   const keys = await generateKeyPair("RS256");
   const strange = await generateKeyPair("RS256");
@@ -65,33 +73,45 @@ export async function startSignInProvider({
   let faults: ProviderFaults = {};
   let issuer = "";
   let visitor: SimulatedAccount | undefined;
+  /** Accounts that have told their name, which Apple does once. */
+  const introduced = new Set<string>();
 
   function authorize(url: string, account: SimulatedAccount): Record<string, string> {
     const { searchParams: parameters } = new URL(url, issuer);
     const code = randomUUID();
     grants.set(code, { account, parameters });
     const state = parameters.get("state") ?? "";
-    return { code, state, ...(announcesIss && { iss: issuer }) };
+    const isForm = parameters.get("response_mode") === "form_post";
+    const user = isForm && !introduced.has(account.sub) ? appleUserOf(account) : undefined;
+    introduced.add(account.sub);
+    return {
+      code,
+      state,
+      ...(announcesIss && { iss: issuer }),
+      ...(user && { user: JSON.stringify(user) }),
+    };
   }
 
-  /** The page at which people sign in: the visitor always does, at once. */
+  /** Who signs in at its page: the visitor, or who was chosen there. */
+  function visitorAt({ searchParams }: URL): SimulatedAccount | undefined {
+    const choice = searchParams.get(CHOICE);
+    return choice === null ? visitor : people.find(({ sub }) => sub === choice);
+  }
+
+  /** The page at which people sign in, or the answer once one was chosen there. */
   function showPage(url: URL, response: ServerResponse): void {
     const target = url.searchParams.get("redirect_uri") ?? "";
-    const answer = visitor
-      ? authorize(url.href, visitor)
+    const account = visitorAt(url);
+    const isAsking = people.length > 0 && !url.searchParams.has(CHOICE);
+    const isForm = url.searchParams.get("response_mode") === "form_post";
+    const answer = account
+      ? authorize(url.href, account)
       : { error: "access_denied", state: url.searchParams.get("state") ?? "" };
-    if (url.searchParams.get("response_mode") !== "form_post") {
-      const location = `${target}?${new URLSearchParams(answer)}`;
-      return void response.writeHead(302, { location }).end();
-    }
-    const fields = Object.entries(answer).map(
-      ([name, value]) => `<input type="hidden" name="${name}" value="${value}">`,
-    );
-    response
-      .writeHead(200, { "content-type": "text/html" })
-      .end(
-        `<form method="post" action="${target}">${fields.join("")}</form><script>document.forms[0].submit()</script>`,
-      );
+    if (isAsking || isForm)
+      response
+        .writeHead(200, { "content-type": "text/html; charset=utf-8" })
+        .end(isAsking ? choicePage(url, people) : formPage(target, answer));
+    else response.writeHead(302, { location: `${target}?${new URLSearchParams(answer)}` }).end();
   }
 
   async function idToken({ account, parameters }: Grant): Promise<string> {
@@ -104,6 +124,7 @@ export async function startSignInProvider({
       nonce: parameters.get("nonce") ?? undefined,
       ...(parameters.has("max_age") && { auth_time: iat }),
       ...account,
+      appleName: undefined,
     };
     const claims = faults.claims?.(usual) ?? usual;
     if (faults.signature === "none") return new UnsecuredJWT(claims).encode();
@@ -174,7 +195,10 @@ export async function startSignInProvider({
   const server = http.createServer((request, response) => {
     handle(request, response).catch(() => response.writeHead(500).end());
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => {
+    server.once("error", () => server.listen(0, "127.0.0.1", resolve)); // the port is in use
+    server.listen(port, "127.0.0.1", resolve);
+  });
   issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     issuer,
@@ -207,3 +231,9 @@ const ENDPOINTS: Record<string, Endpoint> = {
   "/user": "user",
   "/user/emails": "emails",
 };
+
+/** Apple names people beside the ID token, which has no claim `name`. */
+const appleUserOf = ({ appleName, email }: SimulatedAccount): AppleUser | undefined =>
+  appleName === undefined
+    ? undefined
+    : { name: appleName as AppleUser["name"], ...(email !== undefined && { email }) };
