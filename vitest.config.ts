@@ -28,6 +28,9 @@ const stored = [
   "test/contract/http/hostile-input.test.ts",
 ];
 
+/** Suites of accounts: they pass unchanged with every feature of signing in, see `TEST_FEATURES`. */
+const accounts = ["test/contract/{admin,auth,client,docs,grpc,http,mail,user}/**/*.test.ts"];
+
 /**
  * Suites of whole installations, foreign programs, random faults, high load and what an operator does
  * once a year: what they join is tested one by one in others.
@@ -48,7 +51,7 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{api-keys,email-codes,external-attacks,known-devices,login,login-guesses,not-me,refresh,reset-password,settings,verify-mfa}.test.ts",
+  "test/contract/auth/{api-keys,email-codes,external-attacks,known-devices,login,login-guesses,not-me,pre-hijack,refresh,reset-password,settings,verify-mfa,ways-in}.test.ts",
   "test/contract/database/*.test.ts",
   "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
 ];
@@ -140,6 +143,19 @@ export default defineConfig({
           maxConcurrency: 12, // the provider matrix waits more than it works
         },
       })),
+      ...(full
+        ? [
+            {
+              extends: true as const,
+              test: {
+                name: "features",
+                include: accounts,
+                exclude: long,
+                env: { TEST_MODE: "embedded", TEST_FEATURES: "yes" },
+              },
+            },
+          ]
+        : []),
       {
         extends: true as const,
         test: {

@@ -1,17 +1,28 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { join } from "node:path";
 import { decodeProtectedHeader } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { PREFIX } from "../../scripts/simulators/script.ts";
 import { MIGRATIONS } from "../../services/store/schema.ts";
-import type { SignedIn } from "../support/accounts.ts";
+import {
+  accountsAt,
+  createAccounts,
+  NEW_PASSWORD,
+  newAccount,
+  type SignedIn,
+} from "../support/accounts.ts";
 import { startSuiteProvider } from "../support/ai/calls.ts";
-import { runScript } from "../support/processes/processes.ts";
+import { createDatabase, runSql } from "../support/database/databases.ts";
+import { createHttpClient } from "../support/http/client.ts";
+import { smtpMailbox } from "../support/mail/mailbox.ts";
+import { runScript, sharedVariables, startProcess } from "../support/processes/processes.ts";
 import {
   type Deployment,
   hasInfrastructure,
   startDeployment,
 } from "../support/processes/replicas.ts";
+import { forTest } from "../support/suites.ts";
 import { tally } from "../support/tally.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { until } from "../support/until.ts";
@@ -25,7 +36,7 @@ const CURRENT = process.cwd();
 const provider = await startSuiteProvider();
 
 describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIMIT_MS }, () => {
-  const previous = unpackPreviousRelease();
+  const previous = unpackReleaseBefore(MIGRATIONS.at(-1)?.name);
   let all: Deployment;
   beforeAll(async () => {
     // many users make a replacement slow: the silent streams have to outlast it
@@ -103,24 +114,83 @@ describe.skipIf(!hasInfrastructure)("Rolling upgrade under load", { timeout: LIM
   });
 });
 
+/** Texts that a release might take for the password of an account that has none. */
+const TEXTS = [
+  "no account has this password", // what the first releases compared with for unknown addresses
+  ...["null", "undefined", "false", "0", NEW_PASSWORD],
+];
+
+describe.skipIf(!process.env.TEST_SERVERS)("Rolling upgrade: accounts without a password", () => {
+  const release = unpackReleaseBefore("Migration20261128000600_ways_in");
+
+  test.skipIf(release === CURRENT)(
+    "a process of a release that knows none refuses every text, and a reset there works here",
+    async () => {
+      const mail = await forTest(smtpMailbox());
+      const databaseUrl = await createDatabase();
+      const settings = {
+        ...sharedVariables(),
+        DATABASE_URL: databaseUrl,
+        SMTP_URL: mail.url,
+        RATE_LIMITS: "off",
+      };
+      const old = await forTest(startProcess(settings, join(release, "gateway/main.ts")));
+      const withPassword = await accountsAt(old.url).addUser();
+      const current = await forTest(startProcess({ ...settings, EMAIL_SIGN_IN: "code" }));
+      const at = (url: string) => createHttpClient(url, undefined, url === current.url);
+      const login = (url: string, email: string, password: string) =>
+        at(url).post("/auth/login", { email, password });
+
+      const { password: _, ...account } = newAccount();
+      const registered = await at(current.url).post("/auth/register", account);
+      expect(registered.status).toBe(201);
+      const given = createAccounts({ httpClient: () => at(current.url), mail });
+      const removed = await given.signIn(await given.addVerifiedUser());
+      expect((await removed.delete("/user/password")).status).toBe(200);
+
+      const hashes = await runSql<{ hash: string }>(
+        databaseUrl,
+        "select distinct password_hash as hash from users where not has_password",
+      );
+      const texts = [...TEXTS, removed.user.password, ...hashes.map(({ hash }) => hash)];
+      for (const { email } of [account, removed.user])
+        for (const url of [old.url, current.url])
+          for (const text of texts) {
+            const { status, body } = await login(url, email, text);
+            expect([text, status, body.accessToken]).toEqual([text, 401, undefined]);
+            await runSql(databaseUrl, "delete from attempts"); // five wrong ones lock an account
+          }
+
+      const { email, password } = withPassword;
+      for (const url of [old.url, current.url])
+        expect((await login(url, email, password)).status).toBe(200);
+      await at(old.url).post("/auth/forgot-password", { email: account.email });
+      const { token } = await mail.emailTo(account.email, /Reset/);
+      const form = { token, password: NEW_PASSWORD };
+      expect((await at(old.url).post("/auth/reset-password", form)).status).toBe(200);
+      for (const url of [old.url, current.url])
+        expect((await login(url, account.email, NEW_PASSWORD)).status).toBe(200);
+    },
+  );
+});
+
 /**
- * Unpacks the commit before the newest migration, and installs its packages.
+ * Unpacks the commit before a migration was added, and installs its packages.
  * @returns its folder; the current folder in a clone without history
  */
-function unpackPreviousRelease(): string {
+function unpackReleaseBefore(migration: string | undefined): string {
   const run = (command: string, args: string[], options = {}) =>
     execFileSync(command, args, {
       maxBuffer: 2 ** 28,
       stdio: ["pipe", "pipe", "ignore"],
       ...options,
     });
-  const newest = MIGRATIONS.at(-1)?.name;
   const added = [
     "log",
     "--diff-filter=A",
     "--format=%H",
     "--",
-    `services/store/migrations/${newest}.*`,
+    `services/store/migrations/${migration}.*`,
   ];
   try {
     const first = run("git", added).toString().trim().split("\n").at(-1);

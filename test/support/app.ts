@@ -28,6 +28,21 @@ import { temporaryFolder } from "./temporary-folder.ts";
  */
 export type Mode = "embedded" | "servers" | "apart" | "replicas";
 
+/**
+ * Every feature of signing in that is off by default. A run with `TEST_FEATURES=yes` turns them on in each suite that
+ * does not say otherwise: clients that know nothing of them are to see no difference.
+ */
+const FEATURES = {
+  EMAIL_SIGN_IN: "code",
+  LOCKOUT_KNOWN_DEVICES: "exempt",
+  TOKEN_METADATA: "plan,seats",
+  PASSKEY_ORIGINS: "https://app.gatehouse.test",
+  ...{ GOOGLE_CLIENT_ID: "client", GOOGLE_CLIENT_SECRET: "secret" },
+  ...{ GITHUB_CLIENT_ID: "client", GITHUB_CLIENT_SECRET: "secret" },
+  ...{ MICROSOFT_CLIENT_ID: "client", MICROSOFT_CLIENT_SECRET: "secret" },
+  EXTERNAL_RETURN_URLS: "com.example.app:/external",
+};
+
 /** The running product, as a test sees it. */
 export type TestApp = Awaited<ReturnType<typeof startApp>>;
 
@@ -73,6 +88,7 @@ export async function startApp({
     ADMIN_EMAIL: "root@example.com",
     ADMIN_PASSWORD: PASSWORD,
     ...Object.assign({}, ...providers.map((provider) => provider.env)),
+    ...(process.env.TEST_FEATURES && FEATURES),
     ...env,
   };
   const infrastructure =

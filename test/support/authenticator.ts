@@ -30,7 +30,8 @@ export type Faults = {
   attestationObject?: string;
 };
 
-export type Algorithm = "ES256" | "EdDSA" | "RS256";
+/** ES384 is one that the product does not offer. */
+export type Algorithm = "ES256" | "EdDSA" | "RS256" | "ES384";
 
 const UP = 0x01;
 const UV = 0x04;
@@ -65,6 +66,7 @@ const GENERATORS: Record<Algorithm, () => { publicKey: KeyObject; privateKey: Ke
   ES256: () => generateKeyPairSync("ec", { namedCurve: "P-256" }),
   EdDSA: () => generateKeyPairSync("ed25519"),
   RS256: () => generateKeyPairSync("rsa", { modulusLength: 2048 }),
+  ES384: () => generateKeyPairSync("ec", { namedCurve: "P-384" }),
 };
 
 /** A public key as a COSE key (RFC 9053). */
@@ -76,6 +78,13 @@ function coseKey(algorithm: Algorithm, publicKey: KeyObject): Buffer {
       [1, 2],
       [3, -7],
       [-1, 1],
+      [-2, part("x")],
+      [-3, part("y")],
+    ],
+    ES384: () => [
+      [1, 2],
+      [3, -35],
+      [-1, 2],
       [-2, part("x")],
       [-3, part("y")],
     ],

@@ -161,7 +161,7 @@ test("PUT /admin/users/:id, metadata: service accounts have it, and users cannot
 
 test("Access tokens: have no claim of metadata unless TOKEN_METADATA is set", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
-  await admin.put(`/admin/users/${account.user.id}`, { metadata: { plan: "team" } });
+  await admin.put(`/admin/users/${account.user.id}`, { metadata: { tier: "team" } });
   const { body } = await app.login(account.user.email);
   expect(decodeJwt(body.accessToken)).not.toHaveProperty("metadata");
   expect(body.user).not.toHaveProperty("metadata");

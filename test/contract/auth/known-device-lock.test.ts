@@ -1,10 +1,11 @@
 // The lock of an account, for devices that have signed in to it before, as it is by default.
 
 import { expect, test } from "vitest";
-import { testApp } from "../../support/app.ts";
+import { startSuiteApp, testApp } from "../../support/app.ts";
 import { refusal } from "../../support/http/responses.ts";
 
-const app = await testApp();
+const lock = { env: { LOCKOUT_KNOWN_DEVICES: "lock" } };
+const app = await (process.env.TEST_FEATURES ? startSuiteApp(lock) : testApp());
 
 test("POST /auth/login: a lock holds for known devices too, unless the configuration exempts them", async () => {
   const { user, browser } = await app.signIn();

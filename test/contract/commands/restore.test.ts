@@ -11,6 +11,7 @@ import {
   postgresFolder,
   startPostgresServer,
 } from "../../support/database/postgres-server.ts";
+import { passkeyActions } from "../../support/passkeys.ts";
 import { runScript } from "../../support/processes/processes.ts";
 import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
@@ -59,6 +60,45 @@ test.skipIf(!commands)(
       "select details from audit_events where event = 'admin.sessions_revoked'",
     );
     expect(event).toMatchObject({ details: { restored: true } });
+  },
+);
+
+/** Tables by which a user signs in or is recognized: they are as they were in the backup. */
+const KEPT = ["passkeys", "identities", "devices", "backup_codes"];
+
+test.skipIf(!process.env.TEST_SERVERS)(
+  "after-restore: ways in and known devices stay, mailed tokens end, and a used ceremony stays used",
+  async () => {
+    const env = { DATABASE_URL: await createDatabase(), DATA_DIR: temporaryFolder() };
+    const before = await startApp({ mode: "servers", env });
+    const passkeys = passkeyActions(before);
+    const { authenticator, ...account } = await passkeys.addUser();
+    const { user } = account;
+    const { body } = await account.put("/user/second-factor", { required: true });
+    await before.sql(
+      "insert into identities (id, user_id, provider, issuer, subject, created_at) values (gen_random_uuid(), ?, 'google', 'https://a.example', 's', now())",
+      [user.id],
+    );
+    await before.resetTokenFor(user.email);
+    const used = authenticator.get(await passkeys.signInOptions());
+    expect((await passkeys.verify(used)).status).toBe(200);
+    const rowsAt = (app: typeof before) => (table: string) =>
+      app.sql(`select * from ${table} where user_id = ? order by 1, 2`, [user.id]);
+    const rows = await Promise.all(KEPT.map(rowsAt(before)));
+    for (const [i, table] of KEPT.entries()) expect(rows[i]?.length, table).toBeGreaterThan(0);
+    await before.close();
+
+    expect(await runScript("admin", ["after-restore"], env)).toMatchObject({ code: 0 });
+    const after = await forTest(startApp({ mode: "servers", env }));
+    expect(await Promise.all(KEPT.map(rowsAt(after)))).toEqual(rows);
+    expect(await rowsAt(after)("one_time_tokens")).toEqual([]);
+    const restored = passkeyActions(after);
+    expect(await restored.verify(used)).toMatchObject({ status: 401 }); // used before the backup
+    expect((await restored.signIn(authenticator)).status).toBe(200);
+    const { tempToken, mfaMethods } = (await after.login(user.email)).body;
+    expect(mfaMethods).toEqual(["passkey", "backup-code"]);
+    const backupCode = body.backupCodes[0];
+    expect((await after.verifyMfa(tempToken, { backupCode })).status).toBe(200);
   },
 );
 

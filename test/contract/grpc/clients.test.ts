@@ -79,7 +79,7 @@ test("gRPC: applies the same validation as REST", async () => {
   };
   const invalid = { code: Code.InvalidArgument, reason: Reason.VALIDATION_FAILED };
   const fields = new Set(["email", "password", "name", "acceptTerms"]);
-  expect(await failureOf(auth.register({ email: "not-an-address" }))).toEqual({
+  expect(await failureOf(auth.register({ email: "not-an-address", password: "x" }))).toEqual({
     ...invalid,
     fields,
   });

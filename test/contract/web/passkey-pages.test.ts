@@ -169,3 +169,27 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await press(page, "Passkey benutzen", /Es wurde kein Passkey benutzt/);
   });
 });
+
+const elsewhere = `http://localhost:${await freePort()}`;
+const own = { PORT: new URL(elsewhere).port, PUBLIC_URL: elsewhere };
+
+describeWeb(
+  "Web app: passkeys without an authenticator",
+  { browsers: ["Firefox"], env: own },
+  (web) => {
+    test("the pages offer passkeys, and a password signs in while the browser waits for one", async () => {
+      const user = await web.app.addUser();
+      const tab = await web.open(`${elsewhere}/sign-in`);
+      const { page } = tab;
+      await page.getByRole("button", { name: "Use a passkey" }).waitFor();
+      await expectAccessible(tab);
+      await press(page, "Use a passkey");
+      await enter(page, user);
+      await page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
+      await goTo(page, "/account/security");
+      await see(page, "You have no passkey yet.");
+      await page.getByRole("button", { name: "Add a passkey" }).waitFor();
+      await expectAccessible(tab);
+    });
+  },
+);
