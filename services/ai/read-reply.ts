@@ -4,9 +4,10 @@ import type { Permit } from "../platform/gate/admission.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
 import type { BudgetReservation } from "./budgets/gate.ts";
-import { REPEATED_TIME_OUTS } from "./budgets/upper-bound.ts";
+import { REREADS } from "./budgets/upper-bound.ts";
 import type { CatalogueProvider } from "./catalogue.ts";
 import type { AiContext } from "./context.ts";
+import { estimatedInput } from "./estimate.ts";
 import { instrumentCall } from "./instrument.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
 import type { AnyPrompt, ReplyEvent } from "./providers/provider.ts";
@@ -94,7 +95,7 @@ export async function* readReply<Output>(
     for await (const event of ai.providers.reply(sent, signal, reserveMemory)) {
       usage.observe(event);
       measurement.observe(event);
-      current = follow(event, targets, current, { usage, measurement });
+      current = follow(event, { ...route, targets }, current, { usage, measurement });
       for (const output of view.outputsOf(event, usage.id, current)) yield output;
     }
     outcome = "completed";
@@ -136,19 +137,18 @@ async function admit(call: ReplyDeps, route: Route, response: Response): Promise
 }
 
 async function reserve(
-  { ai, principal, metrics }: ReplyDeps,
+  { ai, principal, metrics, signal }: ReplyDeps,
   { targets, alias, characters }: Route,
   { header }: Response,
 ): Promise<Admitted> {
   const usage = ai.usage.prepare({
     ...payerOf(principal),
     alias,
-    ...modelOf(targets[0]),
-    inputCharacters: characters,
+    ...modelOf(targets[0], characters),
     isOpaque: isOpaque(targets[0].prompt),
   });
   const prompts = mapTargets(targets, ({ prompt }) => prompt);
-  const reservation = await ai.budgets.reserve(usage.row, prompts, metrics);
+  const reservation = await ai.budgets.reserve(usage.row, prompts, metrics, signal);
   for (const [name, value] of reservation?.headers ?? []) header.set(name, value);
   return { targets, usage, reservation };
 }
@@ -159,12 +159,12 @@ async function reserve(
  */
 function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservation | undefined): P {
   if (!reservation) return prompt;
-  if ("inputs" in prompt) return { ...prompt, mostTimeOuts: REPEATED_TIME_OUTS };
+  if ("inputs" in prompt) return { ...prompt, mostRereads: REREADS };
   const limited = {
     ...prompt,
     maxTokens: reservation.outputTokens,
     // all output of a whole reply may have been written, which is held once
-    mostTimeOuts: isOpaque(prompt) ? 0 : REPEATED_TIME_OUTS,
+    mostRereads: isOpaque(prompt) ? 0 : REREADS,
   };
   if ("relay" in prompt) return limited; // what is passed on keeps its form
   return { ...limited, isStream: true, isCollected: !prompt.isStream };
@@ -192,13 +192,13 @@ type Observers = {
  */
 function follow(
   event: ReplyEvent,
-  targets: Route["targets"],
+  { targets, characters }: Route,
   current: RouteTarget,
   { usage, measurement }: Observers,
 ): RouteTarget {
   const next = event.kind === "retrying" ? targets[event.target] : undefined;
   if (!next || next === current) return current;
-  usage.moveTo(modelOf(next));
+  usage.moveTo(modelOf(next, characters));
   measurement.moveTo(next.entry.vendor, next.prompt.model);
   return next;
 }
@@ -209,11 +209,15 @@ export const startedOf = (id: string, { entry, prompt, ignored = [] }: RouteTarg
   ignored: [...ignored],
 });
 
-/** The model that a call counts for. */
-const modelOf = ({ entry, prompt: { model } }: RouteTarget) => ({
+/**
+ * The model that a call counts for, and its input until the provider reports it.
+ * @param characters of the text that the model reads
+ */
+const modelOf = ({ entry, prompt }: RouteTarget, characters: number) => ({
   provider: entry.id,
-  model: model.name,
-  price: model.price,
+  model: prompt.model.name,
+  price: prompt.model.price,
+  inputTokens: estimatedInput(prompt, characters),
 });
 
 /** Who pays for a call. Under impersonation it is the administrator. */

@@ -6,8 +6,9 @@ import { newId } from "../store/ids.ts";
 import type { HotDb } from "../store/statement.ts";
 import { type UsageRow, upsertUsage } from "../store/usage.ts";
 import type { BudgetReservation } from "./budgets/gate.ts";
+import { tokensIn } from "./estimate.ts";
 import { costOf, type Price, type PricedTokens } from "./price.ts";
-import type { ProviderErrorKind } from "./providers/errors.ts";
+import { type ProviderErrorKind, UNREAD_KINDS } from "./providers/errors.ts";
 import type { ReplyEvent, ReportedUsage, Usage, UsageDetails } from "./providers/provider.ts";
 
 /** How a call ended. */
@@ -24,7 +25,8 @@ type UsageStart = {
   model: string;
   /** Of the model; undefined if it is unknown. */
   price?: Price | undefined;
-  inputCharacters: number;
+  /** An estimate, until the provider reports them. */
+  inputTokens: number;
   /** The reply comes as a whole, so that nothing is known of one that is abandoned: it may have been written. */
   isOpaque?: boolean;
 };
@@ -32,19 +34,8 @@ type UsageStart = {
 /** Interval between updates of the row of a long reply, in ms. A crash loses no more than that. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
-/** Estimated length of a token in characters, for replies without reported usage. */
-const CHARACTERS_PER_TOKEN = 4;
-
 /** Failures before the provider has read the input, which cost nothing. */
-const INPUT_UNREAD: ReadonlySet<UsageOutcome> = new Set([
-  "rate limited",
-  "quota exhausted",
-  "overloaded",
-  "internal error",
-  "refused the key",
-  "rejected the request",
-  "unreachable",
-]);
+const INPUT_UNREAD: ReadonlySet<UsageOutcome> = UNREAD_KINDS;
 
 /**
  * Input and output of a row by their prices.
@@ -66,8 +57,6 @@ function exceeds(row: UsageRow, { inputTokens, outputTokens, cost }: BudgetReser
   const isCostly = cost !== null && row.cost_nanos !== null && BigInt(row.cost_nanos) > cost;
   return isCostly || row.input_tokens + row.output_tokens > inputTokens + outputTokens;
 }
-
-const tokensIn = (characters: number) => Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
  * Opens the ledger. The row of a call is written when the call starts, so that it survives a crash,
@@ -107,7 +96,7 @@ export function openUsageLedger(
       return call;
     },
     /** Makes the row of a call. It is not written before the call begins. */
-    prepare({ userId, apiKeyId, alias, inputCharacters, isOpaque = false, ...first }: UsageStart) {
+    prepare({ userId, apiKeyId, alias, inputTokens, isOpaque = false, ...first }: UsageStart) {
       let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
@@ -120,7 +109,7 @@ export function openUsageLedger(
         provider,
         model,
         outcome: "running",
-        input_tokens: tokensIn(inputCharacters),
+        input_tokens: inputTokens,
         output_tokens: 0,
         cached_input_tokens: null,
         cache_write_tokens: null,
@@ -129,10 +118,10 @@ export function openUsageLedger(
         attempts: 1,
         /** Computed whenever the row is written, so that it always fits the counts. */
         get cost_nanos() {
-          const prices = timedOut.filter((each) => each !== undefined);
-          if (!price || prices.length < timedOut.length) return null;
-          const tokens = pricedTokensOf(row, timedOut.length * timedOutTokens, cacheWrite1hTokens);
-          return String(costOf(price, tokens, { prices, inputTokens: timedOutTokens }));
+          const prices = repeated.filter((each) => each !== undefined);
+          if (!price || prices.length < repeated.length) return null;
+          const tokens = pricedTokensOf(row, repeated.length * repeatedTokens, cacheWrite1hTokens);
+          return String(costOf(price, tokens, { prices, inputTokens: repeatedTokens }));
         },
         latency_ms: null,
         first_chunk_ms: null,
@@ -140,9 +129,10 @@ export function openUsageLedger(
       };
       let characters = 0;
       let writtenMs = 0;
-      /** Prices of the attempts that have timed out: their input may be charged for too. */
-      const timedOut: (Price | undefined)[] = [];
-      let timedOutTokens = 0; // input of each of them, once the call has ended
+      /** Prices of the failed attempts that may have been read: their input may be charged for too. */
+      const repeated: (Price | undefined)[] = [];
+      let repeatedTokens = 0; // input of each of them, once the call has ended
+      let isUnread = () => true; // until something is sent
       let cacheWrite1hTokens = 0;
       let reported: (() => ReportedUsage) | undefined;
       let reservation: BudgetReservation | undefined;
@@ -176,7 +166,7 @@ export function openUsageLedger(
       };
       const addAttempt = (mayBeRead: boolean) => {
         row.attempts = (row.attempts ?? 0) + 1;
-        if (mayBeRead) timedOut.push(price);
+        if (mayBeRead) repeated.push(price);
       };
       const replaceEstimate = ({ inputTokens, outputTokens }: Usage, details: UsageDetails) => {
         row.input_tokens = inputTokens;
@@ -188,8 +178,8 @@ export function openUsageLedger(
         /** Id of the row. */
         id: row.id,
         /** The call goes on to another model, which it counts for from now on. */
-        moveTo(to: Pick<UsageStart, "provider" | "model" | "price">): void {
-          ({ provider, model, price } = to);
+        moveTo(to: Pick<UsageStart, "provider" | "model" | "price" | "inputTokens">): void {
+          ({ provider, model, price, inputTokens: row.input_tokens } = to);
           row.provider = provider;
           row.model = model;
           if (!reservation) batch.set(row.id, row);
@@ -219,6 +209,9 @@ export function openUsageLedger(
             case "usage":
               replaceEstimate(event.usage, event.details);
               break;
+            case "sending":
+              isUnread = event.isUnread;
+              break;
             case "receiving":
               reported = event.reported;
               break;
@@ -234,12 +227,13 @@ export function openUsageLedger(
           row.outcome = outcome;
           row.latency_ms = elapsed();
           const isEstimate = row.estimated && !addReported();
-          const isUnread = isEstimate && characters === 0 && INPUT_UNREAD.has(outcome);
-          timedOutTokens = row.input_tokens;
-          row.input_tokens *= timedOut.length + (isUnread ? 0 : 1);
-          if (isOpaque && reservation && isEstimate && !isUnread)
+          const isFree =
+            isEstimate && characters === 0 && (isUnread() || INPUT_UNREAD.has(outcome));
+          repeatedTokens = row.input_tokens;
+          row.input_tokens *= repeated.length + (isFree ? 0 : 1);
+          if (isOpaque && reservation && isEstimate && !isFree)
             row.output_tokens = reservation.outputTokens;
-          if (timedOut.length > 0) row.estimated = true;
+          if (repeated.length > 0) row.estimated = true;
           batch.set(row.id, row);
           return row;
         },

@@ -183,13 +183,15 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
      * Reserves what a call may use at most, if any budget limits it. Its row is written with the
      * reservation.
      * @param prompts for each model that the call may go to. Under a budget of money, all of them need a price
+     * @param signal fires when the caller has left: a call that still waits then holds nothing
      * @returns undefined if no budget limits the call. Then nothing is written
-     * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
+     * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE; the reason of the signal
      */
     async reserve(
       row: UsageRow,
       prompts: Targets<AnyPrompt>,
       metrics: Metrics,
+      signal: AbortSignal,
     ): Promise<BudgetReservation | undefined> {
       if (!mayExist) return undefined;
       const startedAt = performance.now();
@@ -206,7 +208,10 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
       };
       refuseAgain(request, metrics);
       try {
-        return await inTurn(() => tryToReserve(request, periods, metrics));
+        return await inTurn(async () => {
+          signal.throwIfAborted();
+          return tryToReserve(request, periods, metrics);
+        });
       } finally {
         metrics.budgetReserveSeconds.observe((performance.now() - startedAt) / 1000);
       }

@@ -1,3 +1,4 @@
+import { imagesIn } from "../estimate.ts";
 import type {
   AnyPrompt,
   EmbeddingPrompt,
@@ -9,13 +10,10 @@ import type {
 
 /** What a message, or a text to embed, adds beside its text: its role and its borders. */
 const TOKENS_PER_MESSAGE = 16;
-/**
- * How many attempts that have timed out are followed by another. The provider may have read their input, and
- * charge for it.
- */
-export const REPEATED_TIME_OUTS = 1;
+/** How many failed attempts whose input the provider may have read, and charge for, are followed by another. */
+export const REREADS = 1;
 /** How often the input may have to be paid for. */
-const PAID_ATTEMPTS = REPEATED_TIME_OUTS + 1;
+const PAID_ATTEMPTS = REREADS + 1;
 
 /**
  * The most tokens that the provider can count as the input of a prompt, all attempts together. A token has
@@ -45,12 +43,9 @@ function mostOfPrompt({ messages, systemPrompt, tools = [], format, model }: Pro
     ...(schema ? [schema.name, schema.description, JSON.stringify(schema.schema)] : []),
   ];
   const bytes = texts.reduce((sum, text = "") => sum + Buffer.byteLength(text), 0);
-  const images = messages.reduce((sum, { parts }) => sum + parts.filter(isImage).length, 0);
-  const other = messages.length * TOKENS_PER_MESSAGE + images * model.imageTokens;
+  const other = messages.length * TOKENS_PER_MESSAGE + imagesIn({ messages }) * model.imageTokens;
   return PAID_ATTEMPTS * (bytes + other + model.overheadTokens);
 }
-
-const isImage = (part: PromptMessage["parts"][number]) => "image" in part;
 
 const textsOfMessage = ({ parts, toolCalls = [], resultOf }: PromptMessage) => [
   ...parts.map((part) => ("text" in part ? part.text : part.image.url)),

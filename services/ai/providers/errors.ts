@@ -22,6 +22,8 @@ type ProviderErrorFacts = {
   retryAfterMs?: number | undefined;
   /** The request was rejected because the conversation is longer than the model can read. */
   isPromptTooLong?: boolean | undefined;
+  /** Of a provider that is "unreachable": the request has not been written, so that nobody has read it. */
+  isUnsent?: boolean | undefined;
   /** For the log: an HTTP status or the code of a network error. Never text of the provider. */
   detail?: string | undefined;
 };
@@ -37,6 +39,20 @@ export class ProviderError extends Error {
     this.facts = facts;
   }
 }
+
+/** Failures before the provider has read the input, wherever in the reply they come. */
+export const UNREAD_KINDS: ReadonlySet<ProviderErrorKind> = new Set([
+  "rate limited",
+  "quota exhausted",
+  "overloaded",
+  "internal error",
+  "refused the key",
+  "rejected the request",
+]);
+
+/** Whether the provider may have read the input of an attempt that has failed, and may charge for it. */
+export const mayBeRead = ({ kind, facts }: ProviderError): boolean =>
+  kind === "unreachable" ? !facts.isUnsent : !UNREAD_KINDS.has(kind);
 
 /** Returns a thrown ProviderError, or wraps any other error in one of the given kind. */
 export function toProviderError(

@@ -20,6 +20,11 @@ export type HttpClient = ReturnType<typeof createHttpClient>;
  * servers, since a server that closes first may reset a request that was just written.
  */
 const IDLE_CONNECTION_MS = 4_000;
+/**
+ * Time in which a request over a kept connection finds out that the server has closed that meanwhile: a round trip,
+ * with room for slow ones, in milliseconds. What ends later, the server may have read.
+ */
+const STALE_MS = 1_000;
 /** Maximum size of response headers, in bytes. Some proxies exceed Node's default of 16 KiB. */
 const HEAD_BYTES = 64 * 1024;
 /**
@@ -53,10 +58,10 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   return {
     /**
      * Posts a JSON document, given as an object or as its text. Resolves when the head of the response has arrived, whatever its
-     * status. If a reused connection ends before the first byte of a response, the server had
+     * status. If a reused connection ends at once, before the first byte of a response, the server had
      * closed it: the request is sent again on a new connection.
-     * @throws ProviderError "unreadable reply" if the response is not HTTP; otherwise the error of
-     * the connection or the reason of the signal
+     * @throws ProviderError "unreadable reply" if the response is not HTTP, "unreachable" if the connection fails;
+     * the reason of the signal
      */
     async post(
       target: RequestOptions,
@@ -83,7 +88,7 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   };
 }
 
-/** A reused connection ended before the first byte of a response. */
+/** A reused connection ended at once, before the first byte of a response. */
 class StaleConnection extends Error {}
 
 /** Sends a request with its agent and waits for the head of the response. */
@@ -101,7 +106,8 @@ function exchange(
     timeout: 0, // the agent's timeout is for idle connections and would restart with every chunk
   });
   const answer = new Promise<IncomingMessage>((resolve, reject) => {
-    let isAnswered = false;
+    const startedAt = performance.now();
+    let [isConnected, isWritten, isAnswered] = [false, false, false];
     let response: IncomingMessage | undefined;
     // Also rejects: until a proxy has opened its tunnel there is no socket, and `destroy` emits
     // nothing.
@@ -110,9 +116,12 @@ function exchange(
       sending.destroy();
       reject(reason);
     };
-    // Not "timed out", which means that the provider may have read the input.
-    const onLate = () =>
-      end(new ProviderError("unreachable", { retryable: true, detail: "ETIMEDOUT" }));
+    const unreachable = (detail: string | undefined) =>
+      new ProviderError("unreachable", {
+        ...{ retryable: true, detail },
+        isUnsent: !(isConnected && isWritten),
+      });
+    const onLate = () => end(unreachable("ETIMEDOUT"));
     const connectTimer = setTimeout(onLate, connectMs);
     const stop = () => clearTimeout(connectTimer);
     sending.on("response", (message) => {
@@ -125,7 +134,11 @@ function exchange(
         if (response && !response.complete) response.destroy(unreadable);
         return reject(unreadable);
       }
-      reject(sending.reusedSocket && !isAnswered ? new StaleConnection() : error);
+      const isStale = sending.reusedSocket && performance.now() - startedAt < STALE_MS;
+      reject(isStale && !isAnswered ? new StaleConnection() : unreachable(error.code));
+    });
+    sending.on("finish", () => {
+      isWritten = true;
     });
     sending.on("close", stop);
     sending.on("upgrade", () => end(new ProviderError("unreadable reply"))); // a protocol switch (101)
@@ -133,8 +146,12 @@ function exchange(
       socket.prependOnceListener("data", () => {
         isAnswered = true;
       });
-      if (!socket.connecting) return stop();
-      socket.once(isPlain ? "connect" : "secureConnect", stop).once("close", stop);
+      const onConnect = () => {
+        isConnected = true;
+        stop();
+      };
+      if (!socket.connecting) return onConnect();
+      socket.once(isPlain ? "connect" : "secureConnect", onConnect).once("close", stop);
     });
     // Not the option `signal`, with which Node destroys the socket with an error. If the body has
     // arrived and is not being read, that error has no listener and ends the process.

@@ -61,10 +61,9 @@ export type Prompt = {
   /** Whether the caller gets the stream as a whole, so that it has the limits of a reply that is not streamed. */
   isCollected?: boolean;
   /**
-   * How many attempts that have timed out may be followed by another: the provider may have read each of them.
-   * By default any number.
+   * How many failed attempts that the provider may have read may be followed by another. By default any number.
    */
-  mostTimeOuts?: number;
+  mostRereads?: number;
   messages: readonly PromptMessage[];
   /** Precedes the system text of the messages. */
   systemPrompt?: string | undefined;
@@ -96,13 +95,15 @@ export type RelayPrompt = {
   /** Maximum number of output tokens. It may be lower than that of the body, never higher. */
   maxTokens?: number | undefined;
   /** As in {@link Prompt}. */
-  mostTimeOuts?: number;
+  mostRereads?: number;
   relay: {
     api: RelayApi;
     /** Size of the body that the caller has sent, in bytes, and number of images and files in it. */
     bytes: number;
     images: number;
     files: number;
+    /** Size of the files in base64. */
+    fileCharacters: number;
     /** The body for a model. */
     bodyFor(prompt: Pick<RelayPrompt, "model" | "maxTokens">): string;
     /** Headers of the API, without the key. */
@@ -115,7 +116,7 @@ export type EmbeddingPrompt = {
   model: CatalogueModel;
   isStream: false;
   /** As in {@link Prompt}. */
-  mostTimeOuts?: number;
+  mostRereads?: number;
   /** At least one. */
   inputs: readonly string[];
   /** Length of the vectors. By default that of the model. */
@@ -168,12 +169,17 @@ export type Piece =
     >);
 
 /**
- * What happens in one call of a provider: `answered`, `retrying` before each further attempt, `receiving`
+ * What happens in one call of a provider: `sending`, `answered`, `retrying` before each further attempt, `receiving`
  * once a reply begins, then any number of pieces, then `usage` if the provider has reported all of it, then
  * `finished`. A call that fails throws in place of the events that are missing; usage may come before the
  * failure. Readers ignore kinds that they do not know.
  */
 export type ReplyEvent =
+  /**
+   * The first attempt is about to be sent.
+   * `isUnread`: whether the provider has certainly not read the input of the latest attempt by the time it is called.
+   */
+  | { kind: "sending"; isUnread: () => boolean }
   /**
    * The first attempt that got a response, whatever its status.
    * `sentAt`: when that attempt was sent, by `performance.now()`.
@@ -184,7 +190,7 @@ export type ReplyEvent =
   /**
    * The request is about to be sent once more.
    * `target`: index of the model that gets it, if the call has several. `mayBeRead`: the provider may have read
-   * the input of the attempt before and charge for it, although its reply has timed out.
+   * the input of the attempt before and charge for it, although no reply has come.
    */
   | { kind: "retrying"; target: number; mayBeRead: boolean }
   /**

@@ -53,7 +53,7 @@ export async function* replyTo(
   client: AbortSignal,
   reserve: ReserveMemory = () => {},
 ): AsyncGenerator<ReplyEvent, void> {
-  const { isStream, mostTimeOuts } = prompts[0].prompt;
+  const { isStream, mostRereads } = prompts[0].prompt;
   const isCollected = isToCollect(prompts[0].prompt);
   const isPassedOn = isStream && !isCollected;
   const request = new UpstreamRequest(client, bounds);
@@ -66,7 +66,7 @@ export async function* replyTo(
       destination,
       prompts.length,
       isPassedOn,
-      mostTimeOuts,
+      mostRereads,
     );
     const { upstream, prompt } = prompts[index] as UpstreamPrompt;
     body = decompressed(message);

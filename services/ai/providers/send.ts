@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   classifyError,
   isPromptTooLong,
+  mayBeRead,
   ProviderError,
   type ProviderErrorKind,
   retryDelayOf,
@@ -46,8 +47,9 @@ const PASSED_ON: ReadonlySet<ProviderErrorKind> = new Set([
 class Attempts {
   readonly #destinationOf: (index: number) => Destination;
   readonly #count: number;
-  readonly #mostTimeOuts: number;
-  #timeOuts = 0;
+  readonly #mostRereads: number;
+  /** How many of them the provider may have read. */
+  #reads = 0;
   /** The keys that the call has used: a key that comes back at once would be used without end. */
   readonly #tried = new Set<ProviderKey>();
   #otherKey: ProviderKey | undefined;
@@ -60,10 +62,10 @@ class Attempts {
   /** Number of retries at the last destination. */
   retried = 0;
 
-  constructor(destinationOf: (index: number) => Destination, count: number, mostTimeOuts: number) {
+  constructor(destinationOf: (index: number) => Destination, count: number, mostRereads: number) {
     this.#destinationOf = destinationOf;
     this.#count = count;
-    this.#mostTimeOuts = mostTimeOuts;
+    this.#mostRereads = mostRereads;
     this.to = destinationOf(0);
   }
 
@@ -80,12 +82,12 @@ class Attempts {
    */
   goesOn(key: ProviderKey, error: ProviderError): boolean {
     this.failed = error.kind;
-    if (error.kind === "timed out") this.#timeOuts++;
+    if (mayBeRead(error)) this.#reads++;
     this.#otherKey = this.to.keys.refuse(key, error, this.#tried);
     const hasOtherKey = this.#otherKey !== undefined;
     const isLast = this.index + 1 === this.#count;
     this.isOver =
-      this.#timeOuts > this.#mostTimeOuts || !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
+      this.#reads > this.#mostRereads || !(hasOtherKey || isLast || PASSED_ON.has(error.kind));
     if (this.isOver) return false;
     if (!hasOtherKey && !isLast) this.to = this.#destinationOf(++this.index);
     return hasOtherKey || !isLast;
@@ -109,6 +111,8 @@ export class UpstreamRequest {
   #idle: NodeJS.Timeout | undefined;
   #idleMs = 0;
   #isIdlePaused = false;
+  /** The provider has certainly not read the input of the latest attempt. */
+  #isUnread = true;
   /** The idle timer has ended the attempt. */
   isSilent = false;
 
@@ -131,7 +135,7 @@ export class UpstreamRequest {
    * with the next key or to the next destination, if there is one. At the last one, temporary failures are retried:
    * with exponential backoff and jitter, or longer if the provider asks for it, as far as the time limits allow.
    * @param destinationOf returns a destination, of `count`
-   * @param mostTimeOuts how many attempts that have timed out may be followed by another
+   * @param mostRereads how many failed attempts that the provider may have read may be followed by another
    * @returns the response, of which at least one byte has arrived, and the index of its destination
    * @throws ProviderError, or the reason of the client's signal
    */
@@ -139,17 +143,19 @@ export class UpstreamRequest {
     destinationOf: (index: number) => Destination,
     count: number,
     isStream: boolean,
-    mostTimeOuts = Number.POSITIVE_INFINITY,
+    mostRereads = Number.POSITIVE_INFINITY,
   ): AsyncGenerator<ReplyEvent, { message: IncomingMessage; index: number }> {
     const { firstByteMs, totalMs, afterOutcomeMs } = this.#bounds;
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
-    const attempts = new Attempts(destinationOf, count, mostTimeOuts);
+    const attempts = new Attempts(destinationOf, count, mostRereads);
+    yield { kind: "sending", isUnread: () => this.#isUnread };
     for (;;) {
       const { to, index, failed } = attempts;
-      const mayBeRead = failed === "timed out";
-      if (failed !== undefined) yield { kind: "retrying", target: index, mayBeRead };
+      if (failed !== undefined)
+        yield { kind: "retrying", target: index, mayBeRead: !this.#isUnread };
+      this.#call.signal.throwIfAborted(); // before the provider can have read anything
       const key = attempts.takeKey();
       this.#begin(to, attemptMs);
       try {
@@ -182,6 +188,7 @@ export class UpstreamRequest {
     const error = toProviderError(reason, "unreachable");
     this.pauseIdleTimer();
     this.#report(error.kind);
+    this.#isUnread = !mayBeRead(error);
     if (attempts.goesOn(key, error)) return;
     const waitMs = this.#waitBefore(attempts.retried, error, attemptMs);
     const isOver = attempts.isOver || attempts.retried === this.#bounds.retries;
@@ -202,9 +209,9 @@ export class UpstreamRequest {
 
   #begin(to: Destination, attemptMs: number): void {
     this.#attempt = new AbortController();
-    if (this.#call.signal.aborted) this.#attempt.abort(this.#call.signal.reason);
     this.#current = to;
     this.isSilent = false;
+    this.#isUnread = false;
     to.onBegin();
     this.resetIdleTimer(attemptMs);
   }

@@ -19,6 +19,8 @@ export type RelayBody = {
   images: number;
   /** Number of files that are not plain text, such as PDFs. */
   files: number;
+  /** Size of these files in base64. */
+  fileCharacters: number;
 };
 
 /** The fields that the APIs have under names of their own. */
@@ -69,8 +71,9 @@ export function readRelayBody(api: RelayApi, bytes: Uint8Array): RelayBody {
     isStream: stream === true,
     maxTokens: isCount ? maxTokens : undefined,
     characters: charactersIn(json),
-    images: countIn(json, isImage),
-    files: countIn(json, isFile),
+    images: sumIn(json, (object) => (isImage(object) ? 1 : 0)),
+    files: sumIn(json, (object) => (isFile(object) ? 1 : 0)),
+    fileCharacters: sumIn(json, (object) => (isFile(object) ? sizeOf(object) : 0)),
   };
 }
 
@@ -103,11 +106,16 @@ const isFile = ({ type, source, file_data }: Json) =>
   (type === "input_file" && typeof file_data === "string") ||
   (type === "document" && isJsonObject(source) && !PLAIN_SOURCES.has(source.type));
 
-/** Number of objects of a kind in a value. */
-function countIn(value: unknown, isOfKind: (object: Json) => boolean): number {
+const sizeOf = ({ source, file_data }: Json) => {
+  const data = isJsonObject(source) ? source.data : file_data;
+  return typeof data === "string" ? data.length : 0;
+};
+
+/** The sum of the numbers that the objects in a value have. */
+function sumIn(value: unknown, numberOf: (object: Json) => number): number {
   if (typeof value !== "object" || value === null) return 0;
-  const own = isJsonObject(value) && isOfKind(value) ? 1 : 0;
-  return Object.values(value).reduce((sum: number, each) => sum + countIn(each, isOfKind), own);
+  const own = isJsonObject(value) ? numberOf(value) : 0;
+  return Object.values(value).reduce((sum: number, each) => sum + sumIn(each, numberOf), own);
 }
 
 /** Members whose text no model reads: content in base64, marks and encrypted reasoning. */

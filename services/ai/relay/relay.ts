@@ -124,6 +124,7 @@ function routeTarget(
         bytes: Buffer.byteLength(body.text),
         images: body.images,
         files: body.files,
+        fileCharacters: body.fileCharacters,
         bodyFor: (prompt) => bodyFor(api, body, prompt),
         headers: headersOf(api, request, entry.betas ?? []),
       },

@@ -1,9 +1,10 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import type { SignedIn } from "../../support/accounts.ts";
+import { type BudgetForm, usedBy, withBudget as withBudgetOf } from "../../support/ai/budgets.ts";
 import {
   failsWith,
   isSilent,
   MOODY_REPLY,
+  resets,
   startMoodyProviders,
   works,
 } from "../../support/ai/moody-providers.ts";
@@ -44,23 +45,8 @@ const app = await startSuiteApp({
 });
 const overloaded = failsWith(503, { code: "overloaded" });
 
-type Form = { unit?: string; limit: string | number };
-
 /** A user with a budget a month. */
-async function withBudget({ unit = "cost", limit }: Form): Promise<SignedIn> {
-  const account = await app.signIn();
-  const admin = await app.signInAdmin();
-  const form = { scope: "user", subject: account.user.id, period: "month", unit, limit };
-  expect((await admin.put("/admin/budgets", form)).status).toBe(200);
-  return account;
-}
-
-/** What the caller's budget has used, once every call of the caller has been booked. */
-const usedBy = ({ get }: SignedIn): Promise<string> =>
-  until("all calls to be booked", async () => {
-    const { body } = await get("/user/budgets");
-    return body[0]?.reserved === "0" ? (body[0].used as string) : undefined;
-  });
+const withBudget = (form: BudgetForm) => withBudgetOf(app, { unit: "cost", ...form });
 
 const question = (model: string, fields: object = {}) => ({
   ...{ model, max_tokens: 100, messages: [{ role: "user", content: "Hello!" }] },
@@ -89,24 +75,36 @@ describe("A call of an alias under a budget", () => {
     expect(usage).toMatchObject([{ provider: "cheap", model: "cheap", cost: "0.000031" }]);
   });
 
-  test("that timed out is booked with its input at the price of the model that had it", async () => {
-    moody.set("costly", isSilent);
-    const account = await withBudget({ limit: 1 });
-    const { status, text } = await account.post(PATH, question("assistant", { stream: true }));
-    expect([status, text.includes('"model":"cheap"')]).toEqual([200, true]);
-    expect(await usedBy(account)).toBe("0.000141"); // 11 * 10,000 more
-    const { body } = await account.get("/user/usage");
-    expect(body).toMatchObject([{ inputTokens: 22, outputTokens: 5, estimatedCalls: 1 }]);
-  });
+  test.each([
+    ["timed out", isSilent],
+    ["was reset before its first byte", resets],
+  ])(
+    "that %s is booked with its input at the price of the model that had it",
+    async (_how, mood) => {
+      moody.set("costly", mood);
+      const account = await withBudget({ limit: 1 });
+      const { status, text } = await account.post(PATH, question("assistant", { stream: true }));
+      expect([status, text.includes('"model":"cheap"')]).toEqual([200, true]);
+      expect(await usedBy(account)).toBe("0.000141"); // 11 * 10,000 more
+      const { body } = await account.get("/user/usage");
+      expect(body).toMatchObject([{ inputTokens: 22, outputTokens: 5, estimatedCalls: 1 }]);
+    },
+  );
 
-  test("goes on once after a time-out, since no more input is held", async () => {
-    for (const name of ["costly", "cheap"]) moody.set(name, isSilent);
+  test.each([
+    ["a time-out", isSilent, 504],
+    ["a reset", resets, 500],
+  ])("goes on once after %s, since no more input is held", async (_what, mood, expected) => {
+    for (const name of ["costly", "cheap"]) moody.set(name, mood);
     const account = await withBudget({ limit: 1 });
     const [before] = sentTo("third");
     const { status } = await account.post(PATH, question("assistant", { stream: true }));
-    expect([status, ...sentTo("third")]).toEqual([504, before]);
-    expect(Number(await usedBy(account))).toBeGreaterThan(0);
-    moody.set("cheap", works);
+    expect([status, ...sentTo("third")]).toEqual([expected, before]);
+    expect(await usedBy(account)).toBe("0.000022"); // an estimate of 2 tokens for each
+    for (const name of ["costly", "cheap"]) {
+      moody.set(name, works);
+      await account.post(PATH, question(name)); // otherwise its breaker would open
+    }
   });
 
   test("holds what the most expensive of its models may cost", async () => {

@@ -1,5 +1,10 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import type { SignedIn } from "../../support/accounts.ts";
+import {
+  type BudgetForm,
+  usageOf,
+  usedBy,
+  withBudget as withBudgetOf,
+} from "../../support/ai/budgets.ts";
 import { pricedCatalogue } from "../../support/ai/priced-catalogue.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { postJson } from "../../support/http/client.ts";
@@ -10,25 +15,8 @@ const app = await startSuiteApp({
   env: { AI_CATALOG: pricedCatalogue(), RATE_LIMITS: "off" },
 });
 
-type Form = { unit?: string; limit: string | number };
-
 /** A user with a budget a month. */
-async function withBudget({ unit = "tokens", limit }: Form): Promise<SignedIn> {
-  const account = await app.signIn();
-  const admin = await app.signInAdmin();
-  const form = { scope: "user", subject: account.user.id, period: "month", unit, limit };
-  expect((await admin.put("/admin/budgets", form)).status).toBe(200);
-  return account;
-}
-
-/** What the caller's budget has used, once every call of the caller has been booked. */
-const usedBy = ({ get }: SignedIn): Promise<string> =>
-  until("all calls to be booked", async () => {
-    const { body } = await get("/user/budgets");
-    return body[0]?.reserved === "0" ? (body[0].used as string) : undefined;
-  });
-
-const usageOf = async ({ get }: SignedIn) => (await get("/user/usage")).body[0];
+const withBudget = (form: BudgetForm) => withBudgetOf(app, form);
 
 /** A foreign API, and the provider that has it. */
 const APIS = [
@@ -152,16 +140,22 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect(await usageOf(account)).toMatchObject({ outputTokens: 1_000, estimatedCalls: 1 });
   });
 
-  test("of a whole reply that timed out is not sent again, since it may have been written", async () => {
-    const account = await withBudget({ limit: 100_000 });
-    const before = requests().length;
-    expect((await account.post(path, caseOf("timeout"))).status).toBe(504);
-    expect(requests().length).toBe(before + 1);
-    await usedBy(account);
-    expect(await usageOf(account)).toMatchObject({ outputTokens: 1_000, estimatedCalls: 1 });
-    expect((await account.post(path, caseOf("timeout", { stream: true }))).status).toBe(504);
-    expect(requests().length).toBe(before + 3);
-  });
+  test.each([
+    { how: "timed out", name: "timeout", whole: 504, stream: 504 },
+    { how: "was reset", name: "reset-after-headers-once", whole: 500, stream: 200 },
+  ])(
+    "of a whole reply that $how is not sent again, since it may have been written",
+    async ({ name, whole, stream }) => {
+      const account = await withBudget({ limit: 100_000 });
+      const before = requests().length;
+      expect((await account.post(path, caseOf(name))).status).toBe(whole);
+      expect(requests().length).toBe(before + 1);
+      await usedBy(account);
+      expect(await usageOf(account)).toMatchObject({ outputTokens: 1_000, estimatedCalls: 1 });
+      expect((await account.post(path, caseOf(name, { stream: true }))).status).toBe(stream);
+      expect(requests().length).toBe(before + 3);
+    },
+  );
 
   test("that fails before the input is read costs nothing", async () => {
     const account = await withBudget({ limit: 100_000 });

@@ -2,8 +2,15 @@ import { Code } from "@connectrpc/connect";
 import { beforeAll, describe, expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import type { SignedIn } from "../../support/accounts.ts";
+import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { budgetCatalogue } from "../../support/ai/budget-catalogue.ts";
+import {
+  type BudgetForm,
+  setBudget as setBudgetOf,
+  settledBudget,
+  usageOf,
+  withBudget as withBudgetOf,
+} from "../../support/ai/budgets.ts";
 import { startMeteredProvider } from "../../support/ai/metered-provider.ts";
 import { createKey, createService } from "../../support/api-keys.ts";
 import { startSuiteApp } from "../../support/app.ts";
@@ -19,33 +26,15 @@ const app = await startSuiteApp({
   env: { ...provider.env, AI_CATALOG: budgetCatalogue(), RATE_LIMITS: "off" },
 });
 
-type Form = {
-  scope?: string;
-  subject?: string;
-  unit?: string;
-  period?: string;
-  limit: string | number;
-};
-
-/** Sets a budget: by default of a user, in tokens a month. */
-async function setBudget(form: Form): Promise<{ id: string }> {
-  const admin = await app.signInAdmin();
-  const usual = { scope: "user", unit: "tokens", period: "month" };
-  const { status, body } = await admin.put("/admin/budgets", { ...usual, ...form });
-  expect([status, body]).toEqual([200, expect.anything()]);
-  return body.budget;
-}
-
 /** Deletes a budget that limits others too. */
 const drop = async ({ id }: { id: string }) =>
   void (await (await app.signInAdmin()).delete(`/admin/budgets/${id}`));
 
+type Form = Partial<BudgetForm>;
+const setBudget = (form: BudgetForm) => setBudgetOf(app, form);
 /** A user with a budget. */
-async function withBudget(limit: string | number, form: Partial<Form> = {}): Promise<SignedIn> {
-  const account = await app.signIn();
-  await setBudget({ subject: account.user.id, limit, ...form });
-  return account;
-}
+const withBudget = (limit: BudgetForm["limit"], form: Form = {}) =>
+  withBudgetOf(app, { limit, ...form });
 
 const conversationOf = (content: string, more: object = {}) => ({
   ...{ provider: "provider-a", model: "model-a-1", messages: [{ role: "user", content }] },
@@ -55,18 +44,6 @@ const completionOf = (content: string, more: object = {}) => ({
   ...{ model: "model-a-1", messages: [{ role: "user", content }] },
   ...more,
 });
-
-/** The caller's only budget, once every call of the caller has been booked. */
-const settledBudget = ({ get }: SignedIn) =>
-  until("all calls to be booked", async () => {
-    const { body } = await get("/user/budgets");
-    return body[0]?.reserved === "0" ? body[0] : undefined;
-  });
-
-const usageOf = async ({ get }: SignedIn) => {
-  const { body } = await get("/user/usage");
-  return body[0];
-};
 
 beforeAll(async () => {
   const account = await withBudget(1_000_000);
@@ -229,6 +206,29 @@ describe("A call under a budget", () => {
     expect(Number(used)).toBeGreaterThan(0);
     expect(Number(used)).toBeLessThan(500);
     expect(await usageOf(account)).toMatchObject({ calls: 1, estimatedCalls: 1 });
+  });
+
+  test("that is abandoned is booked with the tokens of its images", async () => {
+    const account = await withBudget(100_000);
+    const leaving = new AbortController();
+    const url = `data:image/png;base64,${"A".repeat(400)}`;
+    const text = "500 tokens, 20 ms each";
+    const request = {
+      ...{ model: "model-a-1", stream: true, max_tokens: 600 },
+      messages: [
+        { role: "user", content: [{ type: "image_url", image_url: { url } }] },
+        { role: "assistant", content: "OK" },
+        { role: "user", content: text },
+      ],
+    };
+    const { accessToken } = account;
+    const address = `${app.url}/v1/chat/completions`;
+    const answer = await postJson(address, request, accessToken, leaving.signal);
+    await answer.body?.getReader().read();
+    leaving.abort();
+    await settledBudget(account);
+    const { inputTokens } = await usageOf(account);
+    expect(inputTokens).toBe(1_000 + tokensIn(`OK${text}`));
   });
 
   test("that fails before the input is read costs nothing", async () => {

@@ -10,6 +10,7 @@ import { FailureSchema, Reason } from "../../../gen/gatehouse/platform/v1/failur
 import { tokensIn } from "../../../scripts/simulators/dialect-encoder.ts";
 import { base64Of, vectorOf } from "../../../scripts/simulators/embeddings.ts";
 import type { SignedIn } from "../../support/accounts.ts";
+import { settledBudget, withBudget as withBudgetOf } from "../../support/ai/budgets.ts";
 import {
   type EmbeddingRequest,
   embeddingsOf,
@@ -415,18 +416,8 @@ describe("A budget", () => {
   /** What a call may have at most: the bytes of its texts and 16 tokens for each, twice. */
   const MOST = 2 * TEXTS.reduce((sum, text) => sum + Buffer.byteLength(text) + 16, 0);
 
-  const withBudget = async (limit: string | number, unit = "tokens") => {
-    const account = await app.signIn();
-    const admin = await app.signInAdmin();
-    const form = { scope: "user", subject: account.user.id, unit, period: "month", limit };
-    expect((await admin.put("/admin/budgets", form)).status).toBe(200);
-    return account;
-  };
-  const settledBudget = ({ get }: SignedIn) =>
-    until("all calls to be booked", async () => {
-      const { body } = await get("/user/budgets");
-      return body[0]?.reserved === "0" ? body[0] : undefined;
-    });
+  const withBudget = (limit: string | number, unit = "tokens") =>
+    withBudgetOf(app, { limit, unit });
 
   test("of tokens refuses a call with less than the most that it may use, and books what it used", async () => {
     const short = await withBudget(MOST - 1);

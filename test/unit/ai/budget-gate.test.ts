@@ -19,14 +19,17 @@ const promptOf = (text: string, maxTokens = 100) =>
     messages: [{ role: "user", parts: [{ text }] }],
   }) as unknown as Prompt;
 
+/** Of a caller who does not leave. */
+const STAYS = new AbortController().signal;
 const RATES = { input: 0n, cachedInput: 0n, cacheWrite: 0n, cacheWrite1h: 0n, output: 0n };
 const FREE = [{ ...RATES, above: 0 }];
 
 /** A gate on a store, with the names of the statements that it has run. */
-async function openGate(store: Store, isAway = () => false) {
+async function openGate(store: Store, isAway = () => false, held = Promise.resolve()) {
   const statements: string[] = [];
-  const query: Store["query"] = (statement, values) => {
+  const query: Store["query"] = async (statement, values) => {
     statements.push(statement.name);
+    if (statement.name === "reserve_budgets") await held;
     return isAway()
       ? Promise.reject(Object.assign(new Error("away"), { code: "ECONNREFUSED" }))
       : store.query(statement, values);
@@ -40,7 +43,7 @@ async function openGate(store: Store, isAway = () => false) {
   const metrics = createMetrics();
   const [userId = ""] = await insertUsers(store, 1);
   const reserve = (text: string, maxTokens?: number) =>
-    gate.reserve(startedRow(userId), [promptOf(text, maxTokens)], metrics);
+    gate.reserve(startedRow(userId), [promptOf(text, maxTokens)], metrics, STAYS);
   const count = (name: string) => statements.filter((each) => each === name).length;
   return await forTest({ gate, reserve, count, exceeded, userId, metrics, close: gate.close });
 }
@@ -88,11 +91,13 @@ test("Budget gate: remembers that calls of a user need a price, and names the mo
   const other = { ...promptOf("hello"), model: { ...model, name: "other" } } as unknown as Prompt;
   const [free] = [{ ...promptOf("hello"), model: { ...model, price: FREE } } as unknown as Prompt];
   for (const prompts of [[other], [free, other]] as const)
-    await expect(gate.reserve(startedRow(userId), prompts, metrics)).rejects.toThrow(
+    await expect(gate.reserve(startedRow(userId), prompts, metrics, STAYS)).rejects.toThrow(
       "The model other has no price",
     );
   expect(count("reserve_budgets")).toBe(before);
-  expect(await gate.reserve(startedRow(userId), [free], metrics)).toMatchObject({ cost: 0n });
+  expect(await gate.reserve(startedRow(userId), [free], metrics, STAYS)).toMatchObject({
+    cost: 0n,
+  });
 });
 
 test("Budget gate: gives no model of an alias less than the call's own maximum", async () => {
@@ -102,11 +107,32 @@ test("Budget gate: gives no model of an alias less than the call's own maximum",
   gate.forget();
   const short = { ...promptOf("hello", 500), model: { ...model, outputTokens: 100 } };
   const prompts = [promptOf("hello", 500), short as unknown as Prompt] as const;
-  await expect(gate.reserve(startedRow(userId), prompts, metrics)).rejects.toThrow("budget");
+  await expect(gate.reserve(startedRow(userId), prompts, metrics, STAYS)).rejects.toThrow("budget");
   const [, ofShort] = prompts;
-  expect(await gate.reserve(startedRow(userId), [ofShort], metrics)).toMatchObject({
+  expect(await gate.reserve(startedRow(userId), [ofShort], metrics, STAYS)).toMatchObject({
     outputTokens: 100,
   });
+});
+
+test("Budget gate: a call whose caller leaves while it waits for others holds nothing", async () => {
+  const store = await openMigrated();
+  const held = Promise.withResolvers<void>();
+  const { gate, reserve, count, userId, metrics } = await openGate(
+    ...[store, () => false, held.promise],
+  );
+  await insertBudget(store, { scope: "user", subject: userId, limit: 10_000 });
+  gate.forget();
+  const others = times(5, () => reserve("hello"));
+  const leaving = new AbortController();
+  const row = startedRow(userId);
+  const waiting = gate.reserve(row, [promptOf("hello")], metrics, leaving.signal);
+  leaving.abort(new Error("left"));
+  held.resolve();
+  await expect(waiting).rejects.toThrow("left");
+  expect(await Promise.all(others)).toMatchObject(times(5, () => ({ outputTokens: 100 })));
+  expect(count("reserve_budgets")).toBeGreaterThanOrEqual(5);
+  const rows = await store.fork().execute("select id from ai_usage where id = ?", [row.id]);
+  expect(rows).toEqual([]);
 });
 
 test("Budget gate: tells once that a budget does not suffice any more", async () => {

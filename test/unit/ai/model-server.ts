@@ -40,7 +40,11 @@ export async function startModelServer(
      * @param onTarget is told the index of a model that the call goes on to
      */
     count(onTarget: (index: number) => void): Promise<string> {
-      const relay = { ...{ bytes: 2, images: 0, files: 0 }, bodyFor: () => "{}", headers: {} };
+      const relay = {
+        ...{ bytes: 2, images: 0, files: 0, fileCharacters: 0 },
+        bodyFor: () => "{}",
+        headers: {},
+      };
       const prompt = {
         ...{ model: entry.models[0], isStream: false },
         relay: { api: "count_tokens" as const, ...relay },

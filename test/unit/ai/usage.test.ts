@@ -31,7 +31,7 @@ async function openUsage(url?: string) {
   const newCall = async () => {
     const email = uuid();
     const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
-    return { userId, provider: "p", model: "m", inputCharacters: 8 };
+    return { userId, provider: "p", model: "m", inputTokens: 2 };
   };
   const rowsOf = async ({ userId }: { userId: string }) => {
     await usage.flush();
@@ -213,7 +213,9 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
   const query: Store["query"] = (statement, values) =>
     away ? Promise.reject(new Error("away")) : store.query(statement, values);
   const shaky = openUsageLedger({ query }, clock, silent);
-  shaky.start(call).finish("completed");
+  const entry = shaky.start(call);
+  entry.observe({ kind: "sending", isUnread: () => false });
+  entry.finish("completed");
   await shaky.flush();
   expect(await rowsOf(call)).toEqual([]);
   away = false;
@@ -231,7 +233,7 @@ test("Usage: a long database outage drops the oldest usage rows", async () => {
   };
   const ledger = openUsageLedger({ query }, clock, silent);
   for (let i = 0; i <= 20_000; i++) {
-    ledger.start({ userId: "u", provider: "p", model: String(i), inputCharacters: 8 });
+    ledger.start({ userId: "u", provider: "p", model: String(i), inputTokens: 2 });
   }
   await ledger.flush();
   away = false;
@@ -248,4 +250,20 @@ test("Usage: is updated while a long reply arrives", async () => {
   now.mockRestore();
   expect(await rowsOf(call)).toMatchObject([{ outcome: "running", output_tokens: 2 }]);
   entry.finish("completed");
+});
+
+test("Usage: the input of a call that is left counts once something of it is sent", async () => {
+  const [waiting, early, sent] = [await newCall(), await newCall(), await newCall()];
+  usage.start(waiting).finish("cancelled");
+  for (const [call, isUnread] of [
+    [early, true],
+    [sent, false],
+  ] as const) {
+    const entry = usage.start(call);
+    entry.observe({ kind: "sending", isUnread: () => isUnread });
+    entry.finish("cancelled");
+  }
+  expect(await rowsOf(waiting)).toMatchObject([{ outcome: "cancelled", input_tokens: 0 }]);
+  expect(await rowsOf(early)).toMatchObject([{ outcome: "cancelled", input_tokens: 0 }]);
+  expect(await rowsOf(sent)).toMatchObject([{ outcome: "cancelled", input_tokens: 2 }]);
 });
