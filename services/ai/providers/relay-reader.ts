@@ -3,6 +3,7 @@ import type { ParsedEvent, ReplyParser } from "./adapter.ts";
 import { readerOf } from "./body-reader.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { isPromptTooLong, ProviderError } from "./errors.ts";
+import { EventSplitter } from "./event-splitter.ts";
 import type { Piece, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
 import type { UpstreamRequest } from "./send.ts";
 
@@ -32,7 +33,7 @@ export class RelayReader {
   readonly #deps: RelayDeps;
   readonly decoder: ReplyDecoder;
   readonly #read: () => Promise<Buffer | undefined>;
-  #pending: Buffer = Buffer.alloc(0);
+  readonly #splitter = new EventSplitter();
   #received = 0;
   #decodingMs = 0;
   /** The reply has ended by a filter, which it says itself. */
@@ -113,11 +114,7 @@ export class RelayReader {
   #take(bytes: Buffer): { pieces: Piece[]; passed: string; isActive: boolean } {
     const pieces: Piece[] = [];
     let [passed, isActive] = ["", false];
-    const unread = this.#pending.length > 0 ? Buffer.concat([this.#pending, bytes]) : bytes;
-    let start = 0;
-    for (let end = eventEnd(unread, 0); end > 0; end = eventEnd(unread, start)) {
-      const event = unread.subarray(start, end);
-      start = end;
+    for (const event of this.#splitter.push(bytes)) {
       pieces.push(...this.#decode(event));
       const text = event.toString();
       if (this.decoder.error) this.#withheld = text;
@@ -127,13 +124,13 @@ export class RelayReader {
       isActive ||= DATA_LINE.test(text) && !IDLE_EVENT.test(text);
       if (this.decoder.isClosed) break;
     }
-    this.#hold(unread.subarray(start));
+    this.#limitHeld();
     return { pieces, passed, isActive };
   }
 
   /** The last event may lack its blank line. Without the closing frame of its API a reply is incomplete. */
   *#end(): Generator<ReplyEvent, void> {
-    const event = Buffer.concat([this.#pending, Buffer.from("\n\n")]);
+    const event = Buffer.concat([this.#splitter.takeRest(), Buffer.from("\n\n")]);
     const pieces = this.#decode(event);
     const isOver = this.decoder.isClosed;
     pieces.push(...this.#decodeEnd());
@@ -161,10 +158,10 @@ export class RelayReader {
     return text === "" ? [...earlier] : [...earlier, { kind: "text", text }];
   }
 
-  #hold(rest: Buffer): void {
-    if (rest.length > EVENT_BYTES) throw new ProviderError("reply too large");
-    this.#pending = rest;
-    this.#deps.reserve(rest.length + this.decoder.heldLength);
+  #limitHeld(): void {
+    const { heldLength } = this.#splitter;
+    if (heldLength > EVENT_BYTES) throw new ProviderError("reply too large");
+    this.#deps.reserve(heldLength + this.decoder.heldLength);
   }
 
   /** The length of a prompt may become known after the first byte. */
@@ -173,13 +170,6 @@ export class RelayReader {
       return error;
     return new ProviderError(error.kind, { isPromptTooLong: true });
   }
-}
-
-/** Place after the first event that ends with a blank line; 0 if there is none. */
-function eventEnd(bytes: Buffer, from: number): number {
-  const [lf, crlf] = [bytes.indexOf("\n\n", from), bytes.indexOf("\r\n\r\n", from)];
-  if (crlf >= 0 && (lf < 0 || crlf < lf)) return crlf + 4;
-  return lf < 0 ? 0 : lf + 2;
 }
 
 /**
