@@ -57,7 +57,8 @@ export function instrumentCall(
     observe(event: ReplyEvent): void {
       if (event.kind === "answered") sentAt = event.sentAt;
       if ("decodingMs" in event) decodingMs = event.decodingMs;
-      if (event.kind === "receiving") reply["gen_ai.response.model"] = current.upstream;
+      if (event.kind === "receiving" || event.kind === "embeddings")
+        reply["gen_ai.response.model"] = current.upstream;
       if (event.kind === "finished") reply["gen_ai.response.finish_reasons"] = [event.reason];
     },
     /** @param row the final usage row of the call */

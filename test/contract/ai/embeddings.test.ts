@@ -174,6 +174,26 @@ const WRONG: [name: string, body: object | string, fields?: object][] = [
     { encoding_format: "base64" },
   ],
   [
+    "no number in base64",
+    {
+      data: [
+        item(0, base64Of(new Float32Array([1, 2]))),
+        item(1, base64Of(new Float32Array([1, Number.NaN]))),
+      ],
+    },
+    { encoding_format: "base64" },
+  ],
+  [
+    "an infinite number in base64",
+    {
+      data: [
+        item(0, base64Of(new Float32Array([1, -Infinity]))),
+        item(1, base64Of(new Float32Array([1, 2]))),
+      ],
+    },
+    { encoding_format: "base64" },
+  ],
+  [
     "a number beyond 32-bit floats",
     { data: [item(0), item(1, [1, 1e39])] },
     { encoding_format: "base64" },
