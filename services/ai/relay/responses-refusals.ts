@@ -39,6 +39,7 @@ const ITEMS: ReadonlySet<unknown> = new Set([
 /** What a body of OpenAI's Responses API is refused for. */
 export const responsesRefusals = (body: Json): Violation[] => [
   ...refuseFields(body, REFUSED, HARMLESS),
+  ...cacheRefusals(body.prompt_cache_options, "prompt_cache_options"),
   ...toolRefusals(body.tools, "tools"),
   ...listOf(body.input).flatMap((item, index) => itemRefusals(item, `input[${index}]`)),
 ];
@@ -54,6 +55,21 @@ function toolRefusals(tools: unknown, at: string): Violation[] {
   });
 }
 
+/** A longer life of what is cached has a price of its own, which no count of the reply tells apart. */
+const CACHE_LIVES: ReadonlySet<unknown> = new Set([undefined, null, "30m"]);
+
+function cacheRefusals(options: unknown, at: string): Violation[] {
+  if (!isJsonObject(options)) return [];
+  return [
+    ...(CACHE_LIVES.has(options.ttl)
+      ? []
+      : [refuse(`${at}.ttl`, "is not supported except as 30m, since it has a price of its own")]),
+    ...((options.comparison_response_id ?? null) === null
+      ? []
+      : [refuse(`${at}.comparison_response_id`, STORED)]),
+  ];
+}
+
 function itemRefusals(item: unknown, at: string): Violation[] {
   if (!isJsonObject(item)) return [];
   if (!ITEMS.has(item.type))
@@ -67,10 +83,14 @@ function itemRefusals(item: unknown, at: string): Violation[] {
 
 /** Content and output are text or a list of parts. */
 const partRefusals = (parts: unknown, at: string): Violation[] =>
-  listOf(parts).flatMap((part, index) =>
-    ["file_id", "file_url"]
-      .filter((name) => isJsonObject(part) && (part[name] ?? null) !== null)
-      .map((name) =>
-        refuse(`${at}[${index}].${name}`, "is not supported: send the content of the file instead"),
-      ),
-  );
+  listOf(parts).flatMap((part, index) => {
+    if (!isJsonObject(part)) return [];
+    const path = `${at}[${index}]`;
+    const message = "is not supported: send the content of the file instead";
+    return [
+      ...["file_id", "file_url"]
+        .filter((name) => (part[name] ?? null) !== null)
+        .map((name) => refuse(`${path}.${name}`, message)),
+      ...cacheRefusals(part.prompt_cache_breakpoint, `${path}.prompt_cache_breakpoint`),
+    ];
+  });

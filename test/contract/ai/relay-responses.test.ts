@@ -14,6 +14,25 @@ describe("POST /v1/responses", () => {
     ["background", { background: true }],
     ["store", { store: true }],
     ["prompt", { prompt: { id: "pmpt_1" } }],
+    ["prompt_cache_options.ttl", { prompt_cache_options: { ttl: "12h" } }],
+    [
+      "prompt_cache_options.comparison_response_id",
+      { prompt_cache_options: { ttl: "30m", comparison_response_id: "resp_1" } },
+    ],
+    [
+      "input[0].content[0].prompt_cache_breakpoint.ttl",
+      {
+        input: [
+          {
+            role: "user",
+            content: [
+              { type: "input_text", text: "a", prompt_cache_breakpoint: { ttl: "12h" } },
+              { type: "input_text", text: "b", prompt_cache_breakpoint: { ttl: "30m" } },
+            ],
+          },
+        ],
+      },
+    ],
     ["service_tier", { service_tier: "priority" }],
     ["tools[0].type", { tools: [{ type: "web_search" }] }],
     ["tools[0].type", { tools: [{ type: "code_interpreter", container: { type: "auto" } }] }],
