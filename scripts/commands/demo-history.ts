@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { readCatalogue } from "../../services/ai/catalogue.ts";
+import { isEmbedding, readCatalogue } from "../../services/ai/catalogue.ts";
 import { createCipher } from "../../services/crypto/cipher.ts";
 import { createPasswords } from "../../services/crypto/passwords.ts";
 import { totpContext } from "../../services/mfa/second-factor.ts";
@@ -207,7 +207,10 @@ function liveDay(person: Person, end: number, life: Life): void {
   }
 }
 
-const providers = readCatalogue("native").providers;
+const providers = readCatalogue("native").providers.map(({ id, models }) => ({
+  id,
+  models: models.filter((model) => !isEmbedding(model)),
+}));
 
 function usageRow(person: Person, at: Date, chance: Life["chance"]): Row {
   const provider = chance.next() < 0.5 ? providers[0] : chance.of(providers);

@@ -69,8 +69,11 @@ export const priceSchema = ratesSchema
   .extend({
     /** Other prices for calls with more input tokens than `inputTokens`. */
     above: tiersSchema.exactOptional(),
+    /** Where the price is published, and when that was last read. For those who maintain the catalogue. */
+    source: z.url({ protocol: /^https$/, error: "must be a URL with https" }).exactOptional(),
+    checkedOn: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
   })
-  .transform(({ above = [], ...rates }): Price => {
+  .transform(({ above = [], source: _source, checkedOn: _checkedOn, ...rates }): Price => {
     const tiers = above.map(({ inputTokens, ...others }) => ({
       ...completeRates(others),
       above: inputTokens,

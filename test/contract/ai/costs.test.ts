@@ -371,7 +371,9 @@ test("gatehouse_ai_cost_total: adds up the costs of each model", async () => {
 });
 
 describe("Models without a price", async () => {
-  const unpriced = await startSuiteApp({ env: { RATE_LIMITS: "off" } });
+  const unpriced = await startSuiteApp({
+    env: { RATE_LIMITS: "off", AI_CATALOG: pricedCatalogue({}) },
+  });
 
   test("have no cost in any reply or report", async () => {
     const root = await unpriced.signInAdmin();

@@ -61,7 +61,7 @@ export function pricedCatalogue(prices = PRICES): string {
   const catalogue = JSON.parse(readFileSync(shipped, "utf8"));
   for (const { id, models } of catalogue.providers) {
     const price = prices[id];
-    if (price) for (const model of models) model.price = numbersOf(price);
+    for (const model of models) model.price = price && numbersOf(price);
   }
   const path = join(temporaryFolder(), "priced.json");
   const priced = { ...catalogue, currency: "EUR", pricesAsOf: "2026-11-28" };

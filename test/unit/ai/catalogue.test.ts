@@ -46,10 +46,10 @@ const fifth = {
 describe("AI catalogue", () => {
   test("the shipped file has the providers and models of the specification", () => {
     expect(names(readCatalogue())).toEqual({
-      "provider-a": ["model-a-1", "model-a-2", "model-a-3"],
+      "provider-a": ["model-a-1", "model-a-2", "model-a-3", "embedding-a-1", "embedding-a-2"],
       "provider-b": ["model-b-1", "model-b-2", "model-b-3", "model-b-4"],
       "provider-c": ["model-c-1", "model-c-2", "model-c-3"],
-      "provider-d": ["model-d-1", "model-d-2", "model-d-3"],
+      "provider-d": ["model-d-1", "model-d-2", "model-d-3", "embedding-d-1"],
     });
   });
 
@@ -226,6 +226,8 @@ describe("AI catalogue", () => {
       { input: 1, output: 1, above: [{ inputTokens: 1, input: 1 }] },
       "above.0.output: must be a number: the price of a million tokens",
     ],
+    [{ input: 1, output: 1, source: "http://x.test" }, "source: must be a URL with https"],
+    [{ input: 1, output: 1, checkedOn: "today" }, "checkedOn: must be a date, such as 2026-11-28"],
     [
       { input: 1, output: 1, above: [tier, tier] },
       "above.1.inputTokens: must be larger than that of the tier before",

@@ -22,7 +22,10 @@ function modelsOfOpenai(): Models {
     const [, names = "", fate = ""] = /^(.*?"): +(.*)$/s.exec(entry.replace(/\s+/g, " ")) ?? [];
     for (const name of names.matchAll(/"([\w.-]+)"/g)) deprecated.set(wordOf(name), fate);
   }
-  return { known: namesIn(source, /export type ChatModel = ([^;]*);/), deprecated };
+  const chat = namesIn(source, /export type ChatModel = ([^;]*);/);
+  const embeddings = sdkFile("openai/resources/embeddings.d.ts");
+  const known = chat.union(namesIn(embeddings, /export type EmbeddingModel = ([^;]*);/));
+  return { known, deprecated };
 }
 
 /** Anthropic's client has a table of them and warns when one is used. */
@@ -66,6 +69,19 @@ describe.each(["neutral", "native"])("AI catalogue %s", (path) => {
       expect(models.map(({ upstream }) => upstream).filter((name) => !known.has(name))).toEqual([]);
     },
   );
+
+  test("says where each of its prices is published, and when that was last read", () => {
+    const file = new URL(`../../../services/ai/catalogue/${path}.json`, import.meta.url);
+    const { pricesAsOf, providers } = JSON.parse(readFileSync(file, "utf8"));
+    const prices = providers.flatMap(({ models }: { models: { price?: object }[] }) =>
+      models.flatMap(({ price }) => price ?? []),
+    );
+    expect(prices.length).toBeGreaterThan(5);
+    for (const { source, checkedOn } of prices) {
+      expect(source).toMatch(/^https:\/\/[\w.-]+\.(openai\.com|claude\.com|google\.dev)\//);
+      expect(checkedOn >= pricesAsOf).toBe(true);
+    }
+  });
 
   test("says when its models were compared with those of the providers", () => {
     expect(readCatalogue(path).checkedOn).toMatch(/^\d{4}-\d{2}-\d{2}$/);
