@@ -22,6 +22,15 @@ type Span = {
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const CALLER = "b7ad6b7169203331";
 const [SERVER, CLIENT] = [2, 3];
+/** Input and output, and of them cached, written, written for an hour and reasoning. */
+const BILLED = "case: billed 100,20,40,10,0,5";
+const COUNTS = {
+  input_tokens: 100,
+  output_tokens: 20,
+  "cache_read.input_tokens": 40,
+  "cache_creation.input_tokens": 10,
+  "reasoning.output_tokens": 5,
+};
 
 const simulator = await startSuiteProvider();
 const spans: Span[] = [];
@@ -60,7 +69,7 @@ test.each(["in one process", "apart"])(
     const running = apart ? [apart.gateway, apart.services] : [await forTest(startProcess(env))];
     const { browser, ...caller } = await signInAt(running[0]?.url ?? "");
     const headers = { ...caller.headers, traceparent: `00-${TRACE}-${CALLER}-01` };
-    await browser.send("POST", "/ai/chat", conversationOf("case: plain"), headers);
+    await browser.send("POST", "/ai/chat", conversationOf(BILLED), headers);
     await browser.send("POST", "/ai/stream", conversationOf("case: reset-midway"), headers);
     for (const each of running) expect(await each.end("SIGTERM")).toBe(0); // the last spans are sent at the end
 
@@ -92,12 +101,13 @@ test.each(["in one process", "apart"])(
         "gen_ai.provider.name": "openai",
         "gen_ai.response.model": chat?.attributes["gen_ai.request.model"],
       });
-      if (status === "OK")
+      if (status === "OK") {
         expect(chat?.attributes).toMatchObject({
-          "gen_ai.usage.output_tokens": expect.anything(),
           "gen_ai.response.finish_reasons": { values: [{ stringValue: "stop" }] },
         });
-      else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
+        for (const [name, count] of Object.entries(COUNTS))
+          expect(Number(chat?.attributes[`gen_ai.usage.${name}`]), name).toBe(count);
+      } else expect(chat?.attributes).toMatchObject({ "error.type": "broke off" });
     }
     const login = spans.find(({ name }) => name === "POST /auth/login");
     expect(login?.parentSpanId).toBeFalsy();
