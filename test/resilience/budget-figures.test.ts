@@ -1,0 +1,170 @@
+// How much budgets bear: these take minutes, and the machine for themselves.
+
+import { Agent, request } from "node:http";
+import { setTimeout as wait } from "node:timers/promises";
+import { v7 as uuid } from "uuid";
+import { expect, test } from "vitest";
+import { createBudgetGate } from "../../services/ai/budgets/gate.ts";
+import { createPeriods } from "../../services/ai/budgets/periods.ts";
+import type { Prompt } from "../../services/ai/providers/provider.ts";
+import { openUsageLedger } from "../../services/ai/usage.ts";
+import { createMetrics } from "../../services/metrics.ts";
+import { createApiKey } from "../../services/platform/gate/api-key.ts";
+import { systemClock } from "../../services/platform/process/clock.ts";
+import { budgetCatalogue } from "../support/ai/budget-catalogue.ts";
+import { startMeteredProvider } from "../support/ai/metered-provider.ts";
+import { checkedCounters, faultsIn, insertBudget } from "../support/database/budgets.ts";
+import { runSql } from "../support/database/databases.ts";
+import { POSTGRES_BIN, startPostgresServer } from "../support/database/postgres-server.ts";
+import { insertUsers, openQuietStore } from "../support/database/store.ts";
+import { silent } from "../support/log.ts";
+import { sharedVariables, startProcess } from "../support/processes/processes.ts";
+import { describeIf, forSuite, forTest } from "../support/suites.ts";
+import { times } from "../support/tally.ts";
+
+const MODEL = { name: "m", outputTokens: 500, overheadTokens: 0, imageTokens: 0, fileTokens: 0 };
+const PROMPT = {
+  ...{ model: MODEL, isStream: false, maxTokens: 100 },
+  messages: [{ role: "user", parts: [{ text: "hello" }] }],
+} as unknown as Prompt;
+const SECONDS = 10;
+
+describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async () => {
+  const postgres = await forSuite(startPostgresServer());
+
+  test("a budget of the deployment admits 500 calls a second of two processes", async () => {
+    const store = await forTest(openQuietStore(postgres.url));
+    await store.migrate();
+    const [userId = ""] = await insertUsers(store, 1);
+    await insertBudget(store, { scope: "deployment", limit: 1e12 });
+    const stays = new AbortController().signal;
+    const metrics = createMetrics();
+    let admitted = 0;
+    const until = performance.now() + SECONDS * 1_000;
+    const run = async () => {
+      const own = await openQuietStore(postgres.url);
+      const gate = createBudgetGate({
+        ...{ db: own, clock: systemClock, log: silent, currency: "USD" },
+        periodsOf: createPeriods("UTC"),
+        onExceeded: () => {},
+      });
+      const ledger = openUsageLedger(own, systemClock, silent);
+      const call = async () => {
+        const start = { userId, provider: "p", model: "m", inputTokens: 2 };
+        while (performance.now() < until) {
+          const usage = ledger.prepare(start);
+          const reservation = await gate.reserve(usage.row, [PROMPT], metrics, stays);
+          if (!reservation) throw new Error("no budget limits the call");
+          usage.begin(reservation);
+          usage.observe({ kind: "sending", isUnread: () => false });
+          usage.observe({ kind: "text", text: "12345678", decodingMs: 0 });
+          usage.finish("completed");
+          admitted++;
+        }
+      };
+      await Promise.all(times(20, call));
+      await ledger.flush();
+      await gate.close();
+      await own.close();
+    };
+    await Promise.all([run(), run()]);
+    const perSecond = admitted / SECONDS;
+    process.stdout.write(`${perSecond.toFixed(0)} admitted calls a second\n`);
+    expect(faultsIn(await checkedCounters(store))).toEqual([]);
+    expect(perSecond).toBeGreaterThanOrEqual(500);
+  });
+
+  test("1,000 refused calls a second of one user disturb no other, and ask the database at most twice a second", async () => {
+    const provider = await forTest(startMeteredProvider());
+    const own = await forTest(startPostgresServer());
+    const { url, close } = await startProcess({
+      ...sharedVariables(),
+      ...provider.env,
+      AI_CATALOG: budgetCatalogue(),
+      RATE_LIMITS: "off",
+      DATABASE_URL: own.url,
+      SHUTDOWN_TIMEOUT: "1s",
+    });
+    await forTest({ close });
+    const store = await openQuietStore(own.url);
+    const keyOf = async (limit?: number) => {
+      const email = `${uuid()}@example.com`;
+      const [userId = ""] = await insertUsers(store, 1, { email, canonicalEmail: email });
+      const { key, digest, hint } = createApiKey();
+      await store
+        .fork()
+        .execute(
+          `insert into api_keys (id, user_id, digest, hint, name, created_at, created_by) values (?, ?, decode(?, 'hex'), ?, 'CI', now(), ?)`,
+          [uuid(), userId, digest, hint, userId],
+        );
+      if (limit !== undefined) await insertBudget(store, { scope: "user", subject: userId, limit });
+      return key;
+    };
+    const refused = await keyOf(0);
+    const others = await Promise.all(times(10, () => keyOf()));
+    await store.close();
+    await wait(1_000); // a process reads every 750 ms whether there is a budget
+    const agent = new Agent({ keepAlive: true, maxSockets: 100 });
+    const send = (key: string) =>
+      new Promise<{ status: number; ms: number }>((resolve, reject) => {
+        const startedAt = performance.now();
+        const body = JSON.stringify({
+          ...{ model: "model-a-1", max_tokens: 100 },
+          messages: [{ role: "user", content: "5 tokens" }],
+        });
+        const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+        request(`${url}/v1/chat/completions`, { method: "POST", agent, headers }, (response) => {
+          response.resume().once("end", () => {
+            resolve({ status: response.statusCode ?? 0, ms: performance.now() - startedAt });
+          });
+        })
+          .on("error", reject)
+          .end(body);
+      });
+    /** Sends calls at a rate for some seconds. */
+    async function load(keys: readonly string[], perSecond: number) {
+      const sent: Promise<{ status: number; ms: number }>[] = [];
+      const startedAt = performance.now();
+      while (performance.now() - startedAt < SECONDS * 1_000) {
+        const due = ((performance.now() - startedAt) / 1_000) * perSecond;
+        while (sent.length < due) sent.push(send(keys[sent.length % keys.length] as string));
+        await wait(5);
+      }
+      const answers = await Promise.all(sent);
+      const sorted = answers.map(({ ms }) => ms).sort((a, b) => a - b);
+      const at = (share: number) => sorted[Math.floor(sorted.length * share)] ?? 0;
+      return {
+        statuses: [...new Set(answers.map(({ status }) => status))],
+        perSecond: answers.length / SECONDS,
+        p50: at(0.5),
+        p99: at(0.99),
+      };
+    }
+    /** Scans of the counters, which only reservations and settlements make. */
+    const scans = async () => {
+      const [row] = await runSql<{ scans: number }>(
+        own.url,
+        "select (seq_scan + idx_scan)::int as scans from pg_stat_user_tables where relname = 'budget_counters'",
+      );
+      return row?.scans ?? 0;
+    };
+    await load(others, 50); // warms up
+    const before = await load(others, 50);
+    await send(refused);
+    await wait(2_500); // until it is forgotten, and in the statistics of PostgreSQL
+    const idle = await scans();
+    await send(refused);
+    await wait(2_500);
+    const scansBefore = await scans();
+    const ofStatement = scansBefore - idle;
+    expect(ofStatement).toBeGreaterThan(0);
+    const [during, flood] = await Promise.all([load(others, 50), load([refused], 1_000)]);
+    await wait(2_500);
+    const statements = ((await scans()) - scansBefore) / ofStatement / SECONDS;
+    process.stdout.write(`${JSON.stringify({ before, during, flood, statements })}\n`);
+    expect([before.statuses, during.statuses, flood.statuses]).toEqual([[200], [200], [429]]);
+    expect(flood.perSecond).toBeGreaterThan(990);
+    expect(statements).toBeLessThanOrEqual(2);
+    expect(during.p99 / before.p99).toBeLessThanOrEqual(1.2);
+  });
+});
