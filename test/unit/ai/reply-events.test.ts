@@ -26,10 +26,17 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
   }
 
   test.each([true, false])(
-    "come in the order answered, receiving, text, usage, finished; streamed: %s",
+    "come in the order sending, answered, receiving, text, usage, finished; streamed: %s",
     async (isStream) => {
       const { events } = await eventsOf("plain", isStream);
-      expect(sequenceOf(events)).toEqual(["answered", "receiving", "text", "usage", "finished"]);
+      expect(sequenceOf(events)).toEqual([
+        "sending",
+        "answered",
+        "receiving",
+        "text",
+        "usage",
+        "finished",
+      ]);
       const text = events.map((event) => (event.kind === "text" ? event.text : "")).join("");
       expect(text).toBe(REPLY);
       expect(events.at(-1)).toMatchObject({ kind: "finished", reason: "stop" });
@@ -38,15 +45,15 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
 
   test("contain the first answer of several attempts only", async () => {
     const { events } = await eventsOf("overloaded-once (events)", true);
-    const kinds = ["answered", "retrying", "receiving", "text", "usage", "finished"];
+    const kinds = ["sending", "answered", "retrying", "receiving", "text", "usage", "finished"];
     expect(sequenceOf(events)).toEqual(kinds);
     expect(events.filter(({ kind }) => kind === "answered")).toHaveLength(1);
   });
 
   test.each([
-    { name: "bad-key", kinds: ["answered"] },
-    { name: "reset", kinds: ["retrying"] },
-    { name: "reset-midway", kinds: ["answered", "receiving", "text"] },
+    { name: "bad-key", kinds: ["sending", "answered"] },
+    { name: "reset", kinds: ["sending", "retrying"] },
+    { name: "reset-midway", kinds: ["sending", "answered", "receiving", "text"] },
   ])("never contain finished if the reply fails: $name", async ({ name, kinds }) => {
     const { events, failure } = await eventsOf(name, true);
     expect(sequenceOf(events)).toEqual(kinds);
