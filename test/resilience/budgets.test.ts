@@ -15,6 +15,8 @@ import { tally, times } from "../support/tally.ts";
 import { until } from "../support/until.ts";
 
 const ROUNDS = Number(process.env.RACE_ROUNDS ?? (process.env.TEST_FULL ? 20 : 1));
+/** Rounds with a crash take half a minute each on a busy machine. */
+const LONGEST_RACES_MS = 120_000 + ROUNDS * 30_000;
 /** Calls of each of the two replicas in a round. */
 const CALLS = process.env.TEST_FULL ? 500 : 120;
 const USERS = 5;
@@ -222,27 +224,31 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     await expectExact(postgres.url);
   }
 
-  test(`SIGKILL of a replica during the race leaves what its calls hold, and exceeds nothing (rounds: ${ROUNDS})`, async () => {
-    for (let each = 1; each < ROUNDS; each++) {
+  test(
+    `SIGKILL of a replica during the race leaves what its calls hold, and exceeds nothing (rounds: ${ROUNDS})`,
+    async () => {
+      for (let each = 1; each < ROUNDS; each++) {
+        await raceKilling();
+        await start(0);
+      }
       await raceKilling();
-      await start(0);
-    }
-    await raceKilling();
-    // as if the longest duration of a call had passed
-    await runSql(
-      postgres.url,
-      "update ai_usage set created_at = created_at - interval '1 hour' where reserved is not null",
-    );
-    await start(0); // the first run of the job of a process searches all calls
-    await settled();
-    const sums = await expectExact(postgres.url);
-    expect(sums.every(({ reserved }) => reserved === 0)).toBe(true);
-    const [lost] = await runSql(
-      postgres.url,
-      "select count(*)::int as calls from ai_usage where outcome = 'lost' and estimated",
-    );
-    expect(lost.calls).toBeGreaterThan(0);
-  });
+      // as if the longest duration of a call had passed
+      await runSql(
+        postgres.url,
+        "update ai_usage set created_at = created_at - interval '1 hour' where reserved is not null",
+      );
+      await start(0); // the first run of the job of a process searches all calls
+      await settled();
+      const sums = await expectExact(postgres.url);
+      expect(sums.every(({ reserved }) => reserved === 0)).toBe(true);
+      const [lost] = await runSql(
+        postgres.url,
+        "select count(*)::int as calls from ai_usage where outcome = 'lost' and estimated",
+      );
+      expect(lost.calls).toBeGreaterThan(0);
+    },
+    LONGEST_RACES_MS,
+  );
 
   test.runIf(process.env.TEST_FULL)(
     "SIGKILL of a replica leaves no reservation that is older than the longest call and two minutes",
@@ -289,21 +295,25 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     await start(0);
   });
 
-  test(`a crash of PostgreSQL during the race refuses calls meanwhile, and exceeds nothing (rounds: ${ROUNDS})`, async () => {
-    for (let each = 0; each < ROUNDS; each++) {
-      const keys = await round();
-      const racing = startedRaceOf(keys);
-      await racing.begun;
-      await postgres.kill();
-      const outcomes = tally(await racing.outcomes, (outcome) => outcome);
-      expect(Object.keys(outcomes)).not.toContain("500");
-      const later = tally(await raceOf(keys), (outcome) => outcome);
-      expect(Object.keys(later)).not.toContain("500");
-      await until("the ends of calls to be booked", async () => {
-        const sums = await sumsOf(postgres.url);
-        return sums.every(({ used, rowsUsed }) => used === rowsUsed);
-      });
-      await expectExact(postgres.url);
-    }
-  });
+  test(
+    `a crash of PostgreSQL during the race refuses calls meanwhile, and exceeds nothing (rounds: ${ROUNDS})`,
+    async () => {
+      for (let each = 0; each < ROUNDS; each++) {
+        const keys = await round();
+        const racing = startedRaceOf(keys);
+        await racing.begun;
+        await postgres.kill();
+        const outcomes = tally(await racing.outcomes, (outcome) => outcome);
+        expect(Object.keys(outcomes)).not.toContain("500");
+        const later = tally(await raceOf(keys), (outcome) => outcome);
+        expect(Object.keys(later)).not.toContain("500");
+        await until("the ends of calls to be booked", async () => {
+          const sums = await sumsOf(postgres.url);
+          return sums.every(({ used, rowsUsed }) => used === rowsUsed);
+        });
+        await expectExact(postgres.url);
+      }
+    },
+    LONGEST_RACES_MS,
+  );
 });
