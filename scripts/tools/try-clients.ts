@@ -100,12 +100,12 @@ async function startGatehouse(): Promise<Gatehouse> {
       body: JSON.stringify(body),
     });
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-    return answer.json();
+    return (await answer.json()) as Record<string, string>;
   };
   const user = { email: "ann@example.com", password: PASSWORD };
   await post("/auth/register", { ...user, name: "Ann", acceptTerms: true });
   const { accessToken } = await post("/auth/login", user);
-  const { key } = await post("/user/api-keys", { name: "clients" }, accessToken);
+  const { key = "" } = await post("/user/api-keys", { name: "clients" }, accessToken);
   return { url, key, close: () => child.kill("SIGTERM") };
 }
 

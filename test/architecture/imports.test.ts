@@ -91,7 +91,7 @@ const ALLOWED: Record<string, string[]> = {
 /** What operators' commands, developers' tools and simulators may import beside their own room. */
 const SCRIPTS: Record<string, string[]> = {
   commands: ["services", "gateway", "scripts/simulators"],
-  tools: ["services", "gateway"],
+  tools: ["services", "gateway", "scripts/simulators"],
   simulators: [],
 };
 

@@ -150,6 +150,7 @@ export class UpstreamRequest {
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
     const attempts = new Attempts(destinationOf, count, mostRereads);
+    this.#call.signal.throwIfAborted();
     yield { kind: "sending", isUnread: () => this.#isUnread };
     for (;;) {
       const { to, index, failed } = attempts;

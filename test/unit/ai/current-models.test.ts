@@ -24,8 +24,8 @@ function modelsOfOpenai(): Models {
   }
   const chat = namesIn(source, /export type ChatModel = ([^;]*);/);
   const embeddings = sdkFile("openai/resources/embeddings.d.ts");
-  const known = chat.union(namesIn(embeddings, /export type EmbeddingModel = ([^;]*);/));
-  return { known, deprecated };
+  const vectors = namesIn(embeddings, /export type EmbeddingModel = ([^;]*);/);
+  return { known: new Set([...chat, ...vectors]), deprecated };
 }
 
 /** Anthropic's client has a table of them and warns when one is used. */
