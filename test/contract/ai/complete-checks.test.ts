@@ -202,15 +202,17 @@ test("ListModels, GetModel: show the models of all providers with their names fo
 }) => {
   const { listModels, getModel } = app.grpc(AIService);
   const { models } = await listModels({}, account);
-  expect(models.map(({ model }) => model).slice(0, 4)).toEqual([
+  expect(models.map(({ model }) => model).slice(0, 6)).toEqual([
     "model-a-1",
     "model-a-2",
     "model-a-3",
+    "embedding-a-1",
+    "embedding-a-2",
     "model-b-1",
   ]);
   expect(models[0]).toMatchObject({ provider: "provider-a", checkedAt: { nanos: 0 } });
   for (const model of ["model-b-1", "provider-b/model-b-1"])
-    expect((await getModel({ model }, account)).model).toEqual(models[3]);
+    expect((await getModel({ model }, account)).model).toEqual(models[5]);
   expect((await errorOf(getModel({ model: "model-z" }, account))).code).toBe(Code.NotFound);
 });
 
