@@ -22,6 +22,7 @@ const CLIENTS = [
 /** The first model of each provider of the shipped catalogue. */
 const MODELS = ["model-a-1", "model-b-1", "model-c-1", "model-d-1"];
 const COMMAND_MS = 120_000;
+const INSTALL_MS = 600_000;
 const PASSWORD = "Correct-horse-1";
 const TOOL = {
   name: "look_up",
@@ -35,28 +36,26 @@ const home = join(folder, "home");
 mkdirSync(home, { recursive: true });
 
 /** Runs a program to its end. Its input is empty. */
-const run = (program: string, args: string[], env: Record<string, string> = {}) =>
+const run = (program: string, args: string[], env: NodeJS.ProcessEnv, timeout = COMMAND_MS) =>
   new Promise<{ code: number; out: string }>((done) => {
-    const options = {
-      cwd: folder,
-      timeout: COMMAND_MS,
-      env: { PATH: process.env.PATH, HOME: home, ...env },
-    };
+    const options = { cwd: folder, timeout, env };
     const child = execFile(program, args, options, (error, stdout, stderr) =>
       done({ code: Number(error?.code ?? (error ? 1 : 0)), out: stdout + stderr }),
     );
     child.stdin?.end();
   });
 
+/** Runs a client, which gets nothing of the environment of this process. */
+const runClient = (program: string, args: string[], env: Record<string, string>) =>
+  run(program, args, { PATH: process.env.PATH, HOME: home, ...env });
+
 /** Installs the clients. Scripts of packages do not run. */
 async function install(): Promise<void> {
   writeFileSync(join(folder, "package.json"), '{ "private": true }\n');
   const flags = ["--ignore-scripts", "--no-audit", "--no-fund"];
-  const { code, out } = await run("npm", [
-    "install",
-    ...flags,
-    ...CLIENTS.map((name) => `${name}@latest`),
-  ]);
+  const packages = CLIENTS.map((name) => `${name}@latest`);
+  const args = ["install", ...flags, ...packages];
+  const { code, out } = await run("npm", args, process.env, INSTALL_MS);
   if (code !== 0) throw new Error(`npm install failed: ${out}`);
 }
 
@@ -252,7 +251,7 @@ async function expectSaid(said: Promise<{ code: number; out: string }>, words = 
 function trialsOfClaudeCode({ url, key }: Gatehouse): Trials {
   const wrapper = join(folder, "node_modules/@anthropic-ai/claude-code/cli-wrapper.cjs");
   const ask = (prompt: string, ...flags: string[]) =>
-    run(process.execPath, [wrapper, "-p", prompt, ...flags], {
+    runClient(process.execPath, [wrapper, "-p", prompt, ...flags], {
       ...{ ANTHROPIC_BASE_URL: url, ANTHROPIC_AUTH_TOKEN: key, ANTHROPIC_MODEL: "model-b-1" },
       ...{ CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
       CLAUDE_CODE_MAX_RETRIES: "0",
@@ -293,7 +292,7 @@ stream_max_retries = 0
 `,
   );
   const ask = (prompt: string) =>
-    run(program, ["exec", "--skip-git-repo-check", prompt], { GATEHOUSE_API_KEY: key });
+    runClient(program, ["exec", "--skip-git-repo-check", prompt], { GATEHOUSE_API_KEY: key });
   return {
     "one turn with its own tools offered": () => expectSaid(ask("case: plain")),
     "a reply that breaks off": async () => {
