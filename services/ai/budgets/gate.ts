@@ -101,9 +101,22 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
   function refuseAgain(request: GateRequest, metrics: Metrics): void {
     for (const { of, need } of needsOf(request)) {
       const refusal = refusals.get(of);
-      if (!refusal || need < refusal.need || performance.now() > refusal.until) continue;
+      if (!refusal || need < refusal.need) continue;
+      const now = performance.now();
+      if (now > refusal.until) {
+        refusal.until = now + REFUSAL_MS; // this call asks once more, and others wait for what it finds
+        continue;
+      }
       if (refusal.scope) metrics.budgetRefusals.inc({ scope: refusal.scope });
       throw refusal.error(request);
+    }
+  }
+
+  /** Forgets the refusals of calls that needed no more than one that has passed. */
+  function forgetRefusals(passed: GateRequest): void {
+    for (const { of, need } of needsOf(passed)) {
+      const refusal = refusals.get(of);
+      if (refusal && need >= refusal.need) refusals.delete(of);
     }
   }
 
@@ -166,6 +179,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     if (exceeded.length > 0) onExceeded(exceeded);
     const now = clock.now();
     if (granted === null) throw refuse(request, counters, periods, now, metrics);
+    forgetRefusals(request);
     const held = counters.map((each) => ({
       ...each,
       reserved: each.reserved + needOf(each, granted),
@@ -208,8 +222,9 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
       };
       refuseAgain(request, metrics);
       try {
-        return await inTurn(async () => {
+        return await inTurn(async (hasWaited) => {
           signal.throwIfAborted();
+          if (hasWaited) refuseAgain(request, metrics);
           return tryToReserve(request, periods, metrics);
         });
       } finally {
@@ -274,11 +289,12 @@ const unpricedError = ({ unpriced, row }: GateRequest) => modelNotPriced(unprice
 function createTurns(most: number) {
   const waiting: (() => void)[] = [];
   let running = 0;
-  return async <T>(task: () => Promise<T>): Promise<T> => {
-    if (running >= most) await new Promise<void>((resolve) => waiting.push(resolve));
+  return async <T>(task: (hasWaited: boolean) => Promise<T>): Promise<T> => {
+    const hasWaited = running >= most;
+    if (hasWaited) await new Promise<void>((resolve) => waiting.push(resolve));
     else running++;
     try {
-      return await task();
+      return await task(hasWaited);
     } finally {
       const next = waiting.shift();
       if (next) next();

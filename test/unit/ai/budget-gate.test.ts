@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { createBudgetGate } from "../../../services/ai/budgets/gate.ts";
 import { createPeriods } from "../../../services/ai/budgets/periods.ts";
 import type { Prompt } from "../../../services/ai/providers/provider.ts";
@@ -79,6 +79,26 @@ test("Budget gate: remembers a refusal for calls that need as much, and asks for
   expect(await metrics.registry.metrics()).toContain(
     'gatehouse_budget_refusals_total{scope="user"} 101',
   );
+});
+
+test("Budget gate: asks once for a flood of refused calls each time that their refusal is over", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, count, userId } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
+  gate.forget();
+  await expect(reserve("hello", 190)).rejects.toThrow("budget");
+  const flood = () => Promise.allSettled(times(100, () => reserve("hello", 190)));
+  const before = count("reserve_budgets");
+  const elapsed = vi.spyOn(performance, "now").mockReturnValue(performance.now() + 1_001);
+  const refused = await flood();
+  expect(refused.every(({ status }) => status === "rejected")).toBe(true);
+  expect(count("reserve_budgets")).toBe(before + 1);
+  await store.fork().execute("update budgets set limit_amount = 1000000");
+  elapsed.mockReturnValue(performance.now() + 1_001);
+  expect(await reserve("hello", 190)).toMatchObject({ outputTokens: 190 });
+  const passed = await flood();
+  elapsed.mockRestore();
+  expect(passed.every(({ status }) => status === "fulfilled")).toBe(true);
 });
 
 test("Budget gate: remembers that calls of a user need a price, and names the model of each", async () => {
