@@ -78,14 +78,14 @@ async function startGatehouse(): Promise<Gatehouse> {
     env: {
       ...{ PATH: process.env.PATH, ...variables },
       ...{ PORT: "0", GRPC_PORT: "0", DATA_DIR: mkdtempSync(join(tmpdir(), "gatehouse-data-")) },
-      ...{ AI_CATALOG: "neutral", RATE_LIMITS: "off" },
+      ...{ AI_CATALOG: "neutral", RATE_LIMITS: "off", LOG_LEVEL: "fatal" },
     },
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["ignore", "inherit", "pipe"], // the addresses are on stderr
   });
   const url = await new Promise<string>((found, failed) => {
     let output = "";
     child.once("exit", (code) => failed(new Error(`Gatehouse ended with ${code}: ${output}`)));
-    child.stdout.on("data", (part) => {
+    child.stderr.on("data", (part) => {
       output += part;
       const address = /events on (http:\/\/127\.0\.0\.1:\d+)/.exec(output)?.[1];
       if (address) found(address);
