@@ -132,7 +132,8 @@ test("GET /user/export: includes AI usage", async ({ account: { get, post } }) =
   };
   const times = { latencyMs: expect.any(Number), firstChunkMs: expect.any(Number) };
   const usage = async () => (await get("/user/export")).body.usage;
-  const details = { cachedInputTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0, attempts: 1 };
+  const tokens = { cachedInputTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
+  const details = { ...tokens, attempts: 1, cost: TEXT, currency: "USD" };
   await expect
     .poll(usage)
     .toEqual([{ ...call, ...times, ...chat.body.usage, ...details, estimated: false }]);
