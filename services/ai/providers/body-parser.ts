@@ -66,7 +66,7 @@ export class BodyParser {
 
   /** Parses the end of the body. Some servers omit the blank line after the last event. */
   end(): void {
-    this.#parser.feed(`${this.#takePartialLine()}\n\n`);
+    this.#parseLines(`${this.#takePartialLine()}\n\n`);
   }
 
   /** Complete lines outside of events that have not been taken. */

@@ -39,7 +39,7 @@ export function readerOf(body: Readable): () => Promise<Buffer | undefined> {
     })
     .once("end", () => onEnd())
     .once("error", onEnd)
-    .once("close", () => onEnd(new Error("The body was closed early.")));
+    .once("close", () => end ?? onEnd(new Error("The body was closed early."))); // its stack takes 20 µs
   return async () => {
     while (chunks.length === 0) {
       if (end?.error) throw end.error;
