@@ -5,14 +5,17 @@ const BENCHMARKS = {
   gateway: "REST routes beside plain Fastify",
   identity: "sign-in, registration, refresh and profile beside better-auth and bare Fastify",
   ai: "chats and streams beside Portkey and a node:http pipe",
-  against: "this checkout beside another commit or folder (BENCH_REF, default HEAD~1)",
+  v1: "/v1/chat/completions with a key, alone and under three budgets, beside /ai/chat",
+  against:
+    "this checkout beside another commit or folder (BENCH_REF, default HEAD~1) and an old one (BENCH_ANCHOR)",
   workers: "one worker beside several, with the load at low priority",
   growth: "the same requests with 10,000 and 1,000,000 users",
   profile: "CPU profile of each row, by part of the program",
   disk: "size of the tables after a year of 1,000 users",
   mail: "e-mails per second: --url postgres://<empty database> or memory: [--emails 10000]",
   "provider-clients": "CPU of the client side of a chat beside the vendors' SDKs",
-  seed: "fills an empty database: --url postgres://… [--users] [--events] [--emails]",
+  seed: "fills an empty database: --url postgres://… [--users] [--events] [--emails] [--calls]",
+  console: "pages of the console of a seeded database: --url postgres://… [--samples 10]",
   lists:
     "administrators' lists of a seeded database: --url postgres://… [--tenth postgres://…] [--samples 200] [--only users] [--plans]",
 };

@@ -3,15 +3,19 @@ import { createLog } from "../../services/platform/telemetry/log.ts";
 import { openStore } from "../../services/store/open-store.ts";
 
 /** Numbers of rows. */
-export type Sizes = { users: number; events: number; emails: number };
+export type Sizes = { users: number; events: number; emails: number; calls: number };
 
 const CHUNK = 250_000;
 
+/** Days over which AI calls are spread. */
+const CALL_DAYS = 90;
+
 /**
  * Fills an empty PostgreSQL database with users, audit events and e-mails that are spread over the
- * past year. The SQL server generates the rows. The events are not sealed.
+ * past year, and AI calls that are spread over the past 90 days. The SQL server generates the rows. The
+ * events are not sealed.
  */
-export async function seed(url: string, { users, events, emails }: Sizes): Promise<void> {
+export async function seed(url: string, { users, events, emails, calls }: Sizes): Promise<void> {
   const store = await openStore({ kind: "postgres", url }, createLog("warn"));
   await store.migrate();
   await store.close();
@@ -106,11 +110,29 @@ export async function seed(url: string, { users, events, emails }: Sizes): Promi
         from generate_series(${from}, ${to}) as i) as e
   join people p on p.n = e.person`,
   );
+  await client.query(
+    `update ai_usage_summing set summed_from = now() - interval '${CALL_DAYS + 1} days'`, // the triggers count every call
+  );
+  // Half of the calls belong to a tenth of the users.
+  await inChunks(
+    "AI calls",
+    calls,
+    (from, to) => `
+  insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms, created_at)
+  select ${idOf("i", calls)}, p.id, 'provider-' || substr('abcd', 1 + i % 4, 1), 'model-' || substr('abcd', 1 + i % 4, 1) || '-' || 1 + i % 3,
+    case when i % 50 = 7 then 'rate limited' else 'completed' end, 100 + i % 900, 50 + i % 700, i % 50 = 7, 900 + i % 3000, 300 + i % 500, made
+  from (select i, now() - interval '${CALL_DAYS} days' + i * interval '${CALL_DAYS} days' / ${calls} as made,
+          case when i % 2 = 0 then 1 + (i::bigint * 7919) % greatest(1, ${users} / 10) else 1 + (i::bigint * 104729) % ${users} end as person
+        from generate_series(${from}, ${to}) as i) as c
+  join people p on p.n = c.person`,
+  );
   await client.query(`
   create index users_search on users using gin ((searchable(email || chr(10) || name || chr(10) || canonical_email)) gin_trgm_ops) with (fastupdate = off)`);
   await client.query("vacuum (analyze) users");
   await client.query("vacuum (analyze) audit_events");
   await client.query("vacuum (analyze) attempts");
   await client.query("vacuum (analyze) emails");
+  for (const table of ["ai_usage", "ai_usage_users", "ai_usage_models"])
+    await client.query(`vacuum (analyze) ${table}`);
   await client.end();
 }

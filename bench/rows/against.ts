@@ -1,11 +1,12 @@
 /**
- * This checkout ("now") beside another commit or folder ("before"), BENCH_REF. Both use the same
+ * This checkout ("now") beside another commit or folder ("before"), BENCH_REF, and a fixed old commit
+ * ("anchor"), BENCH_ANCHOR, which shows what many small changes have cost together. All use the same
  * PostgreSQL and Redis servers and are measured in turns. Figures are medians of the rounds, ratios
  * are medians of each round's ratio.
  */
 import { execFileSync } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
-import { existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -32,6 +33,12 @@ const AI_ROWS: { name: string; kind: Kind; count: number; atOnce: number }[] = [
   { name: "stream of 50, 256 at once", kind: "stream", count: 768, atOnce: 256 },
 ];
 
+/** The first commit whose figures `docs/performance.md` compares with. */
+const ANCHOR = process.env.BENCH_ANCHOR ?? "2c58eb1";
+/** Calls right after a start: while V8 has only interpreted the code, and while it compiles it. */
+const COLD_CALLS = { "first 2,000": 2_000, "next 8,000": 8_000 };
+const COLD_STREAMS = { "first 512": 512 };
+
 /** A checkout under test, with its process on one core and its signed-in users. */
 type Side = {
   name: string;
@@ -50,6 +57,7 @@ try {
     await open("before", await checkout(process.env.BENCH_REF ?? "HEAD~1")),
     await open("now", resolve(".")),
   ];
+  if (isCommit(ANCHOR)) sides.unshift(await open("anchor", await checkout(ANCHOR)));
   await httpRow("profile, 32 clients", sides, (side) => ({
     path: "/user/profile",
     headers: { authorization: `Bearer ${side.tokens[0]}` },
@@ -65,21 +73,42 @@ try {
     await aiRows("apart, ", await Promise.all(sides.map(startApart)));
   await memoryRow(inOne);
   for (const side of sides) await side.inOne.close();
+  await coldRows(sides);
   await startRow(sides);
 } finally {
   await closeAll();
 }
 
-/** Checks a commit out in a temporary folder, with a link to the packages of this one. */
+/** Whether the history has a commit: shallow clones have no old ones. */
+function isCommit(ref: string): boolean {
+  try {
+    execFileSync("git", ["cat-file", "-e", `${ref}^{commit}`], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Checks a commit out in a temporary folder. It gets the packages of this checkout if it locks the
+ * same ones, and otherwise its own.
+ */
 async function checkout(ref: string): Promise<string> {
   if (existsSync(join(ref, "gateway/main.ts"))) return resolve(ref);
   const root = join(mkdtempSync(join(tmpdir(), "gatehouse-against-")), "tree");
   execFileSync("git", ["worktree", "add", "--detach", root, ref], { stdio: "ignore" });
-  symlinkSync(resolve("node_modules"), join(root, "node_modules"));
   closing(async () => {
     execFileSync("git", ["worktree", "remove", "--force", root], { stdio: "ignore" });
     rmSync(root, { recursive: true, force: true });
   });
+  const lockOf = (folder: string) => readFileSync(join(folder, "package-lock.json"), "utf8");
+  if (lockOf(root) === lockOf("."))
+    symlinkSync(resolve("node_modules"), join(root, "node_modules"));
+  else
+    execFileSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+      cwd: root,
+      stdio: "ignore",
+    });
   return root;
 }
 
@@ -145,8 +174,11 @@ function ai(name: string, servers: [Server, ...Server[]], tokens: string[]): Con
 
 type Figures = Record<string, number>;
 
-/** Measures both sides in turns. Prints the median of each figure and of the ratio now/before. */
-async function row<T>(
+/**
+ * Measures all sides in turns. Prints the median of each figure of each side, and of the ratios of the
+ * last one to the others.
+ */
+async function row<T extends { name: string }>(
   name: string,
   sides: T[],
   measure: (side: T) => Promise<Figures>,
@@ -157,15 +189,16 @@ async function row<T>(
   for (let round = 0; round < ROUNDS; round++) {
     for (const [i, side] of sides.entries()) seen[i]?.push(await measure(side));
   }
-  const [before = [], now = []] = seen;
+  const now = seen.at(-1) ?? [];
   for (const figure of Object.keys(now[0] ?? {})) {
-    const of = (rounds: Figures[]) => rounds.map((each) => each[figure] as number);
-    const ratios = of(now).map((value, i) => value / (of(before)[i] as number));
-    const spread = `${Math.min(...ratios).toFixed(2)}–${Math.max(...ratios).toFixed(2)}`;
-    const values = [of(before), of(now)].map((all) => median(all).toFixed(2).padStart(10)).join("");
-    say(
-      `${name.padEnd(34)}${figure.padEnd(14)}${values}   now/before ${median(ratios).toFixed(3)} (${spread})`,
-    );
+    const of = (rounds: Figures[] = []) => rounds.map((each) => each[figure] as number);
+    const values = seen.map((rounds) => median(of(rounds)).toFixed(2).padStart(10)).join("");
+    const ratios = seen.slice(0, -1).map((other, i) => {
+      const own = of(now).map((value, round) => value / (of(other)[round] as number));
+      const spread = `${Math.min(...own).toFixed(2)}–${Math.max(...own).toFixed(2)}`;
+      return `   now/${sides[i]?.name} ${median(own).toFixed(3)} (${spread})`;
+    });
+    say(`${name.padEnd(34)}${figure.padEnd(14)}${values}${ratios.join("")}`);
   }
 }
 
@@ -202,6 +235,7 @@ async function loginRow(sides: Side[]): Promise<void> {
   }));
   const everywhere = await Promise.all(
     sides.map(async (side) => ({
+      name: side.name,
       server: await startServer(["gateway/main.ts"], side.env, "all", side.root),
     })),
   );
@@ -242,6 +276,33 @@ function memoryRow(sides: Contender[]): Promise<void> {
     await sleep(500);
     return { "KiB each": Math.max(each, 0.1) };
   });
+}
+
+/**
+ * CPU of the first calls after a start, by a new process in each round. The users have signed in at an
+ * earlier process, so nothing is warm.
+ */
+async function coldRows(sides: Side[]): Promise<void> {
+  type Run = (side: Side, server: Server, count: number) => Promise<{ cpuMicros: number }>;
+  const coldRow = (name: string, calls: Record<string, number>, run: Run) =>
+    row(name, sides, async (side) => {
+      const server = await startServer(["gateway/main.ts"], side.env, 0, side.root);
+      const figures: Figures = {};
+      for (const [figure, count] of Object.entries(calls))
+        figures[figure] = (await run(side, server, count)).cpuMicros;
+      await server.close();
+      return figures;
+    });
+  await coldRow("cold CPU µs, profile, 32 clients", COLD_CALLS, (side, server, amount) => {
+    const headers = { authorization: `Bearer ${side.tokens[0]}` };
+    return load({ server, request: { path: "/user/profile", headers, amount } }, SECONDS);
+  });
+  await coldRow("cold CPU µs, chat, 32 at once", COLD_CALLS, (side, server, count) =>
+    loadAi(ai(side.name, [server], side.tokens), "chat", count, 32),
+  );
+  await coldRow("cold CPU µs, stream, 256 at once", COLD_STREAMS, (side, server, count) =>
+    loadAi(ai(side.name, [server], side.tokens), "stream", count, 256),
+  );
 }
 
 /** Time from start to ready, and resident memory at rest, on PostgreSQL and embedded. */

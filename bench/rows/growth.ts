@@ -17,7 +17,7 @@ const SESSIONS = 16;
  */
 async function prepare(users: number) {
   const stage = await setStage();
-  await seed(stage.databaseUrl, { users, events: 2 * users, emails: users / 10 });
+  await seed(stage.databaseUrl, { users, events: 2 * users, emails: users / 10, calls: 0 });
   const tokens: string[] = [];
   while (tokens.length < SESSIONS)
     tokens.push((await signIn(stage.server, stage.credentials.email)).refreshToken);

@@ -2,6 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
+import { WebAuthnEmulator } from "nid-webauthn-emulator";
 import pg from "pg";
 import { closeAll } from "../harness/cleanup.ts";
 import { inTurns, load } from "../harness/http-load.ts";
@@ -16,6 +17,8 @@ const PEOPLE = 64;
 const CLIENTS = 8;
 const SESSIONS = 32;
 const STORM = 500;
+/** Where the web app would be: passkeys belong to an origin. */
+const ORIGIN = "http://gatehouse.test";
 const JSON_POST = { method: "POST", headers: { "content-type": "application/json" } } as const;
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
@@ -42,6 +45,7 @@ try {
   await profile();
   await passwords();
   await refresh();
+  await passkeys();
   await storm();
 } finally {
   await closeAll();
@@ -154,6 +158,47 @@ async function refresh(): Promise<void> {
     }
     for (const [figure, values] of Object.entries(rounds)) record(row, figure, name, values);
   }
+}
+
+/** Sign-ins with passkeys: each asks for options, signs, and is verified. */
+async function passkeys(): Promise<void> {
+  const row = `passkey sign-in, ${CLIENTS} clients`;
+  if (!isChosen(row)) return;
+  const { server } = await setStage({ PUBLIC_URL: ORIGIN });
+  const clients = await Promise.all(
+    Array.from({ length: CLIENTS }, async (_, i) => {
+      const { accessToken } = await signUp(server, `passkey-${i}@example.com`);
+      const emulator = new WebAuthnEmulator();
+      const headers = { authorization: `Bearer ${accessToken}` };
+      const { options } = await jsonOf("/user/passkeys/options", { purpose: "register" }, headers);
+      const credential = emulator.createJSON(ORIGIN, options);
+      await jsonOf("/user/passkeys", { credential }, headers);
+      return emulator;
+    }),
+  );
+  async function jsonOf(path: string, body: object, headers: Record<string, string> = {}) {
+    // biome-ignore lint/suspicious/noExplicitAny: options of WebAuthn
+    return (await (await post(server, path, body, headers)).json()) as any;
+  }
+  const signInWith = async (emulator: WebAuthnEmulator) => {
+    const { options } = await jsonOf("/auth/passkey-options", {});
+    await jsonOf("/auth/verify-passkey", { credential: emulator.getJSON(ORIGIN, options) });
+  };
+  const rounds = { "per second": [] as number[], "CPU µs": [] as number[] };
+  for (let round = -1; round < ROUNDS; round++) {
+    const before = server.cpuMs();
+    const until = performance.now() + SECONDS * 1000;
+    let count = 0;
+    await Promise.all(
+      clients.map(async (emulator) => {
+        for (; performance.now() < until; count++) await signInWith(emulator);
+      }),
+    );
+    if (round < 0) continue; // warm up
+    rounds["per second"].push(count / SECONDS);
+    rounds["CPU µs"].push(((server.cpuMs() - before) * 1000) / count);
+  }
+  for (const [figure, values] of Object.entries(rounds)) record(row, figure, "Gatehouse", values);
 }
 
 /** Profile reads, one at a time, during many concurrent logins. */

@@ -8,6 +8,7 @@ const { values } = parseArgs({
     users: { type: "string", default: "1000000" },
     events: { type: "string", default: "5000000" },
     emails: { type: "string", default: "1000000" },
+    calls: { type: "string", default: "0" },
   },
 });
 if (!values.url) throw new Error("--url is missing");
@@ -15,4 +16,5 @@ await seed(values.url, {
   users: Number(values.users),
   events: Number(values.events),
   emails: Number(values.emails),
+  calls: Number(values.calls),
 });
