@@ -25,12 +25,12 @@ const MESSAGES = [{ role: "user", content: "Say a few words, please, and then a 
 const REPLY_MS = 1_000;
 type Load = [kind: Kind, count: number, atOnce: number, spreadMs?: number];
 const WARM_UP: Load[] = [
-  ["chat", 5_000, 32],
+  ["chat", 3_000, 32],
   ["stream", 256, 128],
 ];
 const LOADS: Record<string, Load> = {
   "v1: chat, 1 at once": ["chat", 300, 1],
-  "v1: chat, 32 at once": ["chat", 2_000, 32],
+  "v1: chat, 32 at once": ["chat", 1_000, 32],
   "v1: stream, 10 at once": ["stream", 50, 10, REPLY_MS],
   "v1: stream, 128 at once": ["stream", 384, 128, REPLY_MS],
 };
