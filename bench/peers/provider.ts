@@ -1,6 +1,6 @@
 /**
- * A cheap simulator of OpenAI: a reply in one document, in 50 paced chunks, or as a stream that
- * stays open.
+ * A cheap simulator of OpenAI: a reply in one document, in 50 paced chunks or all of them at once, or
+ * as a stream that stays open.
  */
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -30,10 +30,11 @@ const whole = JSON.stringify({
   usage,
 });
 
-function stream(response: ServerResponse, stays: boolean): void {
+function stream(response: ServerResponse, prompt: string): void {
   response.writeHead(200, { "content-type": "text/event-stream" });
   response.write(chunk({ role: "assistant", content: "" }) + text);
-  if (stays) return;
+  if (prompt.includes("stay open")) return;
+  if (prompt.includes("at once")) return void response.end(text.repeat(CHUNKS - 1) + last);
   let left = CHUNKS - 1;
   const timer = setInterval(() => {
     left -= 1;
@@ -50,7 +51,7 @@ const server = createServer((request, response) => {
     body += part;
   });
   request.on("end", () => {
-    if (body.includes('"stream":true')) return stream(response, body.includes("stay open"));
+    if (body.includes('"stream":true')) return stream(response, body);
     response.writeHead(200, { "content-type": "application/json" }).end(whole);
   });
 });

@@ -20,7 +20,11 @@ import { record } from "../table.ts";
 
 const USERS = 16;
 const MODEL = "model-a-1";
-const MESSAGES = [{ role: "user", content: "Say a few words, please, and then a few more." }];
+/** Under a budget Gatehouse asks for whole replies as streams, which must not take longer then. */
+const MESSAGES = {
+  chat: [{ role: "user", content: "Say a few words, please, and all of them at once." }],
+  stream: [{ role: "user", content: "Say a few words, please, and then a few more." }],
+};
 /** Duration of a streamed reply. Clients start spread over it. */
 const REPLY_MS = 1_000;
 type Load = [kind: Kind, count: number, atOnce: number, spreadMs?: number];
@@ -105,7 +109,9 @@ function pricedCatalogue(): string {
 }
 
 function withToken(name: string, { server, tokens }: Opened): Contender {
-  const body = JSON.stringify({ provider: "provider-a", model: MODEL, messages: MESSAGES });
+  const bodyOf = (messages: object) =>
+    JSON.stringify({ provider: "provider-a", model: MODEL, messages });
+  const [whole, stream] = [bodyOf(MESSAGES.chat), bodyOf(MESSAGES.stream)];
   return {
     name,
     url: server.url,
@@ -113,14 +119,14 @@ function withToken(name: string, { server, tokens }: Opened): Contender {
     ask: (kind, turn) => ({
       path: kind === "chat" ? "/ai/chat" : "/ai/stream",
       headers: bearer(tokens[turn % USERS] as string),
-      body,
+      body: kind === "chat" ? whole : stream,
     }),
   };
 }
 
 function withKey(name: string, { server, keys }: Opened): Contender {
-  const bodyOf = (more: object) => JSON.stringify({ model: MODEL, messages: MESSAGES, ...more });
-  const [whole, stream] = [bodyOf({}), bodyOf({ stream: true })];
+  const whole = JSON.stringify({ model: MODEL, messages: MESSAGES.chat });
+  const stream = JSON.stringify({ model: MODEL, messages: MESSAGES.stream, stream: true });
   return {
     name,
     url: server.url,
