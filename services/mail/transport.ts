@@ -1,16 +1,15 @@
 import { readdir, rename, rm, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
-import { createTransport, type SendMailOptions } from "nodemailer";
+import { createTransport } from "nodemailer";
 import type { Logger } from "pino";
 import { validate as isUuid } from "uuid";
 import type { Config } from "../platform/config/config.ts";
-import type { Logo } from "../platform/process/logo-file.ts";
 import { makePrivateFolder } from "../store/data-folder.ts";
 import { Email } from "../store/emails.ts";
 import { lowestId } from "../store/ids.ts";
 import type { Db } from "../store/statement.ts";
-import { LOGO_CID } from "./templates.ts";
+import { composeMessage, type OutgoingEmail } from "./message.ts";
 
 /**
  * Maximum number of connections to the SMTP server: Postfix's default limit per client
@@ -43,34 +42,6 @@ export const MAIL_LIMITS: MailLimits = { stepMs: 10 * MINUTE_MS, setupMs: 25 * M
 /** Time limit for each step of `ping`, in ms. May be short, since no e-mail is at stake. */
 const PING_MS = 10_000;
 
-/** A header sent without encoding, because the services read it as JSON. */
-function asItIs(value: string) {
-  return { prepared: true, value };
-}
-
-/**
- * Headers that tell relays not to rewrite links. A rewritten link leaks the token to a third party and
- * often breaks. In this order: Mailgun, Postmark, SendGrid, SparkPost, Mailjet.
- */
-const NO_CLICK_TRACKING = {
-  "X-Mailgun-Track-Clicks": "no",
-  "X-PM-TrackLinks": "None",
-  "X-SMTPAPI": asItIs('{"filters":{"clicktrack":{"settings":{"enable":0}}}}'),
-  "X-MSYS-API": asItIs('{"options":{"click_tracking":false}}'),
-  "X-Mailjet-TrackClick": "0",
-};
-
-/** A rendered e-mail to one recipient. */
-export type OutgoingEmail = {
-  to: { name: string; address: string };
-  subject: string;
-  text: string;
-  html: string;
-  /** Shown by the HTML. */
-  logo?: Logo | undefined;
-  messageId: string;
-};
-
 export type MailTransport = {
   /**
    * Resolves once the e-mail is accepted for delivery. Errors have the SMTP `responseCode` if there was a
@@ -92,23 +63,17 @@ export function createMailTransport(
   { stepMs, setupMs }: MailLimits = MAIL_LIMITS,
 ): MailTransport {
   const { smtpUrl, mailFrom, dataDir } = config;
-  // `Auto-Submitted` prevents out-of-office replies (RFC 3834).
-  const headers = { "Auto-Submitted": "auto-generated", ...NO_CLICK_TRACKING };
-  const defaults = { from: mailFrom, headers };
-  if (!smtpUrl) return createFolderTransport(folderOf(dataDir), defaults, log);
+  if (!smtpUrl) return createFolderTransport(folderOf(dataDir), mailFrom, log);
   const server = { url: withName(smtpUrl, config), requireTLS: needsTls(smtpUrl) };
-  const pool = createTransport(
-    {
-      ...server,
-      pool: true,
-      maxConnections: MAX_CONNECTIONS,
-      maxMessages: EMAILS_PER_CONNECTION,
-      connectionTimeout: setupMs,
-      greetingTimeout: stepMs,
-      socketTimeout: stepMs,
-    },
-    defaults,
-  );
+  const pool = createTransport({
+    ...server,
+    pool: true,
+    maxConnections: MAX_CONNECTIONS,
+    maxMessages: EMAILS_PER_CONNECTION,
+    connectionTimeout: setupMs,
+    greetingTimeout: stepMs,
+    socketTimeout: stepMs,
+  });
   const probe = createTransport({
     ...server,
     connectionTimeout: PING_MS,
@@ -116,39 +81,13 @@ export function createMailTransport(
     socketTimeout: PING_MS,
   });
   return {
-    send: async (email, signal) => void (await pool.sendMail({ ...encoded(email), signal })),
+    async send(email, signal) {
+      const envelope = { from: mailFrom.address, to: email.to.address };
+      await pool.sendMail({ envelope, raw: composeMessage(mailFrom, email), signal });
+    },
     ping: async () => void (await probe.verify()),
     close: () => pool.close(),
   };
-}
-
-/** Maximum line length of a message, in bytes (RFC 5322 section 2.1.1). */
-const MAX_LINE = 998;
-
-/**
- * Keeps links in one piece: nodemailer would break lines longer than 76 characters with quoted-printable.
- * ASCII parts are sent without encoding, all others in base64.
- */
-function encoded({ text, html, logo, ...email }: OutgoingEmail): SendMailOptions {
-  const parts = { text: { raw: toPart("plain", text) }, html: { raw: toPart("html", html) } };
-  if (!logo) return { ...email, ...parts };
-  const { type: contentType, content } = logo;
-  const image = { cid: LOGO_CID, filename: "logo.png", contentType, content };
-  return { ...email, ...parts, attachments: [{ ...image, contentDisposition: "inline" }] };
-}
-
-function toPart(subtype: "plain" | "html", content: string): string {
-  const lines = content.split("\n");
-  const isPlain = lines.every((line) => line.length <= MAX_LINE && /^[\t\x20-\x7e]*$/.test(line));
-  const encoding = isPlain ? "7bit" : "base64";
-  const bytes = Buffer.from(lines.join("\r\n"));
-  const body = isPlain ? lines : (bytes.toString("base64").match(/.{1,76}/g) ?? []);
-  return [
-    `Content-Type: text/${subtype}; charset=utf-8`,
-    `Content-Transfer-Encoding: ${encoding}`,
-    "",
-    ...body,
-  ].join("\r\n");
 }
 
 /**
@@ -183,19 +122,14 @@ const folderOf = (dataDir: string) => join(dataDir, "mail");
 
 function createFolderTransport(
   folder: string,
-  defaults: SendMailOptions,
+  from: MailConfig["mailFrom"],
   log: Logger,
 ): MailTransport {
   makePrivateFolder(folder);
-  const transport = createTransport(
-    { streamTransport: true, buffer: true, newline: "windows" },
-    defaults,
-  );
   return {
     async send(email) {
-      const { message } = await transport.sendMail(encoded(email));
       const file = join(folder, `${email.messageId.replace(/[<>]/g, "").replace(/@.*/, "")}.eml`);
-      await writeFile(`${file}.tmp`, message as Buffer, { mode: 0o600 });
+      await writeFile(`${file}.tmp`, composeMessage(from, email), { mode: 0o600 });
       await rename(`${file}.tmp`, file); // so that readers never see a partial file
       const link = /https?:\/\/\S+#token=\S+/.exec(email.text)?.[0];
       log.info({ subject: email.subject, file, ...(link && { link }) }, "mail written");
