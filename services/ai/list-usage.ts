@@ -64,19 +64,28 @@ export async function listUsage(
   return sums.map((sum) => dailyUsageOf(sum, ai.catalogue.currency));
 }
 
-/** A sum with its cost as money, if any of its calls has one. */
-function dailyUsageOf(
-  { userId, apiKeyId, alias, costNanos, pricedCalls, ...sum }: UsageSum,
-  currency: string,
-): DailyUsage {
-  return {
-    ...sum,
-    ...(userId !== null && { userId }),
-    ...(apiKeyId !== null && { apiKeyId }),
-    ...(alias !== null && { alias }),
-    ...(pricedCalls > 0 && { cost: decimalOf(BigInt(costNanos)), currency }),
-    unpricedCalls: sum.calls - pricedCalls,
+/** A sum with its cost as money, if any of its calls has one. A page has 5,000, so no object is copied. */
+function dailyUsageOf(sum: UsageSum, currency: string): DailyUsage {
+  const usage: DailyUsage = {
+    day: sum.day,
+    provider: sum.provider,
+    model: sum.model,
+    calls: sum.calls,
+    inputTokens: sum.inputTokens,
+    outputTokens: sum.outputTokens,
+    estimatedCalls: sum.estimatedCalls,
+    cachedInputTokens: sum.cachedInputTokens,
+    reasoningTokens: sum.reasoningTokens,
+    unpricedCalls: sum.calls - sum.pricedCalls,
   };
+  if (sum.userId !== null) usage.userId = sum.userId;
+  if (sum.apiKeyId !== null) usage.apiKeyId = sum.apiKeyId;
+  if (sum.alias !== null) usage.alias = sum.alias;
+  if (sum.pricedCalls > 0) {
+    usage.cost = decimalOf(BigInt(sum.costNanos));
+    usage.currency = currency;
+  }
+  return usage;
 }
 
 /**
@@ -89,8 +98,9 @@ export async function listUsageOfAll(call: ListDeps, filter: UsageFilter): Promi
     call,
     usage.flatMap(({ userId }) => userId ?? []),
   );
-  return usage.map((row) => {
+  for (const row of usage) {
     const user = people.get(row.userId ?? "");
-    return { ...row, ...(user && { user }) };
-  });
+    if (user) row.user = user;
+  }
+  return usage;
 }

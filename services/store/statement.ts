@@ -70,6 +70,11 @@ export const firstRow = <Row extends object>(
 export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<boolean> =>
   (await firstRow(db, sql, values)) !== undefined;
 
+/** The start of the hour (UTC) of `created_at`. */
+export const HOUR = "date_trunc('hour', created_at at time zone 'UTC')";
+/** The column `hour`, such as `HOUR`, as `Date.toISOString` writes it. */
+export const HOUR_TEXT = `to_char(hour, 'YYYY-MM-DD"T"HH24:00:00.000"Z"')`;
+
 /** A row keyed by column name, for `jsonb_populate_record`. */
 export function toColumns(row: object): Record<string, unknown> {
   const columnOf = (field: string) =>

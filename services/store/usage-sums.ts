@@ -1,5 +1,5 @@
 import { type Person, personColumn } from "./person.ts";
-import { type Db, firstRow, returnsRow } from "./statement.ts";
+import { type Db, firstRow, HOUR, HOUR_TEXT, returnsRow } from "./statement.ts";
 
 /** Sums of calls. */
 export type CallSums = {
@@ -17,6 +17,12 @@ export type CallSums = {
 
 /** The calls of a model on a day (UTC). */
 export type ModelDay = CallSums & { day: string; provider: string; model: string };
+
+/** What an overview shows of the calls of a model in a day or hour. */
+export type ModelTotals = Omit<
+  ModelDay,
+  "estimatedCalls" | "cachedInputTokens" | "reasoningTokens"
+>;
 
 /** Whole days in UTC, both inclusive, such as `2026-11-21`. */
 export type Days = { firstDay: string; lastDay: string };
@@ -41,6 +47,56 @@ export const sumModelDays = async (db: Db, days: Days): Promise<ModelDay[]> =>
      group by day, provider, model having sum(calls) > 0`, // calls may have moved to another model
     days,
   );
+
+/** Sums up the calls of all users by hour, provider and model, from a time on. `day` is the start of the hour. */
+export const sumModelHours = ({ em }: Db, since: Date): Promise<ModelTotals[]> =>
+  em.execute(
+    `select ${HOUR_TEXT} as day, sums.* from (
+       select ${HOUR} as hour, provider, model, count(*)::float8 as calls, sum(input_tokens)::float8 as "inputTokens",
+         sum(output_tokens)::float8 as "outputTokens", coalesce(sum(cost_nanos), 0)::text as "costNanos",
+         count(cost_nanos)::float8 as "pricedCalls"
+       from ai_usage where created_at >= :since group by 1, provider, model) as sums`,
+    { since },
+  );
+
+/** What calls had in common, and their sums by day. */
+export type PartDay = CallSums & {
+  day: string;
+  /** Id of the API key, or name of the alias. */
+  part: string;
+  /** Name of the API key; null once it is deleted. */
+  name: string | null;
+  /** Owner of the API key. */
+  user: Person | null;
+};
+
+/**
+ * Sums up calls that were made with an API key, or that named an alias, by day. Reads the calls
+ * themselves: daily totals have neither.
+ */
+export const sumPartDays = (
+  { em }: Db,
+  { by, ...values }: Days & { by: "key" | "alias"; userId: string | null },
+): Promise<PartDay[]> => {
+  const part = by === "key" ? "api_key_id" : "alias";
+  return em.execute(
+    `select to_char(s.day, 'YYYY-MM-DD') as day, s.part::text as part, s.calls, s."inputTokens", s."outputTokens",
+       s."estimatedCalls", s."cachedInputTokens", s."reasoningTokens", s."costNanos", s."pricedCalls",
+       k.name, ${personColumn("u", "user")}
+     from (
+       select day, part, ${SUMS} from (
+         select (created_at at time zone 'UTC')::date as day, ${part} as part, 1 as calls, input_tokens, output_tokens,
+           estimated::int as estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
+           (cost_nanos is not null)::int as priced_calls
+         from ai_usage
+         where ${part} is not null and (:userId::uuid is null or user_id = :userId::uuid)
+           and created_at >= :firstDay::date::timestamp at time zone 'UTC'
+           and created_at < (:lastDay::date + 1)::timestamp at time zone 'UTC') as usage
+       group by day, part) as s
+     left join api_keys k on ${by === "key" ? "k.id = s.part" : "false"} left join users u on u.id = k.user_id`,
+    values,
+  );
+};
 
 /** Left out once there are none: the planner would expect many, and compile its plan for a second. */
 const UNSUMMED_MODELS = `union all
@@ -73,11 +129,11 @@ const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
   select user_id, day, ${COUNTS} from ai_usage_unsummed)`;
 
 /** Whether there are calls that were made before the sums existed and are not in them yet. */
-const hasUnsummed = (db: Db): Promise<boolean> =>
+export const hasUnsummed = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 from ai_usage_summing where summed_from > '-infinity'");
 
 /** How many users of each day are candidates per user to find, in the order of attempts. */
-const DEPTHS = [5, 50];
+const DEPTHS = [2, 5, 50];
 
 /**
  * The users with the most tokens of a period, largest first. Adding up every user takes seconds for a

@@ -1,4 +1,5 @@
 import { type Db, type HotDb, prepared } from "./statement.ts";
+import { hasUnsummed } from "./usage-sums.ts";
 
 /** A row of `ai_usage`, keyed by column name. */
 export type UsageRow = {
@@ -99,47 +100,72 @@ const CALLS = `
 /** What sums are also made by, beside day, user, provider and model. */
 export type UsageGrouping = "key" | "alias" | undefined;
 
-/** The same with that of which sums are also made. */
-const CALLS_IN_PARTS = CALLS.replace(
-  "from ai_usage",
-  ", case :groupBy::text when 'key' then api_key_id::text when 'alias' then alias end as part from ai_usage",
-);
+/** Usage to sum up. `from` is inclusive, `to` exclusive. */
+type UsagePeriod = { userId: string | null; from: Date; to: Date; groupBy: UsageGrouping };
+
+/** SQL for who made calls on `days.day`. */
+const CALLERS = {
+  one: "select :userId::uuid as user_id",
+  /** Sums by day list them; a user who is being erased may still be among them, and nobody always is. */
+  summed: `select user_id from ai_usage_users where day = days.day and user_id is not null
+    union all select null`,
+  /** Until all calls are in the sums. */
+  unsummed: `select user_id from ai_usage_days where day = days.day
+    union select user_id from ai_usage where created_at >= days.day::timestamp at time zone 'UTC'
+      and created_at < (days.day + 1)::timestamp at time zone 'UTC'`,
+};
+
+/** SQL for the calls of a caller on a day. Nobody's are those of erased users. */
+const callsOf = (caller: string) => `
+  select provider, model, calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens,
+    reasoning_tokens, cost_nanos, priced_calls, null as part
+  from ai_usage_days
+  where ${caller} and day = callers.day and day >= :from::timestamptz at time zone 'UTC'
+    and day < :to::timestamptz at time zone 'UTC'
+  union all
+  select provider, model, 1, input_tokens, output_tokens, estimated::int, cached_input_tokens,
+    reasoning_tokens, cost_nanos, (cost_nanos is not null)::int,
+    case :groupBy::text when 'key' then api_key_id::text when 'alias' then alias end
+  from ai_usage
+  where ${caller} and created_at >= greatest(:from::timestamptz, callers.day::timestamp at time zone 'UTC')
+    and created_at < least(:to::timestamptz, (callers.day + 1)::timestamp at time zone 'UTC')`;
 
 /**
- * Sums up the usage of one user, or of all users, newest day first. `from` is inclusive, `to` exclusive.
- * Daily totals count if their day begins in between. Days are read one at a time until the page is full:
- * for two million calls over 100 days, all days at once took 2.4 s; the first page takes 60 ms.
+ * Sums up the usage of one user, or of all users, newest day first. Daily totals count if their day
+ * begins in the period. Callers are read in the order of the page, a day at a time, and their calls one
+ * caller at a time, until the page is full: for ten million calls over 90 days, grouping the calls of a
+ * day took 350 ms; the first page takes 60 ms.
  */
-export function sumUsageByDay(
-  { em }: Db,
-  { groupBy, ...usage }: { userId: string | null; from: Date; to: Date; groupBy: UsageGrouping },
+export async function sumUsageByDay(
+  db: Db,
+  { groupBy, ...usage }: UsagePeriod,
   page: { limit: number; offset: number },
 ): Promise<UsageSum[]> {
-  const ofUser = "(:userId::uuid is null or user_id = :userId::uuid)";
-  return em.execute(
-    `select to_char(days.day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model, calls::int as calls,
-            input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls",
-            cached::float8 as "cachedInputTokens", reasoning::float8 as "reasoningTokens", cost::text as "costNanos",
-            priced::int as "pricedCalls", case when :groupBy::text = 'key' then part end as "apiKeyId",
-            case when :groupBy::text = 'alias' then part end as alias
-     from (select utc, utc::date as day
-           from generate_series(:firstDay::date, :to::timestamptz at time zone 'UTC', '1 day') as utc order by day desc) as days
+  const ofAll = (await hasUnsummed(db)) ? "unsummed" : "summed";
+  return db.em.execute(
+    `select to_char(callers.day, 'YYYY-MM-DD') as day, user_id as "userId", provider, model, calls::int as calls,
+       input::float8 as "inputTokens", output::float8 as "outputTokens", estimated::int as "estimatedCalls",
+       cached::float8 as "cachedInputTokens", reasoning::float8 as "reasoningTokens", cost::text as "costNanos",
+       priced::int as "pricedCalls", case when :groupBy::text = 'key' then part end as "apiKeyId",
+       case when :groupBy::text = 'alias' then part end as alias
+     from (
+       select days.day, found.user_id
+       from (select day::date as day
+             from generate_series(:firstDay::date, :to::timestamptz at time zone 'UTC', '1 day') as day
+             order by 1 desc) as days
+       cross join lateral (${CALLERS[usage.userId === null ? ofAll : "one"]}) as found
+       order by days.day desc, found.user_id) as callers
      cross join lateral (
-       select user_id, provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
-              sum(estimated_calls) as estimated, coalesce(sum(cached_input_tokens), 0) as cached,
-              coalesce(sum(reasoning_tokens), 0) as reasoning, coalesce(sum(cost_nanos), 0) as cost,
-              coalesce(sum(priced_calls), 0) as priced, part
-       from (select user_id, day, provider, model, calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens,
-                    reasoning_tokens, cost_nanos, priced_calls, null as part
-         from ai_usage_days
-         where ${ofUser} and day = days.day and day >= :from::timestamptz at time zone 'UTC'
-           and day < :to::timestamptz at time zone 'UTC'
+       select provider, model, sum(calls) as calls, sum(input_tokens) as input, sum(output_tokens) as output,
+         sum(estimated_calls) as estimated, coalesce(sum(cached_input_tokens), 0) as cached,
+         coalesce(sum(reasoning_tokens), 0) as reasoning, coalesce(sum(cost_nanos), 0) as cost,
+         coalesce(sum(priced_calls), 0) as priced, part
+       from (
+         ${callsOf("user_id = callers.user_id")}
          union all
-         ${CALLS_IN_PARTS}
-         where ${ofUser} and created_at >= greatest(:from::timestamptz, utc at time zone 'UTC')
-           and created_at < least(:to::timestamptz, (utc + '1 day') at time zone 'UTC')) as usage
-       group by user_id, provider, model, part) as sums
-     order by days.day desc, 2, provider collate "C", model collate "C", part collate "C"
+         ${callsOf("callers.user_id is null and user_id is null")}) as calls
+       group by provider, model, part) as sums
+     order by callers.day desc, user_id, provider collate "C", model collate "C", part collate "C"
      limit :limit offset :offset`,
     { ...usage, ...page, groupBy: groupBy ?? null, firstDay: startOfDay(usage.from) },
   );

@@ -229,3 +229,26 @@ test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", as
   );
   expect(await read(0)).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
 });
+
+test("GET /admin/usage: pages through the lines of all users in one order, with those of erased users last", async () => {
+  const [admin, ann, bob] = [await app.signInAdmin(), await app.addUser(), await app.addUser()];
+  const day = new Date(app.clock.now().getTime() - 70 * DAY_MS).toISOString().slice(0, 10);
+  await app.sql(
+    `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
+     select gen_random_uuid(), id, 'p', 'model ' || n, 'completed', ?::timestamptz + n * interval '20 seconds'
+     from unnest(array[?, ?, null]::uuid[]) as id, generate_series(1, 2000) as n`,
+    [day, ann.id, bob.id],
+  );
+  type Line = { userId?: string; model: string };
+  const read = async (page: number): Promise<Line[]> => {
+    const period = `from=${day}T00:00:00Z&to=${day}T23:59:59Z`;
+    return (await admin.get(`/admin/usage?${period}&page=${page}`)).body;
+  };
+  const [first, second] = [await read(1), await read(2)];
+  expect([first.length, second.length]).toEqual([5_000, 1_000]);
+  const lines = [...first, ...second].map(({ userId = "erased", model }) => `${userId} ${model}`);
+  expect(lines).toEqual([...new Set(lines)].sort());
+  const afterHours = `from=${day}T11:06:30Z&to=${day}T12:00:00Z`; // after the last but one call
+  const { body: last } = await admin.get(`/admin/usage?${afterHours}`);
+  expect(last.map(({ model }: Line) => model)).toEqual(Array(3).fill("model 2000"));
+});

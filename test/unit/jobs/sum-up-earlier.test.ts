@@ -2,6 +2,7 @@ import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
 import { sumUpEarlier } from "../../../services/jobs/sum-up-earlier.ts";
 import { countActiveUsersByDay, countEventsByDay } from "../../../services/store/overview.ts";
+import { sumUsageByDay } from "../../../services/store/usage.ts";
 import { findTopUsers, sumModelDays, sumUserDays } from "../../../services/store/usage-sums.ts";
 import { createDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
@@ -43,6 +44,11 @@ async function openUpgraded(url?: string) {
     users: (await sumUserDays(db, { ...period, userIds: [ann, bob] }))
       .map((row) => JSON.stringify(row))
       .sort(),
+    lines: await sumUsageByDay(
+      db,
+      { userId: null, from: new Date(dayOf(9)), to: NOW, groupBy: undefined },
+      { limit: 30, offset: 3 },
+    ),
     top: (await findTopUsers(db, { ...period, days, limit: 1 })).map(({ userId }) => userId),
   });
   return { store, db, sql, ann, read };
@@ -53,6 +59,7 @@ test("AI calls before an upgrade count the same before and after they are summed
   await forTest(store);
   const before = await read();
   expect(before.models).not.toEqual([]);
+  expect(before.lines.length).toBeGreaterThan(10);
   expect(before.top).toHaveLength(1);
   expect(await sql("select 1 from ai_usage_models")).toEqual([]);
   await sumUpEarlier(store, NOW, still);
