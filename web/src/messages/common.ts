@@ -114,8 +114,8 @@ export const common = {
   ],
   "notMe.title": ["This wasn’t me", "Das war ich nicht"],
   "notMe.about": [
-    "We end all sessions, invalidate the password and remove what was added to your account since that sign-in. Then we send you a link to set a new password.",
-    "Wir beenden alle Sitzungen, machen das Passwort ungültig und entfernen, was Ihrem Konto seit dieser Anmeldung hinzugefügt wurde. Danach senden wir Ihnen einen Link für ein neues Passwort.",
+    "We end all sessions and remove what was added to your account since that sign-in. Your password no longer works, and we send you a link to set a new one. If the e-mail address of your account was changed since, it becomes this one again.",
+    "Wir beenden alle Sitzungen und entfernen, was Ihrem Konto seit dieser Anmeldung hinzugefügt wurde. Ihr Passwort funktioniert dann nicht mehr, und wir senden Ihnen einen Link für ein neues. Wurde die E-Mail-Adresse Ihres Kontos seitdem geändert, gilt wieder diese.",
   ],
   "notMe.hint": [
     "The address to which the e-mail was sent.",
