@@ -17,7 +17,8 @@ export type CompletionPiece =
   | { kind: "text" | "reasoning"; text: string }
   /** `stop`, `length` at the maximum number of tokens, or `content_filter`. */
   | { kind: "finish"; reason: string }
-  | { kind: "usage"; inputTokens: number; outputTokens: number };
+  /** `cost`: a decimal in the currency of the catalogue. Absent if the model has no price. */
+  | { kind: "usage"; inputTokens: number; outputTokens: number; cost?: string };
 
 /** An event of OpenAI's format. */
 type Chunk = {
@@ -25,7 +26,7 @@ type Chunk = {
     delta?: { content?: string | null; reasoning_content?: string };
     finish_reason?: string | null;
   }[];
-  usage?: { prompt_tokens: number; completion_tokens: number } | null;
+  usage?: { prompt_tokens: number; completion_tokens: number; cost?: string } | null;
   error?: { message?: string; code?: string };
 };
 
@@ -60,6 +61,7 @@ export async function* piecesOf(
         kind: "usage",
         inputTokens: usage.prompt_tokens,
         outputTokens: usage.completion_tokens,
+        ...(usage.cost !== undefined && { cost: usage.cost }),
       };
   }
 }

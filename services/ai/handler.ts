@@ -33,6 +33,7 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
         displayName: entry.displayName,
         defaultModel: models[0]?.name ?? "",
         configured: ai.providers.byId.has(entry.id),
+        ...(models.some(({ price }) => price) && { currency: ai.catalogue.currency }),
         models: models.map(({ name, displayName, temperature }) => ({
           model: name,
           displayName,

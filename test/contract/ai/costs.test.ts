@@ -54,6 +54,18 @@ function randomCall(number: (below: number) => number) {
   return { provider, billed, reasoning: number(2) === 0 ? number(billed.output) : 0 };
 }
 
+test("GET /ai/providers: names the currency of providers whose models have prices, as ListProviders does", async () => {
+  const account = await app.signIn();
+  const { body } = await account.get("/ai/providers");
+  type Listed = { provider: string; currency?: string };
+  const currencies = Object.fromEntries(
+    body.map(({ provider, currency }: Listed) => [provider, currency]),
+  );
+  expect(currencies["provider-a"]).toBe("EUR");
+  const { providers } = await app.grpc(AIService).listProviders({}, account);
+  expect(providers[0]).toMatchObject({ provider: body[0].provider, currency: "EUR" });
+});
+
 /** How a model is called: by route and RPC, whole and streamed. */
 const WAYS = ["/ai/chat", "/ai/stream", "/v1 whole", "/v1 stream"] as const;
 type Account = Awaited<ReturnType<typeof app.signIn>>;

@@ -243,6 +243,35 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => listOf(page).count()).toBe(0);
   });
 
+  test("a conversation that is not open is renamed, pinned and deleted from the list", async () => {
+    const tab = await web.signInUser();
+    const { page } = tab;
+    await say(page, "The first one");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await goTo(page, "/");
+    await say(page, "The second one");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    const address = page.url();
+    const choose = async (row: string, item: string) => {
+      const menu = listOf(page).getByRole("button", { name: `More for ${row}`, exact: true });
+      await menu.focus();
+      await page.keyboard.press("Enter");
+      await page.getByRole("menuitem", { name: item, exact: true }).click();
+    };
+    await choose("The first one", "Rename");
+    await submit(page.getByRole("dialog"), { Title: "Renamed" }, "Save");
+    await choose("Renamed", "Pin");
+    await page.getByRole("heading", { name: "Pinned" }).waitFor();
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Renamed", "The second one"]);
+    await expectAccessible(tab);
+    await choose("Renamed", "Delete this conversation");
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["The second one"]);
+    expect(page.url()).toBe(address);
+    await press(page, "Undo");
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Renamed", "The second one"]);
+    expect(page.url()).toBe(address);
+  });
+
   test("conversations end with the sign-out, unless they are to stay on the device", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();

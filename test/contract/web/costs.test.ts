@@ -3,9 +3,11 @@ import { conversationOf } from "../../support/ai/calls.ts";
 import { pricedCatalogue } from "../../support/ai/priced-catalogue.ts";
 import {
   chooseLanguage,
+  chooseModel,
   describeWeb,
   expectAccessible,
   goTo,
+  say,
   seeHeading,
   type Tab,
 } from "../../support/browser.ts";
@@ -43,7 +45,7 @@ describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) 
     const { page } = admin;
     await goTo(page, "/admin");
     await seeHeading(page, "Overview");
-    await see(admin, "AI cost today");
+    await see(admin, "AI cost");
     await see(admin, "€15.00");
     await expectAccessible(admin);
     await goTo(page, "/admin/usage");
@@ -60,6 +62,16 @@ describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) 
     await chooseLanguage(page, "Deutsch");
     await see(admin, "Preise vom 28.11.2026");
     await goTo(page, "/admin");
-    await see(admin, "KI-Kosten heute");
+    await see(admin, "KI-Kosten");
+  });
+
+  test("shows what a reply of the chat cost beside its tokens", async () => {
+    const tab = await web.signInUser();
+    const { page } = tab;
+    await chooseModel(page, "model-b-1");
+    await say(page, BILLED);
+    await see(tab, "1,000,000 tokens · €15.00");
+    await page.reload();
+    await see(tab, "1,000,000 tokens · €15.00");
   });
 });

@@ -3,8 +3,8 @@ export type Reply = {
   content: string;
   /** What the model has thought before, if it tells. */
   reasoning?: string;
-  /** Tokens, once it is complete, if the provider counts them. */
-  usage?: { inputTokens: number; outputTokens: number };
+  /** Tokens, once it is complete, if the provider counts them, and their cost, if the model has a price. */
+  usage?: { inputTokens: number; outputTokens: number; cost?: string };
   provider: string;
   model: string;
   /** When it was asked for, in ms. */

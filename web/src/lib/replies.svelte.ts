@@ -106,13 +106,8 @@ async function receive(
   }
 }
 
-const tokensOf = ({
+const tokensOf = ({ inputTokens, outputTokens, cost }: NonNullable<Reply["usage"]>) => ({
   inputTokens,
   outputTokens,
-}: {
-  inputTokens: number;
-  outputTokens: number;
-}) => ({
-  inputTokens,
-  outputTokens,
+  ...(cost !== undefined && { cost }),
 });

@@ -64,6 +64,14 @@ export const chat = {
   "usage.none": ["No usage in this period.", "Keine Nutzung in diesem Zeitraum."],
   "usage.table": ["As a table", "Als Tabelle"],
   "usage.day": ["Day", "Tag"],
+  "usage.hour": ["Hour", "Stunde"],
+  "usage.key": ["API key", "API-Schlüssel"],
+  "usage.alias": ["Alias", "Alias"],
+  "usage.deletedKey": ["Deleted key {id}", "Gelöschter Schlüssel {id}"],
+  "usage.noneOfKind": [
+    "No calls of this kind in this period.",
+    "Keine solchen Aufrufe in diesem Zeitraum.",
+  ],
   "usage.user": ["User", "Benutzer"],
   "usage.others": ["All others", "Alle übrigen"],
 
@@ -88,6 +96,7 @@ export const chat = {
   "chat.group_week": ["Last 7 days", "Letzte 7 Tage"],
   "chat.group_older": ["Older", "Älter"],
   "chat.more": ["More for this conversation", "Mehr zu dieser Unterhaltung"],
+  "chat.moreOf": ["More for {title}", "Mehr zu {title}"],
   "chat.rename": ["Rename", "Umbenennen"],
   "chat.titleField": ["Title", "Titel"],
   "chat.pin": ["Pin", "Anheften"],
