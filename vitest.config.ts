@@ -115,6 +115,7 @@ if (haveInfrastructure) modes.push("replicas");
 // Vitest's own configuration interface is a default export.
 // biome-ignore lint/style/noDefaultExport: see above
 export default defineConfig({
+  resolve: { alias: { "@gatehouse/client": `${import.meta.dirname}/client/src/index.ts` } }, // as web/ builds it
   test: {
     pool: "threads",
     isolate: false,

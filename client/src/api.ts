@@ -12,6 +12,64 @@ export type Stream = (path: string, body: object, options: CallOptions | undefin
 /** Routes that sign in: they set the refresh cookie. */
 export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external", "/auth/verify-email-code"];
 
+/** Methods that are refused with `IMPERSONATING` while an administrator acts as a user. */
+export const FORBIDDEN_IMPERSONATING = [
+  "setupTotp",
+  "connectIdentity",
+  "disableTotp",
+  "createBackupCodes",
+  "confirm",
+  "updateProfile",
+  "changePassword",
+  "changeEmail",
+  "getSignInMethods",
+  "setPassword",
+  "removePassword",
+  "requireSecondFactor",
+  "createPasskeyOptions",
+  "createPasskey",
+  "listPasskeys",
+  "renamePasskey",
+  "deletePasskey",
+  "listIdentities",
+  "deleteIdentity",
+  "listDevices",
+  "deleteDevice",
+  "revokeOtherSessions",
+  "revokeSession",
+  "createApiKey",
+  "revokeApiKey",
+  "deleteAccount",
+  "exportData",
+  "getOverview",
+  "listUsers",
+  "inviteUser",
+  "getUser",
+  "updateUser",
+  "deleteUser",
+  "resetAccess",
+  "listUserSessions",
+  "revokeUserSessions",
+  "listUserIdentities",
+  "listAuditLogs",
+  "listEmailLogs",
+  "previewEmail",
+  "retryEmail",
+  "impersonate",
+  "listAllApiKeys",
+  "updateApiKey",
+  "createServiceAccount",
+  "createServiceAccountKey",
+  "listAllUsage",
+  "exportUsage",
+  "listProviderStates",
+  "sumUsage",
+  "listBudgets",
+  "setBudget",
+  "deleteBudget",
+  "adjustBudget",
+] as const;
+
 /** The body of every error under `/v1/messages`, as Anthropic's clients read it. */
 export type AnthropicError = {
   /** Always `error`. */
@@ -243,13 +301,13 @@ export type ApiKey = {
   lastUsedIp?: string | undefined;
 };
 
-/** A number, and how it went in the last 30 days. */
+/** A number, and how it went in the period. */
 export type OverviewNumber = {
-  /** The number of today. */
+  /** The number of today, in UTC; for `24h` that of this hour, except of active users. */
   today: number;
-  /** The number of all days together. Absent where days can't be added up. */
+  /** The number of the whole period. Absent where days can't be added up. */
   total?: number | undefined;
-  /** The number on each day, oldest first. */
+  /** The number on each day or in each hour, oldest first. */
   daily: number[];
 };
 
@@ -259,9 +317,9 @@ export type OverviewModel = {
   provider: string;
   /** Public name of the model. */
   model: string;
-  /** Number of calls in all days. */
+  /** Number of calls in the period. */
   calls: number;
-  /** Number of calls on each day, oldest first. */
+  /** Number of calls on each day or in each hour, oldest first. */
   dailyCalls: number[];
 };
 
@@ -291,17 +349,17 @@ export type ProviderHealth = {
   lastFailureAt?: string | undefined;
 };
 
-/** Money, and how it went in the last 30 days. Amounts are decimals such as `0.00213`. */
+/** Money, and how it went in the period. Amounts are decimals such as `0.00213`. */
 export type OverviewCost = {
   /** Currency, such as `USD`. */
   currency: string;
-  /** The amount of today. */
+  /** The amount of today, in UTC; for `24h` that of this hour. */
   todayCost: string;
-  /** The amount of all days together. */
+  /** The amount of the whole period. */
   totalCost: string;
-  /** The amount on each day, oldest first. */
+  /** The amount on each day or in each hour, oldest first. */
   dailyCosts: string[];
-  /** Number of calls in all days that are not in the amounts because their model had no price. */
+  /** Number of calls in the period that are not in the amounts because their model had no price. */
   unpricedCalls: number;
 };
 
@@ -365,6 +423,8 @@ export type AuditEvent = {
   user?: Person | undefined;
   /** User who caused the event, as of now. Absent when unknown or erased. */
   actor?: Person | undefined;
+  /** Location of the IP address as of now, such as `Berlin, Germany`. Absent when unknown. */
+  location?: string | undefined;
 };
 
 /** State of the hash chain of the audit log. It shows what is sealed; `npm run audit:verify` checks that the chain is intact. */
@@ -445,6 +505,8 @@ export type Provider = {
   models: Model[];
   /** Name for people. Absent if the catalogue has none. */
   displayName?: string | undefined;
+  /** Currency of the costs of its models, such as `USD`. Absent if none of them has a price. */
+  currency?: string | undefined;
 };
 
 /** One message of a conversation. */
@@ -547,11 +609,11 @@ export type UsageSums = {
   unpricedCalls: number;
 };
 
-/** The usage of one day, user, model or provider. */
+/** The usage of one day, user, model, provider, API key or alias. */
 export type UsageGroup = {
   /** Day in UTC, such as `2026-11-21`. Absent unless grouped by day. */
   day?: string | undefined;
-  /** The user, as of now. Absent unless grouped by user. */
+  /** The user, as of now; with `groupBy=key` the owner of the key. Absent otherwise. */
   user?: Person | undefined;
   /** Public id of the provider. Absent unless grouped by provider or model. */
   provider?: string | undefined;
@@ -559,6 +621,12 @@ export type UsageGroup = {
   model?: string | undefined;
   /** Sums of the group. */
   usage: UsageSums;
+  /** Id of the API key. Absent unless grouped by key. */
+  apiKeyId?: string | undefined;
+  /** Name of the API key. Absent unless grouped by key, and once the key has been deleted. */
+  apiKeyName?: string | undefined;
+  /** Name of the alias. Absent unless grouped by alias. */
+  alias?: string | undefined;
 };
 
 /** A limit on the cost or the tokens of AI calls per day or month. Amounts are decimals, such as `20` or `0.5`, in the currency of the catalogue or in tokens. */
@@ -1247,20 +1315,25 @@ export type ExportDataRequest = {
 
 export type ExportDataResponse = Record<string, unknown>;
 
+export type GetOverviewRequest = {
+  /** What the numbers cover: `24h`, this hour and the 23 before it, or `7d` or `30d`, the last days in UTC. The default is `30d`. */
+  period?: "24h" | "7d" | "30d" | undefined;
+};
+
 export type GetOverviewResponse = {
-  /** The last 30 days in UTC, such as `2026-11-21`, oldest first. The last one is today. */
+  /** The days of the period in UTC, such as `2026-11-21`, oldest first. The last one is today. Empty for `24h`. */
   days: string[];
   /** Number of users. Exact up to 10,000, an estimate above. */
   users: number;
   /** True when `users` is an estimate. Absent otherwise. */
   usersEstimated?: boolean | undefined;
-  /** Number of users with a session that was used on the day. Without a total, since a user may be active on several days. */
+  /** Number of users with a session that was used on the day. Without a total, since a user may be active on several days, and without a course for `24h`. */
   activeUsers: OverviewNumber;
   /** Number of successful sign-ins. */
   signIns: OverviewNumber;
   /** Number of failed sign-ins. */
   failedSignIns: OverviewNumber;
-  /** Share of today's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
+  /** Share of today's sign-ins that failed, from 0 to 1; for `24h` of this hour's. Absent without a sign-in. */
   failedSignInShare?: number | undefined;
   /** Number of registrations. */
   registrations: OverviewNumber;
@@ -1270,14 +1343,18 @@ export type GetOverviewResponse = {
   aiTokens: OverviewNumber;
   /** Number of e-mails that could not be delivered, by the day on which they were queued. */
   failedEmails: OverviewNumber;
-  /** The models with the most calls in these days, at most 5, largest first. */
+  /** The models with the most calls in the period, at most 5, largest first. */
   models: OverviewModel[];
   /** What an administrator should look at. Empty if all is well. */
   attention: OverviewNotice[];
   /** How providers have replied within the last hour, of at most 20,000 calls. Providers without calls are left out. */
   providers: ProviderHealth[];
-  /** Cost of AI calls at the prices of their time. Absent if no call of these days had a price. */
+  /** Cost of AI calls at the prices of their time. Absent if no call of the period had a price. */
   aiCost?: OverviewCost | undefined;
+  /** Start of each hour of `24h`, oldest first. Empty for days. */
+  hours: string[];
+  /** Share of the period's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
+  periodFailedSignInShare?: number | undefined;
 };
 
 export type ListUsersRequest = {
@@ -1299,8 +1376,10 @@ export type ListUsersRequest = {
   serviceAccount?: boolean | undefined;
   /** Filter by suspended (true) or other (false) accounts. */
   suspended?: boolean | undefined;
-  /** Order: `createdAt` or `email` ascending, `-createdAt` or `-email` descending. The default is `-createdAt`. It cannot be combined with `search`. A `cursor` belongs to the order of its page. */
-  sort?: "createdAt" | "-createdAt" | "email" | "-email" | undefined;
+  /** Order: `createdAt`, `email` or `lastLoginAt` ascending, `-createdAt`, `-email` or `-lastLoginAt` descending. The default is `-createdAt`. Users who have never signed in come first in ascending order. It cannot be combined with `search`. A `cursor` belongs to the order of its page. */
+  sort?: "createdAt" | "-createdAt" | "email" | "-email" | "lastLoginAt" | "-lastLoginAt" | undefined;
+  /** Filter by accounts with (true) or without (false) two-factor authentication. */
+  mfaEnabled?: boolean | undefined;
 };
 
 export type ListUsersResponse = {
@@ -1636,8 +1715,8 @@ export type SumUsageRequest = {
   from?: string | undefined;
   /** Last day of the period: the day in UTC of this time, inclusive. The default is today. */
   to?: string | undefined;
-  /** What to sum up by: `day`, `user`, `model` or `provider`. The default is `day`. */
-  groupBy?: "day" | "user" | "model" | "provider" | undefined;
+  /** What to sum up by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the calls themselves, which takes longer; calls that are kept as daily totals are in `others`. */
+  groupBy?: "day" | "user" | "model" | "provider" | "key" | "alias" | undefined;
   /** Maximum number of groups: 1 to 100. The default is 10. */
   limit?: number | undefined;
 };
@@ -1649,7 +1728,7 @@ export type SumUsageResponse = {
   totals: UsageSums;
   /** The groups with the most tokens, largest first; days newest first. Groups without calls are left out. */
   groups: UsageGroup[];
-  /** Sums of everything that `groups` leaves out, such as further groups and erased users. Absent without any. */
+  /** Sums of everything that `groups` leaves out, such as further groups, erased users, and calls without a key or alias. Absent without any. */
   others?: UsageSums | undefined;
   /** Currency of all costs, such as `USD`. */
   currency: string;
@@ -2010,8 +2089,8 @@ export const createApi = (call: Call, stream: Stream) => ({
   /** Administration of users, sessions, the audit log and the e-mail log. */
   admin: {
     /** Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
-    getOverview: (options?: CallOptions) =>
-      call<GetOverviewResponse>("GET", "/admin/overview", {}, options),
+    getOverview: (query?: GetOverviewRequest, options?: CallOptions) =>
+      call<GetOverviewResponse>("GET", "/admin/overview", { query }, options),
     /** Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),

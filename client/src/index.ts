@@ -1,4 +1,5 @@
 export type * from "./api.ts";
+export { FORBIDDEN_IMPERSONATING } from "./api.ts";
 export { type Client, type ClientOptions, createClient, type Routes } from "./client.ts";
 export type { CompletionPiece, CompletionRequest } from "./completions.ts";
 export { type ClientErrorCode, GatehouseError } from "./errors.ts";

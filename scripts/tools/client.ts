@@ -29,6 +29,7 @@ type Operation = {
   }[];
   requestBody?: Content & { required?: boolean };
   responses: Record<string, Content>;
+  "x-forbid-impersonation"?: true;
 };
 type Route = Operation & { method: string; path: string };
 type Document = {
@@ -67,9 +68,11 @@ export function clientSource(): string {
     return `${comment(description, "  ")}  ${name.toLowerCase()}: {\n${own.join("")}  },\n`;
   });
   const signIns = routes.filter(isSignIn).map(({ path }) => path);
+  const forbidden = routes.filter((route) => route["x-forbid-impersonation"]);
   return [
     HEAD,
     `/** Routes that sign in: they set the refresh cookie. */\nexport const SIGN_IN: readonly string[] = [${signIns.map((path) => `"${path}"`).join(", ")}];\n`,
+    `/** Methods that are refused with \`IMPERSONATING\` while an administrator acts as a user. */\nexport const FORBIDDEN_IMPERSONATING = [\n${forbidden.map(({ operationId }) => `  "${operationId}",\n`).join("")}] as const;\n`,
     ...Object.entries(types).map(([name, schema]) => declaration(name, schema)),
     ...routes.flatMap(typesOf),
     `/** Every route of the API by its subject. */\nexport type Api = ReturnType<typeof createApi>;\n`,

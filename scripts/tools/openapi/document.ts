@@ -160,6 +160,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
         : []
       : [{ accessToken: [] }, ...(takesKeys(policy) ? [{ apiKey: [] }] : [])],
     responses: { ...responses(binding, used, isLimited), default: anyOther(isLimited, format) },
+    ...(policy.forbidImpersonation && { "x-forbid-impersonation": true }),
   };
 }
 

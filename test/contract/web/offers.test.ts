@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
@@ -20,7 +21,17 @@ const OWN_PAGES = [
   { path: "/account/api-keys", heading: "API keys", reasons: 1 },
   { path: "/account/data", heading: "Your data", reasons: 2 },
 ];
-const ADMIN_PAGES = ["/admin", "/admin/users", "/admin/audit-log", "/admin/emails", "/admin/usage"];
+/** Pages on which nothing is refused: they can be used. */
+const USABLE_PAGES = [
+  { path: "/account/usage", heading: "Usage and budgets" },
+  { path: "/", heading: "Chat" },
+];
+/** The pages of a kind that the app has. */
+const pagesBelow = (folder: string) =>
+  [...readFileSync("web/src/lib/pages.ts", "utf8").matchAll(/"(\/[\w/-]+)": page/g)]
+    .map(([, path = ""]) => path)
+    .filter((path) => path.startsWith(folder));
+const ADMIN_PAGES = pagesBelow("/admin");
 
 describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
   const openPage = async (page: Page, path: string, heading: string) => {
@@ -49,6 +60,9 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
       expect(await controls(page), path).toBe(0);
       await expectAccessible(tab);
     }
+    for (const { path, heading } of USABLE_PAGES) await openPage(page, path, heading);
+    const visited = [...OWN_PAGES, ...USABLE_PAGES].map(({ path }) => path);
+    expect(visited).toEqual(expect.arrayContaining(pagesBelow("/account")));
     expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
     for (const path of [...ADMIN_PAGES, `/admin/users/${user.id}`]) {
       await goTo(page, path);

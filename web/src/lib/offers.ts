@@ -1,4 +1,4 @@
-import type { AdminUser, User } from "@gatehouse/client";
+import { type AdminUser, FORBIDDEN_IMPERSONATING, type User } from "@gatehouse/client";
 import type { MessageKey } from "../messages/index.ts";
 
 /** The acting user: whose data is shown, and whether it is someone else's (impersonation). */
@@ -45,35 +45,18 @@ const toOrdinary: Rule = (actor, target) => {
 const toRole: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.suspendedAt ? "refused.suspended" : undefined);
 
+/** What the API refuses to an administrator who acts as a user, by method. */
+type OwnersMethod = (typeof FORBIDDEN_IMPERSONATING)[number];
+const byMethod = Object.fromEntries(
+  FORBIDDEN_IMPERSONATING.map((method) => [method, byOwner]),
+) as Record<OwnersMethod, Rule>;
+
 /**
  * Rules for who may do what besides reading, matching the API (`docs/rest.md`): by API method and,
  * where a method changes several things, by what is changed.
  */
 const RULES = {
-  updateProfile: byOwner,
-  changePassword: byOwner,
-  getSignInMethods: byOwner,
-  setPassword: byOwner,
-  removePassword: byOwner,
-  requireSecondFactor: byOwner,
-  changeEmail: byOwner,
-  setupTotp: byOwner,
-  disableTotp: byOwner,
-  createBackupCodes: byOwner,
-  listPasskeys: byOwner,
-  renamePasskey: byOwner,
-  connectIdentity: byOwner,
-  listIdentities: byOwner,
-  deleteIdentity: byOwner,
-  listDevices: byOwner,
-  deleteDevice: byOwner,
-  confirm: byOwner,
-  revokeSession: byOwner,
-  revokeOtherSessions: byOwner,
-  createApiKey: byOwner,
-  revokeApiKey: byOwner,
-  exportData: byOwner,
-  deleteAccount: byOwner,
+  ...byMethod,
   /** All pages and actions for administrators that have no rule of their own below. */
   administration: byAdmin,
   "updateUser.role": toPeople(toRole),
