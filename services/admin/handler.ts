@@ -24,8 +24,8 @@ import { updateKey } from "./update-key.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
-  async getOverview(_req, ctx) {
-    const overview = await readOverview(callOf(ctx));
+  async getOverview({ period }, ctx) {
+    const overview = await readOverview(callOf(ctx), period);
     return { ...overview, providers: overview.providers.map(toMessage) };
   },
   async listUsers(req, ctx) {
@@ -77,7 +77,10 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
       listAuditEvents(call, filter, req),
       readChainState(call),
     ]);
-    return { ...page, items: page.items.map(toMessage), chain: toMessage(chain) };
+    const items = page.items.map((event) =>
+      toMessage({ ...event, location: call.locate(event.ip) }),
+    );
+    return { ...page, items, chain: toMessage(chain) };
   },
   async listEmailLogs(req, ctx) {
     const page = await listEmails(callOf(ctx), req, req);

@@ -12,6 +12,7 @@ import {
   type ModelDay,
   sumModelDays,
   sumModelDaysOf,
+  sumPartDays,
   sumUserDays,
 } from "../store/usage-sums.ts";
 import type { AiContext } from "./context.ts";
@@ -41,7 +42,15 @@ type PeriodSums = Omit<CallSums, "costNanos"> & {
 type ReportedSums = ReturnType<typeof reportedSumsOf>;
 
 /** What a group has in common. */
-type GroupName = { day?: string; user?: Person; provider?: string; model?: string };
+type GroupName = {
+  day?: string;
+  user?: Person;
+  provider?: string;
+  model?: string;
+  apiKeyId?: string;
+  apiKeyName?: string;
+  alias?: string;
+};
 type Group = GroupName & { sums: PeriodSums };
 /** The calls of a group on a day. */
 type GroupDay = CallSums & { day: string; group: GroupName };
@@ -56,7 +65,7 @@ type UsageReport = {
 };
 
 /**
- * Sums up the usage of all users, or of one, by day, user, model or provider.
+ * Sums up the usage of all users, or of one, by day, user, model, provider, API key or alias.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function sumUsage(
@@ -76,10 +85,7 @@ export async function sumUsage(
     ? sumModelDaysOf(call, { userId, ...period })
     : sumModelDays(call, period));
   const totals = addUp(modelDays, days);
-  const rows =
-    groupBy === "user"
-      ? await userRows(call, { ...period, days, limit }, userId)
-      : modelDays.map((row) => ({ ...row, group: nameOf(row, groupBy) }));
+  const rows = await rowsOf(call, groupBy, { ...period, days, limit, userId, modelDays });
   const groups = groupsOf(rows, days).sort(groupBy === "day" ? newestFirst : mostTokensFirst);
   const listed = groups.slice(0, limit);
   const others = subtract(totals, listed);
@@ -110,6 +116,34 @@ function daysOf(now: Date, from: Timestamp | undefined, to: Timestamp | undefine
   );
 }
 
+type RowsRequest = Days & {
+  days: string[];
+  limit: number;
+  userId: string | undefined;
+  modelDays: readonly ModelDay[];
+};
+
+/** The rows of the groups. */
+async function rowsOf(
+  call: Pick<UserCall, "em">,
+  groupBy: string,
+  { userId, modelDays, ...request }: RowsRequest,
+): Promise<GroupDay[]> {
+  if (groupBy === "user") return userRows(call, request, userId);
+  if (groupBy === "key" || groupBy === "alias") {
+    const { firstDay, lastDay } = request;
+    const filter = { by: groupBy, userId: userId ?? null, firstDay, lastDay } as const;
+    return (await sumPartDays(call, filter)).map(({ part, name, user, ...row }) => ({
+      ...row,
+      group:
+        groupBy === "alias"
+          ? { alias: part }
+          : { apiKeyId: part, ...(name !== null && { apiKeyName: name }), ...(user && { user }) },
+    }));
+  }
+  return modelDays.map((row) => ({ ...row, group: nameOf(row, groupBy) }));
+}
+
 /** The rows of the users with the most tokens. */
 async function userRows(
   call: Pick<UserCall, "em">,
@@ -134,8 +168,8 @@ const mostTokensFirst = (a: Group, b: Group) =>
   tokensOf(b.sums) - tokensOf(a.sums) || b.sums.calls - a.sums.calls;
 
 function groupsOf(rows: readonly GroupDay[], days: readonly string[]): Group[] {
-  const byKey = Map.groupBy(rows, ({ group: { day, user, provider, model } }) =>
-    JSON.stringify([day, user?.id, provider, model]),
+  const byKey = Map.groupBy(rows, ({ group: { day, user, provider, model, apiKeyId, alias } }) =>
+    JSON.stringify([day, user?.id, provider, model, apiKeyId, alias]),
   );
   return [...byKey.values()].map((members) => ({
     ...(members[0] as GroupDay).group,

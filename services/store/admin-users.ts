@@ -9,7 +9,9 @@ import {
   type PageRequest,
   readOrderedPage,
   readPage,
+  readTimeOrderedPage,
   rowsWhere,
+  type TimeOrder,
   type Total,
 } from "./page.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
@@ -39,7 +41,7 @@ export const findAdminUser = (db: Db, id: string) =>
 /** Filter for users. `search` is part of the address or name, case-insensitive. */
 export type UserFilter = Pick<
   ListUsersRequest,
-  "search" | "role" | "emailVerified" | "locked" | "serviceAccount" | "suspended"
+  "search" | "role" | "emailVerified" | "locked" | "serviceAccount" | "suspended" | "mfaEnabled"
 >;
 
 /** The indexed expression of `users_search`. */
@@ -115,16 +117,29 @@ const ORDERS: Record<string, Order> = {
 };
 
 /**
+ * Orders by the last sign-in, without an index: every sign-in would have to write all indexes of its user,
+ * which takes 0.6 ms. With a million users a page takes 0.2 to 0.6 s instead.
+ */
+const BY_SIGN_IN = {
+  time: "coalesce(t.last_login_at, '-infinity'::timestamptz)",
+  timeOf: ({ lastLoginAt }: AdminUser) => lastLoginAt,
+};
+const TIME_ORDERS: Record<string, TimeOrder<AdminUser>> = {
+  lastLoginAt: { ...BY_SIGN_IN, descending: false },
+  "-lastLoginAt": { ...BY_SIGN_IN, descending: true },
+};
+
+/**
  * Lists users, newest first or in another order. Cursor pages of a search for one or two characters may
  * be short.
- * @throws ServiceError VALIDATION_FAILED for a cursor in another order whose row no longer exists
+ * @throws ServiceError VALIDATION_FAILED for a cursor of another order, or whose row no longer exists
  */
 export async function listUsers(
   db: ClockedDb,
   filter: UserFilter,
   request: PageRequest & { sort?: string | undefined },
 ): Promise<Page<AdminUser>> {
-  const { search, role, emailVerified, locked, serviceAccount, suspended } = filter;
+  const { search, role, emailVerified, locked, serviceAccount, suspended, mfaEnabled } = filter;
   const terms = search === undefined ? [] : spellingsOf(search);
   const conditions = {
     role: "t.role = :role",
@@ -132,6 +147,7 @@ export async function listUsers(
     locked: locked ? IS_LOCKED : IS_NOT_LOCKED,
     serviceAccount: serviceAccount ? IS_SERVICE : "not t.is_service",
     suspended: suspended ? IS_SUSPENDED : "t.suspended_at is null",
+    mfaEnabled: `t.mfa_secret is ${mfaEnabled ? "not null" : "null"}`,
     search: terms.map(containsTerm).join(" or "),
   };
   const values = {
@@ -140,6 +156,7 @@ export async function listUsers(
     locked,
     serviceAccount,
     suspended,
+    mfaEnabled,
     search,
     ...Object.assign({}, ...terms.map(valuesOf)),
   };
@@ -147,6 +164,8 @@ export async function listUsers(
   const query = { columns: COLUMNS, from: "users", joins: JOIN_LOCKS, ...rows };
   const order = ORDERS[request.sort ?? ""];
   if (order) return readOrderedPage(db, query, request, order);
+  const timeOrder = TIME_ORDERS[request.sort ?? ""];
+  if (timeOrder) return readTimeOrderedPage(db, query, request, timeOrder);
   if (terms.some((term) => [...term].length < MIN_INDEXED_CHARACTERS))
     return readPartialPage(db, query, request);
   return search !== undefined || locked || serviceAccount

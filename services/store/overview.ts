@@ -1,6 +1,6 @@
 import { lockChain } from "./audit-seals.ts";
 import { lowestId } from "./ids.ts";
-import { type Db, oneRow, returnsRow } from "./statement.ts";
+import { type Db, HOUR, HOUR_TEXT, oneRow, returnsRow } from "./statement.ts";
 import type { Days } from "./usage-sums.ts";
 
 /** A number of a day (UTC). */
@@ -32,11 +32,25 @@ export async function countEventsByDay(
        select day, event, events from audit_days where event in (:events) and ${IN_PERIOD}
        union all
        select (e.created_at at time zone 'UTC')::date, e.event, 1
-       from audit_unsealed u join audit_events e on e.id = u.event_id where e.event in (:events)) as counted
+       from audit_unsealed u
+       cross join lateral (select created_at, event from audit_events where id = u.event_id limit 1) as e -- never scans all events
+       where e.event in (:events)) as counted
      where ${IN_PERIOD} group by day, event`,
     { ...days, events: COUNTED },
   );
 }
+
+/** Number of audit events by hour, from a time on. */
+export const countEventsByHour = (
+  { em }: Db,
+  since: Date,
+): Promise<(DayCount & { event: CountedEvent })[]> =>
+  em.execute(
+    `select ${HOUR_TEXT} as day, event, count
+     from (select ${HOUR} as hour, event, count(*)::float8 as count
+       from audit_events where event in (:events) and id >= :lowest group by 1, 2) as counted`,
+    { events: COUNTED, lowest: lowestId(since) },
+  );
 
 /** Number of seals whose events one statement counts. */
 const SEALS_PER_STATEMENT = 200;
@@ -113,6 +127,15 @@ export const countFailedEmailsByDay = ({ em }: Db, { firstDay }: Days): Promise<
     `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD') as day, count(*)::float8 as count
      from emails where status = 'failed' and id >= :lowest group by 1`,
     { lowest: lowestId(new Date(firstDay)) },
+  );
+
+/** The same by hour, from a time on. */
+export const countFailedEmailsByHour = ({ em }: Db, since: Date): Promise<DayCount[]> =>
+  em.execute(
+    `select ${HOUR_TEXT} as day, count
+     from (select ${HOUR} as hour, count(*)::float8 as count
+       from emails where status = 'failed' and id >= :lowest group by 1) as counted`,
+    { lowest: lowestId(since) },
   );
 
 /** Number of events that were not sealed when they were older than they should be. */

@@ -7,6 +7,10 @@ const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number; beyond it the total is estimated. */
 export const EXACT_COUNT_LIMIT = 10_000;
 const CURSOR_BYTES = ID_BYTES + 5;
+/** Cursors of an order by time have the time too. */
+const TIME_BYTES = 8;
+/** The time of a row without one, in such a cursor. */
+const NEVER = -(2n ** 63n);
 
 /** A page of a list: the one after a cursor, or the one with a number. */
 export type PageRequest = {
@@ -65,6 +69,28 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
   tail.writeUInt8(totalEstimated ? 1 : 0);
   tail.writeUInt32BE(total, 1);
   return Buffer.concat([bytesOfId(id), tail]).toString("base64url");
+}
+
+/** The cursor of the page after a row in an order by time. */
+function encodeTimedCursor(id: string, time: Date | null | undefined, total: Total): string {
+  const tail = Buffer.alloc(TIME_BYTES);
+  tail.writeBigInt64BE(time ? BigInt(time.getTime()) : NEVER);
+  return Buffer.concat([Buffer.from(encodeCursor(id, total), "base64url"), tail]).toString(
+    "base64url",
+  );
+}
+
+/**
+ * The time in a cursor, as PostgreSQL reads it.
+ * @returns undefined for a cursor of another order
+ */
+function timeOfCursor(cursor: string): string | undefined {
+  const bytes = Buffer.from(cursor, "base64url");
+  if (bytes.length !== CURSOR_BYTES + TIME_BYTES) return undefined;
+  const time = bytes.readBigInt64BE(CURSOR_BYTES);
+  if (time === NEVER) return "-infinity";
+  const date = new Date(Number(time));
+  return Number.isNaN(date.getTime()) ? undefined : date.toISOString();
 }
 
 /**
@@ -148,6 +174,49 @@ export async function readOrderedPage<Row extends { id: string }>(
     position.total ?? countMatches(db, query),
   ]);
   return toPage(rows, position.limit, total);
+}
+
+/** An order by a time that rows may lack; those without come first in ascending order. */
+export type TimeOrder<Row> = {
+  /** SQL of an expression of `t`, which is `-infinity` for rows without a time. */
+  time: string;
+  timeOf: (row: Row) => Date | null | undefined;
+  descending: boolean;
+};
+
+/**
+ * Reads one page in an order by time. Its cursor has the time, which may have changed since.
+ * @throws ServiceError VALIDATION_FAILED for a cursor of another order
+ */
+export async function readTimeOrderedPage<Row extends { id: string }>(
+  db: Db,
+  query: ListQuery,
+  request: PageRequest,
+  { time, timeOf, descending }: TimeOrder<Row>,
+): Promise<Page<Row>> {
+  const { columns, from, joins = "", where, values } = query;
+  const position = parsePosition(request);
+  const { cursor } = request;
+  const after = cursor === undefined ? undefined : timeOfCursor(cursor);
+  if (cursor !== undefined && after === undefined)
+    throw invalid("cursor", "belongs to a page in another order");
+  const isLater = `(${time}, t.id) ${descending ? "<" : ">"} (:time::timestamptz, :after::uuid)`;
+  const direction = descending ? "desc" : "asc";
+  const order = `order by ${time} ${direction}, t.id ${direction}`;
+  const [rows, total] = await Promise.all([
+    db.em.execute<Row[]>(
+      `select ${columns} from (
+         select t.id from ${from} t where ${where} ${after ? `and ${isLater}` : ""} ${order} limit :limit + 1 offset :offset) p
+       join ${from} t on t.id = p.id ${joins} ${order}`,
+      { ...values, ...position, time: after },
+    ),
+    position.total ?? countMatches(db, query),
+  ]);
+  const page = toPage(rows, position.limit, total);
+  const last = page.items.at(-1);
+  return page.nextCursor && last
+    ? { ...page, nextCursor: encodeTimedCursor(last.id, timeOf(last), total) }
+    : page;
 }
 
 /**

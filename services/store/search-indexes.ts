@@ -18,9 +18,12 @@ export const searchedText = (t = ""): string =>
 /** The user search index, which schema checks look for. */
 const USERS_SEARCH = "users_search";
 
+/** Part of the definition of each current index that is searched for text. */
+const SEARCHABLE = "searchable(";
+
 /**
- * Search indexes. Migrations read no rows, so these are created after the migrations. Operators of
- * large tables can create them in advance.
+ * Indexes for searches and filters of lists. Migrations read no rows, so these are created after the
+ * migrations. Operators of large tables can create them in advance.
  */
 const indexes = [
   {
@@ -28,12 +31,28 @@ const indexes = [
     table: "users",
     method: (trigrams: string) =>
       `using gin ((${searchedText()}) ${trigrams}.gin_trgm_ops) with (fastupdate = off)`,
+    mark: SEARCHABLE,
     needsTrigrams: true,
   },
   {
     name: "emails_recipient",
     table: "emails",
     method: () => `(${searchable('"to"')}, id)`,
+    mark: SEARCHABLE,
+    needsTrigrams: false,
+  },
+  {
+    name: "users_with_factor",
+    table: "users",
+    method: () => "(id) where mfa_secret is not null",
+    mark: "mfa_secret",
+    needsTrigrams: false,
+  },
+  {
+    name: "users_without_factor",
+    table: "users",
+    method: () => "(id) where mfa_secret is null",
+    mark: "mfa_secret",
     needsTrigrams: false,
   },
 ];
@@ -44,19 +63,26 @@ const indexes = [
  */
 type State = { exists: boolean; isCurrent: boolean; isValid: boolean; isBuilding: boolean };
 
-const stateOf = async (em: SqlEntityManager, name: string, table: string): Promise<State> =>
+const stateOf = async (
+  em: SqlEntityManager,
+  { name, table, mark }: Pick<Index, "name" | "table" | "mark">,
+): Promise<State> =>
   (await firstRow<State>(
     { em },
     `select i.indexrelid is not null as exists, coalesce(i.indisvalid, false) as "isValid",
-       coalesce(pg_get_indexdef(i.indexrelid) like '%searchable(%', false) as "isCurrent",
+       coalesce(pg_get_indexdef(i.indexrelid) like '%' || :mark || '%', false) as "isCurrent",
        exists (select from pg_stat_progress_create_index p where p.relid = to_regclass(:table)) as "isBuilding"
      from (select to_regclass(:name) as id) as named left join pg_index i on i.indexrelid = named.id`,
-    { name, table },
+    { name, table, mark },
   )) as State;
 
 /** Whether the user search index exists. */
 export const hasSearchIndex = async (em: SqlEntityManager): Promise<boolean> => {
-  const { isCurrent, isValid } = await stateOf(em, USERS_SEARCH, "users");
+  const { isCurrent, isValid } = await stateOf(em, {
+    name: USERS_SEARCH,
+    table: "users",
+    mark: SEARCHABLE,
+  });
   return isCurrent && isValid;
 };
 
@@ -73,16 +99,24 @@ export async function completeSearch(em: SqlEntityManager, concurrently: boolean
     { em },
     "select extnamespace::regnamespace::text as schema from pg_extension where extname = 'pg_trgm'",
   );
-  for (const { name, table, method, needsTrigrams } of indexes) {
+  for (const { name, table, method, mark, needsTrigrams } of indexes) {
     if (needsTrigrams && !extension) continue;
     const definition = `${name} on ${table} ${method(extension?.schema ?? "")}`;
-    await makeIndexAmongOthers(em, { name, table, definition }, concurrently).catch((error) => {
-      if (!lacksPrivilege(error)) throw error;
-    });
+    await makeIndexAmongOthers(em, { name, table, mark, definition }, concurrently).catch(
+      (error) => {
+        if (!lacksPrivilege(error)) throw error;
+      },
+    );
   }
 }
 
-type Index = { name: string; table: string; definition: string };
+type Index = {
+  name: string;
+  table: string;
+  /** Part of the definition of this version's index, which earlier ones lack. */
+  mark: string;
+  definition: string;
+};
 
 /**
  * Creates an index, although other processes may start to do so at the same moment. PostgreSQL builds one
@@ -106,12 +140,9 @@ async function makeIndexAmongOthers(
  * Creates an index unless it exists or is being created. An earlier version's index is renamed and
  * keeps serving the processes of that version.
  */
-async function makeIndex(
-  em: SqlEntityManager,
-  { name, table, definition }: Index,
-  concurrently: boolean,
-): Promise<void> {
-  const { exists, isCurrent, isValid, isBuilding } = await stateOf(em, name, table);
+async function makeIndex(em: SqlEntityManager, index: Index, concurrently: boolean): Promise<void> {
+  const { name, definition } = index;
+  const { exists, isCurrent, isValid, isBuilding } = await stateOf(em, index);
   if (isBuilding || (isCurrent && isValid)) return;
   const mode = concurrently ? "concurrently" : "";
   if (isCurrent)

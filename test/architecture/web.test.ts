@@ -14,6 +14,7 @@ const NOT_TYPED = [
   "cursor",
   "id",
   "models",
+  "period",
   "purpose",
   "refreshToken",
   "role",

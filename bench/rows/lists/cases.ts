@@ -75,6 +75,8 @@ export async function listCases(store: Store): Promise<Case[]> {
     users("emailVerified=false", () => ({ emailVerified: false })),
     users("locked=true", () => ({ locked: true })),
     users("locked=false", () => ({ locked: false })),
+    users("mfaEnabled=true", () => ({ mfaEnabled: true })),
+    users("mfaEnabled=false", () => ({ mfaEnabled: false })),
     users("role=admin emailVerified=false", () => ({ role: "admin", emailVerified: false })),
     users("role=user emailVerified=false locked=false", () => ({
       role: "user",

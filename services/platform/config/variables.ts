@@ -269,5 +269,7 @@ export const servicesVariables = {
   budgetTimeZone: setting(kind.timeZone, "UTC").describe(
     "Time zone in which the days and months of budgets begin, such as `Europe/Berlin`. Every replica needs the same one.",
   ),
-  geoipDb: optional(text).describe("MaxMind `.mmdb` file for the `location` of sessions."),
+  geoipDb: optional(text).describe(
+    "MaxMind `.mmdb` file for the `location` of sessions and audit events.",
+  ),
 };

@@ -4,7 +4,7 @@ import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb
 import { freshEmail, newAccount, WRONG_PASSWORD } from "../../support/accounts.ts";
 import { conversationOf } from "../../support/ai/calls.ts";
 import { startSuiteApp } from "../../support/app.ts";
-import { TIME } from "../../support/http/responses.ts";
+import { invalid, TIME } from "../../support/http/responses.ts";
 
 const app = await startSuiteApp();
 const admin = await app.signInAdmin();
@@ -47,6 +47,44 @@ test("GET /admin/overview: counts sign-ins, registrations and active users of to
   expect(after.signIns.daily.at(-1)).toBe(after.signIns.today);
   await sealed();
   expect((await overview()).activeUsers.today).toBe(before.activeUsers.today + 1);
+});
+
+test("GET /admin/overview, period: shows 7 days, or 24 hours by hour, as GetOverview does", async () => {
+  const user = await app.addUser();
+  await app.login(user.email);
+  await app.login(user.email, WRONG_PASSWORD);
+  const now = app.clock.now();
+  const hoursAgo = (hours: number) => new Date(now.getTime() - hours * 3_600_000);
+  await storeCall(user.id, "hourly", "completed", now);
+  await storeCall(user.id, "hourly", "completed", hoursAgo(20));
+  await storeCall(user.id, "hourly", "completed", hoursAgo(30));
+  await storeCall(user.id, "hourly", "completed", hoursAgo(24 * 8));
+  const read = async (period: string) => (await admin.get(`/admin/overview?period=${period}`)).body;
+  const callsOf = ({ models }: { models: { model: string; calls: number }[] }) =>
+    models.find(({ model }) => model === "hourly-1")?.calls;
+  const [month, week, day] = [await read("30d"), await read("7d"), await read("24h")];
+  expect([month, week, day].map(callsOf)).toEqual([4, 3, 2]);
+  expect(month.days).toHaveLength(30);
+  expect(week.days).toEqual(month.days.slice(-7));
+  expect(week.signIns.daily).toEqual(month.signIns.daily.slice(-7));
+  expect(week.signIns.total).toBe(
+    month.signIns.daily.slice(-7).reduce((a: number, b: number) => a + b),
+  );
+  expect([month.hours, week.hours, day.days]).toEqual([[], [], []]);
+  expect(day.hours).toHaveLength(24);
+  const thisHour = Math.floor(now.getTime() / 3_600_000) * 3_600_000;
+  expect(Date.parse(day.hours.at(-1))).toBe(thisHour);
+  expect(day.aiCalls.daily).toHaveLength(24);
+  expect(day.signIns.today).toBeGreaterThan(0);
+  expect(day.signIns.total).toBeGreaterThanOrEqual(day.signIns.today);
+  expect(day.failedSignIns.total).toBeGreaterThan(0);
+  const { total: failed } = day.failedSignIns;
+  expect(day.periodFailedSignInShare).toBeCloseTo(failed / (failed + day.signIns.total));
+  expect(day.activeUsers).toEqual({ today: week.activeUsers.today, daily: [] });
+  const over = await app.grpc(AdminService).getOverview({ period: "24h" }, admin);
+  expect(over.hours).toHaveLength(24);
+  expect(over.aiCalls?.total).toBe(day.aiCalls.total);
+  expect(await admin.get("/admin/overview?period=1y")).toMatchObject(invalid("period"));
 });
 
 test("GET /admin/overview: counts an event once, before and after it is sealed", async () => {

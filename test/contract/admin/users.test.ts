@@ -204,6 +204,65 @@ test("GET /admin/users, sort: by address or time, both ways, page by page, over 
   expect(own(items)).toEqual([a, b, c]);
 });
 
+test("GET /admin/users, sort: by the last sign-in, those who never signed in at its beginning, page by page", async ({
+  admin,
+}) => {
+  const { users } = await group(4);
+  const [first, never, second, third] = idsOf(users) as [string, string, string, string];
+  for (const [id, at] of [
+    [first, "2020-01-01"],
+    [second, "2020-01-02"],
+    [third, "2020-01-02"],
+    [never, null],
+  ] as const)
+    await app.sql("update users set suspended_at = now(), last_login_at = ? where id = ?", [
+      at,
+      id,
+    ]);
+  const read = async (sort: string) => {
+    const ids: string[] = [];
+    for (let cursor = ""; ; ) {
+      const query = `suspended=true&limit=1&sort=${sort}${cursor && `&cursor=${cursor}`}`;
+      const { body } = await admin.get(`/admin/users?${query}`);
+      ids.push(...idsOf(body.items).filter((id) => idsOf(users).includes(id)));
+      if (!body.nextCursor) return ids;
+      cursor = body.nextCursor;
+    }
+  };
+  expect(await read("lastLoginAt")).toEqual([never, first, second, third]);
+  expect(await read("-lastLoginAt")).toEqual([third, second, first, never]);
+  const request = { suspended: true, sort: "-lastLoginAt", limit: 100 };
+  const { items } = await app.grpc(AdminService).listUsers(request, admin);
+  expect(idsOf(items).filter((id) => idsOf(users).includes(id))).toEqual([
+    third,
+    second,
+    first,
+    never,
+  ]);
+  const { body } = await admin.get("/admin/users?suspended=true&limit=1&sort=-createdAt");
+  const foreign = `/admin/users?suspended=true&limit=1&sort=lastLoginAt&cursor=${body.nextCursor}`;
+  expect(await admin.get(foreign)).toMatchObject(invalid("cursor"));
+});
+
+test("GET /admin/users, mfaEnabled: lists accounts with or without two-factor authentication, over gRPC too", async ({
+  admin,
+}) => {
+  const { word, users } = await group(3);
+  const protectedUser = users[1] as TestUser;
+  await app.setUpFactor(protectedUser);
+  const [a, b, c] = idsOf(users) as [string, string, string];
+  const read = async (query: string) =>
+    idsOf((await admin.get(`/admin/users?${query}`)).body.items);
+  expect(await read(`search=${word}&mfaEnabled=true`)).toEqual([b]);
+  expect(await read(`search=${word}&mfaEnabled=false`)).toEqual([c, a]);
+  expect(await read("mfaEnabled=true&limit=100")).toContain(b);
+  const { items } = await app
+    .grpc(AdminService)
+    .listUsers({ search: word, mfaEnabled: true }, admin);
+  expect(idsOf(items)).toEqual([b]);
+  expect(await admin.get("/admin/users?mfaEnabled=maybe")).toMatchObject(invalid("mfaEnabled"));
+});
+
 test("GET /admin/users, sort: refuses other orders, a search, and the cursor of an erased user", async ({
   admin,
 }) => {

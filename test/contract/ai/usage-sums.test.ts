@@ -1,7 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { Code } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { AIService } from "../../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { conversationOf } from "../../support/ai/calls.ts";
+import { createKey } from "../../support/api-keys.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { invalid } from "../../support/http/responses.ts";
 
@@ -156,6 +158,47 @@ test("GET /admin/usage/sums: the calls of an erased user stay in the totals, wit
   expect(body).toMatchObject({ totals: { calls: 1 }, groups: [], others: { calls: 1 } });
 });
 
+test("GET /admin/usage/sums: by API key and alias, with the calls without one among the others", async () => {
+  const ann = await app.addUser({ name: "Ann" });
+  const { apiKey: key } = await createKey(await app.signIn(ann), { name: "Reports" });
+  const deleted = randomUUID();
+  await store({ userId: ann.id, daysAgo: 150, tokens: 10, calls: 3 });
+  await store({ userId: ann.id, daysAgo: 151, tokens: 40 });
+  const at = (daysAgo: number) => `${dayOf(daysAgo)}T12:00:00Z`;
+  const mark = (apiKeyId: string, alias: string, daysAgo: number) =>
+    app.sql(
+      `update ai_usage set api_key_id = ?, alias = ? where id = (
+         select id from ai_usage where user_id = ? and created_at = ?::timestamptz and api_key_id is null limit 1)`,
+      [apiKeyId, alias, ann.id, at(daysAgo)],
+    );
+  await mark(key.id, "fast", 150);
+  await mark(key.id, "fast", 151);
+  await mark(deleted, "cheap", 150);
+  const query = period(151, 150);
+  const byKey = await sums(`${query}&groupBy=key`);
+  expect(byKey.groups).toMatchObject([
+    {
+      ...{ apiKeyId: key.id, apiKeyName: "Reports", user: { id: ann.id, name: "Ann" } },
+      usage: { calls: 2, dailyTokens: [40, 10] },
+    },
+    { apiKeyId: deleted, usage: { calls: 1 } },
+  ]);
+  expect(byKey.groups[1]).not.toHaveProperty("apiKeyName");
+  expect(byKey).toMatchObject({ totals: { calls: 4 }, others: { calls: 1 } });
+  const byAlias = await sums(`${query}&groupBy=alias&userId=${ann.id}&limit=1`);
+  expect(byAlias.groups).toMatchObject([{ alias: "fast", usage: { calls: 2 } }]);
+  expect(byAlias.others).toMatchObject({ calls: 2 });
+  const over = await app.grpc(AIService).sumUsage(
+    {
+      ...{ groupBy: "key", userId: ann.id },
+      from: { seconds: BigInt(Date.parse(at(151)) / 1000), nanos: 0 },
+      to: { seconds: BigInt(Date.parse(at(150)) / 1000), nanos: 0 },
+    },
+    admin,
+  );
+  expect(over.groups.map(({ apiKeyId }) => apiKeyId)).toEqual([key.id, deleted]);
+});
+
 test("GET /admin/usage/sums: without a period shows 30 days, the last one today", async () => {
   const { days, totals } = await sums("");
   expect(days).toHaveLength(30);
@@ -164,7 +207,7 @@ test("GET /admin/usage/sums: without a period shows 30 days, the last one today"
 });
 
 test.each([
-  ["groupBy=key", "groupBy"],
+  ["groupBy=session", "groupBy"],
   ["limit=0", "limit"],
   ["limit=101", "limit"],
   ["userId=nobody", "userId"],

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { decodeJwt } from "jose";
 import { describe, expect, test } from "vitest";
+import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { NEW_PASSWORD, newAccount } from "../../support/accounts.ts";
 import { startSuiteApp, type TestApp } from "../../support/app.ts";
 import { invalid, refusal } from "../../support/http/responses.ts";
@@ -42,6 +43,20 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect((await app.guess(email)).status).toBe(401);
     const failures = await app.auditOf(id, "auth.login_failed");
     expect(failures.map(({ details }) => details)).toEqual([{}, { reason: "EMAIL_NOT_VERIFIED" }]);
+  });
+
+  test("GET /admin/audit-logs: shows the place of an event, over gRPC too", async () => {
+    const admin = await app.signInAdmin(await app.addVerifiedUser({ role: "admin" }));
+    const user = await app.addVerifiedUser();
+    await app.httpClient("81.2.69.142").post("/auth/login", user.credentials);
+    const { body } = await admin.get(`/admin/audit-logs?userId=${user.id}&event=auth.login`);
+    expect(body.items).toMatchObject([{ ip: "81.2.69.142", location: "London, United Kingdom" }]);
+    const { items } = await app
+      .grpc(AdminService)
+      .listAuditLogs({ userId: user.id, event: "auth.login" }, admin);
+    expect(items).toMatchObject([{ location: "London, United Kingdom" }]);
+    const registered = `/admin/audit-logs?userId=${user.id}&event=auth.register`;
+    expect((await admin.get(registered)).body.items[0]).not.toHaveProperty("location");
   });
 
   test("GET /user/sessions: shows the place of a session, and its new place after a refresh", async () => {

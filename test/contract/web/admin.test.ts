@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { PASSWORD } from "../../support/accounts.ts";
+import { createKey } from "../../support/api-keys.ts";
 import {
   describeWeb,
   expectAccessible,
@@ -34,7 +35,7 @@ describeWeb("Web app: administration", {}, (web) => {
     const tab = await web.signInAdmin();
     const { page } = tab;
     await open(tab, "/admin", "Overview");
-    await page.getByText("Sign-ins today", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "Sign-ins", exact: true }).waitFor();
     await page.getByText("Database", { exact: true }).waitFor();
     for (const [path, heading, content] of [
       ["/admin", "Overview", "Version"],
@@ -140,11 +141,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await web.app.sql(`insert into ai_usage (id, user_id, provider, model, outcome, created_at)
       select id, id, 'provider-a', 'model-a-1', 'success', now() from users where name = 'Listed' limit 5100`);
     await open(tab, "/admin", "Overview");
-    await page
-      .getByRole("article")
-      .filter({ hasText: "AI calls today" })
-      .getByText("5,100")
-      .waitFor();
+    await page.getByRole("article").filter({ hasText: "AI calls" }).getByText("5,100").waitFor();
     await open(tab, "/admin/users", "Users");
     const rows = page.locator("tbody > tr");
     await expect.poll(() => rows.count()).toBeGreaterThanOrEqual(50);
@@ -156,6 +153,85 @@ describeWeb("Web app: administration", {}, (web) => {
     await press(page, "Search further");
     await page.getByRole("button", { name: "Search further" }).waitFor({ state: "detached" });
     await see(page, "Nothing to show.");
+  });
+
+  test("the overview shows 24 hours, 7 or 30 days, as its address says", async () => {
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    const asked: string[] = [];
+    page.on(
+      "request",
+      (request) => request.url().includes("/overview") && asked.push(request.url()),
+    );
+    await open(tab, "/admin", "Overview");
+    const choice = (name: string) => page.getByRole("button", { name, exact: true });
+    const isChosen = (name: string) => expect.poll(() => choice(name).getAttribute("aria-pressed"));
+    await isChosen("7 days").toBe("true");
+    await choice("24 h").click();
+    await isChosen("24 h").toBe("true");
+    await page.getByRole("img", { name: "Sign-ins" }).locator("canvas").waitFor();
+    expect(new URL(page.url()).searchParams.get("period")).toBe("24h");
+    await expectAccessible(tab);
+    await open(tab, "/admin?period=30d", "Overview");
+    await isChosen("30 days").toBe("true");
+    expect(asked.map((url) => new URL(url).searchParams.get("period"))).toEqual([
+      "7d",
+      "24h",
+      "30d",
+    ]);
+  });
+
+  test("users are filtered by two-factor authentication and sorted by their last sign-in", async () => {
+    const early = await web.app.addVerifiedUser({ email: "early@seen.example.com" });
+    const late = await web.app.addVerifiedUser({ email: "late@seen.example.com" });
+    await web.app.setUpFactor(late);
+    for (const [{ id }, at] of [
+      [early, "2031-01-01"],
+      [late, "2031-02-01"],
+    ] as const)
+      await web.app.sql("update users set last_login_at = ? where id = ?", [at, id]);
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/users", "Users");
+    const first = () => page.locator("tbody tr").first().getByRole("link").innerText();
+    const head = page.getByRole("columnheader", { name: "Last sign-in" });
+    await head.getByRole("button").click();
+    await expect.poll(first).toContain(late.email);
+    expect(await head.getAttribute("aria-sort")).toBe("descending");
+    await press(page, "Two-factor");
+    await page.getByRole("menuitemradio", { name: "off" }).click();
+    await expect.poll(first).toContain(early.email);
+    expect(new URL(page.url()).search).toBe("?mfaEnabled=false&sort=-lastLoginAt");
+    await expectAccessible(tab);
+  });
+
+  test("usage is shown for one person, by API key and by alias, with names of models", async () => {
+    const user = await web.app.addVerifiedUser({ name: "Kai Keyholder" });
+    const { apiKey: key } = await createKey(await web.app.signIn(user), {
+      name: "Nightly report",
+    });
+    await web.app.sql(
+      `insert into ai_usage (id, user_id, api_key_id, alias, provider, model, outcome, input_tokens, created_at)
+       values (gen_random_uuid(), ?, ?, 'fast', 'provider-a', 'model-a-1', 'completed', 77, ?)`,
+      [user.id, key.id, web.app.clock.now()],
+    );
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin/usage", "Usage");
+    await page.getByRole("combobox", { name: "Person" }).fill("Kai Key");
+    await page.getByRole("option", { name: "Kai Keyholder" }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("userId")).toBe(user.id);
+    const rows = page.getByRole("region", { name: "As a table" }).locator("tbody tr");
+    await expect.poll(() => rows.allInnerTexts()).toHaveLength(1);
+    await press(page, "API key");
+    await expect
+      .poll(() => rows.allInnerTexts())
+      .toEqual([expect.stringMatching(/^Nightly report\s*Kai Keyholder\s+1\s+77/)]);
+    await press(page, "Alias");
+    await expect
+      .poll(() => rows.allInnerTexts())
+      .toEqual([expect.stringMatching(/^fast\s+1\s+77/)]);
+    await expectAccessible(tab);
   });
 
   test("invites a user, who is in the list at once", async () => {

@@ -1,4 +1,4 @@
-import type { UsageDay } from "@gatehouse/client";
+import type { Provider, UsageDay } from "@gatehouse/client";
 
 /** Number of rows of a full page. */
 const PAGE_ROWS = 5_000;
@@ -10,3 +10,15 @@ export async function allUsage(load: (page: number) => Promise<UsageDay[]>): Pro
     rows.push(...(await load(page)));
   return rows;
 }
+
+/** The name of a provider, as people know it. */
+export const providerName = (providers: readonly Provider[], provider: string): string =>
+  providers.find((each) => each.provider === provider)?.displayName ?? provider;
+
+/** The name of a model, as people know it. */
+export const modelName = (
+  providers: readonly Provider[],
+  { provider, model }: { provider: string; model: string },
+): string =>
+  providers.find((each) => each.provider === provider)?.models.find((each) => each.model === model)
+    ?.displayName ?? model;
