@@ -1,9 +1,8 @@
-import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Cipher } from "../crypto/cipher.ts";
+import { type QueueTimes, startQueue } from "../jobs/queue.ts";
 import type { Config } from "../platform/config/config.ts";
 import type { AgreedTime } from "../platform/process/agreed-time.ts";
-import { every } from "../platform/process/background.ts";
 import type { Clock } from "../platform/process/clock.ts";
 import {
   type ClaimedEmail,
@@ -27,43 +26,15 @@ import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transp
 const BATCH = 5;
 const PLACES = 10;
 
-/** Times of a worker, in ms. */
-export type WorkerTimes = {
-  /** Time after which a delivery counts as slow. */
-  slowMs: number;
-  /**
-   * How long a claimed e-mail belongs to its worker; extended while it is being sent. After a crash, or
-   * a database outage longer than this, other workers send it.
-   */
-  leaseMs: number;
-  extendMs: number;
-  /** For a whole e-mail: longer than the 65 minutes that all steps with STARTTLS and AUTH LOGIN may take. */
-  emailMs: number;
-  /**
-   * How long closing waits for deliveries; shorter than the whole shutdown, see `shutdownOnSignal`.
-   * Deliveries that take longer are cancelled, and sent again by the next worker.
-   */
-  closeMs: number;
-};
-
-const TIMES: WorkerTimes = {
+/** An e-mail may take longer than the 65 minutes that all steps with STARTTLS and AUTH LOGIN may take. */
+const TIMES: QueueTimes = {
   slowMs: 5_000,
   leaseMs: 30_000,
   extendMs: 5_000,
-  emailMs: 75 * 60_000,
+  itemMs: 75 * 60_000,
   closeMs: 15_000,
 };
 
-/** How often, and for how long, recording a result is retried while the database fails, in ms. */
-const RECORD_RETRY_MS = 1_000;
-const RECORD_TIMEOUT_MS = 10 * 60_000;
-/** How long closing waits for cancelled deliveries to be recorded, in ms. */
-const END_TIMEOUT_MS = 2_000;
-/**
- * How often an idle worker polls for e-mails that other processes have queued or left behind, in
- * ms.
- */
-const POLL_INTERVAL_MS = 1_000;
 /**
  * Maximum delay between two attempts, in ms. The delay starts at `MAIL_RETRY_BASE` and doubles, with
  * jitter.
@@ -96,124 +67,46 @@ type Deps = {
 
 /**
  * Starts a worker. It sends each e-mail at least once, always with the same Message-ID. Any number of
- * workers share the queue: each claims rows for the duration of a lease, so that no transaction is open
- * while an e-mail is being sent.
+ * workers share the queue.
  */
-export function startMailWorker(deps: Deps, times: WorkerTimes = TIMES) {
-  const { store, clock, log } = deps;
-  /** `inHand`: all deliveries and how to cancel them; `recent`: those that are not slow yet. */
-  const inHand = new Map<ClaimedEmail, AbortController>();
-  const recent = new Set<ClaimedEmail>();
-  const closed = new AbortController();
-  let change = Promise.withResolvers<void>();
-  const changed = () => {
-    change.resolve();
-    change = Promise.withResolvers();
-  };
-
-  const isBusy = () => recent.size > PLACES - BATCH || inHand.size > MAX_CONNECTIONS - BATCH;
-
-  async function sendDue(closing: AbortSignal): Promise<void> {
-    for (let claimed = BATCH; claimed === BATCH; ) {
-      while (isBusy() && !closing.aborted) await change.promise;
-      if (closing.aborted) return;
-      const mayGiveUp = (await deps.agreedTime.read()) !== undefined;
-      const emails = await claimEmails(store, {
-        now: clock.now(),
-        leaseMs: times.leaseMs,
-        limit: BATCH,
-        inHand: [...inHand.keys()].map(({ id }) => id),
-      });
-      claimed = emails.length;
-      for (const email of emails) void deliver(email, mayGiveUp);
-    }
-  }
-
-  /** Sends an e-mail and records the result. Never throws. */
-  async function deliver(email: ClaimedEmail, mayGiveUp: boolean): Promise<void> {
-    const ending = new AbortController();
-    inHand.set(email, ending);
-    recent.add(email);
-    const leavePlace = () => {
-      recent.delete(email);
-      changed();
-    };
-    const timers = [
-      setTimeout(leavePlace, times.slowMs),
-      setTimeout(() => ending.abort(), times.emailMs),
-    ];
-    const result = await attempt(deps, email, mayGiveUp, ending.signal);
-    for (const timer of timers) clearTimeout(timer);
-    if (result.status) deps.countEmail(OUTCOMES[result.status]);
-    await record(email, closed.signal.aborted ? dueAgain(result) : result);
-    inHand.delete(email);
-    leavePlace();
-  }
-
-  /**
-   * Records a result. Keeps retrying while the database fails, since an e-mail that was already accepted
-   * would otherwise be sent again after its lease.
-   */
-  async function record(email: ClaimedEmail, result: Partial<Email>): Promise<void> {
-    const deadline = performance.now() + RECORD_TIMEOUT_MS;
-    while (!(await isRecorded(email, result)) && performance.now() < deadline) {
-      if (closed.signal.aborted) return;
-      await wait(RECORD_RETRY_MS, undefined, { signal: closed.signal }).catch(() => {});
-    }
-  }
-
-  const isRecorded = (email: ClaimedEmail, result: Partial<Email>) =>
-    recordAttempt({ em: store.fork() }, email, result).then(
-      () => true,
-      () => false,
-    );
-
-  /** An attempt that was cancelled by closing is immediately due again, for the next worker. */
-  const dueAgain = (result: Partial<Email>): Partial<Email> =>
-    result.status === "queued" ? { ...result, nextAttemptAt: clock.now() } : result;
-
-  async function extend(): Promise<void> {
-    const claims = [...inHand.keys()];
-    if (claims.length === 0) return;
-    const ids = claims.map(({ id }) => id);
-    const attempts = claims.map(({ attempts }) => attempts);
-    await extendLeases(store, { ids, attempts, leaseMs: times.leaseMs });
-  }
-
-  const sending = every({ name: "send mail", intervalMs: POLL_INTERVAL_MS, run: sendDue }, deps);
-  const extending = every(
-    { name: "extend mail leases", intervalMs: times.extendMs, run: extend },
+export function startMailWorker(deps: Deps, times: QueueTimes = TIMES) {
+  const { store, clock } = deps;
+  return startQueue<DueEmail, Partial<Email>>(
+    {
+      name: "emails",
+      isBusy: (inHand, recent) => recent > PLACES - BATCH || inHand > MAX_CONNECTIONS - BATCH,
+      async claim(leaseMs, inHand) {
+        const mayGiveUp = (await deps.agreedTime.read()) !== undefined;
+        const claim = { now: clock.now(), leaseMs, limit: BATCH, inHand };
+        const emails = await claimEmails(store, claim);
+        const items = emails.map((email) => ({ ...email, mayGiveUp }));
+        return { items, more: items.length === BATCH };
+      },
+      extend: (leases) => extendLeases(store, leases),
+      async attempt(email, signal) {
+        const result = await attempt(deps, email, signal);
+        if (result.status) deps.countEmail(OUTCOMES[result.status]);
+        return result;
+      },
+      record: (email, result, isCancelled) =>
+        recordAttempt(
+          { em: store.fork() },
+          email,
+          isCancelled && result.status === "queued"
+            ? { ...result, nextAttemptAt: clock.now() }
+            : result,
+        ),
+    },
+    times,
     deps,
   );
-
-  async function finishDeliveries(): Promise<void> {
-    const stopped = sending.close();
-    changed(); // it may be waiting for a place
-    await stopped;
-    while (inHand.size > 0) await change.promise;
-    await extending.close();
-  }
-
-  function endDeliveries(): void {
-    log.warn({ emails: inHand.size }, "mail deliveries cancelled by shutdown, will be sent again");
-    closed.abort();
-    for (const ending of inHand.values()) ending.abort();
-  }
-
-  return {
-    /** Checks for queued e-mails now. */
-    wake: sending.wake,
-    /** Stops once all deliveries have finished or have been cancelled. */
-    async close() {
-      const finished = finishDeliveries();
-      const within = (ms: number) => Promise.race([finished, wait(ms, undefined, { ref: false })]);
-      await within(times.closeMs);
-      if (inHand.size === 0) return;
-      endDeliveries();
-      await within(END_TIMEOUT_MS);
-    },
-  };
 }
+
+/**
+ * A claimed e-mail. `mayGiveUp`: whether the time is reliable enough to give it up because of its age or
+ * that of its link.
+ */
+type DueEmail = ClaimedEmail & { mayGiveUp: boolean };
 
 /** How an attempt to deliver an e-mail ended. A deferred one is tried again. */
 type EmailOutcome = "sent" | "deferred" | "failed";
@@ -224,17 +117,10 @@ const OUTCOMES: Record<Email["status"], EmailOutcome> = {
   sending: "deferred",
 };
 
-/**
- * Sends an e-mail, unless its link is no longer valid.
- * @param mayGiveUp whether the time is reliable enough to give up the e-mail because of its age or that of its link
- */
-async function attempt(
-  deps: Deps,
-  email: ClaimedEmail,
-  mayGiveUp: boolean,
-  signal: AbortSignal,
-): Promise<Partial<Email>> {
+/** Sends an e-mail, unless its link is no longer valid. */
+async function attempt(deps: Deps, email: DueEmail, signal: AbortSignal): Promise<Partial<Email>> {
   const { sender, cipher, clock, config, renderEmail, log } = deps;
+  const { mayGiveUp } = email;
   if (email.tokenExpired && mayGiveUp)
     return { status: "failed", lastError: TOKEN_EXPIRED, nextAttemptAt: null };
   try {

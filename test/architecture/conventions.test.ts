@@ -3,7 +3,9 @@ import { expect, test } from "vitest";
 import { sourcesIn } from "./sources.ts";
 
 /** Names that several folders have. */
-const SHARED_NAMES = ["errors", "handler", "health", "main", "openai", "server", "usage", "worker"];
+const SHARED_NAMES = [
+  ...["errors", "handler", "health", "main", "openai", "queue", "server", "usage", "worker"],
+];
 /** Exceptions, which only become fewer. */
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
 const MAX_CASTS = 5;

@@ -2,9 +2,10 @@ import ms, { type StringValue } from "ms";
 import { v7 as uuid } from "uuid";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createCipher } from "../../../services/crypto/cipher.ts";
+import type { QueueTimes } from "../../../services/jobs/queue.ts";
 import { createRenderEmail } from "../../../services/mail/templates.ts";
 import { createMailTransport } from "../../../services/mail/transport.ts";
-import { startMailWorker, type WorkerTimes } from "../../../services/mail/worker.ts";
+import { startMailWorker } from "../../../services/mail/worker.ts";
 import { requireConfig } from "../../../services/platform/config/config.ts";
 import type { Store } from "../../../services/store/store.ts";
 import { createClock } from "../../support/clock.ts";
@@ -16,11 +17,11 @@ import { forSuite, forTest } from "../../support/suites.ts";
 import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 
-const TIMES: WorkerTimes = {
+const TIMES: QueueTimes = {
   slowMs: 200,
   leaseMs: 3_000,
   extendMs: 100,
-  emailMs: 60_000,
+  itemMs: 60_000,
   closeMs: 5_000,
 };
 
@@ -54,7 +55,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
         );
       /** A worker, as a process with its own clock has it. */
       const start = (
-        given: Partial<WorkerTimes> = {},
+        given: Partial<QueueTimes> = {},
         { ahead = "0s" as StringValue, by = store as Store } = {},
       ) => {
         const config = requireConfig({ SMTP_URL: server.url, MAIL_RETRY_BASE: "1h" });
