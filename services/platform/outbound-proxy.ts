@@ -9,14 +9,14 @@ export type ProxyEnv = {
 
 /**
  * Reads a list of hosts that are reached without a proxy, with the rules of curl: a name includes
- * its subdomains, an address may be a network, and `*` alone matches every host. Node's agents,
+ * its subdomains, with or without `*.` before it, an address may be a network, and `*` alone matches every host. Node's agents,
  * which match names exactly, apply their own rules to the same list afterwards.
  * @returns a function that tells whether a host is in the list
  */
 export function exemptions(noProxy = ""): (hostname: string) => boolean {
   if (noProxy.trim() === "*") return () => true;
   const entries = noProxy.toLowerCase().split(/[\s,]+/);
-  const names = entries.map((entry) => entry.replace(/^\.|\.$/g, "")).filter(Boolean);
+  const names = entries.map((entry) => entry.replace(/^\*?\.|\.$/g, "")).filter(Boolean);
   const networks = new BlockList();
   for (const entry of entries) addNetwork(networks, entry);
   return (hostname) => {
