@@ -19,6 +19,7 @@ import { createMetrics } from "./metrics.ts";
 import type { Config } from "./platform/config/config.ts";
 import type { Admission } from "./platform/gate/admission.ts";
 import { openGate } from "./platform/gate/server-hooks.ts";
+import { createWebhookOutbound } from "./platform/outbound.ts";
 import { createAgreedTime } from "./platform/process/agreed-time.ts";
 import type { Clock } from "./platform/process/clock.ts";
 import type { Slots } from "./platform/process/slots.ts";
@@ -35,6 +36,7 @@ import type { Crossing } from "./store/budgets.ts";
 import { openStore } from "./store/open-store.ts";
 import { readSecretKeys } from "./store/secret-keys.ts";
 import { readDatabaseTime, type Store } from "./store/store.ts";
+import { startWebhookWorker } from "./webhooks/worker.ts";
 
 /** The services of one process, ready to serve. */
 export type App = Awaited<ReturnType<typeof openApp>>;
@@ -87,7 +89,14 @@ export async function openApp(config: Config, options: AppOptions) {
       },
     });
     own(redis);
-    own(startAuditWorker({ ...context, countEvent: context.metrics.countEvent }));
+    const { metrics, webhookWorker } = context;
+    own(
+      startAuditWorker({
+        ...context,
+        countEvent: metrics.countEvent,
+        onSealed: webhookWorker.plan,
+      }),
+    );
     const start = systemCall(context, store, "start");
     const setupToken = isPrepared ? undefined : await prepareAdministrator(start);
     own(startJobs(context));
@@ -164,6 +173,13 @@ async function openContext(
       countEmail: metrics.countEmail,
     }),
   );
+  const webhookOutbound = createWebhookOutbound(config.proxies, config.webhookNetworks);
+  const webhookWorker = own(
+    startWebhookWorker({
+      ...{ store, clock, cipher, config, webhookOutbound, log, agreedTime, mailWorker },
+      countDelivery: metrics.countDelivery,
+    }),
+  );
   const lastSeen = createLastSeen(store, log);
   own({ close: lastSeen.flush });
   const lastUsed = createLastUsed(store, log);
@@ -181,6 +197,8 @@ async function openContext(
       cipher,
       keys,
       mailWorker,
+      webhookOutbound,
+      webhookWorker,
       renderEmail,
       lastSeen,
       lastUsed,

@@ -9,6 +9,7 @@ import type { RenderEmail } from "./mail/templates.ts";
 import type { MailWorker } from "./mail/worker.ts";
 import type { Metrics } from "./metrics.ts";
 import type { Config } from "./platform/config/config.ts";
+import type { WebhookOutbound } from "./platform/outbound.ts";
 import type { AgreedTime } from "./platform/process/agreed-time.ts";
 import type { Clock } from "./platform/process/clock.ts";
 import { type Client, requestIdOf } from "./platform/rpc/metadata.ts";
@@ -46,6 +47,9 @@ export type AppContext = {
   renderEmail: RenderEmail;
   ai: AiContext;
   external: ExternalContext;
+  webhookOutbound: WebhookOutbound;
+  /** Plans and sends deliveries at once instead of within a second. */
+  webhookWorker: { plan(): void; wake(): void };
   metrics: Metrics;
   /** Undefined unless traces are exported. */
   tracing: Tracing | undefined;

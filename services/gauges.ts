@@ -3,6 +3,7 @@ import type { HealthChecks } from "./servers/health.ts";
 import { readChainState } from "./store/audit-seals.ts";
 import { mailQueue } from "./store/emails.ts";
 import { deploymentUse } from "./store/managed-budgets.ts";
+import { webhookQueue } from "./store/webhook-deliveries.ts";
 
 /** Adds the gauges of the services: queues, database connections and dependencies. */
 export function addGauges(
@@ -18,6 +19,9 @@ export function addGauges(
   const queue = () => mailQueue({ em: store.fork() }, clock.now());
   const depth = async () => (await queue()).depth;
   const lag = async () => (await queue()).lagSeconds;
+  const webhooks = () => webhookQueue({ em: store.fork() }, clock.now());
+  const deliveries = async () => (await webhooks()).depth;
+  const oldestDelivery = async () => (await webhooks()).oldestSeconds;
   const unsealed = async () => (await readChainState({ em: store.fork() })).unsealed;
   const connections = () => {
     const { used, idle } = store.connections();
@@ -45,6 +49,18 @@ export function addGauges(
     "gatehouse_mail_queue_lag_seconds",
     "Time since the oldest undelivered e-mail was due, in seconds.",
     lag,
+    ofDatabase,
+  );
+  gauge(
+    "gatehouse_webhook_queue_depth",
+    "Number of deliveries of webhooks that wait for an attempt.",
+    deliveries,
+    ofDatabase,
+  );
+  gauge(
+    "gatehouse_webhook_queue_oldest_seconds",
+    "Time for which the oldest delivery of a webhook has waited, in seconds.",
+    oldestDelivery,
     ofDatabase,
   );
   gauge(

@@ -24,6 +24,9 @@ const WATCHED_EVENTS = ["auth.register", "auth.login", "auth.login_failed", "aut
 /** How an attempt to deliver an e-mail ended. A deferred one is tried again. */
 const EMAIL_OUTCOMES = ["sent", "deferred", "failed"] as const;
 
+/** How an attempt to deliver an event ended, by what the delivery is then. A deferred one is tried again. */
+const DELIVERY_OUTCOMES = { delivered: "delivered", queued: "deferred", failed: "failed" } as const;
+
 /**
  * Creates the metrics of one app, in their own registry. Names follow the OpenTelemetry semantic
  * conventions (RPC, and GenAI as of 2026), spelled as in Prometheus.
@@ -51,6 +54,12 @@ export function createMetrics() {
     ["outcome"],
   );
   for (const outcome of EMAIL_OUTCOMES) emails.inc({ outcome }, 0);
+  const deliveries = counter(
+    "gatehouse_webhook_deliveries_total",
+    "Attempts of this process to deliver an event to a webhook, by how they ended.",
+    ["outcome"],
+  );
+  for (const outcome of Object.values(DELIVERY_OUTCOMES)) deliveries.inc({ outcome }, 0);
   const operation = [
     "gen_ai_operation_name",
     "gen_ai_provider_name",
@@ -60,6 +69,8 @@ export function createMetrics() {
     registry,
     countEvent: (event: string) => auditEvents.inc({ event }),
     countEmail: (outcome: (typeof EMAIL_OUTCOMES)[number]) => emails.inc({ outcome }),
+    countDelivery: (status: keyof typeof DELIVERY_OUTCOMES) =>
+      deliveries.inc({ outcome: DELIVERY_OUTCOMES[status] }),
     rpcSeconds: histogram(
       "rpc_server_call_duration_seconds",
       "Duration of RPCs; for streams, until the last message.",

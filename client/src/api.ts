@@ -493,6 +493,56 @@ export type AdminApiKey = {
   user?: Person | undefined;
 };
 
+/** An address that is told about audit events, as signed HTTP requests (Standard Webhooks). */
+export type Webhook = {
+  /** UUIDv7. */
+  id: string;
+  /** URL that deliveries are posted to. */
+  url: string;
+  /** What the webhook is for. Absent if nobody has written anything. */
+  description?: string | undefined;
+  /** Names of audit events that are delivered, such as `user.email_changed`, or `user.*` for all of a domain. */
+  events: string[];
+  /** Time of the creation. Events from then on are delivered. */
+  createdAt: string;
+  /** Time from which nothing is delivered. Absent while the webhook is on. */
+  disabledAt?: string | undefined;
+  /** Why nothing is delivered: `requested` by an administrator, `gone` after status 410, `failing` after five days without a success. Absent while the webhook is on. */
+  disabledReason?: "requested" | "gone" | "failing" | undefined;
+  /** Time of the first failed attempt since the last success. Absent if the last attempt succeeded. */
+  failingSince?: string | undefined;
+  /** Until when deliveries are also signed with the secret before the last rotation. Absent afterwards. */
+  previousSecretUntil?: string | undefined;
+  /** Number of deliveries that wait for an attempt. */
+  queued: number;
+};
+
+/** One event for one webhook. */
+export type WebhookDelivery = {
+  /** UUIDv7. */
+  id: string;
+  /** UUID of the webhook. */
+  webhookId: string;
+  /** UUID of the audit event: the header `webhook-id` of every attempt. */
+  eventId: string;
+  /** Name of the event, or `webhook.test`. */
+  event: string;
+  /** `queued`, `sending`, `delivered` or `failed`. */
+  status: "queued" | "sending" | "delivered" | "failed";
+  /** Number of attempts so far. */
+  attempts: number;
+  /** HTTP status of the last response. Absent without one. */
+  responseStatus?: number | undefined;
+  /** Why the last attempt failed. Absent when no attempt has failed. */
+  lastError?: string | undefined;
+  /** Time at which the delivery was planned. */
+  createdAt: string;
+  /** Time of the success. Absent until then. */
+  deliveredAt?: string | undefined;
+  /** Time of the next attempt. Absent once the event is delivered or has failed. */
+  nextAttemptAt?: string | undefined;
+};
+
 /** A provider in the catalogue. */
 export type Provider = {
   /** Public id, such as `provider-a`. */
@@ -1620,6 +1670,106 @@ export type CreateServiceAccountKeyResponse = {
   key: string;
 };
 
+export type ListWebhooksResponse = Webhook[];
+
+export type CreateWebhookRequest = {
+  /** URL that deliveries are posted to: https with a public address, or an address in `WEBHOOK_NETWORKS`, where http is allowed too. Without user, password and fragment. */
+  url: string;
+  /** Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all of a domain. Events that strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`. */
+  events: string[];
+  /** What the webhook is for, up to 200 characters. */
+  description?: string | undefined;
+};
+
+export type CreateWebhookResponse = {
+  /** The new webhook. */
+  webhook: Webhook;
+  /** The secret that deliveries are signed with, such as `whsec_…`. It is never shown again. */
+  secret: string;
+};
+
+export type UpdateWebhookRequest = {
+  /** URL, as in CreateWebhook. Waiting deliveries go there, too. */
+  url?: string | undefined;
+  /** Names of audit events, as in CreateWebhook. An empty list changes nothing. */
+  events?: string[] | undefined;
+  /** What the webhook is for, up to 200 characters. An empty text removes it. */
+  description?: string | undefined;
+  /** True turns the webhook off: waiting deliveries fail, and no events are planned. False turns it on, from the events of now on; those in between can be replayed. */
+  disabled?: boolean | undefined;
+};
+
+export type UpdateWebhookResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** The webhook after the change. */
+  webhook: Webhook;
+};
+
+export type DeleteWebhookResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
+export type RotateWebhookSecretResponse = {
+  /** The webhook after the change. */
+  webhook: Webhook;
+  /** The new secret. It is never shown again. For 24 hours, deliveries are signed with the one before, too. */
+  secret: string;
+};
+
+export type TestWebhookResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** UUID of the delivery, whose outcome is in the list of deliveries. */
+  deliveryId: string;
+};
+
+export type ReplayWebhookRequest = {
+  /** Start of the period, inclusive. Between the years 1970 and 9999. */
+  from: string;
+  /** End of the period, exclusive. Between the years 1970 and 9999. The default is now. */
+  to?: string | undefined;
+};
+
+export type ReplayWebhookResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+  /** Number of events that are delivered again, without those that are waiting anyway. */
+  queued: number;
+};
+
+export type ListWebhookDeliveriesRequest = {
+  /** Number of rows per page: 1 to 100. The default is 20. */
+  limit?: number | undefined;
+  /** Position returned as `nextCursor` by the previous page. It cannot be combined with `page`. */
+  cursor?: string | undefined;
+  /** Page number, starting at 1. It only reaches the first 10,000 rows; use `cursor` beyond them. */
+  page?: number | undefined;
+  /** Filter by webhook. */
+  webhookId?: string | undefined;
+  /** Filter by the name of the event. */
+  event?: string | undefined;
+  /** Filter by status: `queued`, `sending`, `delivered` or `failed`. */
+  status?: "queued" | "sending" | "delivered" | "failed" | undefined;
+};
+
+export type ListWebhookDeliveriesResponse = {
+  /** Deliveries, newest first. */
+  items: WebhookDelivery[];
+  /** Position of the next page, for `cursor`. Absent on the last page. */
+  nextCursor?: string | undefined;
+  /** Number of matching rows. It is exact up to 10,000 and an estimate above. Pages reached by `cursor` repeat the total of the first page. */
+  total: number;
+  /** True when `total` is an estimate. Absent otherwise. */
+  totalEstimated?: boolean | undefined;
+};
+
+export type RetryWebhookDeliveryResponse = {
+  /** Human-readable confirmation. Do not parse it. */
+  message: string;
+};
+
 export type ListProvidersResponse = Provider[];
 
 export type ChatRequest = {
@@ -2086,7 +2236,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     exportData: (query?: ExportDataRequest, options?: CallOptions) =>
       call<ExportDataResponse>("GET", "/user/export", { query }, options),
   },
-  /** Administration of users, sessions, the audit log and the e-mail log. */
+  /** Administration of users, sessions, the audit log, the e-mail log and webhooks. */
   admin: {
     /** Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getOverview: (query?: GetOverviewRequest, options?: CallOptions) =>
@@ -2145,6 +2295,33 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Creates an API key of a service account. The response is the only one that contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is no service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     createServiceAccountKey: (id: string, body: CreateServiceAccountKeyRequest, options?: CallOptions) =>
       call<CreateServiceAccountKeyResponse>("POST", `/admin/users/${encodeURIComponent(id)}/api-keys`, { body }, options),
+    /** Lists the webhooks, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listWebhooks: (options?: CallOptions) =>
+      call<ListWebhooksResponse>("GET", "/admin/webhooks", {}, options),
+    /** Creates a webhook. The response is the only one that contains its secret. Requires a recent sign-in, by default within the last hour. Returns CONFLICT when there are 20 webhooks. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    createWebhook: (body: CreateWebhookRequest, options?: CallOptions) =>
+      call<CreateWebhookResponse>("POST", "/admin/webhooks", { body }, options),
+    /** Changes a webhook, or turns it off or on. An absent field keeps its value. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    updateWebhook: (id: string, body?: UpdateWebhookRequest, options?: CallOptions) =>
+      call<UpdateWebhookResponse>("PUT", `/admin/webhooks/${encodeURIComponent(id)}`, { body }, options),
+    /** Deletes a webhook and its deliveries. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    deleteWebhook: (id: string, options?: CallOptions) =>
+      call<DeleteWebhookResponse>("DELETE", `/admin/webhooks/${encodeURIComponent(id)}`, {}, options),
+    /** Gives a webhook a new secret. For 24 hours, deliveries are signed with the previous one, too. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    rotateWebhookSecret: (id: string, options?: CallOptions) =>
+      call<RotateWebhookSecretResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/rotate-secret`, {}, options),
+    /** Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works while the webhook is off, too. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    testWebhook: (id: string, options?: CallOptions) =>
+      call<TestWebhookResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/test`, {}, options),
+    /** Delivers the events of a period again, with the same ids. Requires a recent sign-in, by default within the last hour. Returns VALIDATION_FAILED for a period with more than 10,000 matching events, and CONFLICT while the webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    replayWebhook: (id: string, body: ReplayWebhookRequest, options?: CallOptions) =>
+      call<ReplayWebhookResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/replay`, { body }, options),
+    /** Lists deliveries, newest first. Those that have ended are kept for 30 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    listWebhookDeliveries: (query?: ListWebhookDeliveriesRequest, options?: CallOptions) =>
+      call<ListWebhookDeliveriesResponse>("GET", "/admin/webhook-deliveries", { query }, options),
+    /** Queues a failed delivery again. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for a delivery that has not failed, and while its webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    retryWebhookDelivery: (id: string, options?: CallOptions) =>
+      call<RetryWebhookDeliveryResponse>("POST", `/admin/webhook-deliveries/${encodeURIComponent(id)}/retry`, {}, options),
   },
   /** One chat API for all AI providers. */
   ai: {

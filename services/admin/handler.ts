@@ -9,14 +9,19 @@ import { listAuditEvents } from "../store/audit-events.ts";
 import { readChainState } from "../store/audit-seals.ts";
 import { listEmails } from "../store/emails.ts";
 import { listIdentities } from "../store/identities.ts";
+import { canonicalId } from "../store/ids.ts";
 import { findPeople } from "../store/person.ts";
 import { listOpenSessions } from "../store/sessions.ts";
+import { listDeliveries } from "../store/webhook-deliveries.ts";
+import { type ListedWebhook, listWebhooks } from "../store/webhooks.ts";
 import { profileOf, sessionMessage, toMessage } from "../user/to-message.ts";
 import { impersonate } from "./impersonate.ts";
 import { inviteUser } from "./invite-user.ts";
 import { deleteUser, readAdminUser, revokeUserSessions, updateUserAsAdmin } from "./manage-user.ts";
+import { changeWebhook, createWebhook, removeWebhook, rotateSecret } from "./manage-webhooks.ts";
 import { previewEmail } from "./preview-email.ts";
 import { readOverview } from "./read-overview.ts";
+import { replayWebhook, retryDelivery, testWebhook } from "./redeliver.ts";
 import { resetUserAccess } from "./reset-user-access.ts";
 import { retryEmail } from "./retry-email.ts";
 import { createServiceAccount, createServiceKey } from "./service-accounts.ts";
@@ -129,7 +134,55 @@ export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {
     const { apiKey, key } = await createServiceKey(call, req.id, req, req.password);
     return { apiKey: toMessage(apiKey), key };
   },
+  async listWebhooks(_req, ctx) {
+    const call = callOf(ctx);
+    const webhooks = await listWebhooks(call);
+    return { webhooks: webhooks.map((each) => webhookMessage(each, call.clock.now())) };
+  },
+  async createWebhook(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const { webhook, secret } = await createWebhook(call, req);
+    return { webhook: webhookMessage(webhook, call.clock.now()), secret };
+  },
+  async updateWebhook(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const webhook = webhookMessage(await changeWebhook(call, req), call.clock.now());
+    return { message: "The webhook has been updated.", webhook };
+  },
+  async deleteWebhook(req, ctx) {
+    await removeWebhook(sessionCallOf(ctx), req.id);
+    return { message: "The webhook is deleted." };
+  },
+  async rotateWebhookSecret(req, ctx) {
+    const call = sessionCallOf(ctx);
+    const { webhook, secret } = await rotateSecret(call, req.id);
+    return { webhook: webhookMessage(webhook, call.clock.now()), secret };
+  },
+  async testWebhook(req, ctx) {
+    const deliveryId = await testWebhook(sessionCallOf(ctx), req.id);
+    return { message: "The test is on its way.", deliveryId };
+  },
+  async replayWebhook(req, ctx) {
+    const queued = await replayWebhook(sessionCallOf(ctx), req);
+    const message = queued === 1 ? "1 event is queued." : `${queued} events are queued.`;
+    return { message, queued };
+  },
+  async listWebhookDeliveries(req, ctx) {
+    const filter = { ...req, webhookId: req.webhookId && canonicalId(req.webhookId) };
+    const page = await listDeliveries(callOf(ctx), filter, req);
+    return { ...page, items: page.items.map(toMessage) };
+  },
+  async retryWebhookDelivery(req, ctx) {
+    await retryDelivery(sessionCallOf(ctx), req.id);
+    return { message: "The delivery has been queued again." };
+  },
 };
+
+const webhookMessage = ({ previousUntil, ...webhook }: ListedWebhook, now: Date) =>
+  toMessage({
+    ...webhook,
+    previousSecretUntil: previousUntil && previousUntil > now ? previousUntil : null,
+  });
 
 const dateOf = (time: Timestamp | undefined) => time && timestampDate(time);
 

@@ -44,6 +44,7 @@ export type AuditedEvent =
   | ("admin.user_invited" | "admin.access_reset")
   | ("admin.user_suspended" | "admin.user_reinstated")
   | ("admin.api_key_updated" | "admin.service_account_created")
+  | ("admin.webhook_changed" | "admin.webhook_replayed")
   | ("admin.email_retried" | "admin.keys_withdrawn" | "admin.denied");
 
 /** Data of an event, in addition to what the call provides. */

@@ -33,6 +33,8 @@ type Deps = {
   log: Logger;
   /** Called for each sealed event, with its name. */
   countEvent: (event: string) => void;
+  /** Called after events were sealed. */
+  onSealed: () => void;
 } & Omit<SealDeps, "em">;
 
 /**
@@ -40,7 +42,7 @@ type Deps = {
  * logs the head.
  */
 export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
-  const { store, cipher, clock, agreedTime, config, log, countEvent } = deps;
+  const { store, cipher, clock, agreedTime, config, log, countEvent, onSealed } = deps;
   const db = (): SealDeps => ({ em: store.fork(), cipher });
   let published: Head | undefined;
   /** Seals a batch. Returns whether there may be more. */
@@ -50,6 +52,7 @@ export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
     const sealed = await sealEvents(db(), now);
     if (sealed && sealed.late.length > 0) logLate(log, sealed);
     for (const name of sealed?.names ?? []) countEvent(name);
+    if (sealed) onSealed();
     return sealed?.more ?? false;
   };
   const seal = async (signal: AbortSignal): Promise<void> => {

@@ -4,6 +4,7 @@ import { purgeMailFolder } from "../mail/transport.ts";
 import type { AgreedTime } from "../platform/process/agreed-time.ts";
 import { every, type Job } from "../platform/process/background.ts";
 import { purgeExpired } from "../store/purge.ts";
+import { forgetPreviousSecrets } from "../store/webhooks.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 import { sumUpEarlier } from "./sum-up-earlier.ts";
 
@@ -45,6 +46,7 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       intervalMs: HOUR_MS,
       async run(now, signal) {
         await purgeExpired(store, now, context.config, signal);
+        await forgetPreviousSecrets({ em: store.fork() }, now);
         if (context.config.unverifiedRetentionMs > 0)
           await purgeUsers(createCall, unverifiedUsers(now, context.config), signal);
         await purgeMailFolder(context.config, { em: store.fork() }, mailSince);

@@ -4,6 +4,8 @@ import { totpContext } from "../mfa/second-factor.ts";
 import { SigningKey } from "../store/signing-keys.ts";
 import type { Store } from "../store/store.ts";
 import { User } from "../store/users.ts";
+import { listOutdatedSecrets, replaceSecret } from "../store/webhooks.ts";
+import { secretContext } from "../webhooks/deliver.ts";
 
 /** Users per query. */
 const BATCH_SIZE = 100;
@@ -32,6 +34,8 @@ export async function reEncrypt(
     for (const sealed of users) await renew(cipher, sealed, counts);
     users = await sealedFactors(store, isNew, users.at(-1)?.userId ?? NIL);
   }
+  for (const sealed of await sealedWebhookSecrets(store, cipher.prefix))
+    await renew(cipher, sealed, counts);
   const { renewed, failed } = counts;
   if (failed > 0)
     log.error({ count: failed }, "some secrets cannot be decrypted with any key of SECRET_KEY");
@@ -49,6 +53,20 @@ async function sealedKeys(store: Store, isNew: Pattern): Promise<Sealed[]> {
     replace: (renewed) =>
       store.fork().nativeUpdate(SigningKey, { kid, privateKey }, { privateKey: renewed }),
   }));
+}
+
+/** The secrets of webhooks, of which there are few. */
+async function sealedWebhookSecrets(store: Store, prefix: string): Promise<Sealed[]> {
+  const webhooks = await listOutdatedSecrets({ em: store.fork() }, prefix);
+  return webhooks.flatMap(({ id, secret, previousSecret }) =>
+    [secret, previousSecret]
+      .filter((text) => text !== null && !text.startsWith(prefix))
+      .map((text) => ({
+        text: text ?? "",
+        context: secretContext(id),
+        replace: (renewed) => replaceSecret({ em: store.fork() }, id, text ?? "", renewed),
+      })),
+  );
 }
 
 /** The next second factors, in the order of user ids. */

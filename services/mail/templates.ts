@@ -51,6 +51,7 @@ const targets: Record<TemplateName, Target | undefined> = {
   "account-taken-back": SECURITY,
   "budget-alert": { page: "/account/usage" },
   "budget-exceeded": { page: "/account/usage" },
+  "webhook-disabled": { page: "/admin/webhooks" },
   "new-device": { page: "/not-me", hasToken: true },
   "email-code": { page: "/email-code", hasToken: true },
 };
@@ -68,6 +69,7 @@ const TO_ANYBODY: readonly TemplateName[] = [
   "address-in-use",
   "budget-alert",
   "budget-exceeded",
+  "webhook-disabled",
 ];
 
 /** Whether an e-mail says when, where and on which device its cause happened. */

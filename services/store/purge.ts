@@ -15,6 +15,9 @@ const PAUSE_MS = 10;
 /** Time after which the active users of a day are known, in ms: sealing takes about a second. */
 const ACTIVE_DAY_MS = 3_600_000;
 
+/** How long deliveries of webhooks that have ended are kept, in ms. */
+const DELIVERY_RETENTION_MS = 30 * 86_400_000;
+
 /** Rows that are no longer needed, by table. */
 const EXPIRED = {
   sessions: `least(revoked_at, expires_at) <= :before
@@ -28,6 +31,7 @@ const EXPIRED = {
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
   api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
   budget_counters: "period_start + 62 <= :before::date and reserved = 0", // of no current period, however short the retention
+  webhook_deliveries: "next_attempt_at is null and coalesce(delivered_at, queued_at) <= :before",
   emails: "status in ('sent', 'failed') and created_at <= :before",
 };
 
@@ -57,6 +61,7 @@ export async function purgeExpired(
     attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
     api_keys: ago(config.usageRetentionMs),
     budget_counters: ago(config.usageRetentionMs),
+    webhook_deliveries: ago(DELIVERY_RETENTION_MS),
     emails: ago(config.emailRetentionMs),
   };
   for (const [table, condition] of Object.entries(EXPIRED) as [keyof typeof EXPIRED, string][]) {

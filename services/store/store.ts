@@ -59,4 +59,5 @@ export const LOCKS = {
   sealAudit: 7_230_002,
   makeKey: 7_230_003,
   firstAdmin: 7_230_004,
+  addWebhook: 7_230_005,
 } as const;

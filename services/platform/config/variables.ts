@@ -245,7 +245,7 @@ export const servicesVariables = {
   httpsProxy: optional(kind.proxyUrl)
     .meta({ names: ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "Proxy for AI and sign-in providers with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
+      "Proxy for AI and sign-in providers and webhooks with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
     ),
   // HTTP_PROXY in upper case is ignored, as in curl: a CGI server sets it from a request header.
   httpProxy: optional(kind.proxyUrl)
@@ -268,6 +268,9 @@ export const servicesVariables = {
   aiRetries: setting(kind.number(0, 10), "2").describe("Retries before the first byte of a reply."),
   budgetTimeZone: setting(kind.timeZone, "UTC").describe(
     "Time zone in which the days and months of budgets begin, such as `Europe/Berlin`. Every replica needs the same one.",
+  ),
+  webhookNetworks: setting(kind.networks, "").describe(
+    "Private addresses or CIDRs that webhooks may deliver to, also with http, separated by commas. Those of metadata services of clouds are never allowed. See [webhooks.md](webhooks.md#private-addresses).",
   ),
   geoipDb: optional(text).describe(
     "MaxMind `.mmdb` file for the `location` of sessions and audit events.",

@@ -60,6 +60,8 @@ type AdminCase = {
 
 /** A budget of a user. */
 const BUDGET = { scope: "user", unit: "tokens", period: "day" };
+/** A webhook, for events that no case causes. */
+const WEBHOOK = { url: "https://hooks.example.com/?token=private", events: ["auth.refresh_reused"] };
 const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
 
 /** A browser that no other case uses. */
@@ -86,6 +88,17 @@ export function auditCases(
     const [token, actor] = [admin.accessToken, admin.user.id];
     return { id, token, actor, user: user.id, details: { ...form, id } };
   };
+  /** A webhook for events that no case causes, and a request about it of the administrator who has made it. */
+  const withWebhook =
+    (details: object, body: object = {}, event: "changed" | "replayed" = "changed") =>
+    async (): Promise<AuditCase & { id: string }> => {
+      await app.sql("delete from webhooks"); // there may be 20
+      const { post, accessToken: token, user } = await app.signInAdmin();
+      const { id } = (await post("/admin/webhooks", WEBHOOK)).body.webhook;
+      const named = event === "changed" ? { id, host: "hooks.example.com" } : { id };
+      const events = { [`admin.webhook_${event}`]: { ...named, ...details } };
+      return { id, body, events, token, user: null, actor: user.id };
+    };
   /** A request of a new account that has signed in. */
   const own =
     ({ events, prepare = () => ({}) }: Case<SignedIn>) =>
@@ -555,6 +568,40 @@ export function auditCases(
       const body = { used: "7", reason: "Ticket 7" };
       const adjusted = { ...details, ...body, usedBefore: "0" };
       return { id, body, events: { "admin.budget_adjusted": adjusted }, token, user, actor };
+    },
+    CreateWebhook: async () => {
+      const { id: _, ...prepared } = await withWebhook({})();
+      await app.sql("delete from webhooks");
+      const details = { id: TEXT, host: "hooks.example.com", change: "created" };
+      const created = { "admin.webhook_changed": { ...details, events: WEBHOOK.events } };
+      return { ...prepared, body: WEBHOOK, events: created };
+    },
+    UpdateWebhook: withWebhook(
+      { change: "updated", fields: ["description"] },
+      { description: "CRM" },
+    ),
+    "UpdateWebhook, turned off": withWebhook(
+      { change: "disabled", reason: "requested" },
+      { disabled: true },
+    ),
+    DeleteWebhook: withWebhook({ change: "deleted" }),
+    RotateWebhookSecret: withWebhook({ change: "secret-rotated" }),
+    TestWebhook: withWebhook({ test: true }, {}, "replayed"),
+    ReplayWebhook: withWebhook(
+      { from: "2020-01-01T00:00:00.000Z", to: "2020-01-02T00:00:00.000Z", queued: 0 },
+      { from: "2020-01-01T00:00:00Z", to: "2020-01-02T00:00:00Z" },
+      "replayed",
+    ),
+    RetryWebhookDelivery: async () => {
+      const { id: webhookId, ...prepared } = await withWebhook({}, {}, "replayed")();
+      const [id, event] = [randomUUID(), "auth.refresh_reused"];
+      await app.sql(
+        `insert into webhook_deliveries (id, webhook_id, event_id, event, status, queued_at, created_at)
+         values (?, ?, gen_random_uuid(), ?, 'failed', now(), now())`,
+        [id, webhookId, event],
+      );
+      const details = { id: webhookId, deliveryId: id, event };
+      return { ...prepared, id, events: { "admin.webhook_replayed": details } };
     },
     "Impersonate, an administrator": admin({
       events: { "admin.denied": { reason: "CONFLICT", rpc: "Impersonate" } },

@@ -25,7 +25,7 @@ const unaudited = [
     "ListAuditLogs",
   ],
   ...["StartExternal", "ListIdentities", "ListUserIdentities", "ListDevices"],
-  ...["ListBudgets", "ListOwnBudgets"],
+  ...["ListBudgets", "ListOwnBudgets", "ListWebhooks", "ListWebhookDeliveries"],
   ...["ListApiKeys", "ListAllApiKeys", "GetOverview", "SumUsage"],
   ...[
     "Complete",
@@ -107,6 +107,8 @@ describe("Audit log", () => {
     completed_ceremonies: "id",
     backup_codes: "user_id, digest",
     emails: "id",
+    webhooks: "id, url, description, events, secret, disabled_at",
+    webhook_deliveries: "id, queued_at",
   };
   async function allRows() {
     const rows: Record<string, unknown[]> = {};

@@ -1,3 +1,4 @@
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { Code, type ConnectError } from "@connectrpc/connect";
 import { v7 as uuid } from "uuid";
 import { describe, expect, test } from "vitest";
@@ -25,11 +26,19 @@ const BODIES: Record<string, object> = {
     ...{ scope: "user", subject: target.id, unit: "tokens", period: "day", limit: "900000" },
   },
   AdjustBudget: { used: "1", reason: "A bill" },
+  CreateWebhook: { url: "https://hooks.example.com", events: ["user.erased"] },
+  ReplayWebhook: { from: "2020-01-01T00:00:00Z" },
+};
+/** Those that are written differently over gRPC. */
+const GRPC_BODIES: Record<string, object> = {
+  ReplayWebhook: { from: timestampFromDate(new Date("2020-01-01T00:00:00Z")) },
 };
 
-/** Routes that erase the user, or whose id is that of an e-mail, a key or a budget. */
+/** Routes that erase the user, or whose id is that of an e-mail, a key, a budget, a webhook or a delivery. */
 const NOT_FOR_BYSTANDER = [
   ...["DeleteUser", "PreviewEmail", "RetryEmail", "UpdateApiKey", "DeleteBudget", "AdjustBudget"],
+  ...["UpdateWebhook", "DeleteWebhook", "RotateWebhookSecret", "TestWebhook", "ReplayWebhook"],
+  "RetryWebhookDelivery",
 ];
 /** Routes that refuse this user: one who was an administrator lately, and no service account. */
 const CONFLICTING = ["Impersonate", "CreateServiceAccountKey"];
@@ -94,7 +103,7 @@ async function askGrpc({ name, service, localName }: Route, id: string, token: s
     string,
     (req: unknown, options: unknown) => Promise<unknown>
   >;
-  const more = localName === "updateUser" ? PROMOTION : BODIES[name];
+  const more = localName === "updateUser" ? PROMOTION : (GRPC_BODIES[name] ?? BODIES[name]);
   const request = { id, userId: id, ...more };
   const answer = client[localName]?.(request, { headers: bearer(token) });
   return answer?.then(
@@ -128,9 +137,8 @@ describe.each([
 /** The answer to an administrator who names an object that does not exist. */
 function outcomeOf({ name, path }: Route) {
   if (name === "InviteUser") return { status: 409, code: Code.AlreadyExists };
-  return path.includes("{")
-    ? { status: 404, code: Code.NotFound }
-    : { status: 200, code: undefined };
+  if (path.includes("{")) return { status: 404, code: Code.NotFound };
+  return { status: name === "CreateWebhook" ? 201 : 200, code: undefined };
 }
 
 test("Administrator routes as an administrator: are open; unknown objects are 404 and malformed ids 400, over REST and gRPC", async () => {
@@ -163,7 +171,7 @@ test("Administrator routes as a user: the audit log has the caller, the user and
     expect(each).toMatchObject({ outcome: "failure", reason: "FORBIDDEN" });
   expect(denied.map(({ rpc }) => rpc).sort()).toEqual(adminRoutes.map(({ name }) => name).sort());
   const aimed = adminRoutes.filter(
-    ({ path }) => path.includes("{") && !/email-logs|api-keys\/{|budgets/.test(path),
+    ({ path }) => path.includes("{") && !/email-logs|api-keys\/{|budgets|webhook/.test(path),
   );
   expect(denied.filter(({ user_id }) => user_id === target.id)).toHaveLength(aimed.length);
   const [retry] = denied.filter(({ rpc }) => rpc === "RetryEmail");

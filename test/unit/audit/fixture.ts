@@ -88,7 +88,7 @@ export async function openAuditFixture(engine: string) {
   const startWorker = (log = silent, auditRetentionMs = 0) =>
     startAuditWorker({
       ...{ store, cipher, clock, agreedTime, log },
-      ...{ config: { auditRetentionMs }, countEvent: () => {} },
+      ...{ config: { auditRetentionMs }, countEvent: () => {}, onSealed: () => {} },
     });
   const agreedTime = {
     read: async () => clock.now(),

@@ -94,6 +94,8 @@ export const events = {
     "API-Schlüssel von der Verwaltung geändert",
   ],
   "event.admin.service_account_created": ["Service account created", "Dienstkonto angelegt"],
+  "event.admin.webhook_changed": ["Webhook changed", "Webhook geändert"],
+  "event.admin.webhook_replayed": ["Events delivered again", "Ereignisse erneut zugestellt"],
   "event.admin.email_retried": ["E-mail sent again", "E-Mail erneut gesendet"],
   "event.admin.keys_withdrawn": ["Signing keys withdrawn", "Signaturschlüssel zurückgezogen"],
   "event.admin.denied": ["Refused to an administrator", "Der Verwaltung verweigert"],
@@ -214,6 +216,11 @@ export const sentences = {
   "did.admin.budget_adjusted": [
     "corrected a budget of AI calls",
     "hat ein Budget für KI-Aufrufe berichtigt",
+  ],
+  "did.admin.webhook_changed": ["changed a webhook", "hat einen Webhook geändert"],
+  "did.admin.webhook_replayed": [
+    "had a webhook deliver events again",
+    "hat Ereignisse erneut an einen Webhook zustellen lassen",
   ],
   "did.admin.email_retried": [
     "sent an e-mail to {user} again",

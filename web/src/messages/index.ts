@@ -8,6 +8,7 @@ import { external } from "./external.ts";
 import { passkeys } from "./passkeys.ts";
 import { providers } from "./providers.ts";
 import { templates } from "./templates.ts";
+import { webhooks } from "./webhooks.ts";
 
 /** The catalogue: every text of the app in English and German. */
 export const messages = {
@@ -22,6 +23,7 @@ export const messages = {
   ...sentences,
   ...providers,
   ...templates,
+  ...webhooks,
 };
 export type MessageKey = keyof typeof messages;
 

@@ -60,4 +60,5 @@ export const templates = {
     "A budget of AI calls is used up",
     "Budget für KI-Aufrufe aufgebraucht",
   ],
+  "template.webhook-disabled": ["A webhook was turned off", "Webhook ausgeschaltet"],
 } as const satisfies Record<string, readonly [string, string]>;
