@@ -43,6 +43,7 @@ describeWeb("Web app: administration", {}, (web) => {
       ["/admin/audit-log?event=auth.register", "Audit log", "registered"],
       ["/admin/emails", "E-mails", "Verify your e-mail address"],
       ["/admin/usage", "Usage", "30 days"],
+      ["/admin/webhooks", "Webhooks", "There are no webhooks yet."],
       ["/admin/budgets", "Budgets", "Nothing to show."],
       ["/admin/providers", "Providers", "model-a-1"],
     ] as const) {

@@ -46,6 +46,7 @@ const console: Record<string, Load> = {
   "/admin/api-keys": page(() => import("../pages/admin/AllApiKeys.svelte")),
   "/admin/audit-log": page(() => import("../pages/admin/Audit.svelte")),
   "/admin/emails": page(() => import("../pages/admin/Emails.svelte")),
+  "/admin/webhooks": page(() => import("../pages/admin/Webhooks.svelte")),
   "/admin/usage": page(() => import("../pages/admin/AllUsage.svelte")),
   "/admin/budgets": page(() => import("../pages/admin/Budgets.svelte")),
   "/admin/providers": page(() => import("../pages/admin/Providers.svelte")),
