@@ -27,7 +27,7 @@ createServer(async (request, response) => {
   const id = request.headers["webhook-id"];
   if (!seen.has(id)) {
     const { type, data } = JSON.parse(body);
-    console.log(type, data.userId ?? "");
+    process.stdout.write(`${type} ${data.userId ?? ""}\n`);
     seen.add(id);
   }
   response.writeHead(204).end();

@@ -82,7 +82,12 @@ export async function deliver(
   try {
     const ending = AbortSignal.any([signal, AbortSignal.timeout(DELIVERY_MS)]);
     const { url } = delivery;
-    const { status, retryAfter } = await webhookOutbound.post(url, request.headers, request.body, ending);
+    const { status, retryAfter } = await webhookOutbound.post(
+      url,
+      request.headers,
+      request.body,
+      ending,
+    );
     if (status >= 200 && status <= 299) return delivered(status, clock.now());
     return failed(deps, delivery, { status, lastError: `status ${status}`, retryAfter });
   } catch (error) {

@@ -83,8 +83,7 @@ export const isSubscribable = (name: string): boolean =>
  * @param subscribed names of events, or `domain.*`
  */
 export const wantsEvent = (subscribed: readonly string[], event: string): boolean =>
-  !isRefused(event) &&
-  (subscribed.includes(event) || subscribed.includes(`${domainOf(event)}.*`));
+  !isRefused(event) && (subscribed.includes(event) || subscribed.includes(`${domainOf(event)}.*`));
 
 /** The names of the events that a webhook gets. */
 export const eventNamesOf = (subscribed: readonly string[]): string[] =>

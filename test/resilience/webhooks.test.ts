@@ -2,11 +2,7 @@ import { describe, expect, test } from "vitest";
 import { accountsAt, PASSWORD } from "../support/accounts.ts";
 import { createDatabase, runSql } from "../support/database/databases.ts";
 import { postJson } from "../support/http/client.ts";
-import {
-  type Process,
-  sharedVariables,
-  startProcess,
-} from "../support/processes/processes.ts";
+import { type Process, sharedVariables, startProcess } from "../support/processes/processes.ts";
 import { forTest } from "../support/suites.ts";
 import { times } from "../support/tally.ts";
 import { until } from "../support/until.ts";
@@ -49,8 +45,8 @@ describe.runIf(process.env.TEST_SERVERS)("Webhooks of several processes", () => 
         const account = { email: `${attempts}.${Date.now()}@example.com`, password: PASSWORD };
         const form = { ...account, name: "Ann", acceptTerms: true };
         const answer = await postJson(`${url}/auth/register`, form).catch(() => undefined);
-        if (answer?.status === 201)
-          await answer.json().then(({ userId }) => registered.push(userId), () => {});
+        const body = answer?.status === 201 ? await answer.json().catch(() => undefined) : undefined;
+        if (body) registered.push((body as { userId: string }).userId);
       }
     }
     async function kill(): Promise<void> {

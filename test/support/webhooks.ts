@@ -3,8 +3,8 @@
 import http, { type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
-import { expect } from "vitest";
 import { Webhook } from "standardwebhooks";
+import { expect } from "vitest";
 import type { SignedIn } from "./accounts.ts";
 import type { TestApp } from "./app.ts";
 import { forTest } from "./suites.ts";
@@ -49,8 +49,7 @@ export async function startEndpoint(answer: Answer = status(204)) {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const of = (type: string, userId?: string) =>
     received.filter(
-      ({ event }) =>
-        event.type === type && (userId === undefined || event.data.userId === userId),
+      ({ event }) => event.type === type && (userId === undefined || event.data.userId === userId),
     );
   const endpoint = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook?token=private`,
@@ -103,8 +102,7 @@ export function webhookActions(app: TestApp) {
   /** An administrator whose token holds, also after a test has moved the clock. */
   async function asAdmin(): Promise<SignedIn> {
     const at = app.clock.now().getTime();
-    if (!signedIn || at - signedIn.at > 600_000)
-      signedIn = { at, admin: await app.signInAdmin() };
+    if (!signedIn || at - signedIn.at > 600_000) signedIn = { at, admin: await app.signInAdmin() };
     return signedIn.admin;
   }
 

@@ -61,7 +61,10 @@ type AdminCase = {
 /** A budget of a user. */
 const BUDGET = { scope: "user", unit: "tokens", period: "day" };
 /** A webhook, for events that no case causes. */
-const WEBHOOK = { url: "https://hooks.example.com/?token=private", events: ["auth.refresh_reused"] };
+const WEBHOOK = {
+  url: "https://hooks.example.com/?token=private",
+  events: ["auth.refresh_reused"],
+};
 const KEY_DETAILS = { id: TEXT, name: "CI", hint: TEXT };
 
 /** A browser that no other case uses. */
@@ -584,7 +587,10 @@ export function auditCases(
       { change: "disabled", reason: "requested" },
       { disabled: true },
     ),
-    DeleteWebhook: withWebhook({ change: "deleted" }),
+    DeleteWebhook: async () => ({
+      ...(await withWebhook({ change: "deleted" })()),
+      body: undefined,
+    }),
     RotateWebhookSecret: withWebhook({ change: "secret-rotated" }),
     TestWebhook: withWebhook({ test: true }, {}, "replayed"),
     ReplayWebhook: withWebhook(

@@ -88,21 +88,21 @@ describe("Webhooks", () => {
     const { endpoint, deliveries, read } = await addWebhook({}, status(500));
     const { user } = await rename();
     await endpoint.until(RENAMED, user.id);
-    const after = (attempts: number) =>
+    const untilAttempt = (attempts: number) =>
       until(`attempt ${attempts}`, async () => {
         const [delivery] = await deliveries();
         return delivery?.attempts === attempts && delivery.status === "queued" && delivery;
       });
     const delayOf = ({ nextAttemptAt }: { nextAttemptAt: string }) =>
       Date.parse(nextAttemptAt) - app.clock.now().getTime();
-    const failed = await after(1);
+    const failed = await untilAttempt(1);
     expect(failed).toMatchObject({ responseStatus: 500, lastError: "status 500" });
     expect(delayOf(failed)).toBeLessThanOrEqual(6_250);
     expect((await read()).failingSince).toEqual(TIME);
     endpoint.answer = status(503, { "retry-after": "3600" });
     app.clock.advance("7s");
     await endpoint.until(RENAMED, user.id, 2);
-    expect(delayOf(await after(2))).toBeGreaterThan(3_500_000);
+    expect(delayOf(await untilAttempt(2))).toBeGreaterThan(3_500_000);
     endpoint.answer = status(200);
     app.clock.advance("61m");
     const attempts = await endpoint.until(RENAMED, user.id, 3);
@@ -176,15 +176,18 @@ describe("Webhooks", () => {
     const [first] = await endpoint.until(RENAMED, both.user.id);
     if (first) expectSigned(first, body.secret, old);
     app.clock.advance("24h");
-    const after = await rename();
-    const [second] = await endpoint.until(RENAMED, after.user.id);
+    const later = await rename();
+    const [second] = await endpoint.until(RENAMED, later.user.id);
     if (second) expectSigned(second, body.secret);
     expect([first, second]).not.toContain(undefined);
   });
 
   test("follow no redirect, and read neither the answer nor what else the endpoint sends", async () => {
     const other = await addWebhook({ events: ["user.erased"] });
-    const { endpoint, deliveries } = await addWebhook({}, status(307, { location: other.endpoint.url }));
+    const { endpoint, deliveries } = await addWebhook(
+      {},
+      status(307, { location: other.endpoint.url }),
+    );
     const { user } = await rename();
     await endpoint.until(RENAMED, user.id);
     const [failed] = await until("the failure", async () => {

@@ -58,10 +58,25 @@ describe("POST /admin/webhooks", () => {
     "https://hooks.example.com/#part",
     "https://hooks.example.com/#",
     `https://hooks.example.com/${"x".repeat(2_048)}`,
-    ...["https://10.0.0.1", "https://192.168.1.1:8443", "https://localhost", "https://app.localhost"],
+    ...[
+      "https://10.0.0.1",
+      "https://192.168.1.1:8443",
+      "https://localhost",
+      "https://app.localhost",
+    ],
     ...["https://169.254.169.254/latest", "https://[fd00:ec2::254]", "https://[::1]", "https://0"],
-    ...["https://2886729729", "https://0xa000001", "https://012.1.1.1", "https://[::ffff:10.0.0.1]"],
-    ...["https://[64:ff9b::a9fe:a9fe]", "https://224.0.0.1", "http://8.8.8.8", "https://100.64.0.1"],
+    ...[
+      "https://2886729729",
+      "https://0xa000001",
+      "https://012.1.1.1",
+      "https://[::ffff:10.0.0.1]",
+    ],
+    ...[
+      "https://[64:ff9b::a9fe:a9fe]",
+      "https://224.0.0.1",
+      "http://8.8.8.8",
+      "https://100.64.0.1",
+    ],
   ];
   test.each(badUrls)("refuses the URL %j on both ports", async (url) => {
     const admin = await asAdmin();
@@ -166,7 +181,11 @@ describe("POST /admin/webhooks/:id/test", () => {
     const { status: sent, body } = await admin.post(`${path}/test`, {});
     expect([sent, body]).toEqual([200, { message: TEXT, deliveryId: TEXT }]);
     const [received] = await endpoint.until("webhook.test");
-    expect(received?.event).toEqual({ type: "webhook.test", timestamp: TIME, data: { details: {} } });
+    expect(received?.event).toEqual({
+      type: "webhook.test",
+      timestamp: TIME,
+      data: { details: {} },
+    });
     const failed = await until("the end", async () => {
       const [delivery] = await deliveries("&event=webhook.test");
       return delivery.status === "failed" && delivery;
@@ -243,7 +262,7 @@ describe("/admin/webhooks", () => {
     const admin = await asAdmin();
     for (const [verb, path, body] of writes(absent).slice(1))
       expect(
-        await admin.send(verb, path, body, { authorization: `Bearer ${admin.accessToken}` }),
+        await admin.browser.send(verb, path, body, { authorization: `Bearer ${admin.accessToken}` }),
       ).toMatchObject(refusal(404, "NOT_FOUND"));
     app.clock.advance("61m");
     const { accessToken } = (await browser.post("/auth/refresh")).body;

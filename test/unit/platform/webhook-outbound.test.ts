@@ -53,22 +53,34 @@ describe("Webhook client", () => {
     ...[...metadata, ...disguised].map((address) => [address, "metadata"]),
     ...privates.map((address) => [address, "private"]),
     ...publics.map((address) => [address, "public"]),
-  ])("%s is %s, and what is listed may be reached unless it gives out credentials", (address, reach) => {
-    expect(createAddressCheck([])(address)).toBe(reach);
-    const listed = createAddressCheck(["0.0.0.0/0", "::/0"])(address);
-    expect(listed).toBe(reach === "metadata" ? "metadata" : "listed");
-  });
+  ])(
+    "%s is %s, and what is listed may be reached unless it gives out credentials",
+    (address, reach) => {
+      expect(createAddressCheck([])(address)).toBe(reach);
+      const listed = createAddressCheck(["0.0.0.0/0", "::/0"])(address);
+      expect(listed).toBe(reach === "metadata" ? "metadata" : "listed");
+    },
+  );
 
   test("connects to listed networks alone where the address is private", async () => {
     const { port } = await listen((_, response) => response.writeHead(204).end());
-    const urls = ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "017700000001", "[::ffff:7f00:1]"];
+    const urls = [
+      "127.0.0.1",
+      "127.1",
+      "0x7f000001",
+      "2130706433",
+      "017700000001",
+      "[::ffff:7f00:1]",
+    ];
     for (const host of urls) {
       const url = `http://${host}:${port}/`;
       const { post } = createWebhookOutbound({}, ["127.0.0.1"]);
       expect(await post(url, {}, "", soon()), url).toMatchObject({ status: 204 });
       for (const networks of [[], ["127.0.0.2", "10.0.0.0/8"]]) {
         const guarded = createWebhookOutbound({}, networks);
-        expect(await refusalOf(guarded.post(url, {}, "", soon()))).toBe("its address is not allowed");
+        expect(await refusalOf(guarded.post(url, {}, "", soon()))).toBe(
+          "its address is not allowed",
+        );
         expect(await refusalOf(guarded.post(url.replace("http", "https"), {}, "", soon()))).toBe(
           "its address is not allowed",
         );
@@ -82,7 +94,13 @@ describe("Webhook client", () => {
       hits++;
       response.writeHead(204).end();
     });
-    const answers = [["127.0.0.2"], ["127.0.0.1"], ["127.0.0.2"], ["169.254.169.254"], ["10.0.0.1"]];
+    const answers = [
+      ["127.0.0.2"],
+      ["127.0.0.1"],
+      ["127.0.0.2"],
+      ["169.254.169.254"],
+      ["10.0.0.1"],
+    ];
     const resolved: string[] = [];
     const resolveName = async (host: string) => {
       resolved.push(host);
@@ -160,13 +178,24 @@ describe("Webhook client", () => {
       asked.push(request.url);
       socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
     });
-    const proxy = { HTTPS_PROXY: `http://127.0.0.1:${port}`, HTTP_PROXY: `http://127.0.0.1:${port}` };
-    const { post } = createWebhookOutbound({ ...proxy, NO_PROXY: "*.near.example.com" }, ["127.0.0.1"], async () => [
-      "10.0.0.1",
-    ]);
-    expect(await refusalOf(post("https://hooks.example.com/", {}, "", soon()))).not.toBe("it was posted");
+    const proxy = {
+      HTTPS_PROXY: `http://127.0.0.1:${port}`,
+      HTTP_PROXY: `http://127.0.0.1:${port}`,
+    };
+    const { post } = createWebhookOutbound(
+      { ...proxy, NO_PROXY: "*.near.example.com" },
+      ["127.0.0.1"],
+      async () => ["10.0.0.1"],
+    );
+    expect(await refusalOf(post("https://hooks.example.com/", {}, "", soon()))).not.toBe(
+      "it was posted",
+    );
     expect(asked).toEqual(["hooks.example.com:443"]);
-    for (const url of ["https://10.0.0.1/", "https://169.254.169.254/", "https://a.near.example.com/"])
+    for (const url of [
+      "https://10.0.0.1/",
+      "https://169.254.169.254/",
+      "https://a.near.example.com/",
+    ])
       expect(await refusalOf(post(url, {}, "", soon()))).toBe("its address is not allowed");
     expect(await post(`http://127.0.0.1:${port}/`, {}, "", soon())).toMatchObject({ status: 204 });
     expect(asked).toHaveLength(1);

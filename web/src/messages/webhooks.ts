@@ -68,10 +68,7 @@ export const webhooks = {
     "must be a URL such as https://example.com/hook",
     "muss eine URL wie https://example.com/hook sein",
   ],
-  "violations.must begin with https://": [
-    "must begin with https://",
-    "muss mit https:// beginnen",
-  ],
+  "violations.must begin with https://": ["must begin with https://", "muss mit https:// beginnen"],
   "violations.must not contain a user or a password": [
     "must not contain a user or a password",
     "darf weder Benutzer noch Passwort enthalten",
