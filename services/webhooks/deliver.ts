@@ -208,7 +208,7 @@ async function userOf(
   config: DeliverDeps["config"],
 ): Promise<JsonObject | undefined> {
   const user = await em.findOne(User, { id });
-  return user
-    ? (toJson(UserSchema, create(UserSchema, profileOf(user, config))) as JsonObject)
-    : undefined;
+  if (!user) return undefined;
+  const profile = create(UserSchema, profileOf(user, config));
+  return toJson(UserSchema, profile, { alwaysEmitImplicit: true }) as JsonObject; // false counts, too
 }
