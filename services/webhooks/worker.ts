@@ -37,7 +37,7 @@ const TIMES: QueueTimes = {
 };
 
 /** Plans and sends the deliveries of webhooks, together with all other processes. */
-export type WebhookWorker = ReturnType<typeof startWebhookWorker>;
+type WebhookWorker = ReturnType<typeof startWebhookWorker>;
 
 type Deps = DeliverDeps &
   Pick<AppContext, "agreedTime" | "mailWorker"> & {

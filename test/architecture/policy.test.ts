@@ -109,7 +109,11 @@ test("Field policy: every secret that people type or paste is normalized", () =>
     }),
   );
   const names = unnormalized.map(({ parent, name }) => `${parent.name}.${name}`);
-  expect(names).toEqual(["FinishExternalRequest.code", "FinishExternalRequest.state"]); // of a redirect
+  expect(names).toEqual([
+    "FinishExternalRequest.code",
+    "FinishExternalRequest.state",
+    "FinishExternalRequest.user",
+  ]); // of a redirect
 });
 
 test("Validation: the rules of every request message compile", () => {

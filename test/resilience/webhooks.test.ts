@@ -45,7 +45,8 @@ describe.runIf(process.env.TEST_SERVERS)("Webhooks of several processes", () => 
         const account = { email: `${attempts}.${Date.now()}@example.com`, password: PASSWORD };
         const form = { ...account, name: "Ann", acceptTerms: true };
         const answer = await postJson(`${url}/auth/register`, form).catch(() => undefined);
-        const body = answer?.status === 201 ? await answer.json().catch(() => undefined) : undefined;
+        const body =
+          answer?.status === 201 ? await answer.json().catch(() => undefined) : undefined;
         if (body) registered.push((body as { userId: string }).userId);
       }
     }

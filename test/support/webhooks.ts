@@ -33,7 +33,7 @@ export const status =
     response.writeHead(code, headers).end();
 
 /** An endpoint. Its `answer` can be replaced. */
-export type Endpoint = Awaited<ReturnType<typeof startEndpoint>>;
+type Endpoint = Awaited<ReturnType<typeof startEndpoint>>;
 
 /** Starts an endpoint that answers 204. */
 export async function startEndpoint(answer: Answer = status(204)) {

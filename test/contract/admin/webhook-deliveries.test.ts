@@ -68,8 +68,7 @@ describe("Webhooks", () => {
     );
     const events = queued.map(({ event }) => event);
     expect(events).toContain("auth.login");
-    for (const event of ["auth.login_failed", "admin.denied"])
-      expect(events).not.toContain(event);
+    for (const event of ["auth.login_failed", "admin.denied"]) expect(events).not.toContain(event);
     expect(await app.auditOf(account.user.id, "auth.login_failed")).toHaveLength(1);
     expect(await app.denialsOf(account.user.id)).toHaveLength(1);
   });

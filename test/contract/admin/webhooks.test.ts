@@ -262,7 +262,9 @@ describe("/admin/webhooks", () => {
     const admin = await asAdmin();
     for (const [verb, path, body] of writes(absent).slice(1))
       expect(
-        await admin.browser.send(verb, path, body, { authorization: `Bearer ${admin.accessToken}` }),
+        await admin.browser.send(verb, path, body, {
+          authorization: `Bearer ${admin.accessToken}`,
+        }),
       ).toMatchObject(refusal(404, "NOT_FOUND"));
     app.clock.advance("61m");
     const { accessToken } = (await browser.post("/auth/refresh")).body;
