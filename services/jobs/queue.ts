@@ -38,6 +38,9 @@ export type Claimed = { id: string; attempts: number };
 /** A claim, for the statement that extends its lease. */
 export type Leases = { ids: string[]; attempts: number[]; leaseMs: number };
 
+/** What a claim may have left: nothing, items that are due, or some that wait for a place. */
+type Left = "nothing" | "due" | "waiting";
+
 /** What a queue does with its items. */
 export type QueueWork<Item extends Claimed, Result> = {
   /** The items of the queue, in the log. */
@@ -47,9 +50,9 @@ export type QueueWork<Item extends Claimed, Result> = {
   /**
    * Claims due items for the duration of a lease.
    * @param inHand ids of the items that this process is working on
-   * @returns them, and whether more may be due
+   * @returns them, and what is left
    */
-  claim(leaseMs: number, inHand: string[]): Promise<{ items: Item[]; more: boolean }>;
+  claim(leaseMs: number, inHand: string[]): Promise<{ items: Item[]; left: Left }>;
   /** Extends the leases of items, unless another process has claimed them. */
   extend(leases: Leases): Promise<unknown>;
   /** Works on an item. Never throws. */
@@ -76,22 +79,23 @@ export function startQueue<Item extends Claimed, Result>(
   const recent = new Set<Item>();
   const closed = new AbortController();
   let change = Promise.withResolvers<void>();
+  let left: Left = "nothing";
 
-  /** A place has become free: claims again, in case that more is due. */
+  /** A place has become free. */
   const changed = () => {
     change.resolve();
     change = Promise.withResolvers();
-    claiming.wake();
+    if (left !== "nothing") claiming.wake();
   };
 
   async function claimDue(closing: AbortSignal): Promise<void> {
-    for (let more = true; more; ) {
+    for (left = "due"; left === "due"; ) {
       if (closing.aborted || work.isBusy(inHand.size, recent.size)) return;
       const claimed = await work.claim(
         times.leaseMs,
         [...inHand.keys()].map(({ id }) => id),
       );
-      more = claimed.more;
+      left = claimed.left;
       for (const item of claimed.items) void process(item);
     }
   }

@@ -80,7 +80,7 @@ export function startMailWorker(deps: Deps, times: QueueTimes = TIMES) {
         const claim = { now: clock.now(), leaseMs, limit: BATCH, inHand };
         const emails = await claimEmails(store, claim);
         const items = emails.map((email) => ({ ...email, mayGiveUp }));
-        return { items, more: items.length === BATCH };
+        return { items, left: items.length === BATCH ? "due" : "nothing" };
       },
       extend: (leases) => extendLeases(store, leases),
       async attempt(email, signal) {

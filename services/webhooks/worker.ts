@@ -36,9 +36,6 @@ const TIMES: QueueTimes = {
   closeMs: 15_000,
 };
 
-/** Plans and sends the deliveries of webhooks, together with all other processes. */
-type WebhookWorker = ReturnType<typeof startWebhookWorker>;
-
 type Deps = DeliverDeps &
   Pick<AppContext, "agreedTime" | "mailWorker"> & {
     /** Called after each attempt. */
@@ -56,7 +53,8 @@ export function startWebhookWorker(deps: Deps, times: QueueTimes = TIMES) {
         const mayGiveUp = (await deps.agreedTime.read()) !== undefined;
         const claim = { now: clock.now(), leaseMs, places: PLACES, inHand };
         const deliveries = await claimDeliveries(store, claim);
-        return { items: deliveries.map((each) => ({ ...each, mayGiveUp })), more: false };
+        const items = deliveries.map((each) => ({ ...each, mayGiveUp }));
+        return { items, left: items.length > 0 ? "waiting" : "nothing" };
       },
       extend: (leases) => extendDeliveries(store, leases),
       async attempt(delivery, signal) {

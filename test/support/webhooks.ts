@@ -32,10 +32,7 @@ export const status =
   (response) =>
     response.writeHead(code, headers).end();
 
-/** An endpoint. Its `answer` can be replaced. */
-type Endpoint = Awaited<ReturnType<typeof startEndpoint>>;
-
-/** Starts an endpoint that answers 204. */
+/** Starts an endpoint that answers 204. Its `answer` can be replaced. */
 export async function startEndpoint(answer: Answer = status(204)) {
   const received: Received[] = [];
   const server = http.createServer(async (request, response) => {
