@@ -28,7 +28,7 @@ import type { Tracing } from "./platform/telemetry/tracing.ts";
 import { prepareAdministrator, prepareStore } from "./prepare.ts";
 import { interceptors, serve } from "./router.ts";
 import { healthChecks, healthHandler } from "./servers/health.ts";
-import { createFindKey, createLastUsed, referenceOf } from "./sessions/check-key.ts";
+import { createFindKey, createLastUsed, referenceOf } from "./sessions/check-api-key.ts";
 import { createFindSession, createLastSeen } from "./sessions/check-session.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 import { openKeyRing } from "./sessions/key-ring.ts";

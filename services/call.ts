@@ -15,7 +15,7 @@ import type { Clock } from "./platform/process/clock.ts";
 import { type Client, requestIdOf } from "./platform/rpc/metadata.ts";
 import type { Tracing } from "./platform/telemetry/tracing.ts";
 import type { Principal, SessionPrincipal, UserPrincipal } from "./principal.ts";
-import type { FindUsableKey, LastUsed } from "./sessions/check-key.ts";
+import type { FindUsableKey, LastUsed } from "./sessions/check-api-key.ts";
 import type { FindSession, LastSeen } from "./sessions/check-session.ts";
 import type { KeyRing } from "./sessions/key-ring.ts";
 import type { Store } from "./store/store.ts";

@@ -6,7 +6,7 @@ import { invalidateOneTimeTokens, invalidateTokensButNotMe } from "../store/one-
 import { countPasskeys, deletePasskeys } from "../store/passkeys.ts";
 import { revokeSessions } from "../store/sessions.ts";
 import { deleteBackupCodesSince, User } from "../store/users.ts";
-import { revokeAllKeysOf } from "./revoke-keys.ts";
+import { revokeAllKeysOf } from "./revoke-api-keys.ts";
 
 /**
  * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys,

@@ -25,7 +25,7 @@ import { replayWebhook, retryDelivery, testWebhook } from "./redeliver.ts";
 import { resetUserAccess } from "./reset-user-access.ts";
 import { retryEmail } from "./retry-email.ts";
 import { createServiceAccount, createServiceKey } from "./service-accounts.ts";
-import { updateKey } from "./update-key.ts";
+import { updateKey } from "./update-api-key.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */
 export const adminHandler: Partial<ServiceImpl<typeof AdminService>> = {

@@ -6,7 +6,12 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 import type { AdminUser } from "../store/admin-users.ts";
 import { canonicalId, newId } from "../store/ids.ts";
 import { lockUser, SERVICE_DOMAIN, User } from "../store/users.ts";
-import { assertKnownModels, type CreatedKey, insertKey, type KeyForm } from "../user/own-keys.ts";
+import {
+  assertKnownModels,
+  type CreatedKey,
+  insertKey,
+  type KeyForm,
+} from "../user/own-api-keys.ts";
 import { readAdminUser, userNotFound } from "./manage-user.ts";
 
 /** No password has this hash. */

@@ -8,7 +8,7 @@ import { disown } from "../devices/disown.ts";
 import { identityMessage } from "../external/identity-message.ts";
 import { given } from "../passkeys/credential.ts";
 import { KEEPS_COOKIES } from "../platform/rpc/metadata.ts";
-import { referenceOf } from "../sessions/check-key.ts";
+import { referenceOf } from "../sessions/check-api-key.ts";
 import { connectIdentity } from "./connect-identity.ts";
 import { requestEmailCode, verifyEmailCode } from "./email-code-sign-in.ts";
 import { logout } from "./end-session.ts";

@@ -1,7 +1,7 @@
 import { readEmailAddress } from "../accounts/email-address.ts";
 import { assertNotGuessable } from "../accounts/password-rules.ts";
 import { endOtherAccess } from "../accounts/reset-access.ts";
-import { revokeAllKeysOf } from "../accounts/revoke-keys.ts";
+import { revokeAllKeysOf } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, olderAddress, readOneTimeToken } from "../mail/one-time-token.ts";

@@ -13,7 +13,7 @@ import { type Admitted, admittedKey, assertGateway } from "../platform/gate/serv
 import { reasonName, ServiceError, statusOf } from "../platform/rpc/errors.ts";
 import { type MethodPolicy, policyOf } from "../platform/rpc/policy.ts";
 import type { SessionPrincipal, UserPrincipal } from "../principal.ts";
-import { identifyKey } from "../sessions/check-key.ts";
+import { identifyKey } from "../sessions/check-api-key.ts";
 import { identifySession } from "../sessions/check-session.ts";
 import { textOf } from "./text-field.ts";
 

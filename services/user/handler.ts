@@ -29,7 +29,7 @@ import {
   removePasskey,
   renameOwnPasskey,
 } from "./manage-passkeys.ts";
-import { createOwnKey, revokeOwnKey } from "./own-keys.ts";
+import { createOwnKey, revokeOwnKey } from "./own-api-keys.ts";
 import { passkeyMessage, profileOf, sessionMessage, toMessage } from "./to-message.ts";
 
 /** Maps messages to operations and back. Contains no decisions. */

@@ -11,7 +11,7 @@ import {
 } from "./access-token.ts";
 import type { Admission } from "./admission.ts";
 import { digestOfKey, isApiKey } from "./api-key.ts";
-import { createKeyCache, type FindKey, type KeyReference } from "./key-cache.ts";
+import { createKeyCache, type FindKey, type KeyReference } from "./api-key-cache.ts";
 import type { OpenCall } from "./open-calls.ts";
 import {
   addressKeys,

@@ -3,7 +3,7 @@ import { type Limit, LimitKey } from "../../../gen/gatehouse/platform/v1/policy_
 import type { Clock } from "../process/clock.ts";
 import { ServiceError } from "../rpc/errors.ts";
 import { networksOf, siteOf } from "./address.ts";
-import type { KeyReference } from "./key-cache.ts";
+import type { KeyReference } from "./api-key-cache.ts";
 import type { RedisClient } from "./redis.ts";
 
 /**

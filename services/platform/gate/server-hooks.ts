@@ -16,8 +16,8 @@ import {
   createAdmission,
   type Permit,
 } from "./admission.ts";
+import type { FindKey } from "./api-key-cache.ts";
 import { type Credential, createAuthenticator } from "./authenticate.ts";
-import type { FindKey } from "./key-cache.ts";
 import { type OpenCall, openCallOf } from "./open-calls.ts";
 import { createTrustedProxies } from "./proxies.ts";
 import {

@@ -2,14 +2,14 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { UpdateApiKeyRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { assertStillAdmin } from "../accounts/guards.ts";
-import { namesOf } from "../accounts/revoke-keys.ts";
+import { namesOf } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { type AdminKey, ApiKey, findAdminKey } from "../store/api-keys.ts";
 import { canonicalId } from "../store/ids.ts";
 import { lockUser } from "../store/users.ts";
-import { assertKnownModels, keyNotFound } from "../user/own-keys.ts";
+import { assertKnownModels, keyNotFound } from "../user/own-api-keys.ts";
 
 /** Changes of a key. Undefined fields, and an empty list of models, stay as they are. */
 type KeyChanges = Pick<

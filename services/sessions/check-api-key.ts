@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
+import type { KeyReference } from "../platform/gate/api-key-cache.ts";
 import { invalidKey, type KeyCredential } from "../platform/gate/authenticate.ts";
-import type { KeyReference } from "../platform/gate/key-cache.ts";
 import { createBatch } from "../platform/process/batch.ts";
 import type { Clock } from "../platform/process/clock.ts";
 import { createSharedRead } from "../platform/process/shared-read.ts";

@@ -1,7 +1,7 @@
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { confirmRecently, lockCaller } from "../accounts/guards.ts";
-import { namesOf, recordRevokedKey } from "../accounts/revoke-keys.ts";
+import { namesOf, recordRevokedKey } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SessionCall } from "../call.ts";
 import { queueEmails } from "../mail/queue.ts";

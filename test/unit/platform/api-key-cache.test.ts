@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createKeyCache, type KeyReference } from "../../../services/platform/gate/key-cache.ts";
+import {
+  createKeyCache,
+  type KeyReference,
+} from "../../../services/platform/gate/api-key-cache.ts";
 import { times } from "../../support/tally.ts";
 
 const KEY: KeyReference = {
