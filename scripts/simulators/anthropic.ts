@@ -124,6 +124,7 @@ const bodySchema = z.strictObject({
         strict: z.boolean().optional(),
         type: z.literal("custom").optional(),
         eager_input_streaming: z.boolean().optional(),
+        defer_loading: z.boolean().optional(),
         ...marked,
       }),
     )
@@ -344,14 +345,15 @@ function read({ path, headers, body }: Received, key: string): ChatRequest | Err
   return { model, stream, usage: true, lastMessage, input };
 }
 
-/** The beta feature that a request uses without naming it. */
+/** The beta features that a request uses without naming one that has them. */
 function missingBeta(
-  { messages, context_management }: z.infer<typeof bodySchema>,
+  { messages, tools = [], context_management }: z.infer<typeof bodySchema>,
   betas: string,
 ): string | undefined {
   const used = {
-    "mid-conversation-system": messages.some(({ role }) => role === "system"),
+    "mid-conversation": messages.some(({ role }) => role === "system"),
     "context-management": context_management !== undefined,
+    "advanced-tool-use": tools.some(({ defer_loading }) => defer_loading),
   };
   return Object.entries(used).find(([name, isUsed]) => isUsed && !betas.includes(name))?.[0];
 }

@@ -28,6 +28,7 @@ const BLOCKS: ReadonlySet<unknown> = new Set([
   "redacted_thinking",
   "tool_use",
   "tool_result",
+  "tool_reference",
   "compaction",
 ]);
 

@@ -119,9 +119,9 @@ test.each([
   ["cursor=nonsense", "cursor"],
   ["role=root", "role"],
   ["search=", "search"],
-  ["search=example.com%0A", "search"],
+  ["search=%0A", "search"],
   ["search=%7F", "search"],
-  ["search=tab%09%C2%85", "search"],
+  ["search=example%00com", "search"],
 ])("GET /admin/users: refuses %s", async (query, field) => {
   const answer = await (await app.signInAdmin()).get(`/admin/users?${query}`);
   expect(answer.status).toBe(400);

@@ -1,7 +1,7 @@
 import { test as base, describe, expect } from "vitest";
 import { createKey } from "../../support/api-keys.ts";
 import { testApp } from "../../support/app.ts";
-import { bearer } from "../../support/http/client.ts";
+import { bearer, sendHttp } from "../../support/http/client.ts";
 import { RELAYED_APIS } from "./relayed-apis.ts";
 
 const app = await testApp();
@@ -65,6 +65,32 @@ describe("POST /v1/messages", () => {
           },
         ],
       }),
+    );
+    expect(status).toBe(200);
+  });
+
+  test("a result may name tools of the request that are loaded on demand", async ({ account }) => {
+    const found = [{ type: "tool_reference", tool_name: "read" }];
+    const { status } = await sendHttp(
+      app.url,
+      "POST",
+      path,
+      {
+        ...bodyOf("case: plain"),
+        tools: [
+          { name: "find_tool", input_schema: { type: "object" } },
+          { name: "read", input_schema: { type: "object" }, defer_loading: true },
+        ],
+        messages: [
+          { role: "user", content: "Read it." },
+          {
+            role: "assistant",
+            content: [{ type: "tool_use", id: "t_1", name: "find_tool", input: {} }],
+          },
+          { role: "user", content: [{ type: "tool_result", tool_use_id: "t_1", content: found }] },
+        ],
+      },
+      { ...bearer(account.accessToken), "anthropic-beta": "advanced-tool-use-2025-11-20" },
     );
     expect(status).toBe(200);
   });
