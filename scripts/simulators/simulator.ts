@@ -5,7 +5,14 @@ import http, {
 } from "node:http";
 import type { AddressInfo } from "node:net";
 import { anthropicEncoder } from "./anthropic.ts";
-import { type ChatRequest, type DialectEncoder, isError, tokensIn } from "./dialect-encoder.ts";
+import {
+  type ChatRequest,
+  type DialectEncoder,
+  type ErrorAnswer,
+  isError,
+  type Received,
+  tokensIn,
+} from "./dialect-encoder.ts";
 import { EMBEDDING_MODELS, embed } from "./embeddings.ts";
 import { FAILURES, PASSING } from "./failing-cases.ts";
 import { googleEncoder } from "./google.ts";
@@ -42,11 +49,21 @@ const DIALECTS = {
 export type SimulatedDialect = keyof typeof DIALECTS;
 export const SIMULATED_DIALECTS = Object.keys(DIALECTS) as SimulatedDialect[];
 
+/**
+ * The URLs and credentials of a cloud in front of a dialect.
+ * @returns the request as the dialect expects it, or why it is refused
+ */
+export type Door = (
+  request: Received & { method: string; url: string; raw: Buffer },
+) => Received | ErrorAnswer;
+
 /** A received request and its state. */
 export type SimulatedRequest = {
   path: string;
   headers: IncomingHttpHeaders;
   body: unknown;
+  /** The body as it came. */
+  text: string;
   /** The client's end of its connection. */
   port: number | undefined;
   /** When the connection closed or the answer was finished, by `performance.now()`. */
@@ -60,15 +77,18 @@ export type SimulatedRequest = {
  * one.
  * @param paceMs the pause between the pieces of a reply, for demonstrations
  * @param voice what it says where no case is asked for, in pieces
+ * @param door by default the URLs and the key of the vendor itself
  */
 export async function startProviderSimulator({
   dialect,
   paceMs = 0,
   voice = friendly,
+  door = (request) => request,
 }: {
   dialect: SimulatedDialect;
   paceMs?: number;
   voice?: (request: ChatRequest) => string[];
+  door?: Door;
 }) {
   const { encoderOf, variable, path } = DIALECTS[dialect];
   const chat: DialectEncoder = encoderOf(KEY);
@@ -78,12 +98,14 @@ export async function startProviderSimulator({
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? "/", "http://simulator");
-    const body = await bodyOf(request);
-    const { socket } = request;
+    const raw = await bytesOf(request);
+    const body = parsed(raw);
+    const { socket, method = "", headers } = request;
     const record: SimulatedRequest = {
       path: url.pathname,
-      headers: request.headers,
+      headers,
       body,
+      text: raw.toString(),
       port: socket.remotePort,
       get sentBytes() {
         return socket.bytesWritten;
@@ -93,27 +115,19 @@ export async function startProviderSimulator({
     response.on("close", () => {
       record.closedAt = performance.now();
     });
-    const models = EMBEDDING_MODELS[dialect];
-    if (models && url.pathname === "/v1/embeddings") {
-      const embeddings = embed({ headers: request.headers, body }, KEY, models);
-      return void response
-        .writeHead(embeddings.status, { "content-type": "application/json" })
-        .end(JSON.stringify(embeddings.body));
-    }
-    const isResponse = dialect === "openai" && url.pathname.endsWith("/responses");
-    const encoder = isResponse ? responses : chat;
-    const chatRequest = encoder.read({
-      path: url.pathname,
-      query: url.searchParams,
-      headers: request.headers,
-      body,
-    });
-    if (isError(chatRequest)) {
-      const { status, body } = chatRequest;
-      return void response
+    const sendJson = ({ status, body }: ErrorAnswer) =>
+      void response
         .writeHead(status, { "content-type": "application/json" })
         .end(JSON.stringify(body));
-    }
+    const arrived = { path: url.pathname, query: url.searchParams, headers, body };
+    const received = door({ ...arrived, method, url: request.url ?? "/", raw });
+    if ("status" in received) return sendJson(received);
+    const models = EMBEDDING_MODELS[dialect];
+    if (models && received.path === "/v1/embeddings") return sendJson(embed(received, KEY, models));
+    const isResponse = dialect === "openai" && received.path.endsWith("/responses");
+    const encoder = isResponse ? responses : chat;
+    const chatRequest = encoder.read(received);
+    if (isError(chatRequest)) return sendJson(chatRequest);
     const attempt = (attempts.get(chatRequest.lastMessage) ?? 0) + 1;
     attempts.set(chatRequest.lastMessage, attempt);
     await answer(encoder, chatRequest, attempt, response);
@@ -169,11 +183,15 @@ function friendly({ model, lastMessage }: ChatRequest): string[] {
   );
 }
 
-async function bodyOf(request: IncomingMessage): Promise<unknown> {
+async function bytesOf(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+function parsed(raw: Buffer): unknown {
   try {
-    return JSON.parse(Buffer.concat(chunks).toString());
+    return JSON.parse(raw.toString());
   } catch {
     return {};
   }

@@ -4,6 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { z } from "zod";
+import { CLOUD_VARIABLES } from "../../services/ai/catalogue-clouds.ts";
 import shipped from "../../services/external/providers.json" with { type: "json" };
 import { variablesOfProvider } from "../../services/external/registry.ts";
 import { variableOf, variablesOf } from "../../services/platform/config/config-kinds.ts";
@@ -21,6 +22,7 @@ const groups: [title: string, rows: Row[]][] = [
   ["Gateway", rowsOf(gatewayVariables)],
   ["Services", rowsOf(servicesVariables)],
   ["AI providers", providerRows()],
+  ["AI providers in clouds", cloudRows()],
   ["Sign-in providers", signInProviderRows()],
 ];
 
@@ -57,6 +59,14 @@ function providerRows(): Row[] {
       about: `Base URL of \`${id}\`, with or without the version or the path of its requests.`,
     },
   ]);
+}
+
+/** The variables of providers in clouds, which the shipped catalogues do not have. */
+function cloudRows(): Row[] {
+  return Object.entries(CLOUD_VARIABLES).map(([name, about]) => ({
+    ...{ name, fallback: "", shown: "none" },
+    about: `${about} See [clouds.md](clouds.md).`,
+  }));
 }
 
 /** The variables of the shipped sign-in providers. */
@@ -96,7 +106,7 @@ export const configurationPage = (): string =>
     "Settings are environment variables. `.env` is read if it exists; variables that are set already win.",
     "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
     "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
-    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last three.",
+    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last four.",
     ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
     "",
   ].join("\n");

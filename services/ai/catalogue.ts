@@ -1,5 +1,12 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
+import {
+  accessOf,
+  cloudFaults,
+  cloudShape,
+  cloudVendor,
+  hasEmbeddings,
+} from "./catalogue-clouds.ts";
 import { priceSchema } from "./price.ts";
 
 /** Display name: printable words separated by single spaces. */
@@ -148,9 +155,11 @@ const providerSchema = z
     dialect: z.enum(["openai", "anthropic", "google", "openai-compatible"]),
     /** Name in metrics and traces, by the semantic conventions for generative AI. */
     vendor: label(64).exactOptional(),
-    /** Variable with the API key. The provider is configured if it is set. */
-    keyVariable: variableName,
-    baseUrlVariable: variableName,
+    ...cloudShape,
+    /** Variable with the API key. The provider is configured if it is set. Clouds have a default. */
+    keyVariable: variableName.exactOptional(),
+    /** Variable with the base URL. Clouds have a default. */
+    baseUrlVariable: variableName.exactOptional(),
     /**
      * Anthropic's dialect: values of `anthropic-beta` that `POST /v1/messages` passes on. Others may change what a call costs
      * or where its data goes.
@@ -158,16 +167,17 @@ const providerSchema = z
     betas: z
       .array(z.string().regex(/^[\w.-]+$/, "must be values of anthropic-beta"))
       .exactOptional(),
-    /** Base URL if its variable is not set. */
-    baseUrl: z.string().refine(isBaseUrl, BASE_URL),
+    /** Base URL if its variable is not set. Only clouds may lack it. */
+    baseUrl: z.string().refine(isBaseUrl, BASE_URL).exactOptional(),
     /** The first one is the default. */
     models: z.tuple([modelSchema], modelSchema).superRefine(unique("name")),
   })
-  .superRefine(({ dialect, models }, { addIssue }) => {
-    const hasEmbeddings = dialect === "openai" || dialect === "openai-compatible";
+  .superRefine((entry, { addIssue }) => {
+    for (const fault of cloudFaults(entry)) addIssue({ code: "custom", ...fault });
+    const { dialect, endpoint, models } = entry;
     for (const [index, model] of models.entries())
-      if (isEmbedding(model) && !hasEmbeddings) {
-        const message = `"embedding" is not supported by the dialect ${dialect}`;
+      if (isEmbedding(model) && !hasEmbeddings(entry)) {
+        const message = `"embedding" is not supported by ${endpoint ?? `the dialect ${dialect}`}`;
         addIssue({ code: "custom", path: ["models", index, "kind"], message });
       }
   })
@@ -175,7 +185,8 @@ const providerSchema = z
     const { vendor, ...defaults } = DIALECT_DEFAULTS[provider.dialect];
     const complete = (model: Model): CompleteModel => ({ outputTokens: 0, ...defaults, ...model });
     const models = [complete(first), ...others.map(complete)] as const;
-    return { vendor: vendor ?? provider.id, ...provider, models };
+    const named = cloudVendor(provider.endpoint) ?? vendor ?? provider.id;
+    return { vendor: named, ...provider, ...accessOf(provider), models };
   });
 
 /** Whether a model makes embeddings, and takes part in no conversation. */

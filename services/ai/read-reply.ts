@@ -60,7 +60,7 @@ export type ReplyView<Output> = {
  */
 export function requireProvider({ providers }: AiContext, entry: CatalogueProvider): void {
   if (providers.byId.has(entry.id)) return;
-  const message = `The AI provider ${entry.id} is not configured: ${entry.keyVariable} is missing.`;
+  const message = `The AI provider ${entry.id} is not configured: ${entry.activatedBy} is missing.`;
   throw new ServiceError(Reason.PROVIDER_NOT_CONFIGURED, message);
 }
 

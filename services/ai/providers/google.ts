@@ -75,7 +75,7 @@ export const googleAdapter: Adapter = {
 /**
  * Resource of a model. Names with a slash contain the collection, such as `tunedModels/my-model`.
  */
-function resourceOf(name: string): string {
+export function resourceOf(name: string): string {
   const path = name.split("/").map(encodeURIComponent).join("/");
   return name.includes("/") ? path : `models/${path}`;
 }

@@ -28,9 +28,9 @@ const STALE_MS = 1_000;
 /** Maximum size of response headers, in bytes. Some proxies exceed Node's default of 16 KiB. */
 const HEAD_BYTES = 64 * 1024;
 /**
- * Some proxies reject requests without these. A reply may have either type, whatever is requested.
+ * Headers of every request. Some proxies reject requests without these. A reply may have either type, whatever is requested.
  */
-const OWN_HEADERS = {
+export const OWN_HEADERS = {
   "user-agent": `gatehouse/${version}`,
   accept: "application/json, text/event-stream",
   "content-type": "application/json",

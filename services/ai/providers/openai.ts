@@ -112,18 +112,24 @@ export const openaiAdapter: Adapter = {
   finishesWithDone: true,
 };
 
+/** The same in a cloud, whose versions of the API may not know how to turn off the padding. */
+export const cloudOpenaiAdapter: Adapter = {
+  ...openaiAdapter,
+  body: (prompt) => bodyOf(prompt, true, true),
+};
+
 /** Chat completions of other providers. */
 export const compatibleAdapter: Adapter = {
   ...openaiAdapter,
   body: (prompt) => bodyOf(prompt, false),
 };
 
-function bodyOf(prompt: FittedPrompt, isOpenai: boolean): object {
+function bodyOf(prompt: FittedPrompt, isOpenai: boolean, isPadded = !isOpenai): object {
   const { model, isStream, system, outputTokens, temperature } = prompt;
   const reasoningEffort = prompt.reasoningEffort ?? model.reasoningEffort;
   const turns = isOpenai ? prompt.turns : userTurnsOf(prompt);
   /** Requests usage and turns off OpenAI's random padding of every chunk. */
-  const streamOptions = { include_usage: true, ...(isOpenai && { include_obfuscation: false }) };
+  const streamOptions = { include_usage: true, ...(!isPadded && { include_obfuscation: false }) };
   const messages = mergeAdjacent(turns).map((turn) => messageOf(turn, isOpenai));
   return {
     model: model.upstream,

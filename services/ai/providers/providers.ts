@@ -2,13 +2,16 @@ import { urlToHttpOptions } from "node:url";
 import type { Logger } from "pino";
 import type { ProxyEnv } from "../../platform/outbound-proxy.ts";
 import { type Clock, systemClock } from "../../platform/process/clock.ts";
-import { BASE_URL, type Catalogue, type CatalogueProvider, isBaseUrl } from "../catalogue.ts";
+import type { Catalogue, CatalogueProvider } from "../catalogue.ts";
 import { mapTargets, type Targets } from "../targets.ts";
+import { readAccess } from "./access.ts";
 import { anthropicAdapter } from "./anthropic.ts";
+import { openCloud } from "./clouds/open-cloud.ts";
+import { missingPackages } from "./clouds/packages.ts";
 import { googleAdapter } from "./google.ts";
 import { type AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { createHttpClient } from "./http-client.ts";
-import { compatibleAdapter, openaiAdapter } from "./openai.ts";
+import { cloudOpenaiAdapter, compatibleAdapter, openaiAdapter } from "./openai.ts";
 import {
   type AnyPrompt,
   DEFAULT_BOUNDS,
@@ -25,6 +28,9 @@ const ADAPTERS = {
   "openai-compatible": compatibleAdapter,
 };
 
+const adapterOf = ({ dialect, endpoint }: CatalogueProvider) =>
+  endpoint && dialect === "openai" ? cloudOpenaiAdapter : ADAPTERS[dialect];
+
 type ProviderOptions = Partial<ProviderBounds> & {
   proxyEnv?: ProxyEnv;
   clock?: Clock;
@@ -40,11 +46,12 @@ export type RoutedPrompt = { provider: string; prompt: AnyPrompt };
 type RoutedPrompts = Targets<RoutedPrompt>;
 
 /**
- * Prepares every provider of the catalogue that has a key. Nothing is loaded or connected before
- * the first call.
+ * Prepares every provider of the catalogue that has a key, or a place in a cloud. Nothing is loaded or connected
+ * before the first call.
  * @param variables values of the variables that the catalogue names (keys and base URLs). An empty
  * value counts as absent.
- * @throws Error whose message lists every variable with an invalid value, without the value
+ * @throws Error whose message lists every variable with an invalid value, without the value, and
+ * missing packages
  */
 export function openProviders(
   catalogue: Catalogue,
@@ -54,17 +61,19 @@ export function openProviders(
   const bounds = { ...DEFAULT_BOUNDS, ...limits };
   const http = createHttpClient(bounds.connectMs, proxyEnv);
   const problems: string[] = [];
+  const packages: string[] = [];
   const open = (entry: CatalogueProvider): Upstream | undefined => {
-    const { id, dialect, keyVariable, baseUrlVariable } = entry;
-    const keys = keysIn(variables[keyVariable] ?? "");
-    const baseUrl = variables[baseUrlVariable] || entry.baseUrl;
-    if (!keys.every((key) => KEY.test(key))) problems.push(`${keyVariable} ${KEYS}`);
-    if (!isBaseUrl(baseUrl)) problems.push(`${baseUrlVariable} ${BASE_URL}`);
-    if (keys.length === 0 || problems.length > 0) return undefined;
+    const { id, dialect, endpoint } = entry;
+    const { access, problems: found } = readAccess(entry, variables);
+    problems.push(...found);
+    if (!access || problems.length > 0) return undefined;
+    const { keys, baseUrl, place } = access;
+    packages.push(...access.packages);
     return {
-      adapter: ADAPTERS[dialect],
-      base: urlToHttpOptions(new URL(baseUrl)),
+      adapter: adapterOf(entry),
+      base: baseUrl === "" ? {} : urlToHttpOptions(new URL(baseUrl)),
       http,
+      cloud: endpoint && place && openCloud(endpoint, dialect, place, http),
       keys: new ProviderKeys(keys, clock, ({ number, until, reason }) =>
         log?.warn(
           { provider: id, key: number, until },
@@ -80,6 +89,8 @@ export function openProviders(
     };
   };
   const opened = catalogue.providers.map((entry) => [entry.id, open(entry)] as const);
+  const missing = missingPackages(packages);
+  if (missing) problems.push(missing);
   if (problems.length > 0)
     throw new Error(`The AI providers cannot be used:\n  ${problems.join("\n  ")}`);
   const upstreams = new Map(opened.flatMap(([id, each]) => (each ? [[id, each]] : [])));
@@ -123,10 +134,3 @@ export function openProviders(
     close: http.close,
   };
 }
-
-const KEYS = "must be keys of printable ASCII without spaces, separated by commas";
-const KEY = /^[\x21-\x7e]+$/;
-
-/** The keys in the value of a variable. There may be blanks around the commas. */
-const keysIn = (value: string): string[] =>
-  value === "" ? [] : value.split(",").map((key) => key.replace(/^ +| +$/g, ""));

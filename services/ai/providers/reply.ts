@@ -3,6 +3,7 @@ import type { urlToHttpOptions } from "node:url";
 import type { Targets } from "../targets.ts";
 import { type Adapter, fitPrompt } from "./adapter.ts";
 import { drain, readerOf } from "./body-reader.ts";
+import { type Cloud, cloudRoute } from "./clouds/cloud.ts";
 import { ReplyDecoder } from "./decode.ts";
 import { EMBEDDINGS_PATH, embeddingsBody, embeddingsIn } from "./embeddings.ts";
 import { endpointPath } from "./endpoint-path.ts";
@@ -31,6 +32,8 @@ export type Upstream = {
   /** The base URL, parsed once instead of for every request. */
   base: ReturnType<typeof urlToHttpOptions>;
   http: HttpClient;
+  /** Sends the requests in place of `base` and `http`, if the provider is in a cloud. */
+  cloud?: Cloud | undefined;
   keys: ProviderKeys;
   health: UpstreamHealth;
   /** Is told how each attempt has ended. */
@@ -173,19 +176,29 @@ function assertCount(text: string): void {
 
 /** How a prompt is sent to its model. */
 function destinationOf({ upstream, prompt }: UpstreamPrompt): Destination {
-  const { base, keys, health, http, onAttempt } = upstream;
-  const { protocol, hostname, port } = base;
-  const { path, headersFor, body } = messageOf(upstream, prompt);
-  return {
-    path: path.replace(/\?.*/, ""),
+  const { cloud, keys, health, onAttempt } = upstream;
+  const message = messageOf(upstream, prompt);
+  const route = cloud ? cloudRoute(cloud, prompt, message) : routeOf(upstream, message);
+  return Object.assign(route, {
     keys,
-    post: (key, signal) =>
-      http.post({ protocol, hostname, port, path }, headersFor(key.text), body(), signal),
     onBegin: () => health.begin(),
-    onEnd(outcome) {
+    onEnd(outcome: AttemptOutcome) {
       health.end(outcome);
       onAttempt(outcome);
     },
+  });
+}
+
+/** How a request is sent to the base URL of its provider. */
+function routeOf(
+  { base, http }: Upstream,
+  { path, headersFor, body }: UpstreamMessage,
+): Pick<Destination, "path" | "post"> {
+  const { protocol, hostname, port } = base;
+  return {
+    path: path.replace(/\?.*/, ""),
+    post: (key, signal) =>
+      http.post({ protocol, hostname, port, path }, headersFor(key.text), body(), signal),
   };
 }
 

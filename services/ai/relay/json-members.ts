@@ -1,5 +1,5 @@
-/** A value in a JSON text: its bounds. */
-type Span = { start: number; end: number };
+/** A member in a JSON text: the place of its name and the bounds of its value. */
+type Span = { from: number; start: number; end: number };
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -33,6 +33,21 @@ export function withMembers(text: string, members: Readonly<Record<string, strin
   return result + text.slice(end);
 }
 
+/**
+ * Removes a member of a JSON object, if it has it, and leaves the rest of its text as it is.
+ * @param text a valid JSON object without duplicate keys
+ */
+export function withoutMember(text: string, name: string): string {
+  const { spans } = topLevelMembers(text);
+  const span = spans.get(name);
+  if (!span) return text;
+  const next = afterBlanks(text, span.end);
+  const hasNext = text.charCodeAt(next) === COMMA;
+  if (hasNext || spans.size === 1)
+    return text.slice(0, span.from) + text.slice(hasNext ? next + 1 : next);
+  return text.slice(0, text.lastIndexOf(",", span.from)) + text.slice(next);
+}
+
 /** The values of the members of an object, in order, and the place of its closing brace. */
 function topLevelMembers(text: string): { spans: Map<string, Span>; end: number } {
   const spans = new Map<string, Span>();
@@ -41,7 +56,7 @@ function topLevelMembers(text: string): { spans: Map<string, Span>; end: number 
     const keyEnd = closingQuote(text, at) + 1;
     const start = afterBlanks(text, text.indexOf(":", keyEnd) + 1);
     const end = endOfValue(text, start);
-    spans.set(JSON.parse(text.slice(at, keyEnd)), { start, end });
+    spans.set(JSON.parse(text.slice(at, keyEnd)), { from: at, start, end });
     const next = afterBlanks(text, end);
     at = text.charCodeAt(next) === COMMA ? afterBlanks(text, next + 1) : next;
   }

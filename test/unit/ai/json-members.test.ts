@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { withMembers } from "../../../services/ai/relay/json-members.ts";
+import { withMembers, withoutMember } from "../../../services/ai/relay/json-members.ts";
 
 const MEMBERS = { model: '"upstream"', store: "false" };
 
@@ -56,5 +56,23 @@ describe("Members of a JSON text", () => {
     const parsed = (cut: string) => JSON.parse(withMembers(cut, MEMBERS));
     for (let end = 1; end < text.length; end++)
       expect(() => parsed(text.slice(0, end)), text.slice(0, end)).toThrow(SyntaxError);
+  });
+
+  test.each([
+    ['{"model":"x"}', "{}"],
+    [' { "model" : "x" } ', " { } "],
+    ['{"model":"x","a":1}', '{"a":1}'],
+    ['{"a":[1,2],"model":"x,}"}', '{"a":[1,2]}'],
+    [
+      '{"a":"model", "model":{"b":","} ,"n":12345678901234567890}',
+      '{"a":"model", "n":12345678901234567890}',
+    ],
+    ['{"a":{"model":1}}', '{"a":{"model":1}}'],
+    ["{}", "{}"],
+  ])("one is removed from %s", (text, expected) => {
+    const result = withoutMember(text, "model");
+    const { model: _, ...others } = JSON.parse(text);
+    expect(JSON.parse(result)).toEqual(others);
+    expect(result.replace(/ /g, "")).toBe(expected.replace(/ /g, ""));
   });
 });
