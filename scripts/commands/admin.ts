@@ -39,6 +39,7 @@ const USAGE = `npm run admin -- <command>
                            before the start. Keep API keys only if none was revoked after the backup
   rotate-keys [--now]      adds a signing key that is used from one hour later; sessions stay open. --now is for a leak:
                            withdraws all signing keys immediately and ends all sessions
+  check-providers          makes one short call of a model of each configured AI provider, which costs a little
   grant-role <role>        grants a PostgreSQL role the rights of the service, which cannot change recorded audit events
 Stop the service first if it uses the embedded database: only one process can open it.
 `;
@@ -188,6 +189,20 @@ async function withdrawKeys(
   );
 }
 
+/** Calls each AI provider once. Needs no database. The exit code is 1 if a call has failed. */
+async function printProviderChecks(): Promise<void> {
+  const { checkProviders } = await import("../../services/ai/check-providers.ts");
+  for await (const check of checkProviders(requireConfig(process.env, "command"))) {
+    if (!check.isConfigured) {
+      print(`${check.provider}: not configured, since ${check.missing} is missing`);
+      continue;
+    }
+    const { provider, model, ms, failure } = check;
+    print(`${provider}: ${model} ${failure ? `failed: ${failure},` : "works,"} ${ms} ms`);
+    if (failure) process.exitCode = 1;
+  }
+}
+
 type Command = {
   run(store: Store, subject: string, config: Config): Promise<void>;
   /** Pattern of the argument. */
@@ -237,6 +252,7 @@ function randomPassword(): string {
 
 async function run([name = "", subject = "", ...rest]: string[]): Promise<void> {
   if (name === "verify-audit") return verifyFromCommandLine(process.argv.slice(3), process.env);
+  if (name === "check-providers" && subject === "") return printProviderChecks();
   const command = commands[name];
   if (!command?.takes.test(subject) || rest.length > 0) {
     process.stderr.write(USAGE);
