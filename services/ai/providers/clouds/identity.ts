@@ -98,18 +98,17 @@ const WORD = /^\w{1,64}$/;
 function credentialsError(thrown: unknown): ProviderError {
   const causes = causesOf(thrown);
   const network = causes.map(({ code }) => code).find((code) => NETWORK.test(String(code)));
-  if (network !== undefined)
-    return new ProviderError("unreachable", { retryable: true, detail: String(network) });
+  if (network !== undefined) return noCredentials(String(network));
   const status = causes.map(statusOf).find((each) => each >= 500 || each === 429);
-  if (status !== undefined)
-    return new ProviderError("unreachable", {
-      retryable: true,
-      detail: `HTTP ${status} for credentials`,
-    });
+  if (status !== undefined) return noCredentials(`HTTP ${status} for credentials`);
   const names = causes.map(({ code, name }) => String(code ?? name));
   const name = names.findLast((each) => WORD.test(each));
   return new ProviderError("refused the key", { detail: `no credentials: ${name ?? "unknown"}` });
 }
+
+/** Credentials that may be there later. Without them nothing was sent to the model. */
+const noCredentials = (detail: string) =>
+  new ProviderError("unreachable", { retryable: true, isUnsent: true, detail });
 
 /** An error of a library. Each has its own fields. */
 type Thrown = {
