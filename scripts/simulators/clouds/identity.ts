@@ -13,6 +13,45 @@ export const STATIC_KEYS: AwsKeys = {
   secretAccessKey: "simulated-secret/of+a+user",
 };
 
+type Answering = (request: IncomingMessage) => Answer;
+
+/** Listens on the loopback interface. */
+async function listen(answer: Answering) {
+  const server = http.createServer((request, response) => {
+    const { status, body } = answer(request);
+    const isText = typeof body === "string";
+    response.writeHead(status, {
+      "content-type": isText ? "text/plain" : "application/json",
+      "metadata-flavor": "Google",
+    });
+    response.end(isText ? body : JSON.stringify(body));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { server, host: `127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+const urlOf = ({ url = "/" }: IncomingMessage) => new URL(url, "http://identity");
+
+/** The machines that are running, by the client id of their identity at Azure. */
+const azureMachines = new Map<string | null, Answering>();
+let azureHost: Promise<string> | undefined;
+
+/**
+ * The host of Azure's endpoint, which is one for all machines: Azure's library keeps the first address that it has
+ * found for as long as its process runs.
+ */
+function startAzureEndpoint(): Promise<string> {
+  azureHost ??= (async () => {
+    const { server, host } = await listen((request) => {
+      const answer = azureMachines.get(urlOf(request).searchParams.get("client_id"));
+      return answer?.(request) ?? { status: 404, body: {} };
+    });
+    server.on("connection", (socket) => socket.unref()).unref(); // nothing closes it
+    return host;
+  })();
+  return azureHost;
+}
+
 /** Where the credentials of a process in each cloud come from. */
 export type CloudIdentity = Awaited<ReturnType<typeof startCloudIdentity>>;
 
@@ -61,31 +100,23 @@ export async function startCloudIdentity({ lifetimeSeconds = 3_600 } = {}) {
   };
 
   function answer(request: IncomingMessage): Answer {
-    const { pathname } = new URL(request.url ?? "/", "http://identity");
+    const { pathname } = urlOf(request);
     if (isAway) return { status: 503, body: {} };
     if (pathname.startsWith("/computeMetadata/")) return google(request, pathname);
     if (pathname === "/msi/token") return azure(request);
     return pathname === "/aws/credentials" ? aws() : { status: 404, body: {} };
   }
 
-  const server = http.createServer((request, response) => {
-    const { status, body } = answer(request);
-    const isText = typeof body === "string";
-    response.writeHead(status, {
-      "content-type": isText ? "text/plain" : "application/json",
-      "metadata-flavor": "Google",
-    });
-    response.end(isText ? body : JSON.stringify(body));
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { server, host } = await listen(answer);
+  azureMachines.set(clientId, answer);
+  const endpoint = `http://${await startAzureEndpoint()}/msi/token`;
   const isValid = (token: string | undefined) =>
     token !== undefined && (tokens.get(token) ?? 0) > performance.now();
   return {
     /** Variables that make the libraries of each cloud use these credentials. */
     env: {
       azure: {
-        IDENTITY_ENDPOINT: `http://${host}/msi/token`,
+        IDENTITY_ENDPOINT: endpoint,
         IDENTITY_HEADER: "simulated",
         AZURE_TOKEN_CREDENTIALS: "ManagedIdentityCredential",
         AZURE_CLIENT_ID: clientId, // Azure's library keeps tokens by it as long as the process runs
@@ -110,6 +141,7 @@ export async function startCloudIdentity({ lifetimeSeconds = 3_600 } = {}) {
     },
     close: () =>
       new Promise<void>((resolve) => {
+        azureMachines.delete(clientId);
         server.close(() => resolve());
         server.closeAllConnections();
       }),

@@ -43,6 +43,18 @@ async function openCloud(
   });
   return {
     ...{ providers, entry, provider, requests, promptOf },
+    /** Makes a call that fails. Says whether each attempt, and the last one, may have been read. */
+    async hear(name: string) {
+      const heard = { isUnread: () => false, retries: [] as boolean[] };
+      const failure = await (async () => {
+        for await (const event of provider(promptOf(name), new AbortController().signal)) {
+          if (event.kind === "sending") heard.isUnread = event.isUnread;
+          if (event.kind === "retrying") heard.retries.push(event.mayBeRead);
+        }
+      })().catch((thrown: unknown) => thrown);
+      if (!(failure instanceof ProviderError)) throw failure ?? new Error("It has not failed.");
+      return { failure, retries: heard.retries, isUnread: heard.isUnread() };
+    },
     ask: (name: string, isStream = false) => readReply(provider, { ...promptOf(name), isStream }),
   };
 }
@@ -76,61 +88,87 @@ const CASES = [
   "redirect http://127.0.0.1:9/",
 ];
 
-describe.each(CLOUDS)("Models in a cloud, credentials of the process: $id", async ({ id }) => {
-  const clouds = await forSuite(startClouds());
+describe.each(CLOUDS)(
+  "Models in a cloud, credentials of the process: $id",
+  async ({ id, base }) => {
+    const clouds = await forSuite(startClouds());
 
-  test("streams and whole replies have the URLs of the cloud and nothing of the SDK", async () => {
-    const { ask, requests } = await openCloud(clouds, id);
-    expect(await ask("plain", true)).toMatchObject({ text: REPLY });
-    expect(await ask("plain")).toMatchObject({ text: REPLY });
-    expect(requests.slice(-2).map(({ path }) => path)).toEqual(PATHS[id]);
-    for (const { headers } of requests.slice(-2)) {
-      expect(headers["user-agent"]).toMatch(/^gatehouse\//);
-      expect(Object.keys(headers).filter((name) => name.startsWith("x-stainless"))).toEqual([]);
-    }
-  });
+    test("streams and whole replies have the URLs of the cloud and nothing of the SDK", async () => {
+      const { ask, requests } = await openCloud(clouds, id);
+      expect(await ask("plain", true)).toMatchObject({ text: REPLY });
+      expect(await ask("plain")).toMatchObject({ text: REPLY });
+      expect(requests.slice(-2).map(({ path }) => path)).toEqual(PATHS[id]);
+      for (const { headers } of requests.slice(-2)) {
+        expect(headers["user-agent"]).toMatch(/^gatehouse\//);
+        expect(Object.keys(headers).filter((name) => name.startsWith("x-stainless"))).toEqual([]);
+      }
+    });
 
-  test.each(CASES)("has the outcomes of the dialect: %s", async (name) => {
-    const { ask } = await openCloud(clouds, id, {}, { afterOutcomeMs: 100 });
-    const { stream, chat } = expectedOf(name);
-    expect(await ask(name, true)).toMatchObject(stream);
-    expect(await ask(name)).toMatchObject(chat);
-  });
+    test.each(CASES)("has the outcomes of the dialect: %s", async (name) => {
+      const { ask } = await openCloud(clouds, id, {}, { afterOutcomeMs: 100 });
+      const { stream, chat } = expectedOf(name);
+      expect(await ask(name, true)).toMatchObject(stream);
+      expect(await ask(name)).toMatchObject(chat);
+    });
 
-  test("retries are those of the product alone", async () => {
-    const { ask, requests } = await openCloud(clouds, id);
-    const before = requests.length;
-    expect(await ask("overloaded")).toMatchObject({ failure: "overloaded" });
-    expect(requests.length - before).toBe(3);
-  });
+    test("retries are those of the product alone", async () => {
+      const { ask, requests } = await openCloud(clouds, id);
+      const before = requests.length;
+      expect(await ask("overloaded")).toMatchObject({ failure: "overloaded" });
+      expect(requests.length - before).toBe(3);
+    });
 
-  test("calls at once share the credentials", async () => {
-    const { ask } = await openCloud(clouds, id);
-    const before = clouds.identity.issued();
-    const replies = await Promise.all(times(20, () => ask("plain", true)));
-    expect(replies.map(({ text }) => text)).toEqual(times(20, () => REPLY));
-    expect(clouds.identity.issued() - before).toBeLessThanOrEqual(1);
-  });
+    test("calls at once share the credentials", async () => {
+      const { ask } = await openCloud(clouds, id);
+      const before = clouds.identity.issued();
+      const replies = await Promise.all(times(20, () => ask("plain", true)));
+      expect(replies.map(({ text }) => text)).toEqual(times(20, () => REPLY));
+      expect(clouds.identity.issued() - before).toBeLessThanOrEqual(1);
+    });
 
-  test("the connection closes when the reader leaves", async () => {
-    const { provider, promptOf, requests } = await openCloud(clouds, id);
-    const client = new AbortController();
-    const reading = (async () => {
-      for await (const event of provider(
-        { ...promptOf("silent-midway"), isStream: true },
-        client.signal,
-      ))
-        if (event.kind === "text") client.abort(new Error("gone"));
-    })();
-    await expect(reading).rejects.toThrow("gone");
-    await until("the end of the connection", () => requests.at(-1)?.closedAt);
-  });
+    test("an attempt that was written may have been read, although its connection is lost", async () => {
+      const { hear, requests } = await openCloud(clouds, id, {}, { retries: 1 });
+      const before = requests.length;
+      const { failure, retries, isUnread } = await hear("reset");
+      expect(failure?.kind).toBe("unreachable");
+      expect({ retries, isUnread }).toEqual({ retries: [true], isUnread: false });
+      expect(requests.length - before).toBe(2);
+    });
 
-  test("time limits are those of the product", async () => {
-    const { ask } = await openCloud(clouds, id, {}, { firstByteMs: 200, totalMs: 400, retries: 0 });
-    expect(await ask("silent", true)).toMatchObject({ failure: "timed out" });
-  });
-});
+    test("an attempt without a connection has not been read", async () => {
+      const [variable, path] = base;
+      const nowhere = { [variable]: `http://127.0.0.1:9${path}` };
+      const { hear } = await openCloud(clouds, id, nowhere, { retries: 1 });
+      const { failure, retries, isUnread } = await hear("plain");
+      expect(failure).toMatchObject({ kind: "unreachable", facts: { detail: "ECONNREFUSED" } });
+      expect({ retries, isUnread }).toEqual({ retries: [false], isUnread: true });
+    });
+
+    test("the connection closes when the reader leaves", async () => {
+      const { provider, promptOf, requests } = await openCloud(clouds, id);
+      const client = new AbortController();
+      const reading = (async () => {
+        for await (const event of provider(
+          { ...promptOf("silent-midway"), isStream: true },
+          client.signal,
+        ))
+          if (event.kind === "text") client.abort(new Error("gone"));
+      })();
+      await expect(reading).rejects.toThrow("gone");
+      await until("the end of the connection", () => requests.at(-1)?.closedAt);
+    });
+
+    test("time limits are those of the product", async () => {
+      const { ask } = await openCloud(
+        clouds,
+        id,
+        {},
+        { firstByteMs: 200, totalMs: 400, retries: 0 },
+      );
+      expect(await ask("silent", true)).toMatchObject({ failure: "timed out" });
+    });
+  },
+);
 
 describe.each(CLOUDS)(
   "Credentials that end while the process runs: $id",
@@ -169,17 +207,13 @@ describe.each(CLOUDS)(
     test("a call fails, and may be sent elsewhere, while there are no credentials", async () => {
       const clouds = await forTest(startClouds());
       clouds.identity.setAway(true);
-      const { ask, provider, promptOf, requests } = await openCloud(clouds, id, {}, { retries: 0 });
-      const { failure } = await ask("plain");
-      expect(["unreachable", "refused the key"]).toContain(failure);
-      expect(requests).toEqual([]);
-      const thrown = await provider(promptOf("plain"), new AbortController().signal)
-        .next()
-        .catch((error: unknown) => error);
-      expect(thrown).toBeInstanceOf(ProviderError);
-      expect((thrown as ProviderError).facts.detail).toMatch(
+      const { ask, hear, requests } = await openCloud(clouds, id, {}, { retries: 0 });
+      const { failure, isUnread } = await hear("plain");
+      expect(["unreachable", "refused the key"]).toContain(failure?.kind);
+      expect(failure?.facts.detail).toMatch(
         /^(no credentials: \w+|E[A-Z]+|HTTP \d+ for credentials)$/,
       );
+      expect({ isUnread, requests }).toEqual({ isUnread: true, requests: [] });
       clouds.identity.setAway(false);
       expect(await ask("plain")).toMatchObject({ text: REPLY });
     });
@@ -188,7 +222,9 @@ describe.each(CLOUDS)(
       const clouds = await forTest(startClouds());
       const { provider, promptOf } = await openCloud(clouds, id);
       const client = new AbortController();
-      const reading = provider(promptOf("plain"), client.signal).next();
+      const events = provider(promptOf("plain"), client.signal);
+      expect((await events.next()).value).toMatchObject({ kind: "sending" });
+      const reading = events.next(); // asks for credentials
       client.abort(new Error("gone"));
       await expect(reading).rejects.toThrow("gone");
     });
