@@ -52,10 +52,15 @@ const toolUse = z.strictObject({
   input: z.looseObject({}),
   ...marked,
 });
+/** A tool of the request that is loaded on demand. */
+const toolReference = z.strictObject({
+  type: z.literal("tool_reference"),
+  tool_name: z.string(),
+});
 const toolResult = z.strictObject({
   type: z.literal("tool_result"),
   tool_use_id: id,
-  content: z.union([z.string(), z.array(z.union([text, image]))]).optional(),
+  content: z.union([z.string(), z.array(z.union([text, image, toolReference]))]).optional(),
   is_error: z.boolean().optional(),
   ...marked,
 });

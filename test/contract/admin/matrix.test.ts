@@ -112,13 +112,21 @@ async function askGrpc({ name, service, localName }: Route, id: string, token: s
   );
 }
 
+/** The routes, with a new minute after every few of them: they share limits. */
+function* eachRoute() {
+  for (const [index, route] of adminRoutes.entries()) {
+    if (index % 10 === 9) app.clock.advance("61s");
+    yield route;
+  }
+}
+
 describe.each([
   ...refusedBy(401, Code.Unauthenticated, unauthenticated),
   ...refusedBy(403, Code.PermissionDenied, forbidden),
 ])("Administrator routes as $who", ({ token, status, code }) => {
   test("are refused over REST and gRPC, whether or not the object exists", async () => {
     const held = await token();
-    for (const route of adminRoutes) {
+    for (const route of eachRoute()) {
       const rest = await askRest(route, ids.existing, held);
       const grpc = await askGrpc(route, ids.existing, held);
       expect(rest.status, route.name).toBe(status);
@@ -144,7 +152,7 @@ function outcomeOf({ name, path }: Route) {
 test("Administrator routes as an administrator: are open; unknown objects are 404 and malformed ids 400, over REST and gRPC", async () => {
   const { accessToken } = await app.signInAdmin();
   const [bystander, absent] = [await app.addUser(), uuid()];
-  for (const route of adminRoutes) {
+  for (const route of eachRoute()) {
     const named = route.path.includes("{");
     const [rest, grpc] = [
       await askRest(route, absent, accessToken),

@@ -131,7 +131,12 @@ test("Client: a completion has the reasoning of the model, its text, how it ende
   expect(text).toContain("couldn't agree more");
   expect(pieces.slice(-2)).toEqual([
     { kind: "finish", reason: "stop" },
-    { kind: "usage", inputTokens: expect.any(Number), outputTokens: expect.any(Number) },
+    {
+      kind: "usage",
+      inputTokens: expect.any(Number),
+      outputTokens: expect.any(Number),
+      cost: expect.stringMatching(/^0\.\d+$/),
+    },
   ]);
   const event = { choices: [{ delta: { reasoning_content: "Let me see." }, finish_reason: null }] };
   const body = `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`;

@@ -43,7 +43,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     ).toBe("out");
     await expectAccessible(tab);
     await page.getByRole("button", { name: "Try again" }).waitFor(); // the reply is complete and stored
-    await see(page, /^\d+ tokens$/);
+    await see(page, /^\d+ tokens · /);
     await changeKept(page, "**bold**", `\\n\\n${">".repeat(20_000)}`); // more than Markdown can nest
     await page.reload();
     await see(page.locator(".markdown"), "couldn't agree more");

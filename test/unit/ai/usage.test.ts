@@ -57,6 +57,7 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
       [clock.now(), days],
     );
   }
+  await sql("update ai_usage_summing set summed_from = '-infinity'"); // no earlier release has written calls
   await sql("analyze ai_usage");
   await store.fork().transactional(async (em) => {
     const [from, to] = [360, 90].map((days) =>
