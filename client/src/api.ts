@@ -9,8 +9,8 @@ export type Call = <T>(method: string, path: string, sent: Sent, options: CallOp
 /** Calls a route whose response is an event stream. */
 export type Stream = (path: string, body: object, options: CallOptions | undefined) => AsyncGenerator<string, void>;
 
-/** Routes that sign in: they set the refresh cookie. */
-export const SIGN_IN: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/finish-external", "/auth/verify-email-code"];
+/** Routes without a token that set a cookie. */
+export const COOKIE_SETTERS: readonly string[] = ["/auth/login", "/auth/verify-mfa", "/auth/verify-passkey", "/auth/start-external", "/auth/finish-external", "/auth/email-code", "/auth/verify-email-code"];
 
 /** Methods that are refused with `IMPERSONATING` while an administrator acts as a user. */
 export const FORBIDDEN_IMPERSONATING = [

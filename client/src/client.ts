@@ -2,9 +2,9 @@ import {
   type Api,
   type Call,
   type CallOptions,
+  COOKIE_SETTERS,
   createApi,
   type Sent,
-  SIGN_IN,
   type Stream,
 } from "./api.ts";
 import {
@@ -140,9 +140,9 @@ export function createClient(options: ClientOptions = {}): Client {
       { signal }: CallOptions = {},
     ) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
-      // a sign-in takes the lock, so that its cookie is set after that of a refresh in another tab, which
-      // would otherwise replace or clear it
-      const response = await (SIGN_IN.includes(path)
+      // what sets a cookie takes the lock: a refresh in another tab would otherwise replace or clear that of
+      // a sign-in, and two tabs that begin at once would each become another device
+      const response = await (COOKIE_SETTERS.includes(path)
         ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
       const result = await (sent.isText

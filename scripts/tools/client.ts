@@ -29,6 +29,7 @@ type Operation = {
   }[];
   requestBody?: Content & { required?: boolean };
   responses: Record<string, Content>;
+  security?: object[];
   "x-forbid-impersonation"?: true;
 };
 type Route = Operation & { method: string; path: string };
@@ -67,11 +68,11 @@ export function clientSource(): string {
     const own = routes.filter((route) => route.tags[0] === name).map(routeSource);
     return `${comment(description, "  ")}  ${name.toLowerCase()}: {\n${own.join("")}  },\n`;
   });
-  const signIns = routes.filter(isSignIn).map(({ path }) => path);
+  const cookieSetters = routes.filter(setsCookie).map(({ path }) => path);
   const forbidden = routes.filter((route) => route["x-forbid-impersonation"]);
   return [
     HEAD,
-    `/** Routes that sign in: they set the refresh cookie. */\nexport const SIGN_IN: readonly string[] = [${signIns.map((path) => `"${path}"`).join(", ")}];\n`,
+    `/** Routes without a token that set a cookie. */\nexport const COOKIE_SETTERS: readonly string[] = [${cookieSetters.map((path) => `"${path}"`).join(", ")}];\n`,
     `/** Methods that are refused with \`IMPERSONATING\` while an administrator acts as a user. */\nexport const FORBIDDEN_IMPERSONATING = [\n${forbidden.map(({ operationId }) => `  "${operationId}",\n`).join("")}] as const;\n`,
     ...Object.entries(types).map(([name, schema]) => declaration(name, schema)),
     ...routes.flatMap(typesOf),
@@ -80,11 +81,10 @@ export function clientSource(): string {
   ].join("\n");
 }
 
-/** Whether a route starts a session. A refresh continues one, so it does not count. */
-const isSignIn = (route: Route) =>
-  route.path !== "/auth/refresh" &&
-  "Set-Cookie" in ((successOf(route) as { headers?: object } | undefined)?.headers ?? {}) &&
-  contentOf(successOf(route))?.properties?.refreshToken !== undefined;
+/** Whether a route that needs no token sets a cookie. */
+const setsCookie = (route: Route) =>
+  route.security?.length === 0 &&
+  "Set-Cookie" in ((successOf(route) as { headers?: object } | undefined)?.headers ?? {});
 
 const comment = (text: string | undefined, indent = "") =>
   text ? `${indent}/** ${text} */\n` : "";

@@ -21,7 +21,7 @@ test.each(spellings)(
     const { password } = user;
     expect((await post("/user/change-email", { newEmail, password })).status).toBe(200);
     expect((await get("/user/profile")).body.email).toBe(email);
-    const { token } = await app.mail.emailTo(newEmail, /new/i);
+    const { token } = await app.mail.emailTo(newEmail, /^Verify your new/);
     expect((await app.verifyEmail(token)).status).toBe(200);
     expect((await get("/user/profile")).body).toMatchObject({
       email: newEmail,

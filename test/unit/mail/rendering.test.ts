@@ -32,6 +32,8 @@ const facts = {
   limit: "1000000.000000001",
   unit: "USD",
   period: "month",
+  host: "hooks.customer-relations.example.com",
+  reason: "failing",
 };
 const render = createRenderEmail({
   appUrl: "https://app.example/a/rather/long/path/to/the/front/end/of/this/installation",
