@@ -130,6 +130,7 @@ test("GET /admin/overview: shows AI calls, tokens and models of 30 days", async 
 
 test("GET /admin/overview: shows failed e-mails, locked accounts and a failing provider", async () => {
   const user = await app.addUser();
+  const before = await overview(); // other suites of the process leave things behind
   await app.lock(user.email);
   await app.lock(freshEmail()); // nobody's address
   await app.sql(
@@ -142,13 +143,13 @@ test("GET /admin/overview: shows failed e-mails, locked accounts and a failing p
   for (const outcome of ["blocked the content", "rejected the request", "completed", "cancelled"])
     for (let i = 0; i < 3; i++) await storeCall(user.id, "strict", outcome, app.clock.now());
   const body = await overview();
-  expect(body.failedEmails.today).toBe(1);
-  expect(body.attention).toContainEqual({ kind: "failed-emails", count: 1 });
-  expect(body.attention).toContainEqual({ kind: "locked-accounts", count: 1 });
+  const countOf = (kind: string, { attention }: { attention: { kind: string; count: number }[] }) =>
+    attention.find((each) => each.kind === kind)?.count ?? 0;
+  expect(body.failedEmails.today).toBe(before.failedEmails.today + 1);
+  for (const kind of ["failed-emails", "locked-accounts"])
+    expect(countOf(kind, body), kind).toBe(countOf(kind, before) + 1);
   expect(body.attention).toContainEqual({ kind: "provider-failing", provider: "shaky", count: 3 });
-  expect(
-    body.attention.filter(({ kind }: { kind: string }) => kind === "provider-failing"),
-  ).toHaveLength(1);
+  expect(body.attention).not.toContainEqual(expect.objectContaining({ provider: "strict" }));
   const healthOf = (name: string) =>
     body.providers.find(({ provider }: { provider: string }) => provider === name);
   expect(healthOf("shaky")).toMatchObject({
