@@ -138,8 +138,14 @@ test("GET /admin/overview: shows failed e-mails, locked accounts and a failing p
        (select id from emails where template = 'verify-email' order by id desc limit 1)`,
     [],
   );
-  for (const outcome of ["overloaded", "unreachable", "timed out", "completed", "completed"])
-    await storeCall(user.id, "shaky", outcome, app.clock.now());
+  const outcomes = ["overloaded", "unreachable", "timed out", "completed", "completed"];
+  for (const [second, outcome] of outcomes.entries())
+    await storeCall(
+      user.id,
+      "shaky",
+      outcome,
+      new Date(app.clock.now().getTime() - 60_000 + second * 1_000),
+    );
   for (const outcome of ["blocked the content", "rejected the request", "completed", "cancelled"])
     for (let i = 0; i < 3; i++) await storeCall(user.id, "strict", outcome, app.clock.now());
   const body = await overview();
