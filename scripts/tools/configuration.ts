@@ -56,7 +56,7 @@ function providerRows(): Row[] {
       name: baseUrlVariable,
       fallback: baseUrl,
       shown: `\`${baseUrl}\``,
-      about: `Base URL of \`${id}\`, with or without the version or the path of its requests.`,
+      about: `Base URL of \`${id}\`, with or without the API version or the request path.`,
     },
   ]);
 }
@@ -84,7 +84,7 @@ function signInProviderRows(): Row[] {
       row(clientId, `Client id. Activates \`${provider.id}\`. See ${where}.`),
       ...secrets.map((name) => row(name, `Required with \`${clientId}\`.`)),
       ...Object.entries(urls).map(([name, fallback]) =>
-        row(name, `For ${provider.name}'s servers at another address.`, fallback),
+        row(name, `URL of ${provider.name}, if it is not the default.`, fallback),
       ),
     ];
   });
@@ -103,10 +103,10 @@ export const configurationPage = (): string =>
     "",
     "<!-- Generated from services/platform/config/variables.ts by `npm run generate`. Do not edit. -->",
     "",
-    "Settings are environment variables. `.env` is read if it exists; variables that are set already win.",
-    "Durations read `500ms`, `30s`, `15m`, `12h`, `7d`. A blank variable counts as not set.",
-    "The start fails with one message that lists every wrong variable and what is allowed. It never contains a secret.",
-    "A gateway alone (`SERVICES_URL`) reads the first two tables, the services alone the first and the last four.",
+    "Settings are environment variables. They are also read from `.env` if it exists; the environment takes precedence.",
+    "Durations are written as `500ms`, `30s`, `15m`, `12h` or `7d`. A blank variable counts as not set.",
+    "If a variable is invalid, the start fails with a message that lists all invalid variables and what is allowed. It never contains a secret.",
+    "A standalone gateway (`SERVICES_URL`) reads the first two tables, standalone services the first and the last four.",
     ...groups.flatMap(([title, rows]) => ["", `## ${title}`, "", ...table(rows)]),
     "",
   ].join("\n");

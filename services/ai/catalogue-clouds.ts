@@ -150,17 +150,20 @@ export const hasEmbeddings = ({ endpoint, dialect }: Pick<CloudEntry, "endpoint"
 
 /** The variables of the clouds by their default names, and what they are for. */
 export const CLOUD_VARIABLES: Readonly<Record<string, string>> = {
-  AZURE_OPENAI_BASE_URL: "Azure: URL of the resource. Activates its providers.",
+  AZURE_OPENAI_BASE_URL: "Azure: URL of the resource. Activates providers on Azure.",
   AZURE_OPENAI_API_KEY:
     "Azure: API key, or several separated by commas. Without one, `DefaultAzureCredential` is used.",
-  AWS_REGION: "Bedrock: region. Activates its providers. `AWS_DEFAULT_REGION` is a fallback.",
+  AWS_REGION:
+    "Bedrock: region. Activates providers on Bedrock. `AWS_DEFAULT_REGION` is a fallback.",
   AWS_BEARER_TOKEN_BEDROCK:
-    "Bedrock: API key, or several separated by commas. Without one, requests are signed with the default chain of AWS.",
+    "Bedrock: API key, or several separated by commas. Without one, requests are signed with credentials from AWS's default chain.",
   AWS_BEDROCK_BASE_URL:
-    "Bedrock: base URL of models with OpenAI's API. The default follows from the region.",
-  ANTHROPIC_BEDROCK_MANTLE_BASE_URL: "Bedrock: the same for Anthropic's models.",
-  GOOGLE_CLOUD_PROJECT: "Vertex: project that pays. Activates its providers.",
-  GOOGLE_CLOUD_LOCATION: "Vertex: region, or `us`, `eu`. The default is `global`.",
-  GOOGLE_VERTEX_BASE_URL: "Vertex: base URL of Gemini. The default follows from the region.",
-  ANTHROPIC_VERTEX_BASE_URL: "Vertex: the same for Anthropic's models, with `/v1`.",
+    "Bedrock: base URL of models with OpenAI's API. By default derived from the region.",
+  ANTHROPIC_BEDROCK_MANTLE_BASE_URL:
+    "Bedrock: base URL of Anthropic's models. By default derived from the region.",
+  GOOGLE_CLOUD_PROJECT: "Vertex: id of the project that is billed. Activates providers on Vertex.",
+  GOOGLE_CLOUD_LOCATION: "Vertex: a region, `us`, `eu`, or `global`, the default.",
+  GOOGLE_VERTEX_BASE_URL: "Vertex: base URL of Gemini models. By default derived from the region.",
+  ANTHROPIC_VERTEX_BASE_URL:
+    "Vertex: base URL of Anthropic's models, with `/v1`. By default derived from the region.",
 };

@@ -14,50 +14,52 @@ export const commonVariables = {
     "info",
   ).describe("`fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`."),
   publicUrl: optional(kind.publicUrl, "`http://localhost:PORT`").describe(
-    "Base URL as clients see it: token issuer, `Secure` cookies, own origin. A path prefix must be stripped by the proxy.",
+    "Base URL as clients see it. Determines the token issuer, `Secure` cookies and the own origin. The proxy must strip a path prefix.",
   ),
   appUrl: optional(kind.publicUrl, "`PUBLIC_URL`").describe(
     "URL of the front end, for links in e-mails and for passkeys.",
   ),
   appName: setting(kind.displayName, "Gatehouse").describe(
-    "Name of the installation: web app, pages, e-mails, API reference, authenticator apps.",
+    "Name of the installation in web app, e-mails, API reference and authenticator apps.",
   ),
   appAccent: setting(kind.accent, "#4f55d2").describe(
-    "Colour of the installation. Darker and lighter shades that can be read follow from it.",
+    "Accent colour of the installation. Readable darker and lighter shades are derived from it.",
   ),
   appLogo: optional(text).describe(
-    "Logo of the installation: an SVG or PNG file of at most 256 KiB. It should be square. E-mails show only a PNG.",
+    "Logo of the installation: a square SVG or PNG file of at most 256 KiB. E-mails show only a PNG.",
   ),
-  termsUrl: optional(kind.linkUrl).describe("Terms of use, linked in the web app and in e-mails."),
+  termsUrl: optional(kind.linkUrl).describe(
+    "URL of the terms of use, linked in the web app and in e-mails.",
+  ),
   privacyUrl: optional(kind.linkUrl).describe(
-    "Privacy policy, linked in the web app and in e-mails.",
+    "URL of the privacy policy, linked in the web app and in e-mails.",
   ),
   supportUrl: optional(kind.linkUrl).describe(
-    "Help for users, linked in the web app and in e-mails. `mailto:` works too.",
+    "URL of the support for users, linked in the web app and in e-mails; may be a `mailto:` link.",
   ),
   registration: setting(kind.choice("open", "invited"), "open").describe(
     "`invited`: only administrators create accounts. See [sign-in.md](sign-in.md#who-may-sign-up).",
   ),
   externalReturnUrls: setting(kind.returnUrls, "").describe(
-    "Pages and apps beside `APP_URL/external` that may receive the answer of a sign-in provider, separated by commas: `https://…`, or the scheme of an app such as `com.example.app:/external`. See [sign-in.md](sign-in.md#apps-and-other-front-ends).",
+    "Pages and apps that may receive the response of a sign-in provider in addition to `APP_URL/external`, separated by commas: `https://…`, or the scheme of an app such as `com.example.app:/external`. See [sign-in.md](sign-in.md#apps-and-other-front-ends).",
   ),
   redisUrl: optional(kind.redisUrls, "in process").describe(
     "`redis://…` or `rediss://…`. Several URLs separated by commas form a cluster with a single user and password; give the URL twice for a cluster with one address. `NODE_EXTRA_CA_CERTS` adds a CA.",
   ),
   workers: setting(kind.workers, "1").describe(
-    "Number of processes that serve the same ports on this machine; `auto`: one per core. More than one needs `DATABASE_URL` and `REDIS_URL`. See [operations.md](operations.md#workers).",
+    "Number of worker processes that share the ports; `auto`: one per core. More than one requires `DATABASE_URL` and `REDIS_URL`. See [operations.md](operations.md#workers).",
   ),
   rateLimits: setting(kind.toggle, "on").describe(
-    "`off` disables rate limits, for load tests. How many e-mails an account gets and causes stays limited.",
+    "`off` disables rate limits, for load tests. The limits on e-mails per account still apply.",
   ),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
     "Maximum number of concurrent AI streams per user, counted by each process or worker. Additional streams get 429.",
   ),
   aiStreamsPerServiceAccount: setting(kind.number(1, 99_999), "200").describe(
-    "The same per service account.",
+    "Maximum number of concurrent AI streams per service account, counted in the same way.",
   ),
   trustProxy: setting(kind.networks, "").describe(
-    "Proxies whose `X-Forwarded-For` is trusted: addresses or CIDRs, separated by commas.",
+    "Addresses or CIDRs of the proxies whose `X-Forwarded-For` is trusted, separated by commas.",
   ),
   corsOrigins: setting(kind.origins, "").describe(
     "Browser origins that may call both ports with credentials, separated by commas. App web views: `capacitor://`, `ionic://`, `tauri://localhost`.",
@@ -68,7 +70,7 @@ export const commonVariables = {
       "must be at least 16 printable ASCII characters without spaces",
     ),
   ).describe(
-    "Secret shared by gateway and services: proves that a client address was set by the gateway. At least 16 characters. Required when they run in separate processes.",
+    "Secret shared by gateways and services, which proves that a call comes from a gateway. At least 16 characters. Required when they run in separate processes.",
   ),
   grpcTlsCert: optional(text).describe(
     "Certificate file. Enables TLS on the gRPC port. A standalone gateway presents it to the services.",
@@ -100,11 +102,11 @@ export const gatewayVariables = {
     kind.choice("all", "api", "errors"),
     "`api` on a terminal, else `all`",
   ).describe(
-    "Which requests get a line in the log: `all`, `api` (without files and health checks) or `errors` (status 400 and above).",
+    "Requests to log: `all`, `api` (without files and health checks) or `errors` (status 400 and above).",
   ),
   docs: setting(kind.toggle, "on").describe("`off` removes `GET /docs` and `GET /openapi.json`."),
   wellKnown: optional(text).describe(
-    "Directory of further files below `/.well-known/`, which apps and related origins of passkeys need: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at the start.",
+    "Directory with files to serve below `/.well-known/`, for apps and related origins of passkeys: `assetlinks.json`, `apple-app-site-association`, `webauthn`. Read at the start.",
   ),
   web: setting(kind.toggle, "on").describe("`off` serves the API without the web app."),
 };
@@ -117,9 +119,11 @@ export const servicesVariables = {
     "Listener for standalone gateways, faster than gRPC: `unix:/path`, `tcp://host:port`, or `tls://host:port` with the `GRPC_TLS_*` files.",
   ),
   grpcReflection: optional(kind.toggle, "`on` outside production").describe(
-    "gRPC server reflection, so that tools such as `buf curl` need no schema.",
+    "gRPC server reflection. Tools such as `buf curl` need no schema then.",
   ),
-  mfaIssuer: optional(kind.displayName, "`APP_NAME`").describe("Name in authenticator apps."),
+  mfaIssuer: optional(kind.displayName, "`APP_NAME`").describe(
+    "Name of the installation in authenticator apps.",
+  ),
   databaseUrl: optional(kind.databaseUrl, "embedded, in `DATA_DIR`").describe(
     "`postgres://user:pass@host/database`, or `memory:` for an embedded database that is lost at exit. See [operations.md](operations.md#postgresql-and-pgbouncer).",
   ),
@@ -142,7 +146,7 @@ export const servicesVariables = {
     "Sender of every e-mail.",
   ),
   mailTemplates: optional(text, "the shipped ones").describe(
-    "Folder with texts and a layout that replace those of e-mails. See [operations.md](operations.md#texts-of-e-mails).",
+    "Directory with texts and a layout that replace the shipped ones in e-mails. See [operations.md](operations.md#texts-of-e-mails).",
   ),
   mailRetryBaseMs: setting(kind.duration("1ms"), "30s").describe(
     "Delay after the first failed delivery. It doubles, with jitter, up to an hour. Delivery is given up after a 5yz response, a day of 4yz responses, 7 days without a response, or when the link in the e-mail expires.",
@@ -154,14 +158,14 @@ export const servicesVariables = {
     "Password of the first administrator. If the account exists with an unverified address, its password is replaced and its sessions are revoked.",
   ),
   adminReauthMs: setting(kind.duration(), "1h").describe(
-    "Maximum age of an administrator's sign-in required to change a role, e-mail address, verification or MFA, to delete an administrator, and to impersonate. `0` means no limit.",
+    "Maximum age of an administrator's sign-in or confirmation for sensitive operations: changing a role, e-mail address, verification, MFA or suspension, deleting an administrator, inviting users, resetting access, impersonation, and webhooks. `0` means no limit.",
   ),
   requireAdminMfa: setting(kind.toggle, "off").describe(
-    "`on` makes `/admin` routes require a sign-in with a second factor. See [operations.md](operations.md#administrators).",
+    "`on` requires a sign-in with a second factor for `/admin` routes. See [operations.md](operations.md#administrators).",
   ),
   accessTokenTtlMs: setting(kind.lifetime, "15m").describe("Lifetime of access tokens."),
   tokenMetadata: setting(kind.names, "").describe(
-    "Members of the metadata of users that access tokens carry in the claim `metadata`, separated by commas. See [sign-in.md](sign-in.md#metadata-of-users).",
+    "Members of the metadata of users that access tokens contain in the claim `metadata`, separated by commas. See [sign-in.md](sign-in.md#metadata-of-users).",
   ),
   refreshTokenTtlMs: setting(kind.lifetime, "7d").describe("Lifetime of refresh tokens."),
   sessionMaxAgeMs: setting(kind.lifetime, "30d").describe(
@@ -176,22 +180,22 @@ export const servicesVariables = {
   verifyTokenTtlMs: setting(kind.lifetime, "24h").describe("Lifetime of verification tokens."),
   resetTokenTtlMs: setting(kind.lifetime, "1h").describe("Lifetime of password reset tokens."),
   invitationTtlMs: setting(kind.lifetime, "7d").describe(
-    "Lifetime of the tokens of invitations, which set a first password.",
+    "Lifetime of invitation tokens, which set a first password.",
   ),
   passkeyRpId: optional(kind.rpId, "host of `APP_URL`").describe(
-    "Domain that passkeys belong to: the host of `APP_URL` or a parent domain. Passkeys of another one stop working. See [sign-in.md](sign-in.md#passkeys).",
+    "Domain that passkeys belong to: the host of `APP_URL` or a parent domain. If you change it, existing passkeys stop working. See [sign-in.md](sign-in.md#passkeys).",
   ),
   passkeyOrigins: setting(kind.passkeyOrigins, "").describe(
-    "Further origins that may use passkeys, separated by commas: `https://…`, or `android:apk-key-hash:…` for Android apps.",
+    "Additional origins that may use passkeys, separated by commas: `https://…`, or `android:apk-key-hash:…` for Android apps.",
   ),
   signInProviders: optional(text).describe(
-    "File with further sign-in providers, in JSON. See [sign-in.md](sign-in.md#any-openid-connect-provider).",
+    "JSON file with additional sign-in providers. See [sign-in.md](sign-in.md#any-openid-connect-provider).",
   ),
   signUpDomains: setting(kind.domains, "").describe(
-    "Domains of the e-mail addresses that may register, separated by commas. Without any, all may. Invitations are not restricted.",
+    "E-mail domains that may register, separated by commas. By default all domains may. Invitations are not restricted.",
   ),
   emailSignIn: setting(kind.choice("off", "code"), "off").describe(
-    "`code`: people may sign in with a code sent to their address. See [sign-in.md](sign-in.md#codes-by-e-mail).",
+    "`code`: users can sign in with a code sent to their address. See [sign-in.md](sign-in.md#codes-by-e-mail).",
   ),
   lockoutThreshold: setting(kind.number(1, 1000), "5").describe(
     "Number of failed attempts after which an account is locked.",
@@ -201,7 +205,7 @@ export const servicesVariables = {
     "Time after which the count of failed attempts is reset.",
   ),
   lockoutKnownDevices: setting(kind.choice("lock", "exempt"), "lock").describe(
-    "`exempt`: while an account is locked, a browser or app that has signed in to it before has guesses of its own. See [sign-in.md](sign-in.md#known-devices).",
+    "`exempt`: while an account is locked, each browser or app that has signed in to it before has separate guesses. See [sign-in.md](sign-in.md#known-devices).",
   ),
   passwordMaxAgeMs: setting(kind.duration(), "90d").describe(
     "Maximum age of a password; `0` disables expiry.",
@@ -210,7 +214,7 @@ export const servicesVariables = {
     "`refuse` rejects logins with an expired password.",
   ),
   passwordBlocklist: optional(kind.toggle, "`on` in production").describe(
-    "`on` rejects the 100,000 most common passwords and their variants, and passwords made of the user's name or address, or of `APP_NAME`.",
+    "`on` rejects the 100,000 most common passwords and their variants, and passwords derived from the user's name or address or from `APP_NAME`.",
   ),
   apiKeysPerUser: setting(kind.number(1, 9_999), "20").describe(
     "Maximum number of valid API keys per user or service account.",
@@ -231,7 +235,7 @@ export const servicesVariables = {
     "AI calls older than this are aggregated by day; at least `1d`. `0` keeps every call.",
   ),
   unverifiedRetentionMs: setting(kind.duration(), "0").describe(
-    "Unused accounts that were never verified are erased at this age. `0` keeps them.",
+    "Unused, never verified accounts older than this are erased. `0` keeps them.",
   ),
   auditRetentionMs: setting(kind.duration(), "400d").describe(
     "Audit events older than this are deleted, in whole months. `0` keeps them.",
@@ -239,38 +243,40 @@ export const servicesVariables = {
   requireVerifiedEmail: setting(kind.trueOrFalse, "false").describe(
     "`true` rejects logins until the e-mail address is verified.",
   ),
-  aiCatalog: optional(text, "the shipped one").describe(
-    "Catalogue file with providers and models. `services/ai/catalogue/native.json` uses the providers' own names.",
+  aiCatalog: optional(text, "`neutral`").describe(
+    "Catalogue of AI providers and models: `neutral`, `native` (with the providers' own names), or the path of a JSON file.",
   ),
   httpsProxy: optional(kind.proxyUrl)
     .meta({ names: ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "Proxy for AI and sign-in providers and webhooks with https URLs: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
+      "Proxy for https requests to AI providers, sign-in providers and webhooks: `http://user:pass@host:port`. As in curl, `https_proxy` takes precedence, and `all_proxy` and `ALL_PROXY` are fallbacks. Requires Node 22.21 or 24.5.",
     ),
   // HTTP_PROXY in upper case is ignored, as in curl: a CGI server sets it from a request header.
   httpProxy: optional(kind.proxyUrl)
     .meta({ names: ["http_proxy", "all_proxy", "ALL_PROXY"] })
     .describe(
-      "Proxy for AI providers with http URLs. Lower case only, as in curl; `all_proxy` and `ALL_PROXY` are fallbacks.",
+      "Proxy for http requests to AI providers. Lower case only, as in curl; `all_proxy` and `ALL_PROXY` are fallbacks.",
     ),
   noProxy: optional(text)
     .meta({ names: ["no_proxy", "NO_PROXY"] })
     .describe(
-      "Hosts to reach without a proxy, separated by commas: names (including their subdomains), addresses, networks such as `10.0.0.0/8`, or `*` for all. `no_proxy` takes precedence.",
+      "Hosts that are reached without a proxy, separated by commas: names (including their subdomains), addresses, networks such as `10.0.0.0/8`, or `*` for all. `no_proxy` takes precedence.",
     ),
   aiFirstByteTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
-    "Maximum time until the first byte of a reply.",
+    "Maximum time until the first byte of a streamed reply.",
   ),
   aiIdleTimeoutMs: setting(kind.timeLimit("1ms"), "60s").describe(
-    "Maximum silence within a reply.",
+    "Maximum silence within a streamed reply.",
   ),
   aiTotalTimeoutMs: setting(kind.timeLimit("1ms"), "10m").describe("Maximum duration of a reply."),
-  aiRetries: setting(kind.number(0, 10), "2").describe("Retries before the first byte of a reply."),
+  aiRetries: setting(kind.number(0, 10), "2").describe(
+    "Maximum number of retries before the first byte of a reply.",
+  ),
   budgetTimeZone: setting(kind.timeZone, "UTC").describe(
-    "Time zone in which the days and months of budgets begin, such as `Europe/Berlin`. Every replica needs the same one.",
+    "Time zone in which the days and months of budgets begin, such as `Europe/Berlin`. Must be the same for all replicas.",
   ),
   webhookNetworks: setting(kind.networks, "").describe(
-    "Private addresses or CIDRs that webhooks may deliver to, also with http, separated by commas. Those of metadata services of clouds are never allowed. See [webhooks.md](webhooks.md#private-addresses).",
+    "Private addresses or CIDRs that webhooks may deliver to, over http too, separated by commas. Addresses of cloud metadata services are never allowed. See [webhooks.md](webhooks.md#private-addresses).",
   ),
   geoipDb: optional(text).describe(
     "MaxMind `.mmdb` file for the `location` of sessions and audit events.",
