@@ -35,7 +35,7 @@ export const file_gatehouse_account_v1_admin_service: GenFile = /*@__PURE__*/
  */
 export type GetOverviewRequest = Message<"gatehouse.account.v1.GetOverviewRequest"> & {
   /**
-   * What the numbers cover: `24h`, this hour and the 23 before it, or `7d` or `30d`, the last days in UTC. The default is `30d`.
+   * Period of the figures: `24h` (this hour and the 23 before it), or `7d` or `30d` (the last days in UTC). The default is `30d`.
    *
    * @generated from field: optional string period = 1;
    */
@@ -77,8 +77,8 @@ export type GetOverviewResponse = Message<"gatehouse.account.v1.GetOverviewRespo
   usersEstimated?: boolean | undefined;
 
   /**
-   * Number of users with a session that was used on the day. Without a total, since a user may be active on several days, and
-   * without a course for `24h`.
+   * Number of users with a session that was used on the day. There is no total, because a user may be active on several days, and
+   * no course for `24h`.
    *
    * @generated from field: gatehouse.account.v1.OverviewNumber active_users = 4;
    */
@@ -141,14 +141,14 @@ export type GetOverviewResponse = Message<"gatehouse.account.v1.GetOverviewRespo
   models: OverviewModel[];
 
   /**
-   * What an administrator should look at. Empty if all is well.
+   * Problems that need attention. Empty if there are none.
    *
    * @generated from field: repeated gatehouse.account.v1.OverviewNotice attention = 13;
    */
   attention: OverviewNotice[];
 
   /**
-   * How providers have replied within the last hour, of at most 20,000 calls. Providers without calls are left out.
+   * Calls to each provider within the last hour, up to 20,000 in total. Providers without calls are omitted.
    *
    * @generated from field: repeated gatehouse.account.v1.ProviderHealth providers = 14;
    */
@@ -184,27 +184,27 @@ export const GetOverviewResponseSchema: GenMessage<GetOverviewResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_admin_service, 1);
 
 /**
- * A number, and how it went in the period.
+ * A figure and its course over the period.
  *
  * @generated from message gatehouse.account.v1.OverviewNumber
  */
 export type OverviewNumber = Message<"gatehouse.account.v1.OverviewNumber"> & {
   /**
-   * The number of today, in UTC; for `24h` that of this hour, except of active users.
+   * The figure of today, in UTC; for `24h` that of this hour, except for active users.
    *
    * @generated from field: double today = 1;
    */
   today: number;
 
   /**
-   * The number of the whole period. Absent where days can't be added up.
+   * The figure of the whole period. Absent if days cannot be added up.
    *
    * @generated from field: optional double total = 2;
    */
   total?: number | undefined;
 
   /**
-   * The number on each day or in each hour, oldest first.
+   * The figure of each day or hour, oldest first.
    *
    * @generated from field: repeated double daily = 3;
    */
@@ -219,7 +219,7 @@ export const OverviewNumberSchema: GenMessage<OverviewNumber> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 2);
 
 /**
- * Money, and how it went in the period. Amounts are decimals such as `0.00213`.
+ * An amount of money and its course over the period. Amounts are decimals such as `0.00213`.
  *
  * @generated from message gatehouse.account.v1.OverviewCost
  */
@@ -246,7 +246,7 @@ export type OverviewCost = Message<"gatehouse.account.v1.OverviewCost"> & {
   totalCost: string;
 
   /**
-   * The amount on each day or in each hour, oldest first.
+   * The amount of each day or hour, oldest first.
    *
    * @generated from field: repeated string daily_costs = 4;
    */
@@ -295,7 +295,7 @@ export type OverviewModel = Message<"gatehouse.account.v1.OverviewModel"> & {
   calls: number;
 
   /**
-   * Number of calls on each day or in each hour, oldest first.
+   * Number of calls in each day or hour, oldest first.
    *
    * @generated from field: repeated double daily_calls = 4;
    */
@@ -310,7 +310,7 @@ export const OverviewModelSchema: GenMessage<OverviewModel> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 4);
 
 /**
- * Something that an administrator should look at.
+ * A problem that needs attention.
  *
  * @generated from message gatehouse.account.v1.OverviewNotice
  */
@@ -347,7 +347,7 @@ export const OverviewNoticeSchema: GenMessage<OverviewNotice> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 5);
 
 /**
- * How a provider has replied within the last hour.
+ * Calls to a provider within the last hour.
  *
  * @generated from message gatehouse.account.v1.ProviderHealth
  */
@@ -360,14 +360,14 @@ export type ProviderHealth = Message<"gatehouse.account.v1.ProviderHealth"> & {
   provider: string;
 
   /**
-   * Number of calls that have ended, without cancelled ones.
+   * Number of calls that have ended, except cancelled ones.
    *
    * @generated from field: uint32 calls = 2;
    */
   calls: number;
 
   /**
-   * Number of calls that failed at the provider. Requests and content that it refuses do not count.
+   * Number of calls that failed at the provider. Requests and content that it rejects do not count.
    *
    * @generated from field: uint32 failed_calls = 3;
    */
@@ -507,7 +507,7 @@ export type AdminUser = Message<"gatehouse.account.v1.AdminUser"> & {
   suspendedAt?: Timestamp | undefined;
 
   /**
-   * Data that administrators keep about the user, a JSON object. Absent when there is none.
+   * JSON object that administrators keep about the user. Absent if there is none.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 15;
    */
@@ -701,7 +701,7 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 11);
 
 /**
- * Request of InviteUser.
+ * Request for InviteUser.
  *
  * @generated from message gatehouse.account.v1.InviteUserRequest
  */
@@ -771,7 +771,7 @@ export const InviteUserResponseSchema: GenMessage<InviteUserResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_admin_service, 13);
 
 /**
- * Request of ResetAccess.
+ * Request for ResetAccess.
  *
  * @generated from message gatehouse.account.v1.ResetAccessRequest
  */
@@ -884,9 +884,9 @@ export type UpdateUserRequest = Message<"gatehouse.account.v1.UpdateUserRequest"
   suspended?: boolean | undefined;
 
   /**
-   * Data of your own about the user: a JSON object of at most 4 KiB, nested at most 8 levels deep, with numbers up to
-   * 2^53 - 1. It replaces the earlier one as a whole; an empty object removes it. The user can read it. `TOKEN_METADATA`
-   * names the members that access tokens carry in the claim `metadata`, from the next refresh on.
+   * Your own data about the user: a JSON object of at most 4 KiB, nested at most 8 levels deep, with integers up to 2^53 - 1. It
+   * replaces the previous object as a whole; an empty object removes it. The user can read it. `TOKEN_METADATA` lists the members
+   * that access tokens contain in the claim `metadata`, from the next refresh on.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 10;
    */
@@ -1223,7 +1223,8 @@ export const ListAuditLogsResponseSchema: GenMessage<ListAuditLogsResponse> = /*
  */
 export type AuditChain = Message<"gatehouse.account.v1.AuditChain"> & {
   /**
-   * Position and hash of the newest seal, in the form that `npm run audit:verify -- --head` accepts. Absent before the first seal.
+   * Position and hash of the newest seal, in the form that `npm run audit:verify -- --head` accepts. Absent before the first
+   * seal.
    *
    * @generated from field: optional string head = 1;
    */
@@ -1778,7 +1779,7 @@ export type AdminApiKey = Message<"gatehouse.account.v1.AdminApiKey"> & {
   hint: string;
 
   /**
-   * Models that the key may use: public names, or `provider/model`. Empty when it may use all.
+   * Models that the key may use: public names, or `provider/model`. Empty if it may use all models.
    *
    * @generated from field: repeated string models = 4;
    */
@@ -1856,7 +1857,7 @@ export const AdminApiKeySchema: GenMessage<AdminApiKey> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_admin_service, 40);
 
 /**
- * Request of ListAllApiKeys. All filters are combined with AND.
+ * Request for ListAllApiKeys. All filters are combined with AND.
  *
  * @generated from message gatehouse.account.v1.ListAllApiKeysRequest
  */
@@ -1955,7 +1956,7 @@ export const ListAllApiKeysResponseSchema: GenMessage<ListAllApiKeysResponse> = 
   messageDesc(file_gatehouse_account_v1_admin_service, 42);
 
 /**
- * Request of UpdateApiKey. Only the fields that are present change.
+ * Request for UpdateApiKey. Only the fields that are present change.
  *
  * @generated from message gatehouse.account.v1.UpdateApiKeyRequest
  */
@@ -1989,7 +1990,7 @@ export type UpdateApiKeyRequest = Message<"gatehouse.account.v1.UpdateApiKeyRequ
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Only true is allowed. It revokes the key for good.
+   * Only true is allowed. It revokes the key permanently.
    *
    * @generated from field: optional bool revoked = 5;
    */
@@ -2032,7 +2033,7 @@ export const UpdateApiKeyResponseSchema: GenMessage<UpdateApiKeyResponse> = /*@_
   messageDesc(file_gatehouse_account_v1_admin_service, 44);
 
 /**
- * Request of CreateServiceAccount.
+ * Request for CreateServiceAccount.
  *
  * @generated from message gatehouse.account.v1.CreateServiceAccountRequest
  */
@@ -2059,7 +2060,7 @@ export const CreateServiceAccountRequestSchema: GenMessage<CreateServiceAccountR
  */
 export type CreateServiceAccountResponse = Message<"gatehouse.account.v1.CreateServiceAccountResponse"> & {
   /**
-   * The service account. Its address is a placeholder that no e-mail goes to.
+   * The service account. Its address is a placeholder that receives no e-mail.
    *
    * @generated from field: gatehouse.account.v1.AdminUser user = 1;
    */
@@ -2074,7 +2075,7 @@ export const CreateServiceAccountResponseSchema: GenMessage<CreateServiceAccount
   messageDesc(file_gatehouse_account_v1_admin_service, 46);
 
 /**
- * Request of CreateServiceAccountKey.
+ * Request for CreateServiceAccountKey.
  *
  * @generated from message gatehouse.account.v1.CreateServiceAccountKeyRequest
  */
@@ -2101,14 +2102,14 @@ export type CreateServiceAccountKeyRequest = Message<"gatehouse.account.v1.Creat
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all.
+   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all models.
    *
    * @generated from field: repeated string models = 4;
    */
   models: string[];
 
   /**
-   * Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   * Password of the caller, 1 to 128 characters. Optional within 15 minutes of the sign-in.
    *
    * @generated from field: optional string password = 5;
    */
@@ -2157,8 +2158,8 @@ export const CreateServiceAccountKeyResponseSchema: GenMessage<CreateServiceAcco
  */
 export const AdminService: GenService<{
   /**
-   * Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the
-   * last second may be missing.
+   * Returns the figures of today and of the period, and problems that need attention. Days are in UTC. Events of the last
+   * second may be missing.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.GetOverview
    */
@@ -2168,8 +2169,8 @@ export const AdminService: GenService<{
     output: typeof GetOverviewResponseSchema;
   },
   /**
-   * Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than
-   * `limit`. With 20,000 users or more, the `total` of such a search is an estimate.
+   * Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may
+   * have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListUsers
    */
@@ -2200,7 +2201,7 @@ export const AdminService: GenService<{
     output: typeof InviteUserResponseSchema;
   },
   /**
-   * Takes every way to sign in from a user, ends all sessions, and sends an e-mail with a token that sets a new password.
+   * Removes every way to sign in of a user, ends all sessions, and sends an e-mail with a token that sets a new password.
    * Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who
    * was one in the last 7 days.
    *
@@ -2213,10 +2214,10 @@ export const AdminService: GenService<{
   },
   /**
    * Updates a user. An absent field keeps its value. Only the name, the metadata and the suspension of a service account can be
-   * changed.
-   * Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a
-   * confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of
-   * an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days.
+   * changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within
+   * the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all
+   * administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those
+   * of a user who was an administrator within the last 7 days.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.UpdateUser
    */
@@ -2287,7 +2288,7 @@ export const AdminService: GenService<{
     output: typeof ListEmailLogsResponseSchema;
   },
   /**
-   * Renders an e-mail as its recipient gets it, in the language of their account and with the texts of today. Its link has no
+   * Renders an e-mail as its recipient gets it, in the language of their account and with the current texts. Its link has no
    * token.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.PreviewEmail
@@ -2320,7 +2321,7 @@ export const AdminService: GenService<{
     output: typeof ImpersonateResponseSchema;
   },
   /**
-   * Lists the API keys of all users, newest first, the expired and revoked ones too. With `search` or `state`, and without
+   * Lists the API keys of all users, newest first, including expired and revoked ones. With `search` or `state`, and without
    * `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.ListAllApiKeys
@@ -2331,8 +2332,8 @@ export const AdminService: GenService<{
     output: typeof ListAllApiKeysResponseSchema;
   },
   /**
-   * Restricts or revokes an API key. An absent field keeps its value. A change holds from the next request of the key on.
-   * Returns CONFLICT for a key that is revoked already.
+   * Restricts or revokes an API key. An absent field keeps its value. A change applies from the next request with the key on.
+   * Returns CONFLICT for a key that was already revoked.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.UpdateApiKey
    */
@@ -2342,7 +2343,7 @@ export const AdminService: GenService<{
     output: typeof UpdateApiKeyResponseSchema;
   },
   /**
-   * Creates a service account: a user who never signs in, whose API keys administrators create.
+   * Creates a service account: a user that cannot sign in. Administrators create its API keys.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.CreateServiceAccount
    */
@@ -2352,8 +2353,8 @@ export const AdminService: GenService<{
     output: typeof CreateServiceAccountResponseSchema;
   },
   /**
-   * Creates an API key of a service account. The response is the only one that contains the key. Requires a sign-in within
-   * the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is no service account, and when it has
+   * Creates an API key of a service account. Only this response contains the key. Requires a sign-in within
+   * the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is not a service account, and when it has
    * the maximum number of keys.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.CreateServiceAccountKey
@@ -2374,7 +2375,7 @@ export const AdminService: GenService<{
     output: typeof ListWebhooksResponseSchema;
   },
   /**
-   * Creates a webhook. The response is the only one that contains its secret. Requires a recent sign-in, by default within the
+   * Creates a webhook. Only this response contains its secret. Requires a recent sign-in, by default within the
    * last hour. Returns CONFLICT when there are 20 webhooks.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.CreateWebhook
@@ -2406,8 +2407,8 @@ export const AdminService: GenService<{
     output: typeof DeleteWebhookResponseSchema;
   },
   /**
-   * Gives a webhook a new secret. For 24 hours, deliveries are signed with the previous one, too. Requires a recent sign-in, by
-   * default within the last hour.
+   * Replaces the secret of a webhook. For 24 hours, deliveries are also signed with the previous secret. Requires a recent
+   * sign-in, by default within the last hour.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.RotateWebhookSecret
    */
@@ -2417,8 +2418,8 @@ export const AdminService: GenService<{
     output: typeof RotateWebhookSecretResponseSchema;
   },
   /**
-   * Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works while the webhook is off,
-   * too. Requires a recent sign-in, by default within the last hour.
+   * Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works even while the webhook
+   * is off. Requires a recent sign-in, by default within the last hour.
    *
    * @generated from rpc gatehouse.account.v1.AdminService.TestWebhook
    */

@@ -43,7 +43,7 @@ export type ApiKey = Message<"gatehouse.account.v1.ApiKey"> & {
   hint: string;
 
   /**
-   * Models that the key may use: public names, or `provider/model`. Empty when it may use all.
+   * Models that the key may use: public names, or `provider/model`. Empty if it may use all models.
    *
    * @generated from field: repeated string models = 4;
    */

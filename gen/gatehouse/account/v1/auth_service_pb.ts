@@ -37,8 +37,8 @@ export type RegisterRequest = Message<"gatehouse.account.v1.RegisterRequest"> & 
 
   /**
    * New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space
-   * counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). Where codes by e-mail sign
-   * in it may be left out.
+   * counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). It may be omitted
+   * if codes by e-mail are enabled.
    *
    * @generated from field: string password = 2;
    */
@@ -59,7 +59,7 @@ export type RegisterRequest = Message<"gatehouse.account.v1.RegisterRequest"> & 
   acceptTerms: boolean;
 
   /**
-   * Token of the link that the start prints while there is no administrator: the account becomes the first one.
+   * Token of the link that the start prints while there is no administrator. The account becomes the first administrator.
    *
    * @generated from field: optional string setup_token = 5;
    */
@@ -207,7 +207,7 @@ export type LoginResponse = Message<"gatehouse.account.v1.LoginResponse"> & {
   mfaMethods: string[];
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 9;
    */
@@ -441,7 +441,7 @@ export const ResendVerificationResponseSchema: GenMessage<ResendVerificationResp
   messageDesc(file_gatehouse_account_v1_auth_service, 12);
 
 /**
- * Request of Disown.
+ * Request for Disown.
  *
  * @generated from message gatehouse.account.v1.DisownRequest
  */
@@ -454,7 +454,7 @@ export type DisownRequest = Message<"gatehouse.account.v1.DisownRequest"> & {
   token: string;
 
   /**
-   * The address to which that e-mail was sent, typed in: programs that open links do not know it.
+   * The address that received the e-mail, entered by the user: programs that open links do not know it.
    *
    * @generated from field: string email = 2;
    */
@@ -589,7 +589,7 @@ export const ResetPasswordResponseSchema: GenMessage<ResetPasswordResponse> = /*
  */
 export type SetupTotpRequest = Message<"gatehouse.account.v1.SetupTotpRequest"> & {
   /**
-   * The current password, 1 to 128 characters. Optional within 15 minutes of signing in.
+   * The current password, 1 to 128 characters. Optional within 15 minutes of the sign-in.
    *
    * @generated from field: optional string password = 1;
    */
@@ -722,7 +722,7 @@ export type VerifyMfaResponse = Message<"gatehouse.account.v1.VerifyMfaResponse"
   restored?: boolean | undefined;
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 6;
    */
@@ -765,13 +765,13 @@ export const VerifiedUserSchema: GenMessage<VerifiedUser> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 23);
 
 /**
- * Request of StartPasskey.
+ * Request for StartPasskey.
  *
  * @generated from message gatehouse.account.v1.StartPasskeyRequest
  */
 export type StartPasskeyRequest = Message<"gatehouse.account.v1.StartPasskeyRequest"> & {
   /**
-   * Temporary token from Login, for a second step.
+   * Temporary token from Login, for the second step of a login.
    *
    * @generated from field: optional string temp_token = 1;
    */
@@ -807,20 +807,20 @@ export const StartPasskeyResponseSchema: GenMessage<StartPasskeyResponse> = /*@_
   messageDesc(file_gatehouse_account_v1_auth_service, 25);
 
 /**
- * Request of VerifyPasskey.
+ * Request for VerifyPasskey.
  *
  * @generated from message gatehouse.account.v1.VerifyPasskeyRequest
  */
 export type VerifyPasskeyRequest = Message<"gatehouse.account.v1.VerifyPasskeyRequest"> & {
   /**
-   * The use of a passkey, as the browser returns it.
+   * The use of a passkey, as returned by the browser.
    *
    * @generated from field: gatehouse.account.v1.PasskeyCredential credential = 1;
    */
   credential?: PasskeyCredential | undefined;
 
   /**
-   * Temporary token from Login, for a second step.
+   * Temporary token from Login, for the second step of a login.
    *
    * @generated from field: optional string temp_token = 2;
    */
@@ -842,7 +842,7 @@ export const VerifyPasskeyRequestSchema: GenMessage<VerifyPasskeyRequest> = /*@_
   messageDesc(file_gatehouse_account_v1_auth_service, 26);
 
 /**
- * Response of VerifyPasskey, as that of Login without MFA.
+ * Response of VerifyPasskey. Same as that of Login without MFA.
  *
  * @generated from message gatehouse.account.v1.VerifyPasskeyResponse
  */
@@ -869,7 +869,7 @@ export type VerifyPasskeyResponse = Message<"gatehouse.account.v1.VerifyPasskeyR
   user?: SignedInUser | undefined;
 
   /**
-   * Always false: a passkey is two factors.
+   * Always false: a passkey counts as two factors.
    *
    * @generated from field: bool requires_mfa = 4;
    */
@@ -890,7 +890,7 @@ export type VerifyPasskeyResponse = Message<"gatehouse.account.v1.VerifyPasskeyR
   restored?: boolean | undefined;
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 7;
    */
@@ -905,7 +905,7 @@ export const VerifyPasskeyResponseSchema: GenMessage<VerifyPasskeyResponse> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 27);
 
 /**
- * Request of StartExternal.
+ * Request for StartExternal.
  *
  * @generated from message gatehouse.account.v1.StartExternalRequest
  */
@@ -918,7 +918,7 @@ export type StartExternalRequest = Message<"gatehouse.account.v1.StartExternalRe
   provider: string;
 
   /**
-   * `sign-in`, which is the default; or `prove`, which asks the user to sign in at the provider anew and yields an
+   * `sign-in`, which is the default; or `prove`, which requires a new sign-in at the provider and returns an
    * `identity_token` to connect or to confirm with.
    *
    * @generated from field: optional string purpose = 2;
@@ -926,14 +926,14 @@ export type StartExternalRequest = Message<"gatehouse.account.v1.StartExternalRe
   purpose?: string | undefined;
 
   /**
-   * The page or app that gets the answer: one of those that the service is configured for. The default is the web app's.
+   * The page or app that receives the response: one of those in the configuration. The default is the page of the web app.
    *
    * @generated from field: optional string return_to = 3;
    */
   returnTo?: string | undefined;
 
   /**
-   * Whether the user accepts the terms, which a new account needs.
+   * Whether the user accepts the terms. Required for a new account.
    *
    * @generated from field: optional bool accept_terms = 4;
    */
@@ -968,7 +968,7 @@ export type StartExternalResponse = Message<"gatehouse.account.v1.StartExternalR
   authorizationUrl: string;
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 2;
    */
@@ -983,7 +983,7 @@ export const StartExternalResponseSchema: GenMessage<StartExternalResponse> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 29);
 
 /**
- * Request of FinishExternal: what came back in the fragment.
+ * Request for FinishExternal: the response of the provider from the fragment.
  *
  * @generated from message gatehouse.account.v1.FinishExternalRequest
  */
@@ -1003,14 +1003,14 @@ export type FinishExternalRequest = Message<"gatehouse.account.v1.FinishExternal
   code?: string | undefined;
 
   /**
-   * State, as StartExternal made it.
+   * State, as created by StartExternal.
    *
    * @generated from field: string state = 3;
    */
   state: string;
 
   /**
-   * Issuer, where the provider sends it (RFC 9207).
+   * Issuer, if the provider sends it (RFC 9207).
    *
    * @generated from field: optional string iss = 4;
    */
@@ -1046,7 +1046,7 @@ export const FinishExternalRequestSchema: GenMessage<FinishExternalRequest> = /*
   messageDesc(file_gatehouse_account_v1_auth_service, 30);
 
 /**
- * Response of FinishExternal: as that of Login, or an identity token.
+ * Response of FinishExternal: the same as that of Login, or an identity token.
  *
  * @generated from message gatehouse.account.v1.FinishExternalResponse
  */
@@ -1109,7 +1109,7 @@ export type FinishExternalResponse = Message<"gatehouse.account.v1.FinishExterna
   identityToken?: string | undefined;
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 9;
    */
@@ -1124,7 +1124,7 @@ export const FinishExternalResponseSchema: GenMessage<FinishExternalResponse> = 
   messageDesc(file_gatehouse_account_v1_auth_service, 31);
 
 /**
- * Request of RequestEmailCode.
+ * Request for RequestEmailCode.
  *
  * @generated from message gatehouse.account.v1.RequestEmailCodeRequest
  */
@@ -1166,7 +1166,7 @@ export type RequestEmailCodeResponse = Message<"gatehouse.account.v1.RequestEmai
   message: string;
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 2;
    */
@@ -1181,7 +1181,7 @@ export const RequestEmailCodeResponseSchema: GenMessage<RequestEmailCodeResponse
   messageDesc(file_gatehouse_account_v1_auth_service, 33);
 
 /**
- * Request of VerifyEmailCode: an address and its code, or the token of the link.
+ * Request for VerifyEmailCode: an address and its code, or the token of the link.
  *
  * @generated from message gatehouse.account.v1.VerifyEmailCodeRequest
  */
@@ -1202,7 +1202,7 @@ export type VerifyEmailCodeRequest = Message<"gatehouse.account.v1.VerifyEmailCo
   code?: string | undefined;
 
   /**
-   * Token of the link in the e-mail, in place of the address and the code.
+   * Token of the link in the e-mail, instead of the address and the code.
    *
    * @generated from field: optional string token = 3;
    */
@@ -1224,7 +1224,7 @@ export const VerifyEmailCodeRequestSchema: GenMessage<VerifyEmailCodeRequest> = 
   messageDesc(file_gatehouse_account_v1_auth_service, 34);
 
 /**
- * Response of VerifyEmailCode, as that of Login.
+ * Response of VerifyEmailCode. Same as that of Login.
  *
  * @generated from message gatehouse.account.v1.VerifyEmailCodeResponse
  */
@@ -1279,7 +1279,7 @@ export type VerifyEmailCodeResponse = Message<"gatehouse.account.v1.VerifyEmailC
   mfaMethods: string[];
 
   /**
-   * Token of the browser or app, which says that it has signed in here before. REST sets it as the cookie `device`.
+   * Token that identifies this browser or app at later sign-ins. REST sets it as the cookie `device`.
    *
    * @generated from field: string device_token = 8;
    */
@@ -1294,7 +1294,7 @@ export const VerifyEmailCodeResponseSchema: GenMessage<VerifyEmailCodeResponse> 
   messageDesc(file_gatehouse_account_v1_auth_service, 35);
 
 /**
- * Request of ConnectIdentity.
+ * Request for ConnectIdentity.
  *
  * @generated from message gatehouse.account.v1.ConnectIdentityRequest
  */
@@ -1349,7 +1349,7 @@ export const ConnectIdentityResponseSchema: GenMessage<ConnectIdentityResponse> 
  */
 export type DisableTotpRequest = Message<"gatehouse.account.v1.DisableTotpRequest"> & {
   /**
-   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a
    * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 1;
@@ -1406,7 +1406,7 @@ export const DisableTotpResponseSchema: GenMessage<DisableTotpResponse> = /*@__P
  */
 export type CreateBackupCodesRequest = Message<"gatehouse.account.v1.CreateBackupCodesRequest"> & {
   /**
-   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a
    * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 1;
@@ -1450,7 +1450,7 @@ export const CreateBackupCodesResponseSchema: GenMessage<CreateBackupCodesRespon
   messageDesc(file_gatehouse_account_v1_auth_service, 41);
 
 /**
- * Request of Confirm. Exactly one proof is required.
+ * Request for Confirm. Exactly one proof is required.
  *
  * @generated from message gatehouse.account.v1.ConfirmRequest
  */
@@ -1478,7 +1478,7 @@ export type ConfirmRequest = Message<"gatehouse.account.v1.ConfirmRequest"> & {
   backupCode?: string | undefined;
 
   /**
-   * The use of a passkey of the caller, as the browser returns it. It needs no second factor.
+   * The use of a passkey of the caller, as returned by the browser. No second factor is required.
    *
    * @generated from field: optional gatehouse.account.v1.PasskeyCredential passkey = 4;
    */
@@ -1535,7 +1535,7 @@ export const ConfirmResponseSchema: GenMessage<ConfirmResponse> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 43);
 
 /**
- * Request of ListSignInMethods.
+ * Request for ListSignInMethods.
  *
  * @generated from message gatehouse.account.v1.ListSignInMethodsRequest
  */
@@ -1550,7 +1550,7 @@ export const ListSignInMethodsRequestSchema: GenMessage<ListSignInMethodsRequest
   messageDesc(file_gatehouse_account_v1_auth_service, 44);
 
 /**
- * Response of ListSignInMethods: what a sign-in page shows beside the password.
+ * Response of ListSignInMethods: what a sign-in page shows in addition to the password.
  *
  * @generated from message gatehouse.account.v1.ListSignInMethodsResponse
  */
@@ -1712,7 +1712,7 @@ export const PublicKeySchema: GenMessage<PublicKey> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_auth_service, 49);
 
 /**
- * Request of FindApiKey.
+ * Request for FindApiKey.
  *
  * @generated from message gatehouse.account.v1.FindApiKeyRequest
  */
@@ -1754,7 +1754,7 @@ export const FindApiKeyResponseSchema: GenMessage<FindApiKeyResponse> = /*@__PUR
   messageDesc(file_gatehouse_account_v1_auth_service, 51);
 
 /**
- * What a gateway needs to know of an API key.
+ * What a gateway needs to know about an API key.
  *
  * @generated from message gatehouse.account.v1.FoundApiKey
  */
@@ -1774,7 +1774,7 @@ export type FoundApiKey = Message<"gatehouse.account.v1.FoundApiKey"> & {
   userId: string;
 
   /**
-   * True when the owner is a service account: each of its keys has limits of its own.
+   * True when the owner is a service account: each of its keys has its own limits.
    *
    * @generated from field: bool service_account = 3;
    */
@@ -1812,7 +1812,7 @@ export const AuthService: GenService<{
     output: typeof RegisterResponseSchema;
   },
   /**
-   * Verifies the e-mail address and the password. Returns tokens, or a temporary token when MFA is enabled.
+   * Verifies the e-mail address and the password. Returns tokens, or a temporary token if a second factor is required.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Login
    */
@@ -1863,10 +1863,10 @@ export const AuthService: GenService<{
     output: typeof ResendVerificationResponseSchema;
   },
   /**
-   * Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in:
-   * ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets the known
-   * devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was
-   * never verified: erases the account.
+   * Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A
+   * sign-in: ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets
+   * the known devices, gives the account the address back that it had then, and sends a password reset token. A registration
+   * whose address was never verified: erases the account.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Disown
    */
@@ -1896,8 +1896,8 @@ export const AuthService: GenService<{
     output: typeof ResetPasswordResponseSchema;
   },
   /**
-   * Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has
-   * been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password.
+   * Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been
+   * accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.SetupTotp
    */
@@ -1917,8 +1917,8 @@ export const AuthService: GenService<{
     output: typeof VerifyMfaResponseSchema;
   },
   /**
-   * Begins a sign-in with a passkey. With `temp_token` it begins the second step of a login, for which passkeys of its account
-   * count.
+   * Begins a sign-in with a passkey. With `temp_token` it begins the second step of a login, for which only passkeys of
+   * that account count.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.StartPasskey
    */
@@ -1938,8 +1938,8 @@ export const AuthService: GenService<{
     output: typeof VerifyPasskeyResponseSchema;
   },
   /**
-   * Begins a sign-in with a provider. Send the user to `authorization_url`. The provider's answer comes back to the page at
-   * `return_to`, in the fragment, and only this browser or app can finish it.
+   * Begins a sign-in with a provider. Send the user to `authorization_url`. The response of the provider arrives at the page
+   * `return_to`, in the fragment, and only this browser or app can finish the sign-in.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.StartExternal
    */
@@ -1949,8 +1949,8 @@ export const AuthService: GenService<{
     output: typeof StartExternalResponseSchema;
   },
   /**
-   * Finishes a sign-in with a provider, with what came back. Answers like Login; or with `identity_token` where the account has
-   * to be proven first, and where the exchange was begun to prove an identity.
+   * Finishes a sign-in with the response of the provider. Returns the same as Login, or `identity_token` if the account has to be
+   * proven first, or if the exchange was begun to prove an identity.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.FinishExternal
    */
@@ -1960,7 +1960,7 @@ export const AuthService: GenService<{
     output: typeof FinishExternalResponseSchema;
   },
   /**
-   * Sends a code for a sign-in to an address. The response is the same whether or not the account exists. Only where
+   * Sends a sign-in code to an address. The response is the same whether or not the account exists. Requires
    * `EMAIL_SIGN_IN=code`.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.RequestEmailCode
@@ -1971,8 +1971,8 @@ export const AuthService: GenService<{
     output: typeof RequestEmailCodeResponseSchema;
   },
   /**
-   * Signs in with a mailed code, typed in; or with the token of the link in that e-mail, in the browser or app that asked for it. A
-   * code may be guessed five times. The address counts as verified.
+   * Signs in with a code that was sent by e-mail, or with the token of the link in that e-mail, in the browser or app that
+   * requested it. Each code allows five guesses. The address counts as verified afterwards.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.VerifyEmailCode
    */
@@ -2013,8 +2013,8 @@ export const AuthService: GenService<{
     output: typeof CreateBackupCodesResponseSchema;
   },
   /**
-   * Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if
-   * it had just begun. With a password or an identity, an account that has a second factor needs a code or backup code too.
+   * Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session is treated
+   * as if it had just begun. With a password or an identity, an account with a second factor also needs a code or backup code.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.Confirm
    */
@@ -2044,7 +2044,7 @@ export const AuthService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Finds a valid API key. Gateways that run apart from the services authenticate callers with it.
+   * Finds a valid API key. Standalone gateways authenticate callers with it.
    *
    * @generated from rpc gatehouse.account.v1.AuthService.FindApiKey
    */

@@ -16,7 +16,7 @@ export const file_gatehouse_account_v1_passkey: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS9wYXNza2V5LnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLFAQoHUGFzc2tleRIUCgJpZBgBIAEoCUIIukgFcgOwAQESDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxsYXN0X3VzZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSACIAQESDgoGc3luY2VkGAUgASgIEg4KBmRldmljZRgGIAEoCUIPCg1fbGFzdF91c2VkX2F0Iu0ECg5QYXNza2V5T3B0aW9ucxIRCgljaGFsbGVuZ2UYASABKAkSDwoHdGltZW91dBgCIAEoDRISCgVycF9pZBgDIAEoCUgAiAEBEkIKEWFsbG93X2NyZWRlbnRpYWxzGAQgAygLMicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleURlc2NyaXB0b3ISHgoRdXNlcl92ZXJpZmljYXRpb24YBSABKAlIAYgBARI6CgJycBgGIAEoCzIpLmdhdGVob3VzZS5hY2NvdW50LnYxLlBhc3NrZXlSZWx5aW5nUGFydHlIAogBARI0CgR1c2VyGAcgASgLMiEuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleVVzZXJIA4gBARJDChNwdWJfa2V5X2NyZWRfcGFyYW1zGAggAygLMiYuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleUFsZ29yaXRobRJEChNleGNsdWRlX2NyZWRlbnRpYWxzGAkgAygLMicuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleURlc2NyaXB0b3ISTAoXYXV0aGVudGljYXRvcl9zZWxlY3Rpb24YCiABKAsyJi5nYXRlaG91c2UuYWNjb3VudC52MS5QYXNza2V5U2VsZWN0aW9uSASIAQESGAoLYXR0ZXN0YXRpb24YCyABKAlIBYgBAUIICgZfcnBfaWRCFAoSX3VzZXJfdmVyaWZpY2F0aW9uQgUKA19ycEIHCgVfdXNlckIaChhfYXV0aGVudGljYXRvcl9zZWxlY3Rpb25CDgoMX2F0dGVzdGF0aW9uIkEKEVBhc3NrZXlEZXNjcmlwdG9yEgoKAmlkGAEgASgJEgwKBHR5cGUYAiABKAkSEgoKdHJhbnNwb3J0cxgDIAMoCSIvChNQYXNza2V5UmVseWluZ1BhcnR5EgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkiPQoLUGFzc2tleVVzZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxkaXNwbGF5X25hbWUYAyABKAkiLQoQUGFzc2tleUFsZ29yaXRobRILCgNhbGcYASABKAUSDAoEdHlwZRgCIAEoCSJhChBQYXNza2V5U2VsZWN0aW9uEhQKDHJlc2lkZW50X2tleRgBIAEoCRIcChRyZXF1aXJlX3Jlc2lkZW50X2tleRgCIAEoCBIZChF1c2VyX3ZlcmlmaWNhdGlvbhgDIAEoCSLNAQoRUGFzc2tleUNyZWRlbnRpYWwSKAoCaWQYASABKAlCHLpIGXIXEAEY+AoyEF5bQS1aYS16MC05Xy1dKiQSLAoGcmF3X2lkGAIgASgJQhy6SBlyFxABGPgKMhBeW0EtWmEtejAtOV8tXSokEh8KBHR5cGUYAyABKAlCEbpIDnIMUgpwdWJsaWMta2V5Ej8KCHJlc3BvbnNlGAQgASgLMiUuZ2F0ZWhvdXNlLmFjY291bnQudjEuUGFzc2tleVJlc3BvbnNlQga6SAPIAQEiuAMKD1Bhc3NrZXlSZXNwb25zZRJGChBjbGllbnRfZGF0YV9qc29uGAEgASgJQhy6SBlyFxABGIAgMhBeW0EtWmEtejAtOV8tXSokUg5jbGllbnREYXRhSlNPThI7ChJhdXRoZW50aWNhdG9yX2RhdGEYAiABKAlCGrpIF3IVGIAgMhBeW0EtWmEtejAtOV8tXSokSACIAQESMgoJc2lnbmF0dXJlGAMgASgJQhq6SBdyFRiAEDIQXltBLVphLXowLTlfLV0qJEgBiAEBEjQKC3VzZXJfaGFuZGxlGAQgASgJQhq6SBdyFRiAATIQXltBLVphLXowLTlfLV0qJEgCiAEBEjsKEmF0dGVzdGF0aW9uX29iamVjdBgFIAEoCUIaukgXchUYgGAyEF5bQS1aYS16MC05Xy1dKiRIA4gBARItCgp0cmFuc3BvcnRzGAYgAygJQhm6SBaSARMQCCIPcg0YIDIJXlthLXotXSokQhUKE19hdXRoZW50aWNhdG9yX2RhdGFCDAoKX3NpZ25hdHVyZUIOCgxfdXNlcl9oYW5kbGVCFQoTX2F0dGVzdGF0aW9uX29iamVjdGIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
- * A passkey of an account. Its user is verified at every use, so it is two factors at once.
+ * A passkey of an account. It verifies the user at every use, so it counts as two factors.
  *
  * @generated from message gatehouse.account.v1.Passkey
  */
@@ -29,7 +29,7 @@ export type Passkey = Message<"gatehouse.account.v1.Passkey"> & {
   id: string;
 
   /**
-   * Name that its owner gave it.
+   * Name given by its owner.
    *
    * @generated from field: string name = 2;
    */
@@ -50,14 +50,14 @@ export type Passkey = Message<"gatehouse.account.v1.Passkey"> & {
   lastUsedAt?: Timestamp | undefined;
 
   /**
-   * True when it is synced to other devices of its owner, false when it is on one device only. As of its last use.
+   * True when it is synced to other devices of its owner, false when it is bound to one device. As of its last use.
    *
    * @generated from field: bool synced = 5;
    */
   synced: boolean;
 
   /**
-   * Where it is kept: `platform` for the device itself, `security-key`, `phone`, or `unknown`.
+   * Where it is stored: `platform` for the device itself, `security-key`, `phone`, or `unknown`.
    *
    * @generated from field: string device = 6;
    */
@@ -100,7 +100,7 @@ export type PasskeyOptions = Message<"gatehouse.account.v1.PasskeyOptions"> & {
   rpId?: string | undefined;
 
   /**
-   * Passkeys that may be used. Any discoverable one if the list is empty.
+   * Passkeys that may be used. If the list is empty, any discoverable passkey may be used.
    *
    * @generated from field: repeated gatehouse.account.v1.PasskeyDescriptor allow_credentials = 4;
    */
@@ -135,14 +135,14 @@ export type PasskeyOptions = Message<"gatehouse.account.v1.PasskeyOptions"> & {
   pubKeyCredParams: PasskeyAlgorithm[];
 
   /**
-   * Passkeys that the user has. Their authenticators make no second one.
+   * Existing passkeys of the user. Their authenticators do not create a second one.
    *
    * @generated from field: repeated gatehouse.account.v1.PasskeyDescriptor exclude_credentials = 9;
    */
   excludeCredentials: PasskeyDescriptor[];
 
   /**
-   * What the authenticator must be able to do.
+   * Requirements for the authenticator.
    *
    * @generated from field: optional gatehouse.account.v1.PasskeySelection authenticator_selection = 10;
    */
@@ -164,7 +164,7 @@ export const PasskeyOptionsSchema: GenMessage<PasskeyOptions> = /*@__PURE__*/
   messageDesc(file_gatehouse_account_v1_passkey, 1);
 
 /**
- * A passkey that may be used, or must not be made again.
+ * A passkey that may be used, or whose authenticator must not create another one.
  *
  * @generated from message gatehouse.account.v1.PasskeyDescriptor
  */
@@ -184,7 +184,7 @@ export type PasskeyDescriptor = Message<"gatehouse.account.v1.PasskeyDescriptor"
   type: string;
 
   /**
-   * How its authenticator is reached, such as `internal` or `usb`.
+   * Transports of its authenticator, such as `internal` or `usb`.
    *
    * @generated from field: repeated string transports = 3;
    */
@@ -290,7 +290,7 @@ export const PasskeyAlgorithmSchema: GenMessage<PasskeyAlgorithm> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_passkey, 5);
 
 /**
- * What an authenticator must be able to do.
+ * Requirements for an authenticator.
  *
  * @generated from message gatehouse.account.v1.PasskeySelection
  */
@@ -303,7 +303,7 @@ export type PasskeySelection = Message<"gatehouse.account.v1.PasskeySelection"> 
   residentKey: string;
 
   /**
-   * True, for browsers that do not know `resident_key`.
+   * True, for browsers that do not support `resident_key`.
    *
    * @generated from field: bool require_resident_key = 2;
    */
@@ -325,7 +325,7 @@ export const PasskeySelectionSchema: GenMessage<PasskeySelection> = /*@__PURE__*
   messageDesc(file_gatehouse_account_v1_passkey, 6);
 
 /**
- * A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Further members are ignored.
+ * A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are ignored.
  *
  * @generated from message gatehouse.account.v1.PasskeyCredential
  */
@@ -408,7 +408,7 @@ export type PasskeyResponse = Message<"gatehouse.account.v1.PasskeyResponse"> & 
   attestationObject?: string | undefined;
 
   /**
-   * How the authenticator of a new passkey is reached, such as `internal` or `usb`.
+   * Transports of the authenticator of a new passkey, such as `internal` or `usb`.
    *
    * @generated from field: repeated string transports = 6;
    */

@@ -115,7 +115,7 @@ export type User = Message<"gatehouse.account.v1.User"> & {
   locale?: string | undefined;
 
   /**
-   * Data that administrators keep about the user (UpdateUser), a JSON object. Absent when there is none.
+   * JSON object that administrators keep about the user (UpdateUser). Absent if there is none.
    *
    * @generated from field: optional google.protobuf.Struct metadata = 14;
    */

@@ -178,7 +178,7 @@ export const ProfileUserSchema: GenMessage<ProfileUser> = /*@__PURE__*/
  */
 export type ChangePasswordRequest = Message<"gatehouse.account.v1.ChangePasswordRequest"> & {
   /**
-   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a
    * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string current_password = 1;
@@ -243,7 +243,7 @@ export type ChangeEmailRequest = Message<"gatehouse.account.v1.ChangeEmailReques
   newEmail: string;
 
   /**
-   * The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a
+   * The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a
    * confirmation within the last 15 minutes instead.
    *
    * @generated from field: string password = 2;
@@ -280,7 +280,7 @@ export const ChangeEmailResponseSchema: GenMessage<ChangeEmailResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 8);
 
 /**
- * Request of GetSignInMethods. The caller is identified by the access token.
+ * Request for GetSignInMethods. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.GetSignInMethodsRequest
  */
@@ -344,7 +344,7 @@ export const GetSignInMethodsResponseSchema: GenMessage<GetSignInMethodsResponse
   messageDesc(file_gatehouse_account_v1_user_service, 10);
 
 /**
- * Request of SetPassword.
+ * Request for SetPassword.
  *
  * @generated from message gatehouse.account.v1.SetPasswordRequest
  */
@@ -387,7 +387,7 @@ export const SetPasswordResponseSchema: GenMessage<SetPasswordResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 12);
 
 /**
- * Request of RemovePassword. The caller is identified by the access token.
+ * Request for RemovePassword. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.RemovePasswordRequest
  */
@@ -423,7 +423,7 @@ export const RemovePasswordResponseSchema: GenMessage<RemovePasswordResponse> = 
   messageDesc(file_gatehouse_account_v1_user_service, 14);
 
 /**
- * Request of RequireSecondFactor.
+ * Request for RequireSecondFactor.
  *
  * @generated from message gatehouse.account.v1.RequireSecondFactorRequest
  */
@@ -472,7 +472,7 @@ export const RequireSecondFactorResponseSchema: GenMessage<RequireSecondFactorRe
   messageDesc(file_gatehouse_account_v1_user_service, 16);
 
 /**
- * Request of CreatePasskeyOptions.
+ * Request for CreatePasskeyOptions.
  *
  * @generated from message gatehouse.account.v1.CreatePasskeyOptionsRequest
  */
@@ -514,13 +514,13 @@ export const CreatePasskeyOptionsResponseSchema: GenMessage<CreatePasskeyOptions
   messageDesc(file_gatehouse_account_v1_user_service, 18);
 
 /**
- * Request of CreatePasskey.
+ * Request for CreatePasskey.
  *
  * @generated from message gatehouse.account.v1.CreatePasskeyRequest
  */
 export type CreatePasskeyRequest = Message<"gatehouse.account.v1.CreatePasskeyRequest"> & {
   /**
-   * The new passkey, as the browser returns it.
+   * The new passkey, as returned by the browser.
    *
    * @generated from field: gatehouse.account.v1.PasskeyCredential credential = 1;
    */
@@ -563,7 +563,7 @@ export const CreatePasskeyResponseSchema: GenMessage<CreatePasskeyResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 20);
 
 /**
- * Request of ListPasskeys. The caller is identified by the access token.
+ * Request for ListPasskeys. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListPasskeysRequest
  */
@@ -599,7 +599,7 @@ export const ListPasskeysResponseSchema: GenMessage<ListPasskeysResponse> = /*@_
   messageDesc(file_gatehouse_account_v1_user_service, 22);
 
 /**
- * Request of RenamePasskey.
+ * Request for RenamePasskey.
  *
  * @generated from message gatehouse.account.v1.RenamePasskeyRequest
  */
@@ -648,7 +648,7 @@ export const RenamePasskeyResponseSchema: GenMessage<RenamePasskeyResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 24);
 
 /**
- * Request of DeletePasskey.
+ * Request for DeletePasskey.
  *
  * @generated from message gatehouse.account.v1.DeletePasskeyRequest
  */
@@ -697,7 +697,7 @@ export const DeletePasskeyResponseSchema: GenMessage<DeletePasskeyResponse> = /*
   messageDesc(file_gatehouse_account_v1_user_service, 26);
 
 /**
- * Request of ListIdentities. The caller is identified by the access token.
+ * Request for ListIdentities. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListIdentitiesRequest
  */
@@ -733,7 +733,7 @@ export const ListIdentitiesResponseSchema: GenMessage<ListIdentitiesResponse> = 
   messageDesc(file_gatehouse_account_v1_user_service, 28);
 
 /**
- * Request of DeleteIdentity.
+ * Request for DeleteIdentity.
  *
  * @generated from message gatehouse.account.v1.DeleteIdentityRequest
  */
@@ -775,7 +775,7 @@ export const DeleteIdentityResponseSchema: GenMessage<DeleteIdentityResponse> = 
   messageDesc(file_gatehouse_account_v1_user_service, 30);
 
 /**
- * Request of ListDevices. The caller is identified by the access token.
+ * Request for ListDevices. The caller is identified by the access token.
  *
  * @generated from message gatehouse.account.v1.ListDevicesRequest
  */
@@ -811,7 +811,7 @@ export const ListDevicesResponseSchema: GenMessage<ListDevicesResponse> = /*@__P
   messageDesc(file_gatehouse_account_v1_user_service, 32);
 
 /**
- * Request of DeleteDevice.
+ * Request for DeleteDevice.
  *
  * @generated from message gatehouse.account.v1.DeleteDeviceRequest
  */
@@ -987,14 +987,14 @@ export type CreateApiKeyRequest = Message<"gatehouse.account.v1.CreateApiKeyRequ
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all.
+   * Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all models.
    *
    * @generated from field: repeated string models = 3;
    */
   models: string[];
 
   /**
-   * Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in.
+   * Password of the caller, 1 to 128 characters. Optional within 15 minutes of the sign-in.
    *
    * @generated from field: optional string password = 4;
    */
@@ -1058,7 +1058,7 @@ export const ListApiKeysRequestSchema: GenMessage<ListApiKeysRequest> = /*@__PUR
  */
 export type ListApiKeysResponse = Message<"gatehouse.account.v1.ListApiKeysResponse"> & {
   /**
-   * Valid keys, newest first. Expired and revoked ones are left out.
+   * Valid keys, newest first. Expired and revoked ones are omitted.
    *
    * @generated from field: repeated gatehouse.account.v1.ApiKey api_keys = 1;
    */
@@ -1121,7 +1121,7 @@ export const RevokeApiKeyResponseSchema: GenMessage<RevokeApiKeyResponse> = /*@_
  */
 export type DeleteAccountRequest = Message<"gatehouse.account.v1.DeleteAccountRequest"> & {
   /**
-   * The current password, 1 to 128 characters. Optional within 15 minutes of signing in.
+   * The current password, 1 to 128 characters. Optional within 15 minutes of the sign-in.
    *
    * @generated from field: optional string password = 1;
    */
@@ -1288,8 +1288,8 @@ export const UserService: GenService<{
     output: typeof RemovePasswordResponseSchema;
   },
   /**
-   * Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a confirmation
-   * within the last 15 minutes. The owner is notified by e-mail.
+   * Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a
+   * confirmation within the last 15 minutes. The owner is notified by e-mail.
    *
    * @generated from rpc gatehouse.account.v1.UserService.RequireSecondFactor
    */
@@ -1382,7 +1382,7 @@ export const UserService: GenService<{
     output: typeof ListDevicesResponseSchema;
   },
   /**
-   * Forgets a device: until it signs in again, it counts as one that never has. Its sessions stay open.
+   * Removes a device. It counts as a new device when it signs in again. Its sessions stay open.
    *
    * @generated from rpc gatehouse.account.v1.UserService.DeleteDevice
    */
@@ -1422,7 +1422,7 @@ export const UserService: GenService<{
     output: typeof RevokeOtherSessionsResponseSchema;
   },
   /**
-   * Creates an API key for AI routes. The response is the only one that contains the key. Requires a sign-in within the last 15
+   * Creates an API key for AI routes. Only this response contains the key. Requires a sign-in within the last 15
    * minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail.
    *
    * @generated from rpc gatehouse.account.v1.UserService.CreateApiKey

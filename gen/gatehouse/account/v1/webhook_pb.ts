@@ -17,7 +17,7 @@ export const file_gatehouse_account_v1_webhook: GenFile = /*@__PURE__*/
   fileDesc("CiJnYXRlaG91c2UvYWNjb3VudC92MS93ZWJob29rLnByb3RvEhRnYXRlaG91c2UuYWNjb3VudC52MSLjAwoHV2ViaG9vaxIUCgJpZBgBIAEoCUIIukgFcgOwAQESCwoDdXJsGAIgASgJEhgKC2Rlc2NyaXB0aW9uGAMgASgJSACIAQESDgoGZXZlbnRzGAQgAygJEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKC2Rpc2FibGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgBiAEBEj0KD2Rpc2FibGVkX3JlYXNvbhgHIAEoCUIfukgcchpSCXJlcXVlc3RlZFIEZ29uZVIHZmFpbGluZ0gCiAEBEjYKDWZhaWxpbmdfc2luY2UYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAOIAQESPgoVcHJldmlvdXNfc2VjcmV0X3VudGlsGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgEiAEBEg4KBnF1ZXVlZBgKIAEoDUIOCgxfZGVzY3JpcHRpb25CDgoMX2Rpc2FibGVkX2F0QhIKEF9kaXNhYmxlZF9yZWFzb25CEAoOX2ZhaWxpbmdfc2luY2VCGAoWX3ByZXZpb3VzX3NlY3JldF91bnRpbCIVChNMaXN0V2ViaG9va3NSZXF1ZXN0IkcKFExpc3RXZWJob29rc1Jlc3BvbnNlEi8KCHdlYmhvb2tzGAEgAygLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuV2ViaG9vayLWAQoUQ3JlYXRlV2ViaG9va1JlcXVlc3QSFwoDdXJsGAEgASgJQgq6SAdyBRABGIAQEiIKBmV2ZW50cxgCIAMoCUISukgPkgEMCAEQZBgBIgRyAhhAEnEKC2Rlc2NyaXB0aW9uGAMgASgJQle6SFS6AUwKC2Rlc2NyaXB0aW9uEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxoYIXRoaXMubWF0Y2hlcyhyJ1xwe0NjfScpcgMYyAFIAIgBAUIOCgxfZGVzY3JpcHRpb24iXAoVQ3JlYXRlV2ViaG9va1Jlc3BvbnNlEi4KB3dlYmhvb2sYASABKAsyHS5nYXRlaG91c2UuYWNjb3VudC52MS5XZWJob29rEhMKBnNlY3JldBgCIAEoCUIDgAEBIpsCChRVcGRhdGVXZWJob29rUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQESHAoDdXJsGAIgASgJQgq6SAdyBRABGIAQSACIAQESIAoGZXZlbnRzGAMgAygJQhC6SA2SAQoQZBgBIgRyAhhAEnEKC2Rlc2NyaXB0aW9uGAQgASgJQle6SFS6AUwKC2Rlc2NyaXB0aW9uEiNtdXN0IG5vdCBjb250YWluIGNvbnRyb2wgY2hhcmFjdGVycxoYIXRoaXMubWF0Y2hlcyhyJ1xwe0NjfScpcgMYyAFIAYgBARIVCghkaXNhYmxlZBgFIAEoCEgCiAEBQgYKBF91cmxCDgoMX2Rlc2NyaXB0aW9uQgsKCV9kaXNhYmxlZCJYChVVcGRhdGVXZWJob29rUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIuCgd3ZWJob29rGAIgASgLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuV2ViaG9vayIsChREZWxldGVXZWJob29rUmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiKAoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkiMgoaUm90YXRlV2ViaG9va1NlY3JldFJlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBImIKG1JvdGF0ZVdlYmhvb2tTZWNyZXRSZXNwb25zZRIuCgd3ZWJob29rGAEgASgLMh0uZ2F0ZWhvdXNlLmFjY291bnQudjEuV2ViaG9vaxITCgZzZWNyZXQYAiABKAlCA4ABASIqChJUZXN0V2ViaG9va1JlcXVlc3QSFAoCaWQYASABKAlCCLpIBXIDsAEBIkUKE1Rlc3RXZWJob29rUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIdCgtkZWxpdmVyeV9pZBgCIAEoCUIIukgFcgOwAQEiggIKFFJlcGxheVdlYmhvb2tSZXF1ZXN0EhQKAmlkGAEgASgJQgi6SAVyA7ABARI3CgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEINukgKyAEBsgEEsIgnARI3CgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCCrpIB7IBBLCIJwFIAIgBATpbukhYGlYKAnRvEhdtdXN0IGJlIGxhdGVyIHRoYW4gZnJvbRo3IWhhcyh0aGlzLnRvKSB8fCAhaGFzKHRoaXMuZnJvbSkgfHwgdGhpcy50byA+IHRoaXMuZnJvbUIFCgNfdG8iOAoVUmVwbGF5V2ViaG9va1Jlc3BvbnNlEg8KB21lc3NhZ2UYASABKAkSDgoGcXVldWVkGAIgASgNIt0DCg9XZWJob29rRGVsaXZlcnkSFAoCaWQYASABKAlCCLpIBXIDsAEBEhwKCndlYmhvb2tfaWQYAiABKAlCCLpIBXIDsAEBEhoKCGV2ZW50X2lkGAMgASgJQgi6SAVyA7ABARINCgVldmVudBgEIAEoCRI5CgZzdGF0dXMYBSABKAlCKbpIJnIkUgZxdWV1ZWRSB3NlbmRpbmdSCWRlbGl2ZXJlZFIGZmFpbGVkEhAKCGF0dGVtcHRzGAYgASgNEhwKD3Jlc3BvbnNlX3N0YXR1cxgHIAEoDUgAiAEBEhcKCmxhc3RfZXJyb3IYCCABKAlIAYgBARIuCgpjcmVhdGVkX2F0GAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI1CgxkZWxpdmVyZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wSAKIAQESOAoPbmV4dF9hdHRlbXB0X2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgDiAEBQhIKEF9yZXNwb25zZV9zdGF0dXNCDQoLX2xhc3RfZXJyb3JCDwoNX2RlbGl2ZXJlZF9hdEISChBfbmV4dF9hdHRlbXB0X2F0IqgEChxMaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXF1ZXN0Eh0KBWxpbWl0GAEgASgNQgm6SAYqBBhkKAFIAIgBARIeCgZjdXJzb3IYAiABKAlCCbpIBnIEuIgnAUgBiAEBEh0KBHBhZ2UYAyABKA1CCrpIByoFGJBOKAFIAogBARIhCgp3ZWJob29rX2lkGAQgASgJQgi6SAVyA7ABAUgDiAEBEh0KBWV2ZW50GAUgASgJQgm6SAZyBBABGEBIBIgBARI+CgZzdGF0dXMYBiABKAlCKbpIJnIkUgZxdWV1ZWRSB3NlbmRpbmdSCWRlbGl2ZXJlZFIGZmFpbGVkSAWIAQE65QG6SOEBGt4BCgRwYWdlGtUBIWhhcyh0aGlzLnBhZ2UpID8gJycgOiBoYXModGhpcy5jdXJzb3IpID8gJ2NhblwndCBiZSBjb21iaW5lZCB3aXRoIGN1cnNvcicgOiB1aW50KHRoaXMucGFnZSkgKiAoaGFzKHRoaXMubGltaXQpID8gdWludCh0aGlzLmxpbWl0KSA6IHVpbnQoMjApKSA8PSB1aW50KDEwMDAwKSA/ICcnIDogJ3JlYWNoZXMgcGFzdCB0aGUgZmlyc3QgMTAsMDAwIHJvd3M6IHVzZSBjdXJzb3InQggKBl9saW1pdEIJCgdfY3Vyc29yQgcKBV9wYWdlQg0KC193ZWJob29rX2lkQggKBl9ldmVudEIJCgdfc3RhdHVzIsABCh1MaXN0V2ViaG9va0RlbGl2ZXJpZXNSZXNwb25zZRI0CgVpdGVtcxgBIAMoCzIlLmdhdGVob3VzZS5hY2NvdW50LnYxLldlYmhvb2tEZWxpdmVyeRIYCgtuZXh0X2N1cnNvchgCIAEoCUgAiAEBEg0KBXRvdGFsGAMgASgNEhwKD3RvdGFsX2VzdGltYXRlZBgEIAEoCEgBiAEBQg4KDF9uZXh0X2N1cnNvckISChBfdG90YWxfZXN0aW1hdGVkIjMKG1JldHJ5V2ViaG9va0RlbGl2ZXJ5UmVxdWVzdBIUCgJpZBgBIAEoCUIIukgFcgOwAQEiLwocUmV0cnlXZWJob29rRGVsaXZlcnlSZXNwb25zZRIPCgdtZXNzYWdlGAEgASgJYgZwcm90bzM", [file_buf_validate_validate, file_gatehouse_platform_v1_rules, file_google_protobuf_timestamp]);
 
 /**
- * An address that is told about audit events, as signed HTTP requests (Standard Webhooks).
+ * An address that receives audit events as signed HTTP requests (Standard Webhooks).
  *
  * @generated from message gatehouse.account.v1.Webhook
  */
@@ -37,14 +37,14 @@ export type Webhook = Message<"gatehouse.account.v1.Webhook"> & {
   url: string;
 
   /**
-   * What the webhook is for. Absent if nobody has written anything.
+   * Description of the webhook. Absent if there is none.
    *
    * @generated from field: optional string description = 3;
    */
   description?: string | undefined;
 
   /**
-   * Names of audit events that are delivered, such as `user.email_changed`, or `user.*` for all of a domain.
+   * Names of the audit events that are delivered, such as `user.email_changed`, or `user.*` for all events of a domain.
    *
    * @generated from field: repeated string events = 4;
    */
@@ -152,15 +152,15 @@ export type CreateWebhookRequest = Message<"gatehouse.account.v1.CreateWebhookRe
   url: string;
 
   /**
-   * Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all of a domain. Events that strangers cause
-   * are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`.
+   * Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all events of a domain. Events that
+   * strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`.
    *
    * @generated from field: repeated string events = 2;
    */
   events: string[];
 
   /**
-   * What the webhook is for, up to 200 characters.
+   * Description of the webhook, up to 200 characters.
    *
    * @generated from field: optional string description = 3;
    */
@@ -216,7 +216,7 @@ export type UpdateWebhookRequest = Message<"gatehouse.account.v1.UpdateWebhookRe
   id: string;
 
   /**
-   * URL, as in CreateWebhook. Waiting deliveries go there, too.
+   * URL, as in CreateWebhook. Waiting deliveries are sent to it too.
    *
    * @generated from field: optional string url = 2;
    */
@@ -230,15 +230,15 @@ export type UpdateWebhookRequest = Message<"gatehouse.account.v1.UpdateWebhookRe
   events: string[];
 
   /**
-   * What the webhook is for, up to 200 characters. An empty text removes it.
+   * Description of the webhook, up to 200 characters. An empty string removes it.
    *
    * @generated from field: optional string description = 4;
    */
   description?: string | undefined;
 
   /**
-   * True turns the webhook off: waiting deliveries fail, and no events are planned. False turns it on, from the events of now on;
-   * those in between can be replayed.
+   * True turns the webhook off: waiting deliveries fail, and no events are queued. False turns it on for events from now on;
+   * earlier ones can be replayed.
    *
    * @generated from field: optional bool disabled = 5;
    */
@@ -357,7 +357,7 @@ export type RotateWebhookSecretResponse = Message<"gatehouse.account.v1.RotateWe
   webhook?: Webhook | undefined;
 
   /**
-   * The new secret. It is never shown again. For 24 hours, deliveries are signed with the one before, too.
+   * The new secret. It is never shown again. For 24 hours, deliveries are also signed with the previous one.
    *
    * @generated from field: string secret = 2;
    */
@@ -406,7 +406,7 @@ export type TestWebhookResponse = Message<"gatehouse.account.v1.TestWebhookRespo
   message: string;
 
   /**
-   * UUID of the delivery, whose outcome is in the list of deliveries.
+   * UUID of the delivery. The list of deliveries shows its outcome.
    *
    * @generated from field: string delivery_id = 2;
    */
@@ -469,7 +469,7 @@ export type ReplayWebhookResponse = Message<"gatehouse.account.v1.ReplayWebhookR
   message: string;
 
   /**
-   * Number of events that are delivered again, without those that are waiting anyway.
+   * Number of events that are delivered again, excluding those that were already waiting.
    *
    * @generated from field: uint32 queued = 2;
    */
@@ -484,7 +484,7 @@ export const ReplayWebhookResponseSchema: GenMessage<ReplayWebhookResponse> = /*
   messageDesc(file_gatehouse_account_v1_webhook, 14);
 
 /**
- * One event for one webhook.
+ * The delivery of one event to one webhook.
  *
  * @generated from message gatehouse.account.v1.WebhookDelivery
  */

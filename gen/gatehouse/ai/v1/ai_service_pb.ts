@@ -93,7 +93,7 @@ export type Provider = Message$1<"gatehouse.ai.v1.Provider"> & {
   models: Model[];
 
   /**
-   * Name for people. Absent if the catalogue has none.
+   * Display name. Absent if the catalogue has none.
    *
    * @generated from field: optional string display_name = 5;
    */
@@ -135,7 +135,7 @@ export type Model = Message$1<"gatehouse.ai.v1.Model"> & {
   ignored: string[];
 
   /**
-   * Name for people. Absent if the catalogue has none.
+   * Display name. Absent if the catalogue has none.
    *
    * @generated from field: optional string display_name = 3;
    */
@@ -403,8 +403,8 @@ export const StreamChatResponseSchema: GenMessage<StreamChatResponse> = /*@__PUR
  */
 export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   /**
-   * Name of a model or alias from ListModels. `provider/model` names a model of a provider, and is the only name of models of
-   * the same name at several providers.
+   * Name of a model or alias from ListModels. `provider/model` names a model of a provider, and is required if several
+   * providers have a model of that name.
    *
    * @generated from field: string model = 1;
    */
@@ -418,14 +418,14 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   messages: Message[];
 
   /**
-   * Tools that the model may call, each with a name of its own: up to 128.
+   * Tools that the model may call, up to 128, with unique names.
    *
    * @generated from field: repeated gatehouse.ai.v1.Tool tools = 3;
    */
   tools: Tool[];
 
   /**
-   * Whether the model calls tools, and which. The default is `auto`.
+   * Whether the model calls tools, and which ones. The default is `auto`.
    *
    * @generated from field: optional gatehouse.ai.v1.ToolChoice tool_choice = 4;
    */
@@ -439,14 +439,14 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   parallelToolCalls?: boolean | undefined;
 
   /**
-   * Form of the reply. The default is text.
+   * Format of the reply. The default is text.
    *
    * @generated from field: optional gatehouse.ai.v1.ResponseFormat response_format = 6;
    */
   responseFormat?: ResponseFormat | undefined;
 
   /**
-   * Maximum number of tokens in the reply, reasoning included: 1 to 1,000,000. A value above the model's maximum is lowered to
+   * Maximum number of tokens in the reply, including reasoning: 1 to 1,000,000. A value above the model's maximum is lowered to
    * it. The default depends on the model.
    *
    * @generated from field: optional int32 max_tokens = 7;
@@ -461,14 +461,14 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   temperature?: number | undefined;
 
   /**
-   * Share of the most probable tokens that are considered, from 0 to 1.
+   * Nucleus sampling: total probability of the tokens to consider, from 0 to 1.
    *
    * @generated from field: optional double top_p = 9;
    */
   topP?: number | undefined;
 
   /**
-   * Penalty for tokens by their number so far, from -2 to 2.
+   * Penalty for tokens by how often they have occurred, from -2 to 2.
    *
    * @generated from field: optional double frequency_penalty = 10;
    */
@@ -489,8 +489,8 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   stop: string[];
 
   /**
-   * Seed that makes replies to the same request more alike, without a guarantee. Up to 2^53, which every provider
-   * can read.
+   * Seed that makes replies to the same request more similar, without a guarantee. Up to 2^53, which every provider
+   * supports.
    *
    * @generated from field: optional int64 seed = 13;
    */
@@ -504,14 +504,14 @@ export type CompleteRequest = Message$1<"gatehouse.ai.v1.CompleteRequest"> & {
   reasoningEffort?: string | undefined;
 
   /**
-   * Whether the reply is streamed while the model writes it. Otherwise it arrives as a whole.
+   * Whether the reply is streamed while the model writes it. Otherwise it arrives at the end.
    *
    * @generated from field: bool stream = 15;
    */
   stream: boolean;
 
   /**
-   * Names of fields that the caller has left out because Complete has no equivalent, for `X-AI-Ignored`: up to 64.
+   * Names of fields that the caller has omitted because Complete has no equivalent, for `X-AI-Ignored`: up to 64.
    *
    * @generated from field: repeated string ignored = 16;
    */
@@ -626,14 +626,14 @@ export type Image = Message$1<"gatehouse.ai.v1.Image"> & {
   data: string;
 
   /**
-   * Address of the image, with `https`: up to 8,192 characters. The provider reads it, this server never does.
+   * https URL of the image, up to 8,192 characters. The provider fetches it; this server never does.
    *
    * @generated from field: string url = 3;
    */
   url: string;
 
   /**
-   * How closely the model looks: `auto`, `low` or `high`. Only OpenAI's models distinguish.
+   * Detail with which the model sees the image: `auto`, `low` or `high`. Only OpenAI's models support it.
    *
    * @generated from field: string detail = 4;
    */
@@ -654,7 +654,7 @@ export const ImageSchema: GenMessage<Image> = /*@__PURE__*/
  */
 export type ToolCall = Message$1<"gatehouse.ai.v1.ToolCall"> & {
   /**
-   * Id of the call, which its result repeats.
+   * Id of the call. Its result repeats the id.
    *
    * @generated from field: string id = 1;
    */
@@ -668,7 +668,7 @@ export type ToolCall = Message$1<"gatehouse.ai.v1.ToolCall"> & {
   name: string;
 
   /**
-   * Arguments as a JSON object, nested at most 64 deep. Blank text means no arguments.
+   * Arguments as a JSON object, nested at most 64 deep. An empty string means no arguments.
    *
    * @generated from field: string arguments = 3;
    */
@@ -733,7 +733,7 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 15);
 
 /**
- * Whether the model calls tools, and which.
+ * Whether the model calls tools, and which ones.
  *
  * @generated from message gatehouse.ai.v1.ToolChoice
  */
@@ -761,7 +761,7 @@ export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 16);
 
 /**
- * Form of a reply.
+ * Format of a reply.
  *
  * @generated from message gatehouse.ai.v1.ResponseFormat
  */
@@ -822,7 +822,7 @@ export type CompleteEvent = Message$1<"gatehouse.ai.v1.CompleteEvent"> & {
    */
   event: {
     /**
-     * The model begins to reply. Comes with the first of the other events.
+     * The model begins to reply. Sent together with the first of the other events.
      *
      * @generated from field: gatehouse.ai.v1.Started started = 1;
      */
@@ -899,7 +899,7 @@ export type Started = Message$1<"gatehouse.ai.v1.Started"> & {
 
   /**
    * Names of the fields that have no effect with this model, as in `X-AI-Ignored`. For an alias that header is absent over gRPC,
-   * since they depend on the model.
+   * because the fields depend on the model.
    *
    * @generated from field: repeated string ignored = 4;
    */
@@ -998,14 +998,14 @@ export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
  */
 export type TokenUsage = Message$1<"gatehouse.ai.v1.TokenUsage"> & {
   /**
-   * Number of input tokens, those from and into the provider's cache included.
+   * Number of input tokens, including those read from and written to the provider's cache.
    *
    * @generated from field: int32 input_tokens = 1;
    */
   inputTokens: number;
 
   /**
-   * Number of output tokens, reasoning included.
+   * Number of output tokens, including reasoning.
    *
    * @generated from field: int32 output_tokens = 2;
    */
@@ -1019,7 +1019,7 @@ export type TokenUsage = Message$1<"gatehouse.ai.v1.TokenUsage"> & {
   cachedInputTokens: number;
 
   /**
-   * Number of input tokens written into the provider's cache.
+   * Number of input tokens written to the provider's cache.
    *
    * @generated from field: int32 cache_write_tokens = 4;
    */
@@ -1061,7 +1061,7 @@ export const TokenUsageSchema: GenMessage<TokenUsage> = /*@__PURE__*/
  */
 export type CreateEmbeddingsRequest = Message$1<"gatehouse.ai.v1.CreateEmbeddingsRequest"> & {
   /**
-   * Name of a model of embeddings from ListModels, as for Complete.
+   * Name of an embedding model from ListModels, as for Complete.
    *
    * @generated from field: string model = 1;
    */
@@ -1082,14 +1082,14 @@ export type CreateEmbeddingsRequest = Message$1<"gatehouse.ai.v1.CreateEmbedding
   dimensions?: number | undefined;
 
   /**
-   * Form of the vectors: `float`, the default, or `base64`.
+   * Encoding of the vectors: `float`, the default, or `base64`.
    *
    * @generated from field: optional string encoding_format = 4;
    */
   encodingFormat?: string | undefined;
 
   /**
-   * Names of fields that the caller has left out because CreateEmbeddings has no equivalent, for `X-AI-Ignored`: up to 64.
+   * Names of fields that the caller has omitted because CreateEmbeddings has no equivalent, for `X-AI-Ignored`: up to 64.
    *
    * @generated from field: repeated string ignored = 5;
    */
@@ -1190,7 +1190,7 @@ export const EmbeddingSchema: GenMessage<Embedding> = /*@__PURE__*/
  */
 export type EmbeddingsFinished = Message$1<"gatehouse.ai.v1.EmbeddingsFinished"> & {
   /**
-   * Absent when the provider does not report it. There are input tokens only.
+   * Absent when the provider does not report it. Contains input tokens only.
    *
    * @generated from field: optional gatehouse.ai.v1.TokenUsage usage = 1;
    */
@@ -1211,8 +1211,8 @@ export const EmbeddingsFinishedSchema: GenMessage<EmbeddingsFinished> = /*@__PUR
  */
 export type RelayMessagesRequest = Message$1<"gatehouse.ai.v1.RelayMessagesRequest"> & {
   /**
-   * The body: a JSON object. Refused are tools that run at the provider, MCP servers, containers and files there, and what has a
-   * price of its own.
+   * The body: a JSON object. Tools that run at the provider, MCP servers, containers, files by id, and options with a different
+   * price are rejected.
    *
    * @generated from field: bytes body = 1;
    */
@@ -1226,7 +1226,7 @@ export type RelayMessagesRequest = Message$1<"gatehouse.ai.v1.RelayMessagesReque
   version: string;
 
   /**
-   * Names of beta features: up to 64. Those that the catalogue does not list are left out, and are in `ignored` of `started`.
+   * Names of beta features: up to 64. Those that the catalogue does not list are omitted and listed in `ignored` of `started`.
    *
    * @generated from field: repeated string betas = 3;
    */
@@ -1261,7 +1261,7 @@ export type CountMessageTokensRequest = Message$1<"gatehouse.ai.v1.CountMessageT
   version: string;
 
   /**
-   * Names of beta features: up to 64. Those that the catalogue does not list are left out.
+   * Names of beta features: up to 64. Those that the catalogue does not list are omitted.
    *
    * @generated from field: repeated string betas = 3;
    */
@@ -1282,7 +1282,7 @@ export const CountMessageTokensRequestSchema: GenMessage<CountMessageTokensReque
  */
 export type CountMessageTokensResponse = Message$1<"gatehouse.ai.v1.CountMessageTokensResponse"> & {
   /**
-   * The answer of the provider: a JSON object.
+   * The response of the provider: a JSON object.
    *
    * @generated from field: string body = 1;
    */
@@ -1303,8 +1303,8 @@ export const CountMessageTokensResponseSchema: GenMessage<CountMessageTokensResp
  */
 export type RelayResponsesRequest = Message$1<"gatehouse.ai.v1.RelayResponsesRequest"> & {
   /**
-   * The body: a JSON object. Refused are tools that run at the provider, references to what is stored there, `background`,
-   * `store: true`, and what has a price of its own.
+   * The body: a JSON object. Tools that run at the provider, references to stored content, `background`, `store: true`, and
+   * options with a different price are rejected.
    *
    * @generated from field: bytes body = 1;
    */
@@ -1332,7 +1332,7 @@ export type RelayEvent = Message$1<"gatehouse.ai.v1.RelayEvent"> & {
    */
   event: {
     /**
-     * The model begins to reply. Comes with the first data.
+     * The model begins to reply. Sent together with the first data.
      *
      * @generated from field: gatehouse.ai.v1.Started started = 1;
      */
@@ -1340,7 +1340,7 @@ export type RelayEvent = Message$1<"gatehouse.ai.v1.RelayEvent"> & {
     case: "started";
   } | {
     /**
-     * One or more whole server-sent events of the provider, unchanged; without a stream the whole reply, once.
+     * One or more complete server-sent events of the provider, unchanged; without streaming the complete reply, once.
      *
      * @generated from field: string data = 2;
      */
@@ -1506,8 +1506,7 @@ export type ListUsageRequest = Message$1<"gatehouse.ai.v1.ListUsageRequest"> & {
   page?: number | undefined;
 
   /**
-   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
-   * more.
+   * `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither.
    *
    * @generated from field: optional string group_by = 4;
    */
@@ -1578,8 +1577,7 @@ export type ListAllUsageRequest = Message$1<"gatehouse.ai.v1.ListAllUsageRequest
   page?: number | undefined;
 
   /**
-   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
-   * more.
+   * `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither.
    *
    * @generated from field: optional string group_by = 5;
    */
@@ -1643,8 +1641,7 @@ export type ExportUsageRequest = Message$1<"gatehouse.ai.v1.ExportUsageRequest">
   to?: Timestamp | undefined;
 
   /**
-   * `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any
-   * more.
+   * `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither.
    *
    * @generated from field: optional string group_by = 4;
    */
@@ -1842,7 +1839,7 @@ export const ListProviderStatesResponseSchema: GenMessage<ListProviderStatesResp
   messageDesc(file_gatehouse_ai_v1_ai_service, 45);
 
 /**
- * How a provider is doing in one process.
+ * State of a provider in one process.
  *
  * @generated from message gatehouse.ai.v1.ProviderState
  */
@@ -1869,15 +1866,15 @@ export type ProviderState = Message$1<"gatehouse.ai.v1.ProviderState"> & {
   keys: number;
 
   /**
-   * The keys that are set aside, by number. The others are in use, and the last one left is used in any case.
+   * The keys that are set aside, by number. The others are in use. If all are set aside, the one that returns first is used.
    *
    * @generated from field: repeated gatehouse.ai.v1.ProviderKeySetAside keys_set_aside = 4;
    */
   keysSetAside: ProviderKeySetAside[];
 
   /**
-   * `closed`: calls of aliases go to the provider. `open`: they go to other providers first, since it has failed. `half-open`: the
-   * next call finds out whether it works again. Empty unless the provider is configured.
+   * `closed`: calls of aliases go to the provider. `open`: they go to other providers first, because it has failed.
+   * `half-open`: the next call tests whether it works again. Empty unless the provider is configured.
    *
    * @generated from field: string breaker = 5;
    */
@@ -1891,14 +1888,14 @@ export type ProviderState = Message$1<"gatehouse.ai.v1.ProviderState"> & {
   attempts: number;
 
   /**
-   * Number of those that failed. Requests and content that the provider refuses do not count.
+   * Number of those that failed. Requests and content that the provider rejects do not count.
    *
    * @generated from field: uint32 failed_attempts = 7;
    */
   failedAttempts: number;
 
   /**
-   * How the last failed request failed, such as `overloaded`. Absent without one since the start of the process.
+   * Kind of the last failure, such as `overloaded`. Absent if there was none since the start of the process.
    *
    * @generated from field: optional string last_failure = 8;
    */
@@ -1920,7 +1917,7 @@ export const ProviderStateSchema: GenMessage<ProviderState> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_ai_service, 46);
 
 /**
- * An API key of a provider that is not used for a while.
+ * An API key of a provider that is temporarily not used.
  *
  * @generated from message gatehouse.ai.v1.ProviderKeySetAside
  */
@@ -1983,7 +1980,7 @@ export type SumUsageRequest = Message$1<"gatehouse.ai.v1.SumUsageRequest"> & {
   to?: Timestamp | undefined;
 
   /**
-   * What to sum up by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the
+   * What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the
    * calls themselves, which takes longer; calls that are kept as daily totals are in `others`.
    *
    * @generated from field: optional string group_by = 4;
@@ -2026,14 +2023,14 @@ export type SumUsageResponse = Message$1<"gatehouse.ai.v1.SumUsageResponse"> & {
   totals?: UsageSums | undefined;
 
   /**
-   * The groups with the most tokens, largest first; days newest first. Groups without calls are left out.
+   * The groups with the most tokens, largest first; days newest first. Groups without calls are omitted.
    *
    * @generated from field: repeated gatehouse.ai.v1.UsageGroup groups = 3;
    */
   groups: UsageGroup[];
 
   /**
-   * Sums of everything that `groups` leaves out, such as further groups, erased users, and calls
+   * Sums of everything that is not in `groups`, such as further groups, erased users, and calls
    * without a key or alias. Absent without any.
    *
    * @generated from field: optional gatehouse.ai.v1.UsageSums others = 4;
@@ -2262,9 +2259,10 @@ export const AIService: GenService<{
   },
   /**
    * Continues a conversation with tools, images and structured output, as OpenAI's chat completions do. A reply that is not
-   * streamed arrives as the same events, all at its end. If the model is an alias, the call goes to one of its models, and on to
-   * the next while one fails before the first byte of its reply. The response header `X-AI-Ignored` names, separated by commas, the
-   * fields of `ignored` and the fields of this message that the model does not take and that only tune the reply.
+   * streamed arrives as the same events, all at the end. If the model is an alias, the call goes to one of its models, and
+   * continues with the next if that fails before the first byte of its reply. The response header `X-AI-Ignored` lists,
+   * separated by commas, the fields of `ignored` and the fields of this message that the model does not support and that only
+   * tune the reply.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.Complete
    */
@@ -2274,8 +2272,8 @@ export const AIService: GenService<{
     output: typeof CompleteEventSchema;
   },
   /**
-   * Passes a request of Anthropic's Messages API on to a model of that dialect, and its reply back. Both are unchanged, but for the
-   * name of the model, and a maximum of tokens that is above that of the model.
+   * Passes a request of Anthropic's Messages API on to a model of that dialect, and returns its reply. Both are unchanged,
+   * except for the name of the model and a maximum number of tokens above that of the model.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.RelayMessages
    */
@@ -2285,7 +2283,7 @@ export const AIService: GenService<{
     output: typeof RelayEventSchema;
   },
   /**
-   * Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It costs nothing.
+   * Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It is free.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.CountMessageTokens
    */
@@ -2295,8 +2293,8 @@ export const AIService: GenService<{
     output: typeof CountMessageTokensResponseSchema;
   },
   /**
-   * Passes a request of OpenAI's Responses API on to a model of that dialect, and its reply back. Both are unchanged, but for the
-   * name of the model, a maximum of tokens that is above that of the model, and `store`, which is false.
+   * Passes a request of OpenAI's Responses API on to a model of that dialect, and returns its reply. Both are unchanged, except
+   * for the name of the model, a maximum number of tokens above that of the model, and `store`, which is false.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.RelayResponses
    */
@@ -2307,8 +2305,8 @@ export const AIService: GenService<{
   },
   /**
    * Embeds texts, as OpenAI's embeddings do: events with one vector for each text, in the order of the texts. The response
-   * header `X-AI-Ignored` names, separated by commas, the fields of `ignored`. Aliases are refused, since vectors of different
-   * models can't be compared.
+   * header `X-AI-Ignored` lists, separated by commas, the fields of `ignored`. Aliases are rejected, because vectors of different
+   * models are not comparable.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.CreateEmbeddings
    */
@@ -2318,8 +2316,8 @@ export const AIService: GenService<{
     output: typeof EmbeddingsEventSchema;
   },
   /**
-   * Lists the models and aliases that Complete accepts from this caller, and the models of CreateEmbeddings: those of configured
-   * providers that its API key may use.
+   * Lists the models and aliases that Complete accepts from this caller, and the models of CreateEmbeddings. Only models of
+   * configured providers that the API key of the caller may use are listed.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListModels
    */
@@ -2349,7 +2347,7 @@ export const AIService: GenService<{
     output: typeof ListUsageResponseSchema;
   },
   /**
-   * Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it.
+   * Lists the usage of all users by day, user, provider and model, newest first. SumUsage returns totals.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListAllUsage
    */
@@ -2359,8 +2357,8 @@ export const AIService: GenService<{
     output: typeof ListAllUsageResponseSchema;
   },
   /**
-   * Returns the usage of all users as a table for spreadsheets, with the filters of ListAllUsage. VALIDATION_FAILED if it has more
-   * than 50,000 rows: choose a shorter period.
+   * Returns the usage of all users as CSV, with the filters of ListAllUsage. Returns VALIDATION_FAILED if there are more than
+   * 50,000 rows: choose a shorter period.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ExportUsage
    */
@@ -2370,8 +2368,8 @@ export const AIService: GenService<{
     output: typeof ExportUsageResponseSchema;
   },
   /**
-   * Shows how each provider of the catalogue is doing in the process that answers. Other processes have keys set aside and
-   * breakers of their own.
+   * Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own
+   * breakers and keys that are set aside.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListProviderStates
    */
@@ -2381,7 +2379,7 @@ export const AIService: GenService<{
     output: typeof ListProviderStatesResponseSchema;
   },
   /**
-   * Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole.
+   * Sums up the usage of all users, or of one, by day, user, model or provider. Days are in UTC and always whole.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.SumUsage
    */
@@ -2391,7 +2389,7 @@ export const AIService: GenService<{
     output: typeof SumUsageResponseSchema;
   },
   /**
-   * Lists budgets, newest first, with what has been used in the current period.
+   * Lists budgets, newest first, with the usage of the current period.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListBudgets
    */
@@ -2401,8 +2399,8 @@ export const AIService: GenService<{
     output: typeof ListBudgetsResponseSchema;
   },
   /**
-   * Creates a budget, or changes that of the same scope, subject, unit and period. It holds from the next call on; the first
-   * budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key.
+   * Creates a budget, or changes the one with the same scope, subject, unit and period. It applies from the next call on; the
+   * first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.SetBudget
    */
@@ -2412,7 +2410,7 @@ export const AIService: GenService<{
     output: typeof SetBudgetResponseSchema;
   },
   /**
-   * Deletes a budget with what it has counted.
+   * Deletes a budget and its recorded usage.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.DeleteBudget
    */
@@ -2422,7 +2420,7 @@ export const AIService: GenService<{
     output: typeof DeleteBudgetResponseSchema;
   },
   /**
-   * Corrects what a budget has counted in the current period, such as after a crash: calls that were lost count in full.
+   * Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.AdjustBudget
    */
@@ -2432,7 +2430,7 @@ export const AIService: GenService<{
     output: typeof AdjustBudgetResponseSchema;
   },
   /**
-   * Lists the budgets that limit the caller's own calls, with what has been used in the current period.
+   * Lists the budgets that limit the caller's own calls, with the usage of the current period.
    *
    * @generated from rpc gatehouse.ai.v1.AIService.ListOwnBudgets
    */

@@ -34,8 +34,8 @@ export type Budget = Message<"gatehouse.ai.v1.Budget"> & {
   id: string;
 
   /**
-   * Whose calls it limits: `deployment` for all of them, `role` for each user of a role, `user` for one user, `key` for one API
-   * key.
+   * Calls that the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user, `key` for
+   * one API key.
    *
    * @generated from field: string scope = 2;
    */
@@ -134,7 +134,7 @@ export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
   messageDesc(file_gatehouse_ai_v1_budget, 0);
 
 /**
- * Request of ListBudgets. All filters are combined with AND.
+ * Request for ListBudgets. All filters are combined with AND.
  *
  * @generated from message gatehouse.ai.v1.ListBudgetsRequest
  */
@@ -168,8 +168,8 @@ export type ListBudgetsRequest = Message<"gatehouse.ai.v1.ListBudgetsRequest"> &
   scope?: string | undefined;
 
   /**
-   * Only budgets that limit this user: the user's own, those of the role and those of the user's API keys. Those of the role have
-   * what this user has used.
+   * Only budgets that limit this user: the user's own, those of the role and those of the user's API keys. Budgets of the
+   * role show the usage of this user.
    *
    * @generated from field: optional string user_id = 5;
    */
@@ -227,13 +227,13 @@ export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__P
   messageDesc(file_gatehouse_ai_v1_budget, 2);
 
 /**
- * Request of SetBudget.
+ * Request for SetBudget.
  *
  * @generated from message gatehouse.ai.v1.SetBudgetRequest
  */
 export type SetBudgetRequest = Message<"gatehouse.ai.v1.SetBudgetRequest"> & {
   /**
-   * Whose calls the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user instead of
+   * Calls that the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user instead of
    * the budget of the role, `key` for one API key.
    *
    * @generated from field: string scope = 1;
@@ -263,7 +263,8 @@ export type SetBudgetRequest = Message<"gatehouse.ai.v1.SetBudgetRequest"> & {
 
   /**
    * Maximum amount that calls may use in a period: money in the currency of the catalogue, up to 1,000,000 with at most nine
-   * decimal places, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every call.
+   * decimal places, or a whole number of tokens up to 1,000,000,000,000,000. A JSON number is accepted too. `0` refuses every
+   * call.
    *
    * @generated from field: string limit = 5;
    */
@@ -277,8 +278,8 @@ export type SetBudgetRequest = Message<"gatehouse.ai.v1.SetBudgetRequest"> & {
   alertPercent?: number | undefined;
 
   /**
-   * Counts the calls of the current period that have ended. Otherwise a new budget begins with nothing used, and an existing one
-   * keeps what it has counted.
+   * Sets the usage to that of the calls of the current period that have ended. Otherwise a new budget begins without usage, and
+   * an existing one keeps its usage.
    *
    * @generated from field: optional bool from_usage = 7;
    */
@@ -314,7 +315,7 @@ export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE_
   messageDesc(file_gatehouse_ai_v1_budget, 4);
 
 /**
- * Request of DeleteBudget.
+ * Request for DeleteBudget.
  *
  * @generated from message gatehouse.ai.v1.DeleteBudgetRequest
  */
@@ -356,7 +357,7 @@ export const DeleteBudgetResponseSchema: GenMessage<DeleteBudgetResponse> = /*@_
   messageDesc(file_gatehouse_ai_v1_budget, 6);
 
 /**
- * Request of AdjustBudget.
+ * Request for AdjustBudget.
  *
  * @generated from message gatehouse.ai.v1.AdjustBudgetRequest
  */
@@ -419,7 +420,7 @@ export const AdjustBudgetResponseSchema: GenMessage<AdjustBudgetResponse> = /*@_
   messageDesc(file_gatehouse_ai_v1_budget, 8);
 
 /**
- * Request of ListOwnBudgets.
+ * Request for ListOwnBudgets.
  *
  * @generated from message gatehouse.ai.v1.ListOwnBudgetsRequest
  */
@@ -440,7 +441,7 @@ export const ListOwnBudgetsRequestSchema: GenMessage<ListOwnBudgetsRequest> = /*
  */
 export type ListOwnBudgetsResponse = Message<"gatehouse.ai.v1.ListOwnBudgetsResponse"> & {
   /**
-   * The caller's own budgets, those of the caller's role and those of the caller's API keys; not that of the deployment.
+   * The caller's own budgets, those of the caller's role and those of the caller's API keys; without budgets of the deployment.
    *
    * @generated from field: repeated gatehouse.ai.v1.Budget budgets = 1;
    */

@@ -156,7 +156,7 @@ export const ProviderFailure = {
   BLOCKED: 3,
 
   /**
-   * The provider has received too many requests of this server.
+   * The provider has received too many requests from this server.
    *
    * @generated from enum value: PROVIDER_FAILURE_RATE_LIMITED = 4;
    */
@@ -170,14 +170,14 @@ export const ProviderFailure = {
   OVERLOADED: 5,
 
   /**
-   * The provider did not answer, or did not go on, in time.
+   * The provider did not answer, or did not continue its reply, in time.
    *
    * @generated from enum value: PROVIDER_FAILURE_TIMED_OUT = 6;
    */
   TIMED_OUT: 6,
 
   /**
-   * Anything else: unreachable, an internal error, an unreadable or incomplete reply, a refused key, an empty account.
+   * Anything else: unreachable, an internal error, an unreadable or incomplete reply, a rejected key, an exhausted balance.
    *
    * @generated from enum value: PROVIDER_FAILURE_OTHER = 7;
    */
@@ -463,7 +463,7 @@ export const Reason = {
   KEY_NOT_ALLOWED: 36,
 
   /**
-   * The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before.
+   * A passkey or its use could not be verified: it is invalid, expired, or was presented before.
    *
    * @generated from enum value: REASON_PASSKEY_INVALID = 43;
    */
@@ -477,14 +477,14 @@ export const Reason = {
   PASSKEY_UNKNOWN: 37,
 
   /**
-   * This service or its configuration accepts no registration, or none of this e-mail domain.
+   * The configuration does not allow registration, or not for this e-mail domain.
    *
    * @generated from enum value: REASON_SIGN_UP_CLOSED = 39;
    */
   SIGN_UP_CLOSED: 39,
 
   /**
-   * An administrator has suspended the account. It is returned only to whoever proves to be its owner.
+   * An administrator has suspended the account. Returned only to somebody who proves to be its owner.
    *
    * @generated from enum value: REASON_ACCOUNT_SUSPENDED = 44;
    */
@@ -498,35 +498,36 @@ export const Reason = {
   LAST_SIGN_IN_METHOD: 40,
 
   /**
-   * The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again.
+   * The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser.
+   * Begin again.
    *
    * @generated from enum value: REASON_EXTERNAL_FAILED = 38;
    */
   EXTERNAL_FAILED: 38,
 
   /**
-   * Another account has this identity.
+   * The identity is connected to another account.
    *
    * @generated from enum value: REASON_IDENTITY_TAKEN = 41;
    */
   IDENTITY_TAKEN: 41,
 
   /**
-   * The provider reports no e-mail address, which a new account needs.
+   * The provider did not report an e-mail address, which a new account needs.
    *
    * @generated from enum value: REASON_EXTERNAL_EMAIL_MISSING = 42;
    */
   EXTERNAL_EMAIL_MISSING: 42,
 
   /**
-   * A budget limits what the caller's AI calls cost, and the model has no price.
+   * A budget limits the cost of the caller's AI calls, but the model has no price.
    *
    * @generated from enum value: REASON_MODEL_NOT_PRICED = 45;
    */
   MODEL_NOT_PRICED: 45,
 
   /**
-   * A budget of AI calls is used up, or calls that have not ended hold the rest of it.
+   * A budget for AI calls is used up, or the rest of it is reserved for calls in progress.
    *
    * @generated from enum value: REASON_BUDGET_EXCEEDED = 46;
    */

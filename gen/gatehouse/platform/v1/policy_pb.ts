@@ -103,7 +103,7 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   responseHeaders: string[];
 
   /**
-   * Which API keys may call the method, beside sessions. Without it none may.
+   * Which API keys may call the method, in addition to sessions. By default none.
    *
    * @generated from field: gatehouse.platform.v1.ApiKeys api_keys = 12;
    */
@@ -117,14 +117,14 @@ export type Policy = Message<"gatehouse.platform.v1.Policy"> & {
   sameOrigin: boolean;
 
   /**
-   * The JSON of the method over HTTP: of its requests, responses, events and errors.
+   * JSON format of the method over HTTP, for requests, responses, events and errors.
    *
    * @generated from field: gatehouse.platform.v1.HttpFormat http_format = 14;
    */
   httpFormat: HttpFormat;
 
   /**
-   * Media type of a response that is text and not JSON, such as `text/csv`: that of its only field, in UTF-8.
+   * Media type of a text response, such as `text/csv`. The body is the only field of the response, in UTF-8.
    *
    * @generated from field: string text_type = 15;
    */
@@ -166,7 +166,7 @@ export type Limit = Message<"gatehouse.platform.v1.Limit"> & {
   windowSeconds: number;
 
   /**
-   * What the requests are counted by.
+   * How requests are grouped for counting.
    *
    * @generated from field: gatehouse.platform.v1.LimitKey by = 4;
    */
@@ -222,22 +222,22 @@ export type FieldPolicy = Message<"gatehouse.platform.v1.FieldPolicy"> & {
   typed: TypedText;
 
   /**
-   * Marks the field that holds the password of the caller. Callers without a password leave it out; at a registration it may be left
-   * out where codes by e-mail sign in.
+   * Marks the field that holds the password of the caller. Callers without a password omit it. It is optional
+   * in a registration if codes by e-mail are enabled.
    *
    * @generated from field: bool own_password = 5;
    */
   ownPassword: boolean;
 
   /**
-   * Leaves the list out of the JSON of a response while it is empty.
+   * Omits the list from the JSON of a response if it is empty.
    *
    * @generated from field: bool omit_empty = 6;
    */
   omitEmpty: boolean;
 
   /**
-   * Leaves the field out of JSON: over REST it travels in its cookie only.
+   * Omits the field from JSON: over REST it is only in its cookie.
    *
    * @generated from field: bool cookie_only = 7;
    */
@@ -266,34 +266,34 @@ export const FieldPolicySchema: GenMessage<FieldPolicy> = /*@__PURE__*/
   messageDesc(file_gatehouse_platform_v1_policy, 2);
 
 /**
- * The JSON of a method over HTTP.
+ * JSON format of a method over HTTP.
  *
  * @generated from enum gatehouse.platform.v1.HttpFormat
  */
 export const HttpFormat = {
   /**
-   * That of its messages.
+   * ProtoJSON of its messages.
    *
    * @generated from enum value: HTTP_FORMAT_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * That of OpenAI's API. The method accepts and returns what its clients expect.
+   * JSON of OpenAI's API. The method accepts and returns what its clients expect.
    *
    * @generated from enum value: HTTP_FORMAT_OPENAI = 1;
    */
   OPENAI: 1,
 
   /**
-   * That of Anthropic's Messages API. Bodies are passed on as they are.
+   * JSON of Anthropic's Messages API. Bodies are passed on unchanged.
    *
    * @generated from enum value: HTTP_FORMAT_ANTHROPIC = 2;
    */
   ANTHROPIC: 2,
 
   /**
-   * That of OpenAI's Responses API. Bodies are passed on as they are.
+   * JSON of OpenAI's Responses API. Bodies are passed on unchanged.
    *
    * @generated from enum value: HTTP_FORMAT_OPENAI_RESPONSES = 3;
    */
@@ -301,7 +301,7 @@ export const HttpFormat = {
 } as const;
 
 /**
- * The JSON of a method over HTTP.
+ * JSON format of a method over HTTP.
  *
  * @generated from enum gatehouse.platform.v1.HttpFormat
  */
@@ -403,7 +403,7 @@ export const AccessSchema: GenEnum<Access> = /*@__PURE__*/
   enumDesc(file_gatehouse_platform_v1_policy, 2);
 
 /**
- * What requests are counted by.
+ * How requests are grouped for counting.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
@@ -423,15 +423,15 @@ export const LimitKey = {
   ADDRESS: 1,
 
   /**
-   * The authenticated user, whether by access token or by API key. Each key of a service account counts for itself, with a
-   * limit of its own instead.
+   * The authenticated user, whether by access token or by API key. Each key of a service account is counted
+   * separately, with its own limit.
    *
    * @generated from enum value: LIMIT_KEY_USER = 2;
    */
   USER: 2,
 
   /**
-   * The client address together with the account named in the request. In addition, each address has a limit of its own,
+   * The client address together with the account named in the request. In addition, each address has a separate limit,
    * twenty times as high.
    *
    * @generated from enum value: LIMIT_KEY_ADDRESS_AND_ACCOUNT = 3;
@@ -440,7 +440,7 @@ export const LimitKey = {
 } as const;
 
 /**
- * What requests are counted by.
+ * How requests are grouped for counting.
  *
  * @generated from enum gatehouse.platform.v1.LimitKey
  */
