@@ -168,7 +168,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     await until("the share to be free", async () => (await ask()).body.code === "TOKEN_INVALID");
   });
 
-  test("large reflection streams are answered or refused, and others are served", async () => {
+  test("large reflection streams are answered or refused, and other clients are served", async () => {
     await withSession(grpcUrl, async (session) => {
       const ask = async () => {
         const headers = head(REFLECTION, { ...ATTACKER, "grpc-accept-encoding": "br,gzip" });
@@ -180,7 +180,7 @@ describe.each(SETUPS)("Attacks on both ports of a heap of %i MB, %s", async (hea
     });
   });
 
-  test("during a flood of logins from one address others are served, and DNS and files keep four threads", async () => {
+  test("during a flood of logins from one address other clients are served, and DNS and files keep four threads", async () => {
     const { credentials } = await accountsAt(url).addUser();
     const wrong = { ...credentials, password: "Wrong-horse-1" };
     const message = framed(toBinary(LoginRequestSchema, create(LoginRequestSchema, wrong)));

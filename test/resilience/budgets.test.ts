@@ -182,7 +182,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     return keys;
   }
 
-  test(`${2 * CALLS} streams at once exceed none of three budgets, every third client leaving (rounds: ${ROUNDS})`, async () => {
+  test(`${2 * CALLS} concurrent streams exceed none of three budgets while every third client disconnects (rounds: ${ROUNDS})`, async () => {
     for (let each = 0; each < ROUNDS; each++) {
       const keys = await round();
       const outcomes = tally(await raceOf(keys), (outcome) => outcome);
@@ -225,7 +225,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
   }
 
   test(
-    `SIGKILL of a replica during the race leaves what its calls hold, and exceeds nothing (rounds: ${ROUNDS})`,
+    `SIGKILL of a replica during the race leaves the reservations of its calls, and exceeds no budget (rounds: ${ROUNDS})`,
     async () => {
       for (let each = 1; each < ROUNDS; each++) {
         await raceKilling();
@@ -276,7 +276,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     200_000,
   );
 
-  test("SIGTERM books the calls that it cuts off, and leaves nothing held", async () => {
+  test("SIGTERM books the calls that it interrupts, and leaves no reservation", async () => {
     const keys = await round();
     const { url } = replicas[0] as Process;
     const { path, request } = askModel(MOST_OUTPUT);
@@ -296,7 +296,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
   });
 
   test(
-    `a crash of PostgreSQL during the race refuses calls meanwhile, and exceeds nothing (rounds: ${ROUNDS})`,
+    `a crash of PostgreSQL during the race refuses calls until it is back, and exceeds no budget (rounds: ${ROUNDS})`,
     async () => {
       for (let each = 0; each < ROUNDS; each++) {
         const keys = await round();

@@ -29,7 +29,7 @@ describeIf(POSTGRES_BIN && !isMissing("redis-server"), "Faults", async () => {
   };
 
   test(
-    "lose no acknowledged effect, let no one-time token work twice and no revoked session work again",
+    "lose no acknowledged effect, and let no one-time token work twice and no revoked session work again",
     async () => {
       const history = createHistory();
       const { faults, urls, replicas, sql, env } = all;

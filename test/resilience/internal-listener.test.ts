@@ -15,7 +15,7 @@ import { startProcess, startServices } from "../support/processes/processes.ts";
 import { forTest } from "../support/suites.ts";
 import { times } from "../support/tally.ts";
 
-test("INTERNAL_URL: a gateway uses the Unix socket of the services, also after these were killed; no other caller does", async () => {
+test("INTERNAL_URL: a gateway uses the Unix socket of the services, even after they were killed; no other caller can", async () => {
   const env = { ...(await freshStorage()), INTERNAL_SECRET: SECRET, RATE_LIMITS: "off" };
   const url = `unix:${join(env.DATA_DIR, "services.sock")}`;
   const start = () => startServices({ ...env, INTERNAL_URL: url });
@@ -101,12 +101,12 @@ async function connectToMute(onConnection: (services: net.Socket) => void = () =
   return forTest(createInternalTransport(url, SECRET, { silenceMs: 200 }));
 }
 
-test("SERVICES_URL: a call to silent services fails by UNAVAILABLE", async () => {
+test("SERVICES_URL: a call to silent services fails with UNAVAILABLE", async () => {
   const call = createClient(AuthService, await connectToMute()).listKeys({});
   expect(await errorOf(call)).toMatchObject({ code: Code.Unavailable });
 });
 
-test("SERVICES_URL: a stream whose services fall silent while its reader pauses fails by UNAVAILABLE", async () => {
+test("SERVICES_URL: a stream whose services fall silent while its reader pauses fails with UNAVAILABLE", async () => {
   const empty = "\0".repeat(5); // a message without a field
   let services: net.Socket | undefined;
   const transport = await connectToMute((socket) => {

@@ -128,7 +128,7 @@ test("gRPC port: an address is served again once its open calls have ended", asy
   await until("the share to be free", () => isServed(address));
 });
 
-test("gRPC port: health checks have a share of their own, which they can use up", async () => {
+test("gRPC port: health checks have a separate share, which they can use up", async () => {
   const [busy, probing] = [nextAddress(), nextAddress()];
   await useUp(busy, LOGIN);
   expect([await isServed(busy), await isServed(busy, HEALTH)]).toEqual([false, true]);
@@ -148,7 +148,7 @@ function beginAndReset(localAddress: string, count: number) {
   return socket;
 }
 
-test("gRPC port: calls that are opened and reset count for a second more", async () => {
+test("gRPC port: calls that are opened and reset count for one more second", async () => {
   const address = nextAddress();
   const sockets = times(OPEN_CALLS / STRANGER_STREAMS, () =>
     beginAndReset(address, STRANGER_STREAMS),
@@ -269,7 +269,7 @@ describe("HTTP pipelining", () => {
   });
 });
 
-test("Access tokens of unknown keys: few of an address wait for the keys, further ones are 429 at once", async () => {
+test("Access tokens of unknown keys: a few calls of an address wait for the keys, others are 429 immediately", async () => {
   const ask = (address: string) =>
     sendHttp(app.url, "GET", "/user/profile", undefined, {
       "x-forwarded-for": address,

@@ -76,7 +76,7 @@ onServers("Redis: a server that stops replying delays the first command only", a
   await until("Redis to count again", isCounting);
 });
 
-onServers("Redis: a stalled process reads the reply that came meanwhile", async () => {
+onServers("Redis: a stalled process reads the reply that arrived in the meantime", async () => {
   const cache = await forTest(openRedis([process.env.TEST_REDIS_URL as string], silent));
   const reply = cache.withBreaker(() => cache.client.eval("return 7", 0));
   await nextTurn(); // it is sent
@@ -85,7 +85,7 @@ onServers("Redis: a stalled process reads the reply that came meanwhile", async 
 });
 
 onServers(
-  "POST /auth/login: two replicas evaluate five guesses, also when Redis stops replying",
+  "POST /auth/login: two replicas evaluate five guesses, even if Redis stops replying",
   async () => {
     const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
     const SECRET_KEY = randomBytes(32).toString("base64");

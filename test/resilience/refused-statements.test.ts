@@ -27,7 +27,7 @@ test("PGlite: works after thousands of failed statements", async () => {
 });
 
 test.runIf(process.env.TEST_SERVERS)(
-  "POST /auth/register: an address in use causes no database error, so that no log has its hash",
+  "POST /auth/register: an address in use causes no database error, so no log contains its hash",
   async () => {
     let replies = "";
     const proxy = startProxy(await createDatabase(), (part) => {

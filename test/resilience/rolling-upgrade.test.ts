@@ -124,7 +124,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("Rolling upgrade: accounts without a 
   const release = unpackReleaseBefore("Migration20261128000600_ways_in");
 
   test.skipIf(release === CURRENT)(
-    "a process of a release that knows none refuses every text, and a reset there works here",
+    "a process of an earlier release refuses every password, and a reset there works here",
     async () => {
       const mail = await forTest(smtpMailbox());
       const databaseUrl = await createDatabase();

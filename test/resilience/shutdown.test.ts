@@ -68,7 +68,7 @@ describe("Shutdown", () => {
     await until("the end of the connection", () => socket.destroyed);
   });
 
-  test("is immediate without open requests, also after requests that were answered or given up", async () => {
+  test("is immediate without open requests, even after requests that were answered or given up", async () => {
     const { server, calls, gate, answer } = await open("10s");
     const client = new AbortController();
     const left = fetch(`${server.url}/user/profile`, { signal: client.signal });

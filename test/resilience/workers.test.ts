@@ -134,7 +134,7 @@ async function openStream(url: string, token: string) {
 const onFullRuns = test.runIf(process.env.TEST_FULL);
 
 describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
-  test("all serve REST and gRPC, with the addresses of their clients, and log under their numbers", async () => {
+  test("all serve REST and gRPC with the addresses of their clients, and log their numbers", async () => {
     const started = await startWorkers();
     await Promise.all(
       times(REQUESTS, (i) =>
@@ -164,7 +164,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(await started.end("SIGTERM")).toBe(0);
   });
 
-  test("count the requests of a user together, and see a revoked session at once", async () => {
+  test("count the requests of a user together, and reject a revoked session immediately", async () => {
     const started = await startWorkers();
     const { accessToken } = await signInAt(started.url);
     const profile = () => getAlone(started.url, "/user/profile", bearer(accessToken));
@@ -182,7 +182,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may wait for the
   // client's time-out, see decision 46.
   onFullRuns(
-    "that is killed is replaced, and the streams and requests of the others go on",
+    "that are killed are replaced, and the streams and requests of the others continue",
     async () => {
       const provider = await startHeldProvider();
       const started = await startWorkers({ ...provider.env, RATE_LIMITS: "off" });
@@ -227,7 +227,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   );
 
   onFullRuns(
-    "that end as they start end the process, which is ready until then with the first one",
+    "that end during their start end the process, which is ready with the first one until then",
     async () => {
       const preload = resolve("test/resilience/preloads/ending-worker.ts");
       const storage = await sharedStorage();
@@ -268,7 +268,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     await until("their end", () => workersOf(started).every(({ pid }) => !isAlive(pid)));
   });
 
-  test("have one /metrics, whose counts do not fall when a worker ends", async () => {
+  test("have one /metrics, whose counters do not decrease when a worker ends", async () => {
     const port = await freePort();
     const started = await startWorkers({ METRICS_PORT: port });
     await Promise.all(times(REQUESTS, () => getAlone(started.url, "/health/live")));
@@ -321,7 +321,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   });
 
   onFullRuns(
-    "of services and of gateways apart share a Unix socket, also after a kill",
+    "of standalone services and gateways share a Unix socket, even after a kill",
     async () => {
       const storage = await sharedStorage();
       const url = `unix:${join(storage.DATA_DIR as string, "services.sock")}`;
@@ -419,7 +419,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(await started.end("SIGTERM")).toBe(0);
   });
 
-  onFullRuns("say once that an address is in use, and end with 1", async () => {
+  onFullRuns("report once that an address is in use, and exit with 1", async () => {
     const started = await startWorkers();
     const port = new URL(started.url).port;
     const refused = await startProcess({ ...(await sharedStorage()), PORT: port }).catch(
@@ -437,7 +437,7 @@ describe("WORKERS, settings", () => {
     ["all", { DATABASE_URL: "postgres://h/d" }, /^WORKERS needs REDIS_URL:/],
     ["services", { INTERNAL_SECRET }, /^WORKERS needs DATABASE_URL and REDIS_URL:/],
     ["gateway", { INTERNAL_SECRET, SERVICES_URL: "http://s" }, /^WORKERS needs REDIS_URL:/],
-  ] as const)("of %s with %j are refused in one sentence", (role, env, sentence) => {
+  ] as const)("of %s with %j are refused with one sentence", (role, env, sentence) => {
     const { problems } = readConfig({ WORKERS: "2", ...env }, role);
     expect(problems).toEqual([expect.stringMatching(sentence)]);
   });
@@ -447,7 +447,7 @@ describe("WORKERS, settings", () => {
     expect(problems).toEqual(["WORKERS must be auto, or a whole number from 1 to 256"]);
   });
 
-  test("one worker needs neither", () => {
+  test("one worker requires neither", () => {
     expect(readConfig({ WORKERS: "1" }).problems).toEqual([]);
   });
 });

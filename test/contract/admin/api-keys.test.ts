@@ -76,7 +76,7 @@ describe("GET /admin/api-keys", () => {
 });
 
 describe("PUT /admin/api-keys/:id", () => {
-  test("revokes a key of any user at once and for good", async () => {
+  test("revokes a key of any user immediately and permanently", async () => {
     const [admin, account] = await Promise.all([app.signInAdmin(), app.signIn()]);
     const { key, apiKey } = await createKey(account);
     expect(await keyStatus(app, key)).toBe(200);
@@ -96,7 +96,7 @@ describe("PUT /admin/api-keys/:id", () => {
     });
   });
 
-  test("narrows models and requests from the next request on", async () => {
+  test("restricts models and requests from the next request on", async () => {
     const [admin, account] = await Promise.all([app.signInAdmin(), app.signIn()]);
     const { key, apiKey } = await createKey(account);
     const ask = (model: string) =>
@@ -117,7 +117,7 @@ describe("PUT /admin/api-keys/:id", () => {
     expect((await account.get("/ai/providers")).status).toBe(200);
   });
 
-  test("moves the end to an earlier time only", async () => {
+  test("moves the expiry to an earlier time only", async () => {
     const [admin, account] = await Promise.all([app.signInAdmin(), app.signIn()]);
     const { apiKey } = await createKey(account, { expiresAt: inDays(10) });
     const update = (expiresAt: string) => admin.put(`/admin/api-keys/${apiKey.id}`, { expiresAt });
@@ -129,7 +129,7 @@ describe("PUT /admin/api-keys/:id", () => {
 });
 
 describe("Service accounts", () => {
-  test("POST /admin/service-accounts: makes a user who is listed as one", async () => {
+  test("POST /admin/service-accounts: creates a service account, which the list of users shows as one", async () => {
     const admin = await app.signInAdmin();
     const { status, body } = await admin.post("/admin/service-accounts", { name: "Report" });
     expect(status).toBe(200);
@@ -152,7 +152,7 @@ describe("Service accounts", () => {
     expect(await admin.post("/admin/service-accounts", {})).toMatchObject(invalid("name"));
   });
 
-  test("have keys of their own, whose calls count for the account and each key", async () => {
+  test("have their own keys, whose calls count for the account and for each key", async () => {
     const { admin, id, key, apiKey } = await createService(app);
     const { headers } = await app.httpClient().get("/ai/providers", key);
     expect(headers.get("ratelimit-limit")).toBe("600");
@@ -184,7 +184,7 @@ describe("Service accounts", () => {
     expect((await create(PASSWORD)).status).toBe(200);
   });
 
-  test("cannot sign in, reset a password, be impersonated or get an e-mail, and only their name changes", async () => {
+  test("cannot sign in, reset a password, be impersonated or get an e-mail, and only their name can be changed", async () => {
     const { admin, id, email } = await createService(app);
     for (const password of ["-", PASSWORD])
       expect(await app.login(email, password)).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
@@ -204,7 +204,7 @@ describe("Service accounts", () => {
       expect(await update(change)).toMatchObject(refusal(409, "CONFLICT"));
   });
 
-  test("outlive the administrator who made them, and end with their erasure", async () => {
+  test("outlive the administrator who created them, and are deleted when they are erased", async () => {
     const { admin, id, key } = await createService(app);
     const other = await app.signInAdmin();
     await other.delete(`/admin/users/${admin.user.id}`);
@@ -214,7 +214,7 @@ describe("Service accounts", () => {
   });
 });
 
-test("FindApiKey: is for gateways alone", async () => {
+test("FindApiKey: is for gateways only", async () => {
   const { key } = await createKey(await app.signIn());
   const { digestOfKey } = await import("../../../services/platform/gate/api-key.ts");
   const digest = Buffer.from(digestOfKey(key) ?? "", "hex");

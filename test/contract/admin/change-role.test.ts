@@ -90,7 +90,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
     expect(row).toEqual({ role: "user", name: "Ann Example" });
   });
 
-  test("of one target by many callers at once happens once for each role, and every one is announced", async () => {
+  test("of one user by many concurrent callers happens once per role, and each change is announced", async () => {
     const admins = await Promise.all(times(4, () => app.signInAdmin()));
     const { id } = await app.addUser();
     const statuses = await statusesOf(8, (i) =>
@@ -161,7 +161,7 @@ describe("An administrator of the last 7 days", () => {
     { what: "the second factor", method: "PUT", change: { mfaEnabled: false } },
     { what: "their identity by impersonation", method: "POST", change: {} },
   ] as const;
-  test.for(attempts)("keeps $what from others", async ({ method, change }) => {
+  test.for(attempts)("does not let others change $what", async ({ method, change }) => {
     const { admin, victim } = await demote();
     const path = method === "PUT" ? "/admin/users" : "/admin/impersonate";
     const body = change === "capitals" ? { email: victim.email.toUpperCase() } : change;

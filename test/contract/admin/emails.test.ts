@@ -27,7 +27,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     expect(receivedFor(gone)).toHaveLength(1);
   });
 
-  test("POST /admin/email-logs/:id/retry: refuses a mail whose link has expired", async () => {
+  test("POST /admin/email-logs/:id/retry: rejects an e-mail whose link has expired", async () => {
     refuse("late", { code: 550, text: "No such user" });
     const failed = await rowOf(await register("late"), (row) => row.status === "failed");
     const admin = await app.signInAdmin();
@@ -78,7 +78,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     },
   );
 
-  test("GET /admin/email-logs/:id/preview: shows a mail as it was sent, without its token", async () => {
+  test("GET /admin/email-logs/:id/preview: shows an e-mail as it was sent, without its token", async () => {
     const { id } = await rowOf(await register("seen"), (row) => row.status === "sent");
     const admin = await app.signInAdmin();
     const { status, body } = await admin.get(`/admin/email-logs/${id}/preview`);
@@ -88,7 +88,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
     expect(`${body.text}${body.html}`).not.toMatch(/token=|by hand/);
   });
 
-  test("GET /admin/email-logs: lists every mail and its attempts, by each filter, without token and text", async () => {
+  test("GET /admin/email-logs: lists every e-mail with its attempts, by each filter, without token and text", async () => {
     mail.smtpServer.responses.data = ({ to, raw }) =>
       to.startsWith("quoted") ? { code: 554, text: `Spam: ${raw.slice(0, 2_000)}` } : "accept";
     const user = await app.addUser({ email: `quoted.${randomUUID()}@example.com` });

@@ -9,7 +9,7 @@ import { statusesOf } from "../../support/tally.ts";
 const app = await testApp();
 const REQUIRED = refusal(403, "REAUTHENTICATION_REQUIRED");
 
-test("POST /admin/users: creates an account that no password opens, until its owner has set one by mail", async () => {
+test("POST /admin/users: creates an account without a password, until the owner sets one with the mailed token", async () => {
   const admin = await app.signInAdmin();
   const email = freshEmail();
   const { status, body } = await admin.post("/admin/users", { email, name: "Bea" });
@@ -39,7 +39,7 @@ test("POST /admin/users: an invitation is valid for 7 days", async () => {
   expect((await app.resetPassword(tokens[1]?.token)).status).toBe(400);
 });
 
-test("POST /admin/users: of 10 invitations of one address at once one succeeds, and one mail leaves", async () => {
+test("POST /admin/users: one of 10 concurrent invitations of an address succeeds, and one e-mail is sent", async () => {
   const admin = await app.signInAdmin();
   const email = freshEmail();
   const invite = () => admin.post("/admin/users", { email, name: "Bea" });
@@ -48,7 +48,7 @@ test("POST /admin/users: of 10 invitations of one address at once one succeeds, 
   expect(await app.sql('select 1 from emails where "to" = ?', [email])).toHaveLength(1);
 });
 
-test("POST /admin/users: an administrator is invited with the password or a confirmation only", async () => {
+test("POST /admin/users: inviting an administrator requires the password or a confirmation", async () => {
   const { user: admin, post } = await app.signInAdmin();
   const invite = (more: object) =>
     post("/admin/users", { email: freshEmail(), name: "Bea", role: "admin", ...more });
@@ -77,7 +77,7 @@ test("POST /admin/users: needs a recent sign-in and valid fields, over REST and 
   await expect(client.inviteUser(invitation, again)).rejects.toThrow("recent sign-in");
 });
 
-test("POST /admin/users/:id/reset-access: ends sessions, password and second factor; a mail brings the owner back", async () => {
+test("POST /admin/users/:id/reset-access: removes sessions, password and second factor; the mailed token lets the owner back in", async () => {
   const admin = await app.signInAdmin();
   const { user, authenticator } = await app.setUpConfirmedFactor(await app.addVerifiedUser());
   const signedIn = await app.signInBy(user, { code: await authenticator.code() });
@@ -95,7 +95,7 @@ test("POST /admin/users/:id/reset-access: ends sessions, password and second fac
   expect(event).toMatchObject({ actor_id: admin.user.id });
 });
 
-test("POST /admin/users/:id/reset-access: not for oneself, another administrator, nobody, or in an old session", async () => {
+test("POST /admin/users/:id/reset-access: is refused for oneself, another administrator, an unknown user, and in an old session", async () => {
   const admin = await app.signInAdmin();
   const other = await app.addUser({ role: "admin" });
   const reset = (id: string) => admin.post(`/admin/users/${id}/reset-access`);
@@ -116,7 +116,7 @@ test("POST /admin/users/:id/reset-access: not for oneself, another administrator
   );
 });
 
-test("POST /admin/users/:id/reset-access: a sign-in at the same time opens no session that stays", async () => {
+test("POST /admin/users/:id/reset-access: a concurrent sign-in leaves no open session", async () => {
   const admin = await app.signInAdmin();
   const user = await app.addUser();
   const [answers] = await Promise.all([

@@ -18,7 +18,7 @@ test.each([
   ["demote", "delete"],
   ["delete", "demote"],
 ] as const)(
-  "Last administrator: if two %s and %s each other at once, one remains",
+  "Last administrator: if two concurrently %s and %s each other, one remains",
   async (first, second) => {
     for (let round = 0; round < 8; round++) {
       const [one, two] = [await app.signInAdmin(), await app.signInAdmin()];
@@ -31,7 +31,7 @@ test.each([
   },
 );
 
-test("Last administrator: if six demote each other at once, at least one remains", async () => {
+test("Last administrator: if six concurrently demote each other, at least one remains", async () => {
   const admins = await Promise.all(times(6, () => app.signInAdmin()));
   const ids = admins.map(({ user }) => user.id);
   const answers = await Promise.all(

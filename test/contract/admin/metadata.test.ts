@@ -51,7 +51,7 @@ test.for(KEPT)(
   },
 );
 
-test("PUT /admin/users/:id, metadata: accepts 4,096 bytes of JSON, and is read by the user and by administrators", async () => {
+test("PUT /admin/users/:id, metadata: accepts 4,096 bytes of JSON, which the user and administrators can read", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
   const { id, email } = account.user;
   const metadata = sized(4_096);
@@ -101,7 +101,7 @@ test.for(REFUSED)("PUT /admin/users/:id, metadata: refuses $what", async ({ json
 });
 
 test.for(['{"a\\u0000":1}', '{"a":"\\u0000"}', '{"\\ud800":1}', '{"a":1,"a":2}'])(
-  "PUT /admin/users/:id, metadata: refuses %s as a malformed body",
+  "PUT /admin/users/:id, metadata: rejects %s as a malformed body",
   async (json) => {
     const [admin, user] = [await app.signInAdmin(), await app.addUser()];
     const answer = await admin.put(`/admin/users/${user.id}`, `{"metadata":${json}}`);
@@ -138,7 +138,7 @@ test("gRPC UpdateUser, metadata: refuses sixty levels, and in JSON what PostgreS
   }
 });
 
-test("PUT /admin/users/:id, metadata: the audit log says that it has changed, and not to what", async () => {
+test("PUT /admin/users/:id, metadata: the audit log records the change without the values", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   await admin.put(`/admin/users/${user.id}`, { metadata: { plan: "secret-plan" } });
   const events = await app.auditOf(user.id, "admin.user_updated");
@@ -146,7 +146,7 @@ test("PUT /admin/users/:id, metadata: the audit log says that it has changed, an
   expect(JSON.stringify([events, app.logs])).not.toContain("secret-plan");
 });
 
-test("PUT /admin/users/:id, metadata: service accounts have it, and users cannot write their own", async () => {
+test("PUT /admin/users/:id, metadata: works for service accounts, and users cannot change their own", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
   const { id } = await createService(app);
   const metadata = { costCentre: "7" };
@@ -159,7 +159,7 @@ test("PUT /admin/users/:id, metadata: service accounts have it, and users cannot
   expect((await account.get("/user/profile")).body).not.toHaveProperty("metadata");
 });
 
-test("Access tokens: have no claim of metadata unless TOKEN_METADATA is set", async () => {
+test("Access tokens: have no claim `metadata` unless TOKEN_METADATA is set", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
   await admin.put(`/admin/users/${account.user.id}`, { metadata: { tier: "team" } });
   const { body } = await app.login(account.user.email);
@@ -176,7 +176,7 @@ async function verified(token: string) {
   return (await jwtVerify(token, jwks, { ...rules, currentDate: claiming.clock.now() })).payload;
 }
 
-test("TOKEN_METADATA: tokens carry the chosen members in a claim of their own, and none replaces another claim", async () => {
+test("TOKEN_METADATA: tokens contain the chosen members in a separate claim, and none replaces another claim", async () => {
   const [admin, user] = [await claiming.signInAdmin(), await claiming.addUser()];
   const chosen = JSON.parse('{"plan":"team","sub":"root","role":"admin","exp":1,"__proto__":[1]}');
   const metadata = { ...chosen, internal: "not for tokens" };
@@ -205,7 +205,7 @@ test("TOKEN_METADATA: a refreshed token has the newest values, over REST and gRP
   expect(await verified(third.accessToken)).not.toHaveProperty("metadata");
 });
 
-test("TOKEN_METADATA: a second factor and an impersonation give the metadata of the user", async () => {
+test("TOKEN_METADATA: tokens of a second factor and of an impersonation contain the metadata of the user", async () => {
   const admin = await claiming.signInAdmin();
   const { user, authenticator } = await claiming.setUpFactor();
   const metadata = { plan: "team" };

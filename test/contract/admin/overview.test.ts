@@ -96,7 +96,7 @@ test("GET /admin/overview: counts an event once, before and after it is sealed",
   expect([early, (await overview()).signIns.today]).toEqual([before + 1, before + 1]);
 });
 
-test("GET /admin/overview: a user who goes on with a session is active on the next day", async () => {
+test("GET /admin/overview: a user who continues a session is active on the next day", async () => {
   const { browser, user } = await app.signIn();
   app.clock.advance("25h");
   await admin.browser.post("/auth/refresh");

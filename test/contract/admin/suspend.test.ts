@@ -15,7 +15,7 @@ type Admin = Awaited<ReturnType<typeof app.signInAdmin>>;
 const setSuspended = (admin: Admin, id: string, suspended: boolean) =>
   admin.put(`/admin/users/${id}`, { suspended });
 
-test("PUT /admin/users/:id, suspended: ends the sessions at once, and the right password is 403 until reinstated", async () => {
+test("PUT /admin/users/:id, suspended: ends the sessions immediately, and the right password is 403 until reinstated", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
   const { user, accessToken, refreshToken } = account;
   const { status, body } = await setSuspended(admin, user.id, true);
@@ -28,7 +28,7 @@ test("PUT /admin/users/:id, suspended: ends the sessions at once, and the right 
   expect((await app.login(user.email)).status).toBe(200);
 });
 
-test("POST /auth/login: a wrong password of a suspended account is answered as for everybody", async () => {
+test("POST /auth/login: a wrong password of a suspended account gets the same response as for any account", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   await setSuspended(admin, user.id, true);
   expect(await app.login(user.email, WRONG_PASSWORD)).toMatchObject(
@@ -46,7 +46,7 @@ test("POST /auth/login: right passwords of a suspended account never lock it", a
   expect(await app.auditOf(user.id, "auth.locked")).toEqual([]);
 });
 
-test("POST /auth/verify-mfa: a pending sign-in of an account that is suspended meanwhile is 403", async () => {
+test("POST /auth/verify-mfa: a pending sign-in is 403 if the account has been suspended since", async () => {
   const admin = await app.signInAdmin();
   const { user, authenticator } = await app.setUpConfirmedFactor();
   const tempToken = await app.mfaTokenFor(user);
@@ -68,7 +68,7 @@ test("POST /auth/verify-passkey: a passkey of a suspended account is 403", async
   expect((await passkeys.signIn(authenticator)).status).toBe(200);
 });
 
-test("PUT /admin/users/:id, suspended: API keys are refused until reinstated, also those of service accounts", async () => {
+test("PUT /admin/users/:id, suspended: API keys are refused until reinstated, including those of service accounts", async () => {
   const admin = await app.signInAdmin();
   const account = await app.signIn(await app.addVerifiedUser());
   const [own, service] = [await createKey(account), await createService(app)];
@@ -83,7 +83,7 @@ test("PUT /admin/users/:id, suspended: API keys are refused until reinstated, al
   }
 });
 
-test("POST /auth/login: signing in while the account is being suspended opens no session that stays", async () => {
+test("POST /auth/login: a sign-in during the suspension leaves no open session", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const [answers] = await Promise.all([
     Promise.all(Array.from({ length: 4 }, () => app.login(user.email))),
@@ -93,7 +93,7 @@ test("POST /auth/login: signing in while the account is being suspended opens no
     if (body.accessToken) expect(await app.profileStatus(body.accessToken)).toBe(401);
 });
 
-test("PUT /admin/users/:id, suspended: a reset of the password does not reinstate the account", async () => {
+test("PUT /admin/users/:id, suspended: a password reset does not reinstate the account", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addVerifiedUser()];
   await setSuspended(admin, user.id, true);
   await app.httpClient().post("/auth/forgot-password", { email: user.email });
@@ -102,7 +102,7 @@ test("PUT /admin/users/:id, suspended: a reset of the password does not reinstat
   expect(await app.login(user.email, NEW_PASSWORD)).toMatchObject(SUSPENDED);
 });
 
-test("PUT /admin/users/:id, suspended: not for oneself or another administrator, and no promotion while suspended", async () => {
+test("PUT /admin/users/:id, suspended: is refused for oneself and other administrators, as is a promotion while suspended", async () => {
   const admin = await app.signInAdmin();
   const [other, user] = [await app.addUser({ role: "admin" }), await app.addUser()];
   expect(await setSuspended(admin, admin.user.id, true)).toMatchObject(

@@ -93,7 +93,7 @@ test("PUT /admin/users/:id: unlocks the new address and leaves the old address l
   expect(await app.sql("select 1 from attempts where subject = ?", [user.email])).toEqual([]);
 });
 
-test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies by mail", async ({
+test("PUT /admin/users/:id: removes a second factor, ends the sessions and notifies the user by e-mail", async ({
   admin,
 }) => {
   const account = await app.signIn();
@@ -118,7 +118,7 @@ test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock 
   await app.setUpConfirmedFactor(user);
 });
 
-test("PUT /admin/users/:id: a promotion takes effect at once, and a demotion ends the sessions", async ({
+test("PUT /admin/users/:id: a promotion takes effect immediately, and a demotion ends the sessions", async ({
   admin,
 }) => {
   const account = await app.signIn();

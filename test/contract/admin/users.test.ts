@@ -155,7 +155,7 @@ test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array,
   expect(await list(user.id)).toEqual([]);
 });
 
-test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a pseudonym", async ({
+test("DELETE /admin/users/:id: erases the user immediately; the audit log keeps a pseudonym", async ({
   admin,
 }) => {
   const { user, ...mine } = await app.signIn();
@@ -174,7 +174,7 @@ test("DELETE /admin/users/:id: erases the user at once; the audit log keeps a ps
   expect((await app.addUser({ email: user.email })).id).not.toBe(user.id);
 });
 
-test("GET /admin/users, sort: by address or time, both ways, page by page, over REST and gRPC", async ({
+test("GET /admin/users, sort: by address or time, in both directions, page by page, over REST and gRPC", async ({
   admin,
 }) => {
   const word = randomUUID().slice(0, 13);

@@ -19,7 +19,7 @@ const form = (more: object = {}) => ({ url: URL_PUBLIC, events: ["auth.login"], 
 const removeAll = () => app.sql("delete from webhooks");
 
 describe("POST /admin/webhooks", () => {
-  test("creates a webhook, shows its secret once, and records the host alone", async () => {
+  test("creates a webhook, shows its secret once, and records only the host", async () => {
     const admin = await asAdmin();
     const request = form({ description: "CRM", events: ["auth.*", "user.erased"] });
     const { status, body } = await admin.post("/admin/webhooks", request);
@@ -111,7 +111,7 @@ describe("POST /admin/webhooks", () => {
     });
   });
 
-  test("refuses the 21st, by 25 at once", async () => {
+  test("creates at most 20 webhooks for 25 concurrent requests", async () => {
     await removeAll();
     const admin = await asAdmin();
     const answers = await Promise.all(times(25, () => admin.post("/admin/webhooks", form())));
@@ -151,7 +151,7 @@ describe("PUT, DELETE /admin/webhooks/:id", () => {
     );
   });
 
-  test("turning it off fails what waits, which can be queued again once it is on", async () => {
+  test("turning it off fails waiting deliveries, which can be queued again once it is on", async () => {
     const { path, endpoint, deliveries, read } = await addWebhook({}, status(500));
     const admin = await asAdmin();
     const { user } = await rename();
@@ -174,7 +174,7 @@ describe("PUT, DELETE /admin/webhooks/:id", () => {
 });
 
 describe("POST /admin/webhooks/:id/test", () => {
-  test("sends one event, whatever it is answered, also while the webhook is off", async () => {
+  test("sends one event, whatever the response, even while the webhook is off", async () => {
     const { path, endpoint, deliveries } = await addWebhook({}, status(500));
     const admin = await asAdmin();
     await admin.put(path, { disabled: true });

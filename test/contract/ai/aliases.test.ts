@@ -101,30 +101,35 @@ const statesOf = async () => {
 };
 
 describe("POST /v1/chat/completions with an alias", () => {
-  test.each(GOES_ON)("goes on to the next model before the first byte: $name", async ({ name }) => {
-    const { user, post } = await app.signIn();
-    const alias = `with-${idOf(name)}`;
-    const isStream = name === "timed out"; // a whole reply may take as long as the call
-    const request = question(alias, { stream: isStream });
-    const { status, headers, body, text } = await post(PATH, request);
-    expect([status, headers.get("x-ai-provider")]).toEqual([200, "provider-a"]);
-    expect(headers.get("x-ai-model")).toBe("model-a-1");
-    if (isStream) expect(text).toContain('"model":"model-a-1"');
-    else
-      expect(body).toMatchObject({
-        model: "model-a-1",
-        choices: [{ message: { content: REPLY } }],
-      });
-    expect(moody.requestsOf(idOf(name))).toHaveLength(1);
-    const query = `select alias, provider, model, attempts, outcome from ai_usage where user_id = ?`;
-    const rows = () => app.sql<{ outcome: string }>(query, [user.id]);
-    await until("the usage", async () => (await rows())[0]?.outcome === "completed");
-    expect(await rows()).toEqual([
-      ...[{ alias, provider: "provider-a", model: "model-a-1", attempts: 2, outcome: "completed" }],
-    ]);
-  });
+  test.each(GOES_ON)(
+    "continues with the next model before the first byte: $name",
+    async ({ name }) => {
+      const { user, post } = await app.signIn();
+      const alias = `with-${idOf(name)}`;
+      const isStream = name === "timed out"; // a whole reply may take as long as the call
+      const request = question(alias, { stream: isStream });
+      const { status, headers, body, text } = await post(PATH, request);
+      expect([status, headers.get("x-ai-provider")]).toEqual([200, "provider-a"]);
+      expect(headers.get("x-ai-model")).toBe("model-a-1");
+      if (isStream) expect(text).toContain('"model":"model-a-1"');
+      else
+        expect(body).toMatchObject({
+          model: "model-a-1",
+          choices: [{ message: { content: REPLY } }],
+        });
+      expect(moody.requestsOf(idOf(name))).toHaveLength(1);
+      const query = `select alias, provider, model, attempts, outcome from ai_usage where user_id = ?`;
+      const rows = () => app.sql<{ outcome: string }>(query, [user.id]);
+      await until("the usage", async () => (await rows())[0]?.outcome === "completed");
+      expect(await rows()).toEqual([
+        ...[
+          { alias, provider: "provider-a", model: "model-a-1", attempts: 2, outcome: "completed" },
+        ],
+      ]);
+    },
+  );
 
-  test.each(STAYS)("does not go on to another model: $name", async ({ name, code }) => {
+  test.each(STAYS)("does not continue with another model: $name", async ({ name, code }) => {
     const { post } = await app.signIn();
     const sent = app.providers.map(({ requests }) => requests.length);
     const answer = await post(PATH, question(`with-${idOf(name)}`));
@@ -132,7 +137,7 @@ describe("POST /v1/chat/completions with an alias", () => {
     expect(app.providers.map(({ requests }) => requests.length)).toEqual(sent);
   });
 
-  test("does not go on after the first byte: the stream ends by an error", async () => {
+  test("does not continue after the first byte: the stream ends with an error", async () => {
     moody.set("cut", breaksOff);
     const { post } = await app.signIn();
     const sent = app.providers.map(({ requests }) => requests.length);
@@ -183,7 +188,7 @@ describe("POST /v1/chat/completions with an alias", () => {
     });
   });
 
-  test("names what has no effect with the model that replies", async () => {
+  test("lists the fields without effect on the model that replies", async () => {
     const { post, headers } = await app.signIn();
     const fields = { temperature: 0.5, user: "u-1", seed: 7 };
     const { headers: ofAlias } = await post(PATH, question("half", fields));
@@ -213,7 +218,7 @@ describe("Aliases", () => {
     expect((await get("/v1/models/nobody")).status).toBe(404);
   });
 
-  test("a key may name an alias, and has neither its models nor other aliases by that", async () => {
+  test("a key that names an alias allows neither its models nor other aliases", async () => {
     const { key } = await createKey(await app.signIn(), { models: ["spread"] });
     const client = app.httpClient();
     expect((await client.get("/v1/models", key)).body.data).toMatchObject([{ id: "spread" }]);

@@ -80,7 +80,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     },
   );
 
-  test("is 429 in the form of the API without enough, and not to be repeated", async () => {
+  test("is 429 in the format of the API if the budget is too small, with advice not to repeat it", async () => {
     const account = await withBudget({ limit: 0 });
     const before = requests().length;
     for (const stream of [false, true]) {
@@ -93,7 +93,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect(await usageOf(account)).toBeUndefined();
   });
 
-  test("gets what is left as its maximum, and is refused below its own", async () => {
+  test("gets the rest of the budget as its maximum, and is refused below its own maximum", async () => {
     const account = await withBudget({ limit: 9_000 });
     const { status } = await account.post(path, caseOf("plain", { [field]: undefined }));
     expect(status).toBe(200);
@@ -107,7 +107,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect(lastBody()[field]).toBe(300);
   });
 
-  test("holds the tokens that a file may have, whatever its size", async () => {
+  test("reserves the maximum tokens of a file, whatever its size", async () => {
     const account = await withBudget({ limit: 1_000_000 });
     const text = { type: path === "/v1/messages" ? "text" : "input_text", text: "case: plain" };
     const withFile = { ...bodyOf([api.file, text]), [field]: 100 };
@@ -115,7 +115,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect((await account.post(path, { ...bodyOf([text]), [field]: 100 })).status).toBe(200);
   });
 
-  test("of a stream that is abandoned is booked with an estimate, and holds nothing more", async () => {
+  test("of an abandoned stream is booked with an estimate, and releases the rest", async () => {
     const account = await withBudget({ limit: 100_000 });
     const leaving = new AbortController();
     const request = caseOf("silent-midway", { stream: true });
@@ -128,7 +128,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect(await usageOf(account)).toMatchObject({ calls: 1, estimatedCalls: 1 });
   });
 
-  test("of a whole reply that is abandoned is booked with all output that was held", async () => {
+  test("of an abandoned complete reply is booked with all reserved output", async () => {
     const account = await withBudget({ limit: 100_000 });
     const leaving = new AbortController();
     const before = requests().length;
@@ -144,7 +144,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     { how: "timed out", name: "timeout", whole: 504, stream: 504 },
     { how: "was reset", name: "reset-after-headers-once", whole: 500, stream: 200 },
   ])(
-    "of a whole reply that $how is not sent again, since it may have been written",
+    "of a complete reply that $how is not sent again, because the reply may have been written",
     async ({ name, whole, stream }) => {
       const account = await withBudget({ limit: 100_000 });
       const before = requests().length;
@@ -163,7 +163,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
     expect(await usedBy(account)).toBe("0");
   });
 
-  test("among many at once exceeds nothing", async () => {
+  test("does not exceed the budget among many concurrent calls", async () => {
     const account = await withBudget({ limit: 10_000 }); // of which a call holds half;
     const answers = await Promise.all(
       times(30, (i) => account.post(path, caseOf("calling", { stream: i % 2 === 0 }))),
@@ -176,7 +176,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
   });
 });
 
-test("POST /v1/messages/count_tokens costs nothing, and needs nothing of a budget", async () => {
+test("POST /v1/messages/count_tokens is free, and reserves nothing", async () => {
   const account = await withBudget({ limit: 0 });
   const body = APIS[0].bodyOf("Hello, how are you?");
   expect((await account.post("/v1/messages/count_tokens", body)).status).toBe(200);

@@ -54,7 +54,7 @@ beforeAll(async () => {
   });
 });
 
-describe("A call without enough of a budget", () => {
+describe("A call that exceeds its budget", () => {
   test.each(["/ai/chat", "/ai/stream"])("POST %s: 429 BUDGET_EXCEEDED", async (path) => {
     const account = await withBudget(0);
     const { status, body, headers } = await account.post(path, conversationOf("5 tokens"));
@@ -73,7 +73,7 @@ describe("A call without enough of a budget", () => {
   });
 
   test.each([false, true])(
-    "POST /v1/chat/completions: 429 insufficient_quota, not to be repeated (stream: %s)",
+    "POST /v1/chat/completions: 429 insufficient_quota, with advice not to repeat it (stream: %s)",
     async (stream) => {
       const account = await withBudget(0);
       const request = completionOf("5 tokens", { stream });
@@ -119,7 +119,7 @@ describe("A call without enough of a budget", () => {
     expect(await usageOf(account)).toBeUndefined();
   });
 
-  test("says how much is left if something is", async () => {
+  test("says how much is left, if anything", async () => {
     const account = await withBudget("0.01", { unit: "cost", period: "day" });
     await account.post("/ai/chat", conversationOf("2000 tokens", { maxTokens: 2_000 })); // 0.008 USD
     await settledBudget(account);
@@ -144,7 +144,7 @@ describe("A call without enough of a budget", () => {
 });
 
 describe("A call under a budget", () => {
-  test("is booked with what the provider has charged for", async () => {
+  test("is booked with the usage that the provider reports", async () => {
     const account = await withBudget("1", { unit: "cost" });
     const { status, headers } = await account.post("/ai/chat", conversationOf("40 tokens"));
     expect(status).toBe(200);
@@ -163,7 +163,7 @@ describe("A call under a budget", () => {
     expect(await settledBudget(account)).toMatchObject({ used: "42", unit: "tokens" });
   });
 
-  test("gets what is left as its maximum, and ends with length", async () => {
+  test("gets the rest of the budget as its maximum, and ends with length", async () => {
     const account = await withBudget(400);
     const { status, body } = await account.post("/ai/chat", conversationOf("900 tokens"));
     expect([status, body.finishReason]).toEqual([200, "length"]);
@@ -180,7 +180,7 @@ describe("A call under a budget", () => {
     expect(await account.post("/ai/chat", request)).toMatchObject(refusal(429, "BUDGET_EXCEEDED"));
   });
 
-  test("is read as a stream, and returned as it would be without", async () => {
+  test("is read as a stream, and returned as without a budget", async () => {
     const [limited, free] = [await withBudget(100_000), await app.signIn()];
     const request = conversationOf("40 tokens");
     const under = await limited.post("/ai/chat", request);
@@ -190,7 +190,7 @@ describe("A call under a budget", () => {
     expect([under.status, under.text]).toEqual([without.status, without.text]);
   });
 
-  test("that is abandoned is booked with an estimate, never with more than was held", async () => {
+  test("that is abandoned is booked with an estimate, up to its reservation", async () => {
     const account = await withBudget(100_000);
     const leaving = new AbortController();
     const request = conversationOf("500 tokens, 5 ms each");
@@ -241,7 +241,7 @@ describe("A call under a budget", () => {
     expect(await settledBudget(account)).toMatchObject({ used: "0" });
   });
 
-  test("without a price is refused by a budget of money alone: 403 MODEL_NOT_PRICED", async () => {
+  test("without a price is refused only by a budget of money: 403 MODEL_NOT_PRICED", async () => {
     const [money, tokens] = [await withBudget("1", { unit: "cost" }), await withBudget(900_000)];
     const request = conversationOf("5 tokens", { model: "model-a-2" });
     const refused = await money.post("/ai/chat", request);
@@ -278,7 +278,7 @@ describe("A call under a budget", () => {
     });
   });
 
-  test("among many at once exceeds nothing", async () => {
+  test("does not exceed the budget among many concurrent calls", async () => {
     const account = await withBudget(20_000);
     const answers = await Promise.all(
       times(60, (i) =>
@@ -296,7 +296,7 @@ describe("A call under a budget", () => {
 });
 
 describe("A budget", () => {
-  test("of a role limits each user for itself, and is replaced by that of a user", async () => {
+  test("of a role limits each user individually, and is replaced by the budget of a user", async () => {
     const budget = await setBudget({ scope: "role", subject: "user", limit: 1_000 });
     const accounts = await Promise.all(times(3, () => app.signIn()));
     await setBudget({ subject: accounts[2]?.user.id as string, limit: 0 });
@@ -309,7 +309,7 @@ describe("A budget", () => {
     await drop(budget);
   });
 
-  test("of an API key limits only the key, and is listed by its name", async () => {
+  test("of an API key limits only the key, and is listed with its name", async () => {
     const account = await app.signIn();
     const [limited, other] = [await createKey(account), await createKey(account)];
     await setBudget({ scope: "key", subject: limited.apiKey.id, limit: 0 });
@@ -347,7 +347,7 @@ describe("A budget", () => {
     });
   });
 
-  test("counts an impersonated call for the administrator", async () => {
+  test("counts an impersonated call towards the administrator", async () => {
     const [admin, account] = [await app.signInAdmin(), await withBudget(0)];
     const { body } = await admin.post(`/admin/impersonate/${account.user.id}`, {
       reason: "a question",
@@ -359,7 +359,7 @@ describe("A budget", () => {
     expect(await settledBudget(account)).toMatchObject({ used: "0" });
   });
 
-  test("raised or lowered holds from the next call on", async () => {
+  test("that is raised or lowered applies from the next call on", async () => {
     const account = await withBudget(10_000);
     const { id: subject } = account.user;
     const status = async () => (await account.post("/ai/chat", conversationOf("5 tokens"))).status;
@@ -389,7 +389,7 @@ describe("A budget", () => {
     expect(events).toEqual([{ user_id: user, limit: "0.01" }]);
   });
 
-  test("books a call whose process is lost with what was held, and nothing that comes later", async () => {
+  test("books a call of a crashed process with its reservation, and nothing that comes later", async () => {
     const account = await withBudget(100_000);
     const leaving = new AbortController();
     const slow = conversationOf("400 tokens, 20 ms each", { maxTokens: 1_000 });
@@ -422,7 +422,7 @@ describe("A budget", () => {
     expect([await outcome(), (await settledBudget(later)).used]).toEqual(["lost", used]);
   });
 
-  test("is part of the export, and goes with the account", async () => {
+  test("is part of the export, and is deleted with the account", async () => {
     const account = await withBudget("2.5", { unit: "cost" });
     await account.post("/ai/chat", conversationOf("40 tokens"));
     await settledBudget(account);
@@ -452,7 +452,7 @@ describe("A call under a budget whose provider is slow", async () => {
     return account;
   };
 
-  test("a whole reply may be silent as long as it may without a budget", async () => {
+  test("a complete reply may be silent for as long as without a budget", async () => {
     const account = await limitedAccount();
     const { status, body } = await account.post(
       "/ai/chat",

@@ -41,7 +41,7 @@ describe.each(PROVIDERS)("POST /v1/chat/completions: %s", (provider) => {
     },
   );
 
-  test("a stream that breaks off has an error before [DONE], and no finish", async ({
+  test("an interrupted stream has an error before [DONE], and no finish_reason", async ({
     account: { post },
   }) => {
     const request = { ...completionOf("case: reset-midway", provider), stream: true };
@@ -52,7 +52,7 @@ describe.each(PROVIDERS)("POST /v1/chat/completions: %s", (provider) => {
     expect(text).not.toContain('"finish_reason":"');
   });
 
-  test("a filter that cuts a stream off is its finish, and one before the first piece an error", async ({
+  test("a filter in the middle of a stream is its finish_reason, and one before the first chunk an error", async ({
     account: { post },
   }) => {
     const request = completionOf("case: blocked", provider);
@@ -101,7 +101,7 @@ test("Complete: 2,048 messages are accepted on the gRPC port too", async ({ acco
   expect(await readCompletion(app, request, account)).toMatchObject({ text: REPLY });
 });
 
-test("POST /v1/chat/completions: all that is wrong is in the message, by the names of OpenAI", async ({
+test("POST /v1/chat/completions: the message lists all violations, with OpenAI's field names", async ({
   account: { post },
 }) => {
   const fields = { temperature: 3, max_tokens: 0, top_p: "1", stop: ["a", "b", "c", "d", "e"] };
@@ -155,7 +155,7 @@ test("GET /v1/models: a key lists its models, and others are 404", async ({ acco
   expect(allowed.body.model).toBe("model-b-1");
 });
 
-test("POST /v1/chat/completions: a stream ends by an error when its key is revoked", async ({
+test("POST /v1/chat/completions: a stream ends with an error when its key is revoked", async ({
   account,
 }) => {
   const { key, apiKey } = await createKey(account);

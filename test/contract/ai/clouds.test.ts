@@ -102,7 +102,7 @@ describe.each(CLOUDS)("A cloud behind the routes: $id", ({ id, dialect }) => {
   });
 
   test.runIf(dialect === "anthropic")(
-    "POST /v1/messages, POST /v1/messages/count_tokens: are relayed, the body as it is",
+    "POST /v1/messages, POST /v1/messages/count_tokens: are relayed with an unchanged body",
     async ({ account: { post } }) => {
       const mark = crypto.randomUUID();
       const body = { model, max_tokens: 1_000, messages: messagesOf(`case: plain ${mark}`) };
@@ -132,7 +132,7 @@ test("POST /v1/responses: is relayed to OpenAI's models on Azure and Bedrock", a
   expect(clouds.simulatorOf("bedrock-openai").requests.at(-1)?.path).toBe("/openai/v1/responses");
 });
 
-test("POST /v1/embeddings: embeddings come from Azure", async ({ account: { post } }) => {
+test("POST /v1/embeddings: returns embeddings from Azure", async ({ account: { post } }) => {
   const request = { model: "azure-openai-vectors", input: ["Hello!", "👋"] };
   const { status, body } = await post("/v1/embeddings", request);
   expect(status).toBe(200);
@@ -141,7 +141,7 @@ test("POST /v1/embeddings: embeddings come from Azure", async ({ account: { post
   expect(path).toBe("/openai/deployments/text-embedding-3-small/embeddings");
 });
 
-test("POST /v1/chat/completions: an alias goes on from one cloud to another", async ({
+test("POST /v1/chat/completions: an alias continues from one cloud to another", async ({
   account: { post },
 }) => {
   const mark = crypto.randomUUID();
@@ -173,7 +173,7 @@ test("POST /v1/chat/completions: the client's abort reaches the cloud", async ({
   await until("the end of its connection", () => requests[before]?.closedAt);
 });
 
-test("POST /v1/chat/completions: credentials of clouds are in no answer and no log line", async ({
+test("POST /v1/chat/completions: no response and no log line contains credentials of clouds", async ({
   account: { post },
 }) => {
   const seen: string[] = [];

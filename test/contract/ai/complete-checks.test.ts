@@ -170,7 +170,7 @@ test.for(WRONG)("Complete: %s is refused", async ([, request, fields], { account
   expect(violations.map(({ unsupported }) => unsupported ?? false)).not.toContain(true);
 });
 
-test("Complete: what is at its limits is accepted", async ({ account }) => {
+test("Complete: values at their limits are accepted", async ({ account }) => {
   const text = `case: plain ${"x".repeat(3_999_000)}`;
   await readCompletion(app, completionOf(text, "model-a-1"), account);
   const messages = [
@@ -216,7 +216,7 @@ test("ListModels, GetModel: show the models of all providers with their names fo
   expect((await errorOf(getModel({ model: "model-z" }, account))).code).toBe(Code.NotFound);
 });
 
-test("Complete, ListModels, GetModel: an API key has the models that it names, and no others", async ({
+test("Complete, ListModels, GetModel: an API key can use the models that it names, and no others", async ({
   account,
 }) => {
   const created = await account.post("/user/api-keys", {

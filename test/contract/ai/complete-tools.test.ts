@@ -194,7 +194,7 @@ describe.each(PROVIDERS)("Complete with tools: %s", (provider) => {
     },
   );
 
-  test("takes the results of both calls back, with what the provider needs of the calls", async ({
+  test("accepts the results of both calls, with the data of the calls that the provider needs", async ({
     account,
   }) => {
     const round = await readCompletion(app, calling, account);
@@ -204,7 +204,7 @@ describe.each(PROVIDERS)("Complete with tools: %s", (provider) => {
     expect(body.messages ?? body.contents).toEqual(SECOND_ROUNDS[provider]?.(ids));
   });
 
-  test("takes calls of other providers, whose ids are its own to change", async ({ account }) => {
+  test("accepts calls of other providers, whose ids it may change", async ({ account }) => {
     const call = { name: "look_up", arguments: '{"city":"Bern"}', thoughtSignature: "CiQ+/w==" };
     for (const id of ["functions.look_up:0", `call_${"x".repeat(60)}`, "call_abcdefghi.CiQ-_w"]) {
       const round = { calls: [{ ...call, id }], text: "" } as unknown as ReadCompletion;
@@ -216,7 +216,7 @@ describe.each(PROVIDERS)("Complete with tools: %s", (provider) => {
     }
   });
 
-  test("fails if the model calls a tool that nobody offered", async ({ account }) => {
+  test("fails if the model calls a tool that was not offered", async ({ account }) => {
     const request = completionOf("case: tool-call", model);
     await expect(readCompletion(app, request, account)).rejects.toThrow("unreadable reply");
   });
@@ -325,7 +325,7 @@ const OPTIONS: Record<string, { body: object; ignored: string | null }> = {
 };
 
 test.for(PROVIDERS)(
-  "Complete: %s gets every option in its own form, and what it does not take is named",
+  "Complete: %s gets every option in its own format, and unsupported ones are listed",
   async (provider, { account }) => {
     const { body, ignored } = await sent(account, {
       ...completionOf("case: plain", `model-${provider.at(-1)}-1`),
@@ -380,7 +380,7 @@ test.for(CHOICES)(
   },
 );
 
-test("Complete: one call at a time is asked for where the dialect knows it, and refused by Google's", async ({
+test("Complete: one tool call at a time is requested if the dialect supports it, and rejected for Google's", async ({
   account,
 }) => {
   const single = { tools: [LOOK_UP], parallelToolCalls: false };
@@ -426,7 +426,7 @@ const IMAGES = [
   [PNG, "model-d-1", { type: "image_url", image_url: "data:image/png;base64,iVBORw0KGgo=" }],
 ] as const;
 test.for(IMAGES)(
-  "Complete: an image %j reaches %s in its own form",
+  "Complete: an image %j reaches %s in its own format",
   async ([given, model, part], { account }) => {
     const message = textMessage("user", "case: plain");
     const messages = [{ ...message, parts: [image(given), ...message.parts] }];
@@ -437,7 +437,7 @@ test.for(IMAGES)(
   },
 );
 
-test("Complete: what would change the meaning of the reply is refused with a sentence", async ({
+test("Complete: fields that would change the meaning of the reply are rejected with an explanation", async ({
   account,
 }) => {
   const message = textMessage("user", "Hello.");
@@ -453,7 +453,7 @@ test("Complete: what would change the meaning of the reply is refused with a sen
     await expect(readCompletion(app, request, account)).rejects.toThrow(words);
 });
 
-test("Complete: Anthropic's models do not think about results of tools, and the effort is named", async ({
+test("Complete: Anthropic's models do not reason about results of tools, and the effort is listed as ignored", async ({
   account,
 }) => {
   const model = "model-b-1";

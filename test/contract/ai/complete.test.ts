@@ -54,7 +54,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
     },
   );
 
-  test("takes a model by the name of its provider, too", async ({ account }) => {
+  test("accepts provider/model", async ({ account }) => {
     const request = completionOf("case: plain", `${provider}/${model}`);
     expect(await readCompletion(app, request, account)).toMatchObject({
       text: REPLY,
@@ -89,7 +89,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
     }
   });
 
-  test("has no end after a failure in the middle", async ({ account: { headers } }) => {
+  test("has no end event after a failure in the middle", async ({ account: { headers } }) => {
     const kinds: (string | undefined)[] = [];
     const read = async () => {
       const request = { ...completionOf("case: reset-midway", model), stream: true };
@@ -122,7 +122,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
   });
 });
 
-test("Complete: the models that are not there, or not of this name alone, are not found", async ({
+test("Complete: unknown and ambiguous model names are not found", async ({
   account: { headers },
 }) => {
   for (const model of ["model-z", "provider-b/model-a-1", "provider-z/model-a-1", "model"])
@@ -132,7 +132,7 @@ test("Complete: the models that are not there, or not of this name alone, are no
     });
 });
 
-test("Complete: fields without effect are named in a header, with those of the caller", async ({
+test("Complete: a header lists the fields without effect, including those of the caller", async ({
   account: { headers },
 }) => {
   const namesOf = async (fields: Partial<CompletionInit>, model: string) => {

@@ -239,7 +239,7 @@ test.each([
     .toEqual([{ outcome, attempts, cost_nanos: "0" }]);
 });
 
-test("Complete: the usage of a reply has its cost", async () => {
+test("Complete: the usage of a reply contains its cost", async () => {
   const account = await app.signIn();
   const billed = { fresh: 10, cached: 20, written: 30, writtenForHour: 40, output: 50 };
   const request = completionOf(caseOf(billed, 5), "model-b-1");
@@ -285,7 +285,7 @@ test("GET /user/usage, /admin/usage: groupBy=key and alias, with the cost of eac
   }
 });
 
-test("GET /admin/usage.csv: has the rows of GET /admin/usage, and no formulas", async () => {
+test("GET /admin/usage.csv: contains the rows of GET /admin/usage, and no formulas", async () => {
   const account = await app.signIn(await app.addUser({ name: '=cmd "x", y' }));
   const billed = { fresh: 1_000, cached: 300, written: 0, writtenForHour: 0, output: 100 };
   await account.post("/ai/chat", conversationOf(caseOf(billed, 40)));
@@ -309,7 +309,7 @@ test("GET /admin/usage.csv: has the rows of GET /admin/usage, and no formulas", 
 });
 
 test.runIf(process.env.TEST_FULL)(
-  "GET /admin/usage.csv: refuses more than 50,000 rows, and leaves none out below",
+  "GET /admin/usage.csv: rejects more than 50,000 rows, and omits none below",
   async () => {
     const { id } = await app.addUser();
     const add = (rows: number, daysAgo: number) =>

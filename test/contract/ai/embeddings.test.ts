@@ -80,7 +80,7 @@ describe.each([
     });
   });
 
-  test("returns base64 as it came", async ({ account }) => {
+  test("returns base64 unchanged", async ({ account }) => {
     const { body } = await sentTo(account, { model, encoding_format: "base64" });
     expect(body.data.map(({ embedding }: { embedding: string }) => embedding)).toEqual(
       TEXTS.map((text) => base64Of(vectorOf(text, length))),
@@ -134,7 +134,7 @@ test("POST /v1/embeddings: no number is rounded, and the order is that of the te
   ]);
 });
 
-test("POST /v1/embeddings: numbers in place of base64 are encoded", async ({ account }) => {
+test("POST /v1/embeddings: numbers instead of base64 are encoded", async ({ account }) => {
   const vector = [0.1, -2, 3.5];
   odd.answerWith(() => ({ body: { data: [{ index: 0, embedding: vector }] } }));
   const { body } = await account.post(PATH, oddRequest({ input: "a", encoding_format: "base64" }));
@@ -295,7 +295,7 @@ test.for(REFUSED)("POST /v1/embeddings: refuses %s as %j", async ([field, fields
   expect([status, body.error.param]).toEqual([400, field]);
 });
 
-test("POST /v1/embeddings: refusals have a sentence", async ({ account }) => {
+test("POST /v1/embeddings: refusals contain an explanation", async ({ account }) => {
   const sentences = [
     [{ input: [1, 2] }, "input is not supported as tokens, which differ between models: send text"],
     [{ model: "model-a-1" }, "model is not a model of embeddings: use POST /v1/chat/completions"],
@@ -344,7 +344,9 @@ test("POST /v1/embeddings, CreateEmbeddings: a reply of 5 MB arrives", async ({ 
   expect(embeddings.at(-1)?.base64).toBe(base64Of(vectorOf("text 599", 1_536)));
 });
 
-test("POST /v1/embeddings, CreateEmbeddings: what has no effect is named", async ({ account }) => {
+test("POST /v1/embeddings, CreateEmbeddings: fields without effect are listed", async ({
+  account,
+}) => {
   const { headers } = await sentTo(account, { user: "u-1", top_k: 1, dimensions: null });
   expect(headers.get("x-ai-ignored")).toBe("user, top_k");
   const { header, started } = await readEvents({ ignored: ["user"] }, account);
@@ -352,11 +354,11 @@ test("POST /v1/embeddings, CreateEmbeddings: what has no effect is named", async
   expect(JSON.stringify(app.providers[0]?.requests.at(-1)?.body)).not.toContain("user");
 });
 
-describe("A model of embeddings", () => {
+describe("An embedding model", () => {
   const SENTENCE = "is a model of embeddings: use POST /v1/embeddings";
   const messages = [{ role: "user", content: "Hello!" }];
 
-  test("is refused by every route for conversations, with a sentence", async ({ account }) => {
+  test("is rejected by every route for conversations, with an explanation", async ({ account }) => {
     const calls: [path: string, body: object][] = [
       ["/v1/chat/completions", { model: "embed-a", messages }],
       ["/v1/responses", { model: "embed-a", input: "Hello!" }],
@@ -439,7 +441,7 @@ describe("A budget", () => {
   const withBudget = (limit: string | number, unit = "tokens") =>
     withBudgetOf(app, { limit, unit });
 
-  test("of tokens refuses a call with less than the most that it may use, and books what it used", async () => {
+  test("of tokens refuses a call that may exceed it, and books the actual usage", async () => {
     const short = await withBudget(MOST - 1);
     const { status, body, headers } = await sentTo(short);
     expect([status, body.error.code]).toEqual([429, "budget_exceeded"]);
@@ -462,7 +464,7 @@ describe("A budget", () => {
     expect([unpriced.status, unpriced.body.error.code]).toEqual([403, "model_not_priced"]);
   });
 
-  test("gives all back after a failure before the input was read", async () => {
+  test("releases everything after a failure before the input was read", async () => {
     const account = await withBudget(MOST);
     odd.answerWith(() => ({ status: 400, body: { error: { code: "invalid_value" } } }));
     expect((await account.post(PATH, oddRequest())).status).toBe(400);
@@ -471,7 +473,7 @@ describe("A budget", () => {
   });
 });
 
-test("POST /v1/embeddings: the provider gets the texts and nothing else", async ({ account }) => {
+test("POST /v1/embeddings: the provider gets only the texts", async ({ account }) => {
   await account.post(PATH, oddRequest({ dimensions: 4, user: "u-1" }));
   const { key: _key, ...body } = odd.requests.at(-1) as EmbeddingRequest;
   expect(body).toEqual({ model: "odd", input: TEXTS, dimensions: 4 });

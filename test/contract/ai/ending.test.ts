@@ -46,7 +46,7 @@ const untilProviderIsFree = () =>
     app.providers[0]?.requests.every(({ closedAt }) => closedAt),
   );
 
-test("POST /ai/stream: the end of the session ends the stream by an error event and [DONE], and usage is recorded", async () => {
+test("POST /ai/stream: the end of the session ends the stream with an error event and [DONE], and usage is recorded", async () => {
   const { user, post, accessToken } = await app.signIn();
   const stream = await listen(app, accessToken);
   expect((await post("/auth/logout")).status).toBe(200);
@@ -59,7 +59,7 @@ test("POST /ai/stream: the end of the session ends the stream by an error event 
   await untilProviderIsFree();
 });
 
-test("StreamChat: the end of the session ends the stream by UNAUTHENTICATED", async () => {
+test("StreamChat: the end of the session ends the stream with UNAUTHENTICATED", async () => {
   const account = await app.signIn();
   const read = async () => {
     for await (const _ of app.grpc(AIService).streamChat(question(), account))
@@ -69,7 +69,7 @@ test("StreamChat: the end of the session ends the stream by UNAUTHENTICATED", as
 });
 
 onServers(
-  "POST /ai/stream: the end of a session at one replica ends its streams alone at the other",
+  "POST /ai/stream: the end of a session at one replica ends only its streams at the other",
   async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await forTest(startApp({ env: { DATABASE_URL, DATA_DIR } }));
@@ -90,7 +90,7 @@ onServers(
   },
 );
 
-test("POST /ai/stream: a shutdown ends streams by an error event and [DONE], and records their usage", async () => {
+test("POST /ai/stream: a shutdown ends streams with an error event and [DONE], and records their usage", async () => {
   const isShared = app.mode !== "embedded";
   const { DATABASE_URL, DATA_DIR } = app.settings;
   const ending = await startApp({

@@ -170,7 +170,7 @@ describe.each(Object.entries(CLIENTS))(
       await expect(stream(to, broken())).rejects.toThrow();
     });
 
-    test("an unknown model and an unknown key are errors at once, and not repeated", async () => {
+    test("an unknown model and an unknown key are errors immediately, without retries", async () => {
       for (const wrong of [{ model: "no-such-model" }, { key: "sk-gate-unknown" }])
         for (const talk of [whole, stream]) {
           const to = { ...(await connect()), ...wrong };
@@ -194,7 +194,7 @@ describe.each(Object.entries(CLIENTS))(
 );
 
 describe("/v1 by openai", () => {
-  test("lists models, each of which can be asked, and returns one by its name", async () => {
+  test("lists models, each of which replies, and returns one by name", async () => {
     const client = openaiClient(await connect());
     const models = [];
     for await (const model of client.models.list()) models.push(model);
@@ -208,7 +208,7 @@ describe("/v1 by openai", () => {
     await expect(client.models.retrieve("no-such-model")).rejects.toThrow(NotFoundError);
   });
 
-  test("errors are of the classes of the client, with code and param", async () => {
+  test("errors have the client's classes, with code and param", async () => {
     const to = await connect();
     const errorOf = async (fields: object, client = openaiClient(to)) => {
       const request = { model: to.model, messages: user(plain), ...fields };
@@ -243,7 +243,7 @@ describe("/v1 by openai", () => {
     expect(Number((error as APIError).headers?.get("retry-after"))).toBeGreaterThan(0);
   });
 
-  test("an access token is accepted as a key is", async () => {
+  test("an access token is accepted instead of a key", async () => {
     const { accessToken } = await app.signIn();
     const to = await connect();
     const client = openaiClient({ ...to, key: accessToken });
@@ -254,7 +254,7 @@ describe("/v1 by openai", () => {
     expect(choices[0]?.message.content).toBe(REPLY);
   });
 
-  test("a response names who replies, and what had no effect", async () => {
+  test("a response names the model that replies, and fields without effect", async () => {
     const to = await connect();
     const { response } = await openaiClient(to)
       .chat.completions.create({

@@ -149,7 +149,7 @@ describe.each(OBSERVED_REQUESTS)("Observed request $id", async (input) => {
   const server = await startRuledProvider(input);
   const app = await startSuiteApp({ env: envOf(input, server.url) });
 
-  test.each(PLAYED_CALLS)("%s: is taken, or refused by the product itself", async (call) => {
+  test.each(PLAYED_CALLS)("%s: is accepted, or rejected by the product itself", async (call) => {
     const account = await app.signIn();
     server.requests.length = 0;
     for (let turn = 0; turn < times; turn++) {

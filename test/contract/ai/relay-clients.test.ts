@@ -74,7 +74,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     expect(message.usage.output_tokens).toBe(tokensIn(REPLY));
   });
 
-  test("an access token is accepted as a key is, also as authToken", async () => {
+  test("an access token is accepted instead of a key, also as authToken", async () => {
     const { accessToken } = await app.signIn();
     const client = new Anthropic({ authToken: accessToken, apiKey: null, baseURL: app.url });
     const { content } = await client.messages.create({ ...MESSAGE, messages: asked(plain) });
@@ -82,7 +82,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
   });
 
   test.each([true, false])(
-    "thoughts and two tool calls at once, and their results with the signed thoughts (stream: %s)",
+    "thinking and two parallel tool calls, and their results with the signed thinking (stream: %s)",
     async (isStream) => {
       const { client } = await anthropic();
       const request = {
@@ -117,7 +117,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     },
   );
 
-  test("an image, marks of the cache, a system text in parts and metadata", async () => {
+  test("an image, cache markers, a system text in parts, and metadata", async () => {
     const { client } = await anthropic();
     const message = await client.messages.create({
       ...MESSAGE,
@@ -170,7 +170,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     expect(await reply).toBeInstanceOf(Anthropic.APIUserAbortError);
   });
 
-  test("errors are of the classes of the client, and are not repeated in vain", async () => {
+  test("errors have the client's classes, and are not repeated in vain", async () => {
     const { client, sent, key } = await anthropic();
     const ask = (fields: object, by = client) =>
       thrownBy(by.messages.create({ ...MESSAGE, messages: asked(plain), ...fields }));
@@ -237,7 +237,7 @@ describe("POST /v1/responses by openai", () => {
   });
 
   test.each([true, false])(
-    "two function calls at once, and their outputs with the encrypted reasoning (stream: %s)",
+    "two parallel function calls, and their outputs with the encrypted reasoning (stream: %s)",
     async (isStream) => {
       const { client } = await openai();
       const input: OpenAI.Responses.ResponseInput = [
@@ -320,7 +320,7 @@ describe("POST /v1/responses by openai", () => {
     expect(await reply).toBeInstanceOf(OpenAI.APIUserAbortError);
   });
 
-  test("errors are of the classes of the client, with code and param, and are not repeated in vain", async () => {
+  test("errors have the client's classes, with code and param, and are not repeated in vain", async () => {
     const { client, sent } = await openai();
     const ask = (fields: object, by = client) =>
       thrownBy(by.responses.create({ ...RESPONSE, input: plain, ...fields }, { maxRetries: 2 }));

@@ -95,7 +95,7 @@ describe("POST /v1/messages", () => {
     expect(status).toBe(200);
   });
 
-  test("the key may be in x-api-key, which counts only without Authorization", async ({
+  test("the key may be in x-api-key, which is used only without Authorization", async ({
     account,
   }) => {
     const { key } = await createKey(account);
@@ -119,7 +119,7 @@ describe("POST /v1/messages", () => {
     expect((await ask({ "x-api-key": key }, "/v1/chat/completions", chat)).status).toBe(401);
   });
 
-  test("anthropic-beta passes by the list of the catalogue, and others are named", async ({
+  test("values of anthropic-beta in the catalogue are passed on, and others are listed", async ({
     account,
   }) => {
     const mark = crypto.randomUUID();
@@ -145,7 +145,7 @@ describe("POST /v1/messages", () => {
     expect(request?.headers["x-api-key"]).toBeUndefined();
   });
 
-  test("POST /v1/messages/count_tokens: returns the count, and is no call of a model", async ({
+  test("POST /v1/messages/count_tokens: returns the count, which is not recorded as usage", async ({
     account: { user, post, get },
   }) => {
     const { messages } = bodyOf("Hello, how are you?");
@@ -157,7 +157,9 @@ describe("POST /v1/messages", () => {
     expect(await app.sql("select 1 from ai_usage where user_id = ?", [user.id])).toEqual([]);
   });
 
-  test("errors of the port have the form of the API, on every path below", async ({ account }) => {
+  test("errors of the port have the format of the API, on every path below", async ({
+    account,
+  }) => {
     const unknown = await account.get("/v1/messages/batches");
     expect(unknown).toMatchObject({
       status: 404,

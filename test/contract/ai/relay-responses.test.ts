@@ -95,7 +95,7 @@ describe("POST /v1/responses", () => {
     expect(status).toBe(200);
   });
 
-  test("store is false at the provider where the body says nothing", async ({
+  test("store is false at the provider if the body does not set it", async ({
     account: { post },
   }) => {
     const mark = crypto.randomUUID();

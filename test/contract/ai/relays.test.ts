@@ -66,7 +66,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     },
   );
 
-  test("the body arrives as it is, but for the name of the model", async ({
+  test("the body arrives unchanged, except for the name of the model", async ({
     account: { accessToken },
   }) => {
     const mark = crypto.randomUUID();
@@ -151,7 +151,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     }
   });
 
-  test("a key that names other models gets 404, and none 401", async ({ account }) => {
+  test("a key for other models gets 404, and a request without a key 401", async ({ account }) => {
     const { key } = await createKey(account, { models: ["model-c-1"] });
     const client = app.httpClient();
     expect((await client.post(path, bodyOf("case: plain"), key)).status).toBe(404);
@@ -171,7 +171,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     expect(error.message).toMatch(/^The body/);
   });
 
-  test("is 400 for a model, a stream or a maximum that is none, with all of them", async ({
+  test("is 400 for an invalid model, stream and maximum, and lists all of them", async ({
     account: { post },
   }) => {
     const { status, body } = await post(path, {
@@ -184,7 +184,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     for (const name of ["model", "stream", field]) expect(body.error.message).toContain(name);
   });
 
-  test("usage is that of the provider, whole and streamed, and of what was cut off an estimate", async ({
+  test("usage is that of the provider, streamed or not, and an estimate for an interrupted reply", async ({
     account: { user, post },
   }) => {
     const rows = () =>
@@ -219,7 +219,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     ]);
   });
 
-  test("a stream ends by an error when its key is revoked", async ({ account }) => {
+  test("a stream ends with an error when its key is revoked", async ({ account }) => {
     const { key, apiKey } = await createKey(account);
     const request = { ...bodyOf(`case: silent-midway ${crypto.randomUUID()}`), stream: true };
     const { body } = await postJson(app.url + path, request, key);
@@ -243,7 +243,7 @@ describe("RelayMessages, RelayResponses, CountMessageTokens", () => {
     return all;
   };
 
-  test("return the same over gRPC, and refuse the same", async ({ account }) => {
+  test("accept and reject the same over gRPC", async ({ account }) => {
     const client = app.grpc(AIService);
     const [messages, responses] = RELAYED_APIS;
     const request = (api: RelayedApi, fields: object = {}) => ({

@@ -63,7 +63,7 @@ test.each(PROVIDERS)(
   },
 );
 
-test("POST /ai/chat, /ai/stream, Chat, StreamChat: a temperature that the model ignores is named in a header", async ({
+test("POST /ai/chat, /ai/stream, Chat, StreamChat: a header lists a temperature that the model ignores", async ({
   account: { post, headers },
 }) => {
   for (const [given, ignored] of [
@@ -133,7 +133,7 @@ test.each(["/ai/chat", "/ai/stream"])(
   },
 );
 
-test("Chat, StreamChat: one error has all violations, and metadata of type errors that is malformed is refused", async ({
+test("Chat, StreamChat: one error lists all violations, and malformed metadata of type errors is rejected", async ({
   account,
 }) => {
   const ask = async (headers: Record<string, string>) => {

@@ -83,7 +83,7 @@ test("GET /admin/usage/sums: sums up by day, model, provider and user, as SumUsa
   expect(over.groups.map(({ user }) => user?.name)).toEqual(["Bob", "Ann"]);
 });
 
-test("GET /admin/usage/sums: the groups that limit leaves out are summed up as others", async () => {
+test("GET /admin/usage/sums: the groups beyond the limit are summed up as others", async () => {
   for (const tokens of [1, 2, 3, 4]) {
     const { id: userId } = await app.addUser();
     await store({ userId, daysAgo: 110, tokens: tokens * 10, model: `model-a-${tokens}` });
@@ -226,7 +226,7 @@ test("GET /admin/usage/sums: is for administrators only, over REST and gRPC", as
   });
 });
 
-test("GET /admin/usage: names the users, and nobody once they are erased", async () => {
+test("GET /admin/usage: names the users until they are erased", async () => {
   const user = await app.addUser({ name: "Cleo" });
   await store({ userId: user.id, daysAgo: 3, tokens: 10, model: "model-of-cleo" });
   const rows = async () =>

@@ -154,7 +154,7 @@ const storeCall = (userId: string, model: string, outcome: string, daysAgo: numb
     [userId, model, outcome, new Date(app.clock.now().getTime() - daysAgo * DAY_MS)],
   );
 
-test("GET /user/export: shows calls of a process that has died as failed", async () => {
+test("GET /user/export: shows calls of a crashed process as failed", async () => {
   const { user, get } = await app.signIn();
   for (const minutes of [9, 11])
     await storeCall(user.id, "model-a-1", "running", (minutes * 60_000) / DAY_MS);

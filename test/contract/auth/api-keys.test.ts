@@ -17,7 +17,7 @@ const app = await testApp();
 /** A stream must end within this time after its key, on whichever process the key was revoked. */
 const SOON_MS = 1_500;
 
-test("Authorization: unknown, mistyped and revoked keys are one and the same 401", async () => {
+test("Authorization: unknown, mistyped and revoked keys get the same 401", async () => {
   const account = await app.signIn();
   const { key, apiKey } = await createKey(account);
   await account.delete(`/user/api-keys/${apiKey.id}`);
@@ -104,7 +104,7 @@ describe.runIf(app.mode !== "embedded").each(STREAMS)("POST $path", (streamed) =
   });
 });
 
-test("API keys: their text is in no log line, error, metric, e-mail, audit event, row or export", async () => {
+test("API keys: no log line, error, metric, e-mail, audit event, row or export contains their text", async () => {
   const logged = app.logs.length;
   const account = await app.signIn();
   const [own, service] = [await createKey(account), await createService(app)];

@@ -54,14 +54,14 @@ test("POST /auth/confirm: a wrong password is 400, and the fifth locks confirmat
   expect((await app.login(user.email)).status).toBe(200);
 });
 
-test("POST /auth/confirm: of 40 wrong passwords at once at most five are evaluated", async () => {
+test("POST /auth/confirm: evaluates at most five of 40 concurrent wrong passwords", async () => {
   const { post } = await app.signIn();
   const statuses = await statusesOf(40, () => post("/auth/confirm", { password: WRONG_PASSWORD }));
   expect(statuses[400]).toBeLessThanOrEqual(5);
   expect(statuses[200]).toBeUndefined();
 });
 
-test("POST /auth/confirm: asks for the second factor of an account that has one", async () => {
+test("POST /auth/confirm: requires the second factor of an account that has one", async () => {
   const { user, authenticator } = await app.setUpConfirmedFactor();
   const signedIn = await app.signInBy(user, { code: await authenticator.code() });
   const { post } = withToken(app.httpClient(), signedIn.body.accessToken);
@@ -95,7 +95,7 @@ test("POST /auth/confirm: a session that has ended is not confirmed", async () =
   expect((await post("/auth/confirm", { password: user.password })).status).toBe(401);
 });
 
-test("POST /auth/confirm: counts for ADMIN_REAUTH, and in place of the password of a change of role", async () => {
+test("POST /auth/confirm: counts for ADMIN_REAUTH, and replaces the password in a change of role", async () => {
   const admin = await app.signInAdmin();
   const target = await app.addUser();
   app.clock.advance("61m");
@@ -116,7 +116,7 @@ test("AuthService/Confirm: meets the same rules over gRPC", async () => {
   expect(confirmedUntil).toBeDefined();
 });
 
-test("Access tokens: tell how and when the user signed in, also after a refresh", async () => {
+test("Access tokens: contain how and when the user signed in, even after a refresh", async () => {
   const { user, accessToken, browser } = await app.signIn();
   const { iat } = decodeJwt(accessToken);
   expect(decodeJwt(accessToken)).toMatchObject({ amr: ["pwd"], auth_time: iat });

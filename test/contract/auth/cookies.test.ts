@@ -134,7 +134,7 @@ describe("POST /auth/login with several cookies device", () => {
     },
   );
 
-  test("knows no browser by the cookies of two", async () => {
+  test("recognizes no browser if two cookies are valid", async () => {
     const account = await app.signIn();
     const tokens = [deviceOf(account), deviceOf(await app.signIn())];
     const devices = await devicesOf(await signInWith(account.user, tokens));

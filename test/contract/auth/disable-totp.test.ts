@@ -44,7 +44,7 @@ test("POST /auth/disable-totp: needs a code or a backup code afterwards", async 
   ).toEqual([]);
 });
 
-test("POST /auth/backup-codes: makes a new set, voids the old one, and notifies by mail", async () => {
+test("POST /auth/backup-codes: creates a new set, voids the old one, and notifies the user by e-mail", async () => {
   const account = await app.setUpConfirmedFactor();
   const { status, body } = await renew(account, { code: await account.authenticator.code() });
   expect([status, Object.keys(body)]).toEqual([200, ["backupCodes"]]);
@@ -56,7 +56,7 @@ test("POST /auth/backup-codes: makes a new set, voids the old one, and notifies 
   expect((await app.signInBy(account.user, { backupCode: body.backupCodes[0] })).status).toBe(200);
 });
 
-test("POST /auth/backup-codes: requires password and code, and accepts each code once, even in parallel", async () => {
+test("POST /auth/backup-codes: requires password and code, and accepts each code once, even concurrently", async () => {
   const account = await app.setUpConfirmedFactor();
   expect((await renew(account, { password: WRONG_PASSWORD, ...WRONG_CODE })).status).toBe(400);
   expect(await renew(account, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));

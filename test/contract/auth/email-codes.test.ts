@@ -83,7 +83,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(answer.user?.id).toBe(user.id);
   });
 
-  test("the link signs in where the code was asked for, and the code dies with it", async () => {
+  test("the link signs in where the code was requested, and voids the code", async () => {
     const user = await app.addVerifiedUser();
     const { token, code, mail, browser } = await codeFor(user.email);
     expect(mail.link).toBe(`http://gatehouse.test/email-code#token=${token}`);
@@ -106,7 +106,7 @@ describe("POST /auth/verify-email-code", () => {
     expect((await verify({ email: user.email, code })).status).toBe(200);
   });
 
-  test("of six guesses of fifty at once at most five are compared, and then the code is dead", async () => {
+  test("evaluates at most five of fifty concurrent guesses, and then the code is void", async () => {
     const user = await app.addVerifiedUser();
     const { code, token, browser } = await codeFor(user.email);
     const guesses = times(50, (i) => otherThan(code, 1 + (i % 6)));
@@ -127,7 +127,7 @@ describe("POST /auth/verify-email-code", () => {
     expect((await verify({ email: user.email, code: next.code })).status).toBe(200);
   });
 
-  test("fifty at once with the right code open one session", async () => {
+  test("fifty concurrent requests with the right code open one session", async () => {
     const user = await app.addVerifiedUser();
     const { code } = await codeFor(user.email);
     const statuses = await statusesOf(50, () => verify({ email: user.email, code }));
@@ -168,7 +168,7 @@ describe("POST /auth/verify-email-code", () => {
     expect([done.status, session.method]).toEqual([200, "email-code"]);
   });
 
-  test("works while strangers hold the lock, and for a pending deletion, not for a suspended account", async () => {
+  test("works while strangers lock the account and for a pending deletion, not for a suspended account", async () => {
     const user = await app.addVerifiedUser();
     await (await app.signIn(user)).post("/user/delete-account", { password: PASSWORD });
     await app.lock(user.email);
@@ -184,7 +184,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(await verify({ email: user.email, code: otherThan(code) })).toMatchObject(WRONG);
   });
 
-  test("takes a never-verified account back: all that somebody else has put there is dead", async () => {
+  test("takes a never-verified account back: everything that somebody else has added is removed", async () => {
     const theirs = await app.signIn();
     const { email, id } = theirs.user;
     const authenticator = createAuthenticator();
@@ -207,7 +207,7 @@ describe("POST /auth/verify-email-code", () => {
     expect((await app.mail.emailTo(email, /yours now/)).text).toContain("your address is yours");
   });
 
-  test("verifies the address of an account on a device that it knows, and keeps the rest", async () => {
+  test("verifies the address of an account on a known device, and keeps everything else", async () => {
     const { user, browser, ...account } = await app.signIn();
     const { code } = await codeFor(user.email);
     expect((await verify({ email: user.email, code }, browser)).status).toBe(200);
@@ -237,7 +237,7 @@ describe("POST /auth/verify-email-code", () => {
 });
 
 describe("POST /auth/email-code", () => {
-  test("answers known and unknown addresses alike, with a cookie, and so does the guess", async () => {
+  test("responds to known and unknown addresses alike, with a cookie, and so does the guess", async () => {
     const user = await app.addVerifiedUser();
     const seen = [];
     for (const email of [user.email, freshEmail()]) {
@@ -299,7 +299,7 @@ describe("POST /auth/email-code", () => {
     expect(await app.auditOf(user.id, "auth.email_code_requested")).toHaveLength(1);
   });
 
-  test("mails at most five an hour to an account, though rate limits are off", async () => {
+  test("sends at most five e-mails an hour to an account, even with rate limits off", async () => {
     const user = await app.addVerifiedUser();
     for (let i = 0; i < 8; i++) {
       expect((await ask(user.email)).status).toBe(200);
@@ -361,7 +361,7 @@ describe("EMAIL_SIGN_IN", () => {
     expect((await app.httpClient().get("/auth/sign-in-methods")).body.emailCode).toBe(true);
   });
 
-  test("code: the last other way in may go, once the address is verified", async () => {
+  test("code: the last other way in can be removed once the address is verified", async () => {
     const unverified = await app.signIn();
     expect(await unverified.delete("/user/password")).toMatchObject(
       refusal(409, "LAST_SIGN_IN_METHOD"),

@@ -55,7 +55,7 @@ function flip(text: string, at: number): string {
 }
 
 describe("POST /auth/finish-external: login CSRF", () => {
-  test("refuses an attacker's answer in the victim's browser, and the victim's in the attacker's", async () => {
+  test("rejects the attacker's response in the victim's browser, and the victim's in the attacker's", async () => {
     const [attacker, victim] = [app.httpClient(), await otherBrowser()];
     await expectRefused(victim, await answerOf(attacker, googleAccount()));
     await expectRefused(app.httpClient(), await answerOf(attacker, googleAccount())); // without a cookie
@@ -79,7 +79,7 @@ describe("POST /auth/finish-external: login CSRF", () => {
 });
 
 describe("POST /auth/finish-external: mix-up", () => {
-  test("refuses the answer of a provider in the name of another", async () => {
+  test("rejects the response of a provider in the name of another", async () => {
     const browser = app.httpClient();
     const answer = await answerOf(browser, googleAccount());
     const seen = other.requests.length;
@@ -91,7 +91,7 @@ describe("POST /auth/finish-external: mix-up", () => {
     await expectRefused(browser, { ...wrong, iss: other.issuer });
   });
 
-  test("takes an answer without iss where the provider does not announce it, but no wrong one", async () => {
+  test("accepts a response without iss if the provider does not announce it, but not a wrong one", async () => {
     const account = googleAccount();
     const browser = app.httpClient();
     const answer = await answerOf(browser, account, { provider: "microsoft" });
@@ -292,7 +292,7 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
 });
 
 describe("POST /auth/finish-external: an account that somebody else has registered", () => {
-  test("is taken back: its password, sessions, factor, identities and mailed links are dead", async () => {
+  test("is taken back: its password, sessions, factor, identities and mailed links are removed", async () => {
     const account = await app.signIn();
     const { user, browser, get, post, refreshToken, accessToken } = account;
     const authenticator = createAuthenticator();
@@ -349,7 +349,7 @@ describe("GET and POST /auth/external/:provider/callback", () => {
   };
   const home = "http://gatehouse.test/external#";
 
-  test("forwards the answer in the fragment, to the page of its number", async () => {
+  test("forwards the response in the fragment, to the page with its number", async () => {
     expect(await locationOf("code=a&state=0.x&iss=https%3A%2F%2Fi&scope=s")).toBe(
       `${home}provider=google&code=a&state=0.x&iss=https%3A%2F%2Fi`,
     );
@@ -385,7 +385,7 @@ describe("GET and POST /auth/external/:provider/callback", () => {
     Array.from({ length: 100 }, (_, i) => `p${i}=https://evil.example`).join("&"),
     "",
   ];
-  test.each(targets)("leads nowhere else with %s", async (query) => {
+  test.each(targets)("redirects nowhere else with %s", async (query) => {
     const location = (await locationOf(query)) ?? "";
     expect(location.startsWith(home)).toBe(true);
     expect(location).not.toMatch(/[\r\n\0]/);
@@ -429,7 +429,7 @@ describe("GET and POST /auth/external/:provider/callback", () => {
   });
 });
 
-describe("Sign-in providers that are away", () => {
+describe("Unavailable sign-in providers", () => {
   const cases: [string, (response: ServerResponse) => void][] = [
     ["silent", () => {}],
     ["cut off", (response) => response.destroy()],
@@ -483,7 +483,7 @@ describe("Sign-in providers that are away", () => {
     },
   );
 
-  test("a wrong client secret is named in the log by its code", async () => {
+  test("the log contains the error code of a wrong client secret", async () => {
     misbehave({
       answer: {
         token: (response) =>
@@ -497,7 +497,7 @@ describe("Sign-in providers that are away", () => {
     expect(app.logs.join("")).toContain('"problem":"invalid_client"');
   });
 
-  test("no code, token or secret is in the log", async () => {
+  test("the log contains no code, token or secret", async () => {
     const account = googleAccount();
     const browser = app.httpClient();
     const answer = await answerOf(browser, account);
@@ -516,7 +516,7 @@ describe("Sign-in providers that are away", () => {
   });
 });
 
-describe("Identities: at once", () => {
+describe("Identities: concurrent requests", () => {
   test("POST /auth/connect-identity: of two accounts one gets an identity", async () => {
     const account = googleAccount();
     const owners = [await app.signIn(), await app.signIn()];
@@ -528,7 +528,7 @@ describe("Identities: at once", () => {
     expect(answers.find(({ status }) => status === 409)?.body.code).toBe("IDENTITY_TAKEN");
   });
 
-  test("DELETE /user/identities/:id: of two ways in, removed from two tabs at once, one stays", async () => {
+  test("DELETE /user/identities/:id: if two tabs concurrently remove the last two ways in, one stays", async () => {
     const account = googleAccount();
     const browser = app.httpClient();
     const { body } = await signInBy(account, { browser });
@@ -543,7 +543,7 @@ describe("Identities: at once", () => {
     expect(await identitiesOf(body.user.id)).toHaveLength(1);
   });
 
-  test("POST /auth/finish-external: two first sign-ins make one account", async () => {
+  test("POST /auth/finish-external: two concurrent first sign-ins create one account", async () => {
     const account = googleAccount({ email: `${randomUUID()}@gmail.com` });
     const answers = await Promise.all(Array.from({ length: 10 }, () => signInBy(account)));
     expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));

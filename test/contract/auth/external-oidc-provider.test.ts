@@ -99,7 +99,7 @@ async function signIn(login: string, purpose = "sign-in") {
   return { browser, ...(await browser.post("/auth/finish-external", answer)) };
 }
 
-test("Sign-in with a certified OpenID provider: creates an account, returns to it, and proves it anew", async () => {
+test("Sign-in with a certified OpenID provider: creates an account, returns to it, and proves it again", async () => {
   const login = `ann-${randomUUID()}`;
   const first = await signIn(login);
   expect([first.status, first.body.user?.email]).toEqual([200, emailOf(login)]);

@@ -77,14 +77,14 @@ test("POST /auth/finish-external: creates a verified account, and signs in to it
   expect(login?.details).toEqual({ method: "external" });
 });
 
-test("POST /auth/finish-external: signs in by GitHub, which knows no ID token", async () => {
+test("POST /auth/finish-external: signs in with GitHub, which has no ID tokens", async () => {
   const account = githubAccount(`octo-${Date.now()}@example.com`, true);
   const { status, body } = await signInBy(account, { provider: "github" });
   expect(status).toBe(200);
   expect(await identitiesOf(body.user.id)).toMatchObject([{ subject: account.sub }]);
 });
 
-test("POST /auth/finish-external: signs in by Apple, whose secret is signed and whose flags are text", async () => {
+test("POST /auth/finish-external: signs in with Apple, whose secret is signed and whose flags are strings", async () => {
   const account = googleAccount({
     email: `${randomUUID()}@privaterelay.example`,
     email_verified: "true",
@@ -110,20 +110,23 @@ test.for([
     appleName: { firstName: " ", lastName: "\u0000" },
     name: "ann.example",
   },
-])("POST /auth/finish-external: a new account by Apple has $what", async ({ appleName, name }) => {
-  const email = `ann.example@${randomUUID()}.example`;
-  const account = { sub: randomUUID(), email, email_verified: "true", appleName };
-  const { status, body } = await signInBy(account, { provider: "apple" });
-  expect([status, body.user?.name]).toEqual([200, name]);
-  const again = await signInBy(
-    { ...account, appleName: { firstName: "Eve" } },
-    { provider: "apple" },
-  );
-  expect(again.body.user).toMatchObject({ id: body.user.id, name }); // a name is told once
-});
+])(
+  "POST /auth/finish-external: a new account from Apple has $what",
+  async ({ appleName, name }) => {
+    const email = `ann.example@${randomUUID()}.example`;
+    const account = { sub: randomUUID(), email, email_verified: "true", appleName };
+    const { status, body } = await signInBy(account, { provider: "apple" });
+    expect([status, body.user?.name]).toEqual([200, name]);
+    const again = await signInBy(
+      { ...account, appleName: { firstName: "Eve" } },
+      { provider: "apple" },
+    );
+    expect(again.body.user).toMatchObject({ id: body.user.id, name }); // a name is told once
+  },
+);
 
 test.for(["{", "null", '"Ann"', '{"name":"Ann"}', '{"name":{"firstName":{}}}', "[]", ""])(
-  "POST /auth/finish-external: takes %j beside Apple's code for no name, and no address from there",
+  "POST /auth/finish-external: ignores %j next to Apple's code, and takes no address from there",
   async (user) => {
     const email = `ann.example@${randomUUID()}.example`;
     const browser = app.httpClient();
@@ -168,7 +171,7 @@ test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the dev
   expect([user?.email, typeof accessToken]).toEqual([account.email, "string"]);
 });
 
-test("POST /auth/finish-external: keeps the rules of a provider about new accounts", async () => {
+test("POST /auth/finish-external: respects the rules of a provider about new accounts", async () => {
   const refused = [
     await signInBy(googleAccount(), { provider: "staff" }),
     await signInBy(googleAccount(), { provider: "school" }),
@@ -184,7 +187,7 @@ test("POST /auth/finish-external: keeps the rules of a provider about new accoun
   expect((await signInBy(account, { provider: "staff" })).body.user.id).toBe(member.user.id);
 });
 
-test("POST /auth/finish-external: an unproven address makes an unverified account with the usual e-mail", async () => {
+test("POST /auth/finish-external: an unproven address creates an unverified account and sends a verification e-mail", async () => {
   const account = googleAccount({ email_verified: false });
   const { body } = await signInBy(account);
   const [user] = await app.sql<{ email_verified_at: Date | null }>(
@@ -206,7 +209,7 @@ test("POST /auth/finish-external: a new account needs an address", async () => {
   expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
 });
 
-test("POST /auth/finish-external: asks for the second factor of the account", async () => {
+test("POST /auth/finish-external: requires the second factor of the account", async () => {
   const account = googleAccount();
   const { body: first } = await signInBy(account);
   const owner = withToken(app.httpClient(), first.accessToken);
@@ -229,7 +232,7 @@ test("POST /auth/finish-external: asks for the second factor of the account", as
   expect(session?.methods).toEqual(["external", "totp"]);
 });
 
-test("POST /auth/connect-identity: connects after a sign-in as before, and the identity signs in then", async () => {
+test("POST /auth/connect-identity: connects after a usual sign-in, and the identity then signs in", async () => {
   const user = await app.addVerifiedUser();
   const account = googleAccount({ email: user.email, hd: "example.com" });
   const { user: _, browser, ...own } = await app.signIn(user);
@@ -262,7 +265,7 @@ test("POST /auth/connect-identity: refuses the token on another device, after 10
   expect([old.status, old.body.code]).toEqual([403, "REAUTHENTICATION_REQUIRED"]);
 });
 
-test("POST /auth/confirm: an identity of the caller confirms, once it was proven anew", async () => {
+test("POST /auth/confirm: accepts an identity of the caller that was proven again", async () => {
   const account = googleAccount();
   const browser = app.httpClient();
   const { body } = await signInBy(account, { browser });
@@ -282,7 +285,7 @@ test("POST /auth/confirm: an identity of the caller confirms, once it was proven
   expect([again.status, again.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
 });
 
-test("POST /auth/start-external: prove asks for a new sign-in at the provider, and an old one proves nothing", async () => {
+test("POST /auth/start-external: prove requires a new sign-in at the provider", async () => {
   const browser = app.httpClient();
   const { body } = await start(browser, { purpose: "prove" });
   const { searchParams } = new URL(body.authorizationUrl);
@@ -341,7 +344,7 @@ test("POST /auth/finish-external: refuses a suspended account, until it is reins
   expect((await signInBy(account)).status).toBe(200);
 });
 
-test("POST /admin/users/:id/reset-access: takes identities from a user", async () => {
+test("POST /admin/users/:id/reset-access: removes the identities of a user", async () => {
   const account = googleAccount();
   const { body } = await signInBy(account);
   const admin = await app.signInAdmin();

@@ -23,7 +23,7 @@ async function startWith(env: Record<string, string>) {
   return { ...started, post, token: LINK.exec(started.output())?.[2] };
 }
 
-test("POST /auth/register with the token that the start prints: makes one administrator, then no more", async () => {
+test("POST /auth/register with the token that the start prints: creates one administrator, then no more", async () => {
   const DATA_DIR = temporaryFolder();
   const first = await startWith({ DATA_DIR });
   expect(first.token).toMatch(/^[\w-]{32}$/);

@@ -41,7 +41,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
     expect(await compareTimes(12, known, () => ask(freshEmail())(), isAlike)).toSatisfy(isAlike);
   });
 
-  test("mails nothing once the account's deletion date has passed", async ({ user }) => {
+  test("sends no e-mail once the account's deletion date has passed", async ({ user }) => {
     await app.sql("update users set deletion_at = '2000-01-01' where id = ?", [user.id]);
     await app.httpClient().post(path, { email: user.email });
     expect((await emailsOf(user.id)).length).toBeLessThan(2);
@@ -96,7 +96,7 @@ test("POST /auth/resend-verification: sends at most five e-mails an hour, from a
   expect(tally(verified, (a) => a.status)).toEqual({ 200: 1, 400: tokens.length - 1 });
 });
 
-test("POST /auth/forgot-password: mails the same token for five minutes, and at most five e-mails an hour", async ({
+test("POST /auth/forgot-password: sends the same token for five minutes, and at most five e-mails an hour", async ({
   user,
 }) => {
   const ask = () => app.httpClient().post("/auth/forgot-password", { email: user.email });

@@ -49,7 +49,7 @@ const NOT = [
 ];
 
 test.each(SAME)(
-  "E-mail identity: %s: the same account, with mails to the stored address",
+  "E-mail identity: %s: the same account, with e-mails to the stored address",
   async (_what, spelling) => {
     const id = randomUUID();
     const stored = `${id}.ann@bücher.example`;
@@ -68,7 +68,7 @@ test.each(SAME)(
 );
 
 test.each(NOT)(
-  "E-mail identity: addresses with %s are refused everywhere",
+  "E-mail identity: addresses with %s are rejected everywhere",
   async (_what, ...spellings) => {
     for (const spelling of spellings) {
       const email = spelling.replace("ID", randomUUID());
@@ -80,13 +80,13 @@ test.each(NOT)(
   },
 );
 
-test("E-mail identity: plus signs and dots of the local part make different accounts", async () => {
+test("E-mail identity: plus signs and dots in the local part distinguish accounts", async () => {
   const id = randomUUID();
   for (const email of [`${id}.ann@example.com`, `${id}ann@example.com`, `${id}.ann+x@example.com`])
     expect((await register(email)).status).toBe(201);
 });
 
-test("Line breaks: never reach a header of a mail", async () => {
+test("Line breaks: never reach a header of an e-mail", async () => {
   for (const name of [
     "Ann\r\nBcc: evil@example.com",
     "Ann\nX: y",

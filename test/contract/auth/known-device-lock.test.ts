@@ -7,7 +7,7 @@ import { refusal } from "../../support/http/responses.ts";
 const lock = { env: { LOCKOUT_KNOWN_DEVICES: "lock" } };
 const app = await (process.env.TEST_FEATURES ? startSuiteApp(lock) : testApp());
 
-test("POST /auth/login: a lock holds for known devices too, unless the configuration exempts them", async () => {
+test("POST /auth/login: a lock applies to known devices too, unless the configuration exempts them", async () => {
   const { user, browser } = await app.signIn();
   await app.lock(user.email);
   expect(await browser.post("/auth/login", user.credentials)).toMatchObject(

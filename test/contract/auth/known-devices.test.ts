@@ -32,7 +32,7 @@ const devicesOf = ({ id }: TestUser) =>
   app.sql<{ id: string }>("select id from devices where user_id = ?", [id]);
 
 describe("The e-mail about a new device", () => {
-  test("leaves once for another browser, and for none that has signed in before", async () => {
+  test("is sent once for a new browser, and never for one that has signed in before", async () => {
     const user = await app.addVerifiedUser();
     const [first, second] = [app.httpClient(), app.httpClient()];
     await signInOn(first, user);
@@ -46,7 +46,7 @@ describe("The e-mail about a new device", () => {
     expect(mail.link).toBe(`http://gatehouse.test/not-me#token=${mail.token}`);
   });
 
-  test("leaves once if twenty sign-ins of a new browser race", async () => {
+  test("is sent once for twenty concurrent sign-ins of a new browser", async () => {
     const user = await app.addVerifiedUser();
     await signInOn(app.httpClient(), user);
     const browser = app.httpClient();
@@ -54,7 +54,7 @@ describe("The e-mail about a new device", () => {
     expect([await noticesTo(user), (await devicesOf(user)).length]).toEqual([1, 2]);
   });
 
-  test("leaves once if twenty new browsers race, for each", async () => {
+  test("is sent once for each of twenty new browsers that sign in concurrently", async () => {
     const user = await app.addVerifiedUser();
     await signInOn(app.httpClient(), user);
     await Promise.all(times(20, (i) => signInAtLast(app.httpClient(`10.1.${i}.9`), user)));
@@ -63,7 +63,7 @@ describe("The e-mail about a new device", () => {
     expect(tokens).toHaveLength(1);
   });
 
-  test("and the session are one commit: without the e-mail there is no session and no device", async () => {
+  test("and the session are committed together: without the e-mail there is no session and no device", async () => {
     const user = await app.addVerifiedUser();
     await signInOn(app.httpClient(), user);
     const name = `refuse_${randomBytes(4).toString("hex")}`;
@@ -79,7 +79,7 @@ describe("The e-mail about a new device", () => {
     expect([sessions.length, (await devicesOf(user)).length]).toEqual([1, 1]);
   });
 
-  test("spares an app without cookies in its network, unless it becomes another app", async () => {
+  test("is sent once for an app without cookies in the same network, and again for another app", async () => {
     const user = await app.addVerifiedUser();
     const appAt = (address: string) => createHttpClient(app.url, address);
     await signInOn(appAt("10.7.7.1"), user);
@@ -90,7 +90,7 @@ describe("The e-mail about a new device", () => {
     expect(await noticesTo(user)).toBe(2);
   });
 
-  test("follows a second factor, and a code alone sends none", async () => {
+  test("is sent after a second factor, and not after the password alone", async () => {
     const { user, authenticator } = await app.setUpFactor(await app.addVerifiedUser());
     const browser = app.httpClient();
     const { body } = await signInOn(browser, user);
@@ -100,7 +100,7 @@ describe("The e-mail about a new device", () => {
     expect(await noticesTo(user)).toBe(1);
   });
 
-  test("leaves at most five times an hour to an address that is not verified", async () => {
+  test("is sent at most five times an hour to an unverified address", async () => {
     const user = await app.addUser();
     for (let i = 0; i < 8; i++) await signInOn(app.httpClient(`10.2.${i}.1`), user);
     expect(await noticesTo(user)).toBe(5);
@@ -108,7 +108,7 @@ describe("The e-mail about a new device", () => {
     expect(mail.text).not.toMatch(/10\.2\.|Ann/);
   });
 
-  test("is not sent for the first sign-in after an upgrade, which made no device known", async () => {
+  test("is not sent for the first sign-in after an upgrade", async () => {
     const { user } = await app.signIn(await app.addVerifiedUser());
     await app.sql("update sessions set device_id = null where user_id = ?", [user.id]);
     await app.sql("delete from devices where user_id = ?", [user.id]);
@@ -118,7 +118,7 @@ describe("The e-mail about a new device", () => {
 });
 
 describe("Devices", () => {
-  test("GET /user/devices: lists them, the last used first, and the own one as such", async () => {
+  test("GET /user/devices: lists devices, the last used first, and marks the current one", async () => {
     const { user, browser, get } = await app.signIn(await app.addVerifiedUser());
     const other = app.httpClient();
     await signInOn(other, user, FIREFOX);
@@ -138,7 +138,7 @@ describe("Devices", () => {
     expect((await app.httpClient().get("/user/devices")).status).toBe(401);
   });
 
-  test("DELETE /user/devices/:id: forgets one of the caller's, which is new the next time", async () => {
+  test("DELETE /user/devices/:id: removes a device of the caller, which is new the next time", async () => {
     const { user, browser, get, ...account } = await app.signIn(await app.addVerifiedUser());
     const other = app.httpClient();
     await signInOn(other, user);
@@ -155,7 +155,7 @@ describe("Devices", () => {
     expect(event).toMatchObject({ actor_id: user.id, details: { deviceId: id } });
   });
 
-  test("are forgotten from the one unused for longest once there are fifty", async () => {
+  test("are limited to fifty: the ones unused for longest are forgotten", async () => {
     const user = await app.addVerifiedUser();
     const first = app.httpClient();
     await signInOn(first, user);
@@ -166,7 +166,7 @@ describe("Devices", () => {
     expect(await noticesTo(user)).toBe(before + 1);
   });
 
-  test("are in the export, and go with the account", async () => {
+  test("are in the export, and are deleted with the account", async () => {
     const { user, get } = await app.signIn();
     const { devices } = (await get("/user/export")).body;
     expect(devices).toEqual([
@@ -177,7 +177,7 @@ describe("Devices", () => {
     expect(await devicesOf(user)).toEqual([]);
   });
 
-  test("keep their id: the cookie of one account makes the browser known to another", async () => {
+  test("keep their id when the browser signs in to another account", async () => {
     const [one, two] = [await app.addVerifiedUser(), await app.addVerifiedUser()];
     const browser = app.httpClient();
     await signInOn(browser, one);
@@ -189,7 +189,7 @@ describe("Devices", () => {
   });
 });
 
-describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
+describe("While strangers lock the account, LOCKOUT_KNOWN_DEVICES=exempt", () => {
   /** An account with two known devices, which strangers have locked. */
   async function lockedAccount() {
     const user = await app.addVerifiedUser();
@@ -204,7 +204,7 @@ describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
   const withCookie = ({ email }: TestUser, cookie: string) =>
     app.httpClient().send("POST", "/auth/login", { email, password: PASSWORD }, { cookie });
 
-  test("lets a known device in, over gRPC too, and nobody else; the lock stays", async () => {
+  test("admits a known device, over gRPC too, and nobody else; the lock stays", async () => {
     const { user, browser } = await lockedAccount();
     expect((await signInOn(browser, user)).status).toBe(200);
     const deviceToken = browser.cookies.get("device") as string;
@@ -216,7 +216,7 @@ describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
     expect((await app.auditOf(user.id, "auth.login")).length).toBe(4);
   });
 
-  test("a device that guesses five times is locked alone", async () => {
+  test("a device that guesses five times is locked by itself", async () => {
     const { user, browser, other } = await lockedAccount();
     for (let i = 0; i < 5; i++)
       expect(await guessOn(browser, user)).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
@@ -230,7 +230,7 @@ describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
     expect((await signInOn(browser, user)).status).toBe(200);
   });
 
-  test("of fifty guesses of a device at once five are evaluated", async () => {
+  test("evaluates five of fifty concurrent guesses of a device", async () => {
     const { user, browser, other } = await lockedAccount();
     const answers = await Promise.all(times(50, () => guessOn(browser, user)));
     const { evaluated, refused } = tallyGuesses(answers);
@@ -240,7 +240,7 @@ describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
     expect((await signInOn(other, user)).status).toBe(200);
   });
 
-  test("a forged, a foreign, a forgotten and a doubled cookie are unknown", async () => {
+  test("forged, foreign, removed and duplicate cookies are unknown devices", async () => {
     const { user, browser, other } = await lockedAccount();
     const token = browser.cookies.get("device") as string;
     const stranger = (await app.signIn()).browser.cookies.get("device");
@@ -265,14 +265,14 @@ describe("While strangers hold the lock, LOCKOUT_KNOWN_DEVICES=exempt", () => {
     expect((await withCookie(user, `device=${token}`)).status).toBe(423);
   });
 
-  test("a device that only looks like a known one stays out", async () => {
+  test("a device that only looks like a known one is not admitted", async () => {
     const user = await app.addVerifiedUser();
     await signInOn(createHttpClient(app.url, "10.9.9.1"), user);
     await app.lock(user.email);
     expect((await signInOn(createHttpClient(app.url, "10.9.9.1"), user)).status).toBe(423);
   });
 
-  test("lets a known device in while the lock is permanent, and a reset clears its own lock", async () => {
+  test("admits a known device while the lock is permanent, and a reset clears the lock of the device", async () => {
     const { user, browser } = await lockedAccount();
     await app.sql("update attempts set locked_until = '9999-12-31' where subject = ?", [
       user.email,

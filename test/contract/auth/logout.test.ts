@@ -4,7 +4,7 @@ import { withToken } from "../../support/http/client.ts";
 
 const app = await testApp();
 
-test("POST /auth/logout: ends the session at once and clears the cookie", async () => {
+test("POST /auth/logout: ends the session immediately and clears the cookie", async () => {
   const mine = await app.signIn();
   const other = await app.signIn(mine.user);
   const answer = await mine.post("/auth/logout");

@@ -62,7 +62,7 @@ const rowsOf = async (table: string, { id }: TestUser) =>
   (await app.sql(`select 1 from ${table} where user_id = ?`, [id])).length;
 
 describe("POST /auth/not-me, with the token of the e-mail about a new device,", () => {
-  test("ends sessions and password and removes what was added since; one of twenty at once succeeds", async () => {
+  test("ends sessions and password and removes what was added since; one of twenty concurrent requests succeeds", async () => {
     const owner = await app.signIn(await app.addVerifiedUser());
     const own = createAuthenticator();
     expect((await passkeys.register(owner, own)).status).toBe(201);
@@ -94,7 +94,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await app.resetPassword(reset.token)).status).toBe(200);
   });
 
-  test("keeps a second factor of before, with its backup codes, and ends one of since", async () => {
+  test("keeps an earlier second factor with its backup codes, and removes a later one", async () => {
     const { user, authenticator } = await app.setUpConfirmedFactor(await app.addVerifiedUser());
     app.clock.advance("1m");
     const tempToken = await app.mfaTokenFor(user);
@@ -109,7 +109,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await app.signInBy(user, { backupCode })).status).toBe(200);
   });
 
-  test("ends a required second factor, and its backup codes, that were set up since", async () => {
+  test("removes a required second factor and its backup codes that were set up since", async () => {
     const { owner, stranger, token } = await intrusion();
     await passkeys.register(stranger);
     const { body } = await stranger.put("/user/second-factor", { required: true });
@@ -121,7 +121,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await app.login(owner.user.email)).body.requiresMfa).toBe(false);
   });
 
-  test("the token of the first strange sign-in is mailed again: its time decides what goes", async () => {
+  test("the token of the first reported sign-in is sent again, and its time decides what is removed", async () => {
     const { owner, stranger, token } = await intrusion();
     const theirs = createAuthenticator();
     await passkeys.register(stranger, theirs);
@@ -167,7 +167,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await disown(other.token, other.owner.user.email)).status).toBe(200);
   });
 
-  test("works after whoever signed in has asked for the deletion of the account, and cancelled it", async () => {
+  test("works after the attacker has requested and cancelled the deletion of the account", async () => {
     const { owner, stranger, token } = await intrusion();
     expect((await stranger.post("/user/delete-account")).status).toBe(200);
     const { credentials } = owner.user;
@@ -177,7 +177,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await withToken(stranger.browser, body.accessToken).profileStatus()).toBe(401);
   });
 
-  test("works after a reset of the password, which keeps passkeys", async () => {
+  test("works after a password reset, which keeps passkeys", async () => {
     const { owner, stranger, token } = await intrusion();
     const theirs = createAuthenticator();
     await passkeys.register(stranger, theirs);
@@ -187,7 +187,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await passkeys.signIn(theirs)).toMatchObject(refusal(401, "PASSKEY_UNKNOWN"));
   });
 
-  test("gives the account back the address that was changed since, whatever was done with it", async () => {
+  test("restores an address that was changed since, whatever was done with it", async () => {
     const { owner, stranger, token } = await intrusion();
     const { email } = owner.user;
     const first = await moveAway(stranger);
@@ -211,7 +211,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await app.login(second)).toMatchObject(refusal(401, "INVALID_CREDENTIALS"));
   });
 
-  test("erases an account that a stranger has registered at the address of before, and one of twenty succeeds", async () => {
+  test("erases an account that a stranger has registered at the former address; one of twenty concurrent requests succeeds", async () => {
     const { owner, stranger, token } = await intrusion();
     const { email } = owner.user;
     await moveAway(stranger);
@@ -245,7 +245,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     },
   );
 
-  test("is invalid after its owner has left the address on a device of before: somebody else may read its mail", async () => {
+  test("is invalid after the owner has changed the address on an earlier device: somebody else may read its mail", async () => {
     const owner = await app.signIn(await app.addVerifiedUser());
     const { email, credentials } = owner.user;
     app.clock.advance("1m");
@@ -258,7 +258,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await (await app.signIn(moved)).profileStatus()).toBe(200);
   });
 
-  test("holds if a stranger has taken the address away on the new device, before and after it was used again", async () => {
+  test("stays valid if an attacker has changed the address on the new device, before and after it was used again", async () => {
     const { owner, stranger, token } = await intrusion();
     const { email } = owner.user;
     app.clock.advance("5d");
@@ -267,7 +267,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await disown(token, email)).status).toBe(200);
   });
 
-  test("opens the account to nobody who reads the mail of an address that it has left", async () => {
+  test("does not open the account to somebody who reads the mail of a former address", async () => {
     const owner = await app.signIn(await app.addVerifiedUser());
     const { email } = owner.user;
     const reset = await app.resetTokenFor(email);
@@ -310,7 +310,7 @@ describe("POST /auth/not-me, with the token of the verification e-mail,", () => 
     return { user, mail, token: mail.token as string };
   }
 
-  test("erases an account that was never verified; one of twenty at once succeeds", async () => {
+  test("erases an account that was never verified; one of twenty concurrent requests succeeds", async () => {
     const { user, mail, token } = await registration();
     const theirs = await app.signIn(user);
     expect(mail.text).toContain(`http://gatehouse.test/not-me?account#token=${token}`);
@@ -337,7 +337,7 @@ describe("POST /auth/not-me, with the token of the verification e-mail,", () => 
     expect(rows).toHaveLength(1);
   });
 
-  test("races the verification: one of both happens", async () => {
+  test("races with the verification: only one of them happens", async () => {
     for (let round = 0; round < 5; round++) {
       const { user, token } = await registration();
       const [erased, verified] = await Promise.all([

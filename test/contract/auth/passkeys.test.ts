@@ -124,7 +124,7 @@ test("POST /user/passkeys/options: excludes the passkeys that the user has", asy
   expect(Buffer.from(user.id, "base64url")).toHaveLength(16);
 });
 
-test("POST /user/passkeys: a credential id exists once, also for two users at once", async () => {
+test("POST /user/passkeys: a credential id exists once, even if two users register it concurrently", async () => {
   const authenticator = createAuthenticator();
   const accounts = [await app.signIn(), await app.signIn()];
   const bodies = await Promise.all(
@@ -139,7 +139,7 @@ test("POST /user/passkeys: a credential id exists once, also for two users at on
   expect(answers.map(({ status }) => status).sort()).toEqual([201, 409]);
 });
 
-test("POST /user/passkeys: an account has at most 20, however many arrive at once", async () => {
+test("POST /user/passkeys: an account has at most 20, however many requests are concurrent", async () => {
   const account = await passkeys.addUser();
   await app.sql(
     `insert into passkeys select gen_random_uuid(), user_id, decode(md5(n::text || user_id), 'hex'), public_key, algorithm,
@@ -151,7 +151,7 @@ test("POST /user/passkeys: an account has at most 20, however many arrive at onc
 });
 
 describe("Attacks on passkeys", () => {
-  test("a challenge signs in once, sequentially and by 50 at once", async () => {
+  test("a challenge signs in once, sequentially and for 50 concurrent requests", async () => {
     const { user, authenticator } = await passkeys.addUser();
     const credential = authenticator.get(await passkeys.signInOptions());
     const before = await app.sql("select id from sessions where user_id = ?", [user.id]);
@@ -248,7 +248,7 @@ describe("Attacks on passkeys", () => {
       expect(await passkeys.signIn(authenticator, faults)).toMatchObject(INVALID);
   });
 
-  test("an unknown passkey is told apart, so that browsers can forget it", async () => {
+  test("an unknown passkey has its own error code, so that browsers can forget it", async () => {
     expect(await passkeys.signIn(createAuthenticator())).toMatchObject(UNKNOWN);
   });
 
@@ -274,7 +274,7 @@ describe("Attacks on passkeys", () => {
     }
   });
 
-  test("a passkey that is removed while its use is on the way opens no session", async () => {
+  test("a passkey that is removed during a sign-in opens no session", async () => {
     const { authenticator, passkey, delete: remove } = await passkeys.addUser();
     const use = authenticator.get(await passkeys.signInOptions());
     const removal = remove(`/user/passkeys/${passkey.id}`);
@@ -284,7 +284,7 @@ describe("Attacks on passkeys", () => {
     expect(await passkeys.signIn(authenticator)).toMatchObject(UNKNOWN);
   });
 
-  test("a counter that falls signs in, is recorded, and is mailed once a day", async () => {
+  test("a decreasing counter signs in, is recorded, and is reported by e-mail once a day", async () => {
     const { user, authenticator } = await passkeys.addUser();
     await passkeys.signIn(authenticator, { counter: 7 });
     for (let i = 0; i < 2; i++)
@@ -368,12 +368,12 @@ describe("Second step", () => {
     ).toMatchObject(refusal(401, "TICKET_INVALID"));
   });
 
-  test("without passkeys login is as before", async () => {
+  test("without passkeys login is unchanged", async () => {
     const { user } = await app.setUpFactor();
     expect(Object.keys((await app.login(user.email)).body)).toEqual(["requiresMfa", "tempToken"]);
   });
 
-  test("PUT /user/second-factor: a passkey alone makes it possible, and can't be removed then", async () => {
+  test("PUT /user/second-factor: accepts a passkey alone, which then cannot be removed", async () => {
     const { user, put, authenticator, passkey, delete: remove } = await passkeys.addUser();
     const { body } = await put("/user/second-factor", { required: true });
     expect(body.backupCodes).toHaveLength(10);
@@ -402,7 +402,7 @@ describe("Second step", () => {
 });
 
 describe("Ways in", () => {
-  test("DELETE /user/password: works with a passkey, which is the last way in then", async () => {
+  test("DELETE /user/password: works with a passkey, which then is the last way in", async () => {
     const { user, authenticator, passkey, delete: remove, get } = await passkeys.addUser();
     const other = await app.signIn(user);
     expect((await remove("/user/password")).status).toBe(200);
@@ -419,7 +419,7 @@ describe("Ways in", () => {
     expect((await app.mail.emailTo(user.email, /password was removed/)).subject).toBeTruthy();
   });
 
-  test("of the password and the passkey removed at once, one stays", async () => {
+  test("if password and passkey are removed concurrently, one stays", async () => {
     for (let round = 0; round < 5; round++) {
       const { passkey, delete: remove } = await passkeys.addUser();
       const answers = await Promise.all([
@@ -430,7 +430,7 @@ describe("Ways in", () => {
     }
   });
 
-  test("of two passkeys removed from 10 tabs at once, one stays without a password", async () => {
+  test("without a password, one of two passkeys stays if 10 tabs concurrently remove them", async () => {
     const account = await passkeys.addUser();
     await passkeys.register(account);
     await account.delete("/user/password");
@@ -496,7 +496,7 @@ describe("Ways in", () => {
     expect(await app.sql("select 1 from passkeys where user_id = ?", [user.id])).toEqual([]);
   });
 
-  test("GET /user/export: has the passkeys without their keys", async () => {
+  test("GET /user/export: contains the passkeys without their keys", async () => {
     const { get, authenticator } = await passkeys.addUser();
     const { body } = await get("/user/export");
     expect(body.passkeys).toEqual([
@@ -529,7 +529,7 @@ describe("Settings REQUIRE_ADMIN_MFA, REQUIRE_VERIFIED_EMAIL, PASSKEY_RP_ID, PAS
   const actions = passkeyActions(strict);
   const origin = "https://app.example.com";
 
-  test("a challenge of another deployment is refused, though its RP id is the same", async () => {
+  test("a challenge of another deployment is refused, even if its RP id is the same", async () => {
     const { authenticator } = await passkeys.addUser();
     const { challenge } = await passkeyActions(strict).signInOptions();
     expect(await passkeys.signIn(authenticator, { challenge })).toMatchObject(INVALID);
@@ -561,7 +561,7 @@ describe("Settings REQUIRE_ADMIN_MFA, REQUIRE_VERIFIED_EMAIL, PASSKEY_RP_ID, PAS
     expect(await actions.signIn(authenticator)).toMatchObject(refusal(403, "EMAIL_NOT_VERIFIED"));
   });
 
-  test("GET /.well-known/passkey-endpoints: leads password managers to the app", async () => {
+  test("GET /.well-known/passkey-endpoints: directs password managers to the app", async () => {
     const { body } = await strict.httpClient().get("/.well-known/passkey-endpoints");
     const page = "https://app.example.com/account/security";
     expect(body).toEqual({ enroll: page, manage: page });
@@ -571,7 +571,7 @@ describe("Settings REQUIRE_ADMIN_MFA, REQUIRE_VERIFIED_EMAIL, PASSKEY_RP_ID, PAS
 describe("Settings APP_URL with an IP address", async () => {
   const bare = await startSuiteApp({ env: { APP_URL: "http://127.0.0.1:3000" } });
 
-  test("passkeys are off, and the sign-in page can tell", async () => {
+  test("passkeys are off, and GET /auth/sign-in-methods says so", async () => {
     expect((await bare.httpClient().get("/auth/sign-in-methods")).body.passkey).toBe(false);
     const options = await bare.httpClient().post("/auth/passkey-options", {});
     expect(options).toMatchObject(refusal(404, "NOT_FOUND"));

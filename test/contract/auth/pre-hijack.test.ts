@@ -120,8 +120,8 @@ async function expectClean(user: { id: string; email: string }, theirs: { sub: s
   expect((await identitiesOf(user.id)).map(({ subject }) => subject)).not.toContain(theirs.sub);
 }
 
-describe("An account that a stranger has made with somebody else's address", () => {
-  test.for(CLAIMS)("is the owner's alone after $how", async ({ claim }) => {
+describe("An account that a stranger has registered with somebody else's address", () => {
+  test.for(CLAIMS)("belongs to the owner alone after $how", async ({ claim }) => {
     const { user, key, theirs, attempts } = await prepared();
     const claimed = await claim(user.email);
     expect(claimed.status).toBe(200);
@@ -143,7 +143,7 @@ describe("An account that a stranger has made with somebody else's address", () 
   });
 
   test.for(CLAIMS)(
-    "is the owner's alone after $how, whatever a stranger does meanwhile",
+    "belongs to the owner alone after $how, whatever a stranger does at the same time",
     async ({ claim }) => {
       for (let round = 0; round < repetitions(2); round++) {
         const { user, theirs, attempts } = await prepared();

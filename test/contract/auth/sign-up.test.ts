@@ -8,7 +8,7 @@ const CLOSED = refusal(403, "SIGN_UP_CLOSED");
 describe("Settings REGISTRATION=invited", async () => {
   const app = await startSuiteApp({ env: { REGISTRATION: "invited" } });
 
-  test("POST /auth/register: is closed, and the sign-in page can tell", async () => {
+  test("POST /auth/register: is closed, and GET /auth/sign-in-methods says so", async () => {
     expect(await app.httpClient().post("/auth/register", newAccount())).toMatchObject(CLOSED);
     const { body } = await app.httpClient().get("/auth/sign-in-methods");
     expect(body).toMatchObject({ signUp: false });
@@ -30,7 +30,7 @@ describe("Settings SIGN_UP_DOMAINS", async () => {
   });
 });
 
-test("GET /auth/sign-in-methods: tells a sign-in page what is offered", async () => {
+test("GET /auth/sign-in-methods: lists what a sign-in page can offer", async () => {
   const app = await testApp();
   const { status, body } = await app.httpClient().get("/auth/sign-in-methods");
   expect(status).toBe(200);

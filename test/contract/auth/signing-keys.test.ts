@@ -65,7 +65,7 @@ test("Signing keys: are encrypted in the database, and published without the pri
     expect(Object.keys(key).sort()).toEqual(["alg", "crv", "kid", "kty", "use", "x"]);
 });
 
-test("Signing keys: the files of the secret and of the mails are readable by their owner only", () => {
+test("Signing keys: the files of the secret and of e-mails are readable by their owner only", () => {
   const folder = app.settings.DATA_DIR as string;
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
   expect(names).toContain("secret-key");

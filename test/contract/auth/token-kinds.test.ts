@@ -183,7 +183,7 @@ test.each(Object.entries(entries))(
 );
 
 test.each(signed)(
-  "Token kinds: an almost valid token of kind %s is refused at its own entry",
+  "Token kinds: an almost valid token of kind %s is refused where it belongs",
   async (kind) => {
     for (const [what, token] of await forgeries(made.tokens[kind])) {
       const answer = await sendAs(kind, token).catch(() => undefined);
@@ -198,7 +198,7 @@ test.each(signed)(
 );
 
 test.each(oneTime)(
-  "Token kinds: an altered token of kind %s is refused at its own entry",
+  "Token kinds: an altered token of kind %s is refused where it belongs",
   async (kind) => {
     const token = made.tokens[kind];
     const altered = token.replace(/.(?=.{20}$)/, (c) => (c === "A" ? "B" : "A"));
@@ -210,7 +210,7 @@ test.each(oneTime)(
   },
 );
 
-test("Token kinds: the valid tokens still work afterwards, each at its own entry", async () => {
+test("Token kinds: the valid tokens still work afterwards, each where it belongs", async () => {
   for (const kind of ["access", "mfaToken", "refresh", "verification", "reset"] as const)
     expect([kind, (await sendAs(kind, made.tokens[kind])).status]).toEqual([kind, 200]);
   const none = await app.refresh(undefined);

@@ -65,7 +65,7 @@ test("POST /auth/forgot-password: reaches the account of an address however type
   await app.mail.emailTo(email, /Reset/);
 });
 
-test("POST /auth/register: joiners that make another domain stay", async () => {
+test("POST /auth/register: joiners that distinguish domains are kept", async () => {
   const local = randomUUID();
   const email = `${local}@نامه\u200cای.example`;
   expect((await register({ email })).status).toBe(201);

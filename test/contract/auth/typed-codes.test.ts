@@ -91,7 +91,7 @@ describe("POST /auth/verify-mfa", () => {
     },
   );
 
-  test("POST /auth/verify-mfa: returns 400 for what cannot be a code, without counting it or sending mail", async () => {
+  test("POST /auth/verify-mfa: returns 400 for what cannot be a code, without counting it or sending an e-mail", async () => {
     const { user, authenticator } = await app.setUpFactor();
     const tempToken = await app.mfaTokenFor(user);
     for (const code of noCodes)

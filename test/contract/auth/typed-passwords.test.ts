@@ -28,7 +28,7 @@ describe.each(passwords)("Password %s", (password) => {
     { set: "composed", own: composed, other: decomposed },
     { set: "decomposed", own: decomposed, other: composed },
   ])(
-    "POST /auth/login: takes both forms of one that was registered $set",
+    "POST /auth/login: accepts both forms of one that was registered $set",
     async ({ own, other }) => {
       const email = `${randomUUID()}@example.com`;
       expect((await register(own, { email })).status).toBe(201);
@@ -147,7 +147,7 @@ describe("PASSWORD_BLOCKLIST=on", async () => {
     expect(answer).toMatchObject(refused ? invalid("password") : { status: 201 });
   });
 
-  test("POST /auth/reset-password, /user/change-password: refuse the own name with digits", async () => {
+  test("POST /auth/reset-password, /user/change-password: refuse the user's own name with digits", async () => {
     const user = await strict.addUser({ name });
     const { post } = await strict.signIn(user);
     const change = { currentPassword: user.password, newPassword: "Smithson-2024" };

@@ -14,7 +14,7 @@ const previous: { name: string; claims?: string[] }[] = JSON.parse(
 const NEW_CLAIMS = ["amr", "auth_time"];
 const NEW_MEMBER = ',"mfaConfirmed":true';
 
-test("Clients of the previous release get the same answers, byte for byte but for tokens, times, ids and messages", async () => {
+test("Clients of the previous release get the same responses, byte for byte except for tokens, times, ids and messages", async () => {
   const epoch = () => Math.floor(app.clock.now().getTime() / 1000);
   const answers = await useAsBefore(() => app.httpClient(), epoch);
   for (const { claims } of answers)
@@ -27,7 +27,7 @@ test("Clients of the previous release get the same answers, byte for byte but fo
   expect(known).toEqual(previous);
 });
 
-test("POST /user/change-password: names a missing current password first, as before", async () => {
+test("POST /user/change-password: names a missing current password first", async () => {
   const { post } = await app.signIn();
   const { body } = await post("/user/change-password", {});
   expect(body.violations.map(({ field }: { field: string }) => field)[0]).toBe("currentPassword");

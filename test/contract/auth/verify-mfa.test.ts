@@ -41,7 +41,7 @@ test("POST /auth/verify-mfa: accepts a code once", async ({ user, authenticator,
   expect(await verify(tempToken, { code })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: accepts codes of three steps once, and no older one", async ({
+test("POST /auth/verify-mfa: accepts codes of three time steps once each, and no older one", async ({
   user,
   authenticator,
 }) => {
@@ -148,7 +148,7 @@ test("POST /auth/verify-mfa: evaluates at most five of 30 concurrent codes from 
 });
 
 test.each(["code", "backup code"])(
-  "POST /auth/verify-mfa: 50 parallel uses of a %s have one success",
+  "POST /auth/verify-mfa: one of 50 parallel uses of a %s succeeds",
   async (kind) => {
     for (let round = 0; round < repetitions(2); round++) {
       const { user, authenticator } = await app.setUpFactor();
@@ -163,7 +163,7 @@ test.each(["code", "backup code"])(
   },
 );
 
-test("POST /auth/verify-mfa: an MFA token that races a change of the password opens no session", async () => {
+test("POST /auth/verify-mfa: an MFA token used during a password change opens no session", async () => {
   for (let round = 0; round < 5; round++) {
     const { user, authenticator, post } = await app.setUpFactor();
     const tempToken = await app.mfaTokenFor(user);

@@ -67,7 +67,7 @@ test("Client: reads the health, registers, signs in, edits the profile, chats an
   });
 });
 
-test("Client: administrators list with filters, read the next page and act in the name of a user", async () => {
+test("Client: administrators list with filters, read the next page and act as a user", async () => {
   const client = clientAt(app.url);
   await client.auth.login((await app.addUser({ role: "admin" })).credentials);
   const name = `Zoë & Co ${randomUUID()}`;

@@ -113,7 +113,7 @@ test("Client: two tabs of a browser refresh one after the other, and both stay s
   expect(await Promise.all([first.resume(), second.resume()])).toEqual([true, true]);
 });
 
-test("Client: does not repeat a request for a user who has signed in meanwhile", async () => {
+test("Client: does not repeat a request for a user who has signed in since", async () => {
   const [store, bob] = [memory(), await app.signIn()];
   const { client } = await signedInClient(app, { refreshToken: store });
   store.token = bob.refreshToken;

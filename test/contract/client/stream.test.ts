@@ -26,7 +26,7 @@ async function piecesIn(stream: AsyncIterable<CompletionPiece>): Promise<Complet
   return pieces;
 }
 
-test("Client: streams a reply in pieces, also with an access token that has expired", async ({
+test("Client: streams a reply in pieces, even with an access token that has expired", async ({
   client,
 }) => {
   app.clock.advance("16m");
@@ -93,7 +93,7 @@ test("Client: ends the request to the provider when the loop is left or the sign
 test.each([
   ['data: {"chunk":"Hel"}\n\n', "NETWORK_ERROR"],
   ['data: {"chunk":"H\n\n', "UNEXPECTED_RESPONSE"],
-])("Client: a stream that breaks off throws: %j", async (body, code) => {
+])("Client: an interrupted stream throws: %j", async (body, code) => {
   const client = clientAt(app.url, { fetch: async () => new Response(body) });
   await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code });
 });
@@ -107,7 +107,7 @@ test("Client: reads the reply as a whole if fetch does not support streams", asy
   expect(await textOf(client.ai.stream(requestOf("case: plain")))).toBe(REPLY);
 });
 
-test("Client: accepts chunks that are cut at any byte, and any line ending", async () => {
+test("Client: accepts chunks that are split at any byte, and any line ending", async () => {
   const body =
     'data: {"chunk":"Grü"}\n\n: comment\n\ndata:{"chunk":"ße 👍"}\r\n\r\ndata: [DONE]\r\n\r\n';
   const bytes = [...Buffer.from(body)].map((byte) => Uint8Array.of(byte));

@@ -73,7 +73,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     expect((await admin("promote", email)).out).not.toContain("password");
   });
 
-  test("promotes an account that is registered meanwhile, without printing a password", async () => {
+  test("promotes an account that is registered at the same time, without printing a password", async () => {
     const user = await app.addVerifiedUser();
     const email = freshEmail();
     const change = "update users set email = $1, canonical_email = $1 where id = $2";

@@ -27,7 +27,7 @@ describe("npm run admin -- check-providers", () => {
     expect(fails.requests).toHaveLength(1);
   });
 
-  test("calls the clouds with the credentials of the process, in a process of its own", async () => {
+  test("calls the clouds with the credentials of the process, in a separate process", async () => {
     const clouds = await forTest(startClouds());
     const { azure, bedrock, vertex } = clouds.identity.env;
     const { code, out } = await check({ ...clouds.env, ...azure, ...bedrock, ...vertex });

@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 // biome-ignore lint/suspicious/noExplicitAny: the assertions check it
 const json = async (answer: Response): Promise<any> => answer.json();
 
-test("npm run demo: prints an address and two accounts that work, with a history to look at, passkeys and a provider", async () => {
+test("npm run demo: prints an address and two working accounts, with a history, passkeys and a sign-in provider", async () => {
   const env = { PORT: await freePort(), DATA_DIR: temporaryFolder(), SMTP_URL: "smtp://a:1" };
   const demo = await startProcess(env, "scripts/commands/demo.ts");
   await until("the accounts", () => /password of both: +(\S+)/.test(demo.output()));

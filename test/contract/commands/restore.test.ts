@@ -67,7 +67,7 @@ test.skipIf(!commands)(
 const KEPT = ["passkeys", "identities", "devices", "backup_codes"];
 
 test.skipIf(!process.env.TEST_SERVERS)(
-  "after-restore: ways in and known devices stay, mailed tokens end, and a used ceremony stays used",
+  "after-restore: ways in and known devices stay, mailed tokens end, and a completed ceremony stays completed",
   async () => {
     const env = { DATABASE_URL: await createDatabase(), DATA_DIR: temporaryFolder() };
     const before = await startApp({ mode: "servers", env });

@@ -96,7 +96,7 @@ describeIf(
       ]);
     });
 
-    test("leaves one key if operators run it at once while users sign in and refresh", async () => {
+    test("leaves one key if operators run it concurrently while users sign in and refresh", async () => {
       const user = await one.addUser();
       const use = async (app: TestApp) => {
         const { status, body } = await app.login(user.email);

@@ -37,7 +37,7 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect(fifth.status).toBe(401);
   });
 
-  test("a notice to an account that is being erased fails no request", async () => {
+  test("a notification to an account that is being erased fails no request", async () => {
     const [{ user, post }, owner] = [await app.signIn(), await app.addUser()];
     const ask = () =>
       post("/user/change-email", { newEmail: owner.email, password: user.password });

@@ -46,7 +46,7 @@ test("GET /openapi.json: lists required properties by their JSON names", () => {
   expect(JSON.stringify([own, components])).not.toMatch(/`[a-z]+_[a-z_]+`|[Ss]pec section/);
 });
 
-test("GET /openapi.json: lists routes in the form of OpenAI's API with open bodies, and their errors", () => {
+test("GET /openapi.json: lists routes in the format of OpenAI's API with open bodies, and their errors", () => {
   const { post } = paths["/v1/chat/completions"];
   const { schema } = post.requestBody.content["application/json"];
   expect(schema).toMatchObject({ type: "object", additionalProperties: true });

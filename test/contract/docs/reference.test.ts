@@ -6,7 +6,7 @@ import { start } from "../../support/http/gateway.ts";
 const app = await testApp();
 const WIDE = { viewport: { width: 1400, height: 1000 } };
 
-test("GET /docs: allows scripts and requests of its own origin only, and none inline", async () => {
+test("GET /docs: allows scripts and requests of its own origin only, and no inline scripts", async () => {
   const { status, headers, text } = await app.httpClient().get("/docs");
   expect([status, headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
   const policy = headers.get("content-security-policy")?.split("; ");

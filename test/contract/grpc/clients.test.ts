@@ -103,7 +103,7 @@ test("gRPC: ignores client addresses without the internal secret", async () => {
   expect(await app.sql("select 1 from audit_events where ip like '198.18.9.%'")).toEqual([]);
 });
 
-test("gRPC: believes internal callers, who write the address of their client in any form", async () => {
+test("gRPC: trusts internal callers, who write the address of their client in any form", async () => {
   const secret = { "x-gatehouse-secret": String(app.settings.INTERNAL_SECRET) };
   for (const [given, ip] of [
     ["::ffff:10.9.8.7", "10.9.8.7"] as const,

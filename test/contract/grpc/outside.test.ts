@@ -48,7 +48,7 @@ describe("gRPC reflection", () => {
     },
   );
 
-  test("v1alpha is what buf curl may use", async () => {
+  test("v1alpha works for buf curl", async () => {
     const args = ["curl", "--http2-prior-knowledge", "--protocol", "grpc"];
     const { stdout } = await promisify(execFile)("buf", [
       ...args,
@@ -164,7 +164,7 @@ describe("gRPC: CORS", () => {
   });
 
   test.each(["https://evil.example.com", "null", `${ORIGIN}.evil.com`])(
-    "another origin gets none, and may not read responses: %s",
+    "another origin gets none, and cannot read responses: %s",
     async (origin) => {
       const preflight = await send(session, { ...ask, origin }, new Uint8Array());
       expect(preflight.status).not.toBe(204);

@@ -44,7 +44,7 @@ test("gRPC: refuses an unreadable message with a reason, and does not quote it",
   expect(failureOf(answer).reason).toBe(Reason.MALFORMED_REQUEST);
 });
 
-test("gRPC: JSON that is no UTF-8 is refused, unknown fields and the case of its type are ignored, as on REST", async () => {
+test("gRPC: JSON that is not UTF-8 is refused, unknown fields and the case of its content type are ignored, as over REST", async () => {
   const given = { email: "ann@example.com", password: "Wrong-1-guess" };
   const broken = Buffer.from(json(given));
   broken[broken.indexOf("guess")] = 0xff;

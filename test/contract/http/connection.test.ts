@@ -143,7 +143,7 @@ test.each([
   },
 );
 
-test("CONNECT: a client that disconnects at once does not affect others", async () => {
+test("CONNECT: a client that disconnects immediately does not affect others", async () => {
   const server = await forTest(start((router) => router.service(AuthService, {})));
   for (let i = 0; i < 20; i++) {
     const socket = net.connect(server.port, "127.0.0.1", () => {

@@ -35,7 +35,7 @@ describe("CORS", async () => {
     expect(unknown.headers.get("access-control-allow-origin")).toBe(allowed);
   });
 
-  test.each(OTHERS)("other origins may not read responses: %s", async (origin) => {
+  test.each(OTHERS)("other origins cannot read responses: %s", async (origin) => {
     const answer = await get(origin);
     expect(answer.headers.has("access-control-allow-origin")).toBe(false);
     expect(answer.headers.get("vary")).toBe("origin");
@@ -66,7 +66,7 @@ describe("CORS", async () => {
     { method: "PUT", path: "/nowhere", status: 404 },
     { method: "PATCH", path: "/user/profile", status: 405 },
   ])(
-    "the browser may send $method $path, which the server refuses by $status",
+    "the browser may send $method $path, which the server refuses with $status",
     async ({ method, path, status }) => {
       const preflight = { origin: allowed, "access-control-request-method": method };
       const { headers, status: preflightStatus } = await server.send(

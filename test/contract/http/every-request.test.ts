@@ -33,7 +33,7 @@ describe("Every request", async () => {
       expect(headers.has(name), name).toBe(false);
   });
 
-  test("to an unknown path is 404 in the error shape, whatever its method, body or type", async () => {
+  test("to an unknown path is 404 in the error format, whatever its method, body or type", async () => {
     const body = {
       statusCode: 404,
       error: "Not Found",

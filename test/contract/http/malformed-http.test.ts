@@ -179,7 +179,7 @@ test.each([
   { method: "OPTIONS", target: "*" },
   { method: "GET", target: "ftp://x/user/profile" },
 ])(
-  "Malformed HTTP: the target of $method $target is no path, and 400",
+  "Malformed HTTP: the target of $method $target is not a path, and gets 400",
   async ({ method, target }) => {
     const request = `${method} ${target} HTTP/1.1\r\nHost: x\r\n${close}`;
     const text = await sendRawHttp(server.port, request);

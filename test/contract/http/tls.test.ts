@@ -118,7 +118,7 @@ describe.each(Object.entries(ways))(
       expect(await shakesHands(open.port, offer)).toBe(verdict === "accepts");
     });
 
-    test("presents the gateway's certificate where the services want one", async () => {
+    test("presents the gateway's certificate if the services require one", async () => {
       expect(await succeeds(connect(mutual.port, { ...ours, ca: ours.cert }))).toBe(true);
       expect(await succeeds(connect(mutual.port, { ca: ours.cert }))).toBe(false);
       expect(await succeeds(connect(mutual.port, { ...foreign, ca: ours.cert }))).toBe(false);

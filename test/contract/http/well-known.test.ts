@@ -7,7 +7,7 @@ import { passkeyActions } from "../../support/passkeys.ts";
 import { forTest } from "../../support/suites.ts";
 import { temporaryFolder } from "../../support/temporary-folder.ts";
 
-test("WELL_KNOWN: serves the files of a directory as JSON, and nothing beside it", async () => {
+test("WELL_KNOWN: serves the files of a directory as JSON, and nothing else", async () => {
   const folder = temporaryFolder();
   const links = '[{"relation":["delegate_permission/common.get_login_creds"]}]';
   writeFileSync(join(folder, "assetlinks.json"), links);
@@ -24,7 +24,7 @@ test("WELL_KNOWN: serves the files of a directory as JSON, and nothing beside it
 });
 
 test.skipIf(!process.env.TEST_SERVERS)(
-  "PASSKEY_RP_ID: the start warns of passkeys that belong to another one",
+  "PASSKEY_RP_ID: the start warns about passkeys that belong to another domain",
   async () => {
     const env = { DATABASE_URL: await createDatabase(), DATA_DIR: temporaryFolder() };
     const before = await startApp({ mode: "servers", env });

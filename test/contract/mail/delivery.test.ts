@@ -56,7 +56,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     },
   );
 
-  test("a rejected sender delays the mail instead of failing it", async () => {
+  test("a rejected sender delays the e-mail instead of failing it", async () => {
     mail.smtpServer.responses.mail = () => ({ code: 550, text: "Sender rejected" });
     const email = await register("delayed");
     const row = await rowOf(
@@ -72,7 +72,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await rowOf(email, ({ status }) => status === "sent");
   });
 
-  test("gives up a mail that has been deferred for a day", async () => {
+  test("gives up an e-mail that has been deferred for a day", async () => {
     refuse("never", GREYLISTED);
     const email = await register("never");
     await rowOf(email, (row) => row.attempts === 1 && row.status === "queued");
@@ -80,7 +80,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await rowOf(email, (row) => row.attempts === 2 && row.status === "failed");
   });
 
-  test("drops a mail whose link expired while it waited", async () => {
+  test("drops an e-mail whose link expired while it waited", async () => {
     const email = await register("forgetful");
     await rowOf(email, (row) => row.status === "sent");
     const ofResets = `select * from emails where "to" = ? and template = 'reset-password' and status = ? order by id`;
@@ -113,7 +113,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     expect(receivedFor(email)).toHaveLength(2);
   });
 
-  test("a mail that hangs or cannot be written delays no other", async () => {
+  test("an e-mail that hangs or cannot be written delays no other", async () => {
     refuse("stuck", "hang");
     const stuck = await Promise.all(times(3, () => register("stuck")));
     await queue("poison@example.com", "no-such-template", new Date(0));

@@ -28,7 +28,7 @@ test.each([...pages, FORGOTTEN])(
   },
 );
 
-test("GET /: WEB=off removes the web app, and not these pages", async () => {
+test("GET /: WEB=off removes the web app, but not these pages", async () => {
   expect((await app.httpClient().get("/")).status).toBe(404);
 });
 
@@ -69,7 +69,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     await status(again.page, /invalid, has expired or was already used/);
   });
 
-  test("GET /not-me: asks for the address, and deletes an account that somebody else has made", async () => {
+  test("GET /not-me: asks for the address, and deletes an account that somebody else has registered", async () => {
     const user = await app.addUser();
     const { text = "" } = await app.mail.emailTo(user.email);
     const [link] = /http\S+not-me\S+/.exec(text) ?? [];
@@ -107,7 +107,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     await status(again.page, /invalid, has expired or was already used/);
   });
 
-  test("GET /forgot-password: the button of a mail about security leads to a new link", async () => {
+  test("GET /forgot-password: the button of an e-mail about security leads to a new link", async () => {
     const user = await app.addVerifiedUser();
     const account = await app.signIn(user);
     await account.post("/user/change-password", {

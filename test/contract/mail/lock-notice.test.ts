@@ -4,7 +4,7 @@ import { startSuiteApp } from "../../support/app.ts";
 const app = await startSuiteApp({ mode: "embedded", env: { LOCKOUT_DURATION: "25m" } });
 const NOTICE = /locked/;
 
-test("POST /auth/login: the mail about a lock says when it ends, and a reset unlocks the account", async () => {
+test("POST /auth/login: the e-mail about a lock says when it ends, and a reset unlocks the account", async () => {
   const user = await app.addVerifiedUser();
   const before = app.clock.now().getTime();
   await app.lock(user.email);
@@ -20,7 +20,7 @@ test("POST /auth/login: the mail about a lock says when it ends, and a reset unl
   expect((await app.login(user.email, "Brand-new-1")).status).not.toBe(423);
 });
 
-test("POST /auth/login: the mail about a permanent lock says how to unlock the account", async () => {
+test("POST /auth/login: the e-mail about a permanent lock says how to unlock the account", async () => {
   const user = await app.addVerifiedUser();
   await app.guess(user.email);
   await app.sql("update attempts set consecutive = 99 where subject = ?", [user.email]);
@@ -31,7 +31,7 @@ test("POST /auth/login: the mail about a permanent lock says how to unlock the a
   expect(text).not.toMatch(/9999|locked until/);
 });
 
-test("POST /auth/verify-mfa: the mail about wrong codes says when the lock ends, and a reset unlocks the account", async () => {
+test("POST /auth/verify-mfa: the e-mail about wrong codes says when the lock ends, and a reset unlocks the account", async () => {
   const { user } = await app.setUpConfirmedFactor();
   for (let i = 0; i < 5; i++) await app.signInBy(user, { code: "000000" });
   const { text } = await app.mail.emailTo(user.email, NOTICE);

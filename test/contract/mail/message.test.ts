@@ -32,7 +32,7 @@ async function mail({ app, server }: Each) {
 
 const tokenIn = (text = "") => /#token=([\w-]{43})$/m.exec(text)?.[1] ?? "";
 
-test("An ASCII mail is sent unencoded, with its link on one line of text and of HTML", async () => {
+test("An ASCII e-mail is sent unencoded, with its link on one line of text and of HTML", async () => {
   const { raw, text } = await mail(ascii);
   const link = `${LONG}/verify-email#token=${tokenIn(text)}`;
   expect(tokenIn(text)).not.toBe("");
@@ -44,7 +44,7 @@ test("An ASCII mail is sent unencoded, with its link on one line of text and of 
   expect(Math.max(...raw.split("\r\n").map((line) => line.length))).toBeLessThanOrEqual(998);
 });
 
-test("A mail of other characters has the link on one line of its HTML, and as one text", async () => {
+test("An e-mail with other characters has its link on one line of HTML, and unbroken in the text", async () => {
   const { raw, text, html } = await mail(accents);
   const link = `${LONG}/verify-email#token=${tokenIn(text)}`;
   expect(tokenIn(text)).not.toBe("");
@@ -54,7 +54,7 @@ test("A mail of other characters has the link on one line of its HTML, and as on
   expect(html).toContain("&#246;&#223;e &#129436;");
 });
 
-test("A mail whose link exceeds the maximum line length arrives complete", async () => {
+test("An e-mail whose link exceeds the maximum line length arrives complete", async () => {
   const { raw, text, html } = await mail(endless);
   const link = `${endless.APP_URL}/verify-email#token=${tokenIn(text)}`;
   expect(text).toContain(link);
@@ -69,19 +69,19 @@ test.each([
   ["X-SMTPAPI", '{"filters":{"clicktrack":{"settings":{"enable":0}}}}'],
   ["X-MSYS-API", '{"options":{"click_tracking":false}}'],
   ["X-Mailjet-TrackClick", "0"],
-])("A mail has the header %s", async (key, value) => {
+])("An e-mail has the header %s", async (key, value) => {
   const { headers } = await mail(ascii);
   expect(headers).toContainEqual(expect.objectContaining({ key: key.toLowerCase(), value }));
 });
 
-test("The link of a mail opts out of click tracking", async () => {
+test("The link in an e-mail opts out of click tracking", async () => {
   const { html } = await mail(ascii);
   const link = /<a [^>]*>/.exec(html ?? "")?.[0];
   for (const mark of ['clicktracking="off"', 'data-msys-clicktrack="0"', "ses:no-track"])
     expect(link).toContain(mark);
 });
 
-test("A mail declares light and dark schemes, and sets no text colour without a background", async () => {
+test("An e-mail declares light and dark schemes, and sets no text colour without a background", async () => {
   const { html = "" } = await mail(ascii);
   for (const name of ["color-scheme", "supported-color-schemes"])
     expect(html).toContain(`<meta name="${name}" content="light dark">`);
@@ -92,7 +92,7 @@ test("A mail declares light and dark schemes, and sets no text colour without a 
   expect(colours[0]).toMatch(/(^|;)background:/);
 });
 
-test("A PNG logo travels with the mail, and its HTML shows it; an SVG logo does not", async () => {
+test("A PNG logo is attached to the e-mail and shown in its HTML; an SVG logo is not", async () => {
   const [png, svg] = await Promise.all(
     [
       { name: "logo.png", content: Buffer.from("89504e470d0a1a0a00", "hex") },

@@ -18,7 +18,7 @@ const changePassword = ({ browser, user, headers }: SignedIn, agent = CHROME) =>
     { ...headers, "user-agent": agent },
   );
 
-test("POST /user/change-password: the mail says when, where and on which device, and leads to a reset", async () => {
+test("POST /user/change-password: the e-mail says when, where and on which device, and leads to a reset", async () => {
   const account = await app.signIn(await app.addVerifiedUser());
   const before = app.clock.now().getTime();
   expect((await changePassword(account)).status).toBe(200);
@@ -32,7 +32,7 @@ test("POST /user/change-password: the mail says when, where and on which device,
   expect(html).toMatch(/<a [^>]*href="http:\/\/gatehouse\.test\/forgot-password"/);
 });
 
-test("PUT /user/profile: mails follow the language of the account", async () => {
+test("PUT /user/profile: e-mails are in the language of the account", async () => {
   const account = await app.signIn(await app.addVerifiedUser());
   await account.put("/user/profile", { locale: "de-ch" });
   await changePassword(account);
@@ -41,13 +41,13 @@ test("PUT /user/profile: mails follow the language of the account", async () => 
   expect(html).toContain('<html lang="de">');
 });
 
-test("POST /auth/register: the first mail is in the language of the registration", async () => {
+test("POST /auth/register: the first e-mail is in the language of the registration", async () => {
   const { email } = await app.addUser({ locale: "de" });
   const { text } = await app.mail.emailTo(email, /E-Mail-Adresse bestätigen/);
   expect(text).toContain("Der Link funktioniert einmal, 24 Stunden lang.");
 });
 
-test("PUT /admin/users/:id: the mail about the owner's second factor does not say where the administrator is", async () => {
+test("PUT /admin/users/:id: the e-mail about the owner's second factor does not say where the administrator is", async () => {
   const { user } = await app.setUpFactor(await app.addVerifiedUser());
   const admin = await app.signInAdmin();
   expect((await admin.put(`/admin/users/${user.id}`, { mfaEnabled: false })).status).toBe(200);
@@ -56,7 +56,7 @@ test("PUT /admin/users/:id: the mail about the owner's second factor does not sa
   expect(text).not.toMatch(/Where:|Device:/);
 });
 
-test("POST /user/change-password: the mail to an unverified address says nothing about the person", async () => {
+test("POST /user/change-password: the e-mail to an unverified address says nothing about the person", async () => {
   const account = await app.signIn();
   await changePassword(account);
   const { text } = await app.mail.emailTo(account.user.email, /password was changed/);
@@ -64,7 +64,7 @@ test("POST /user/change-password: the mail to an unverified address says nothing
   expect(text).not.toMatch(/Where:|Device:|Ann Example/);
 });
 
-test("POST /auth/verify-email: the mail to the former address says who has changed it", async () => {
+test("POST /auth/verify-email: the e-mail to the former address says who has changed it", async () => {
   const user = await app.addVerifiedUser();
   const { post, browser } = await app.signIn(user);
   const newEmail = `new.${user.email}`;
@@ -75,7 +75,7 @@ test("POST /auth/verify-email: the mail to the former address says who has chang
   expect(text).toContain(`Where: ${browser.address}\nDevice: Chrome on Linux\n`);
 });
 
-test("POST /auth/forgot-password: the text of a User-Agent does not get into a mail to somebody else", async () => {
+test("POST /auth/forgot-password: an e-mail to somebody else does not contain the text of a User-Agent", async () => {
   const { email } = await app.addVerifiedUser();
   const headers = { "user-agent": "Call 0800-evil.example now/1.0 please" };
   await app.httpClient().send("POST", "/auth/forgot-password", { email }, headers);

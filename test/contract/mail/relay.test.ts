@@ -46,7 +46,7 @@ test("GET /admin/email-logs: keeps the text of a relay that refuses EHLO", async
   expect(items.find((email: { id: string }) => email.id === id)).toMatchObject({ lastError: kept });
 });
 
-test("POST /auth/register: a relay that rejects EHLO without a host name accepts the mail", async () => {
+test("POST /auth/register: a relay that rejects EHLO without a host name accepts the e-mail", async () => {
   server.rules.ehlo = (name) => (/^[\w-]+(\.[\w-]+)+$/.test(name) ? "250 slow.example" : GOOGLE);
   expect(await mailOf("sent")).toMatchObject({ attempts: 1 });
   expect(server.names).toContain("auth.example.com");

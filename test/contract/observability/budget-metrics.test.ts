@@ -70,7 +70,7 @@ describe("Metrics of budgets", () => {
     expect((await reservations()) - asked).toBe(1);
   });
 
-  test("name no user, key or model that a caller has made up", async () => {
+  test("contain no user, key or model name chosen by a caller", async () => {
     const account = await withBudget(app, { limit: 0 });
     await account.post("/ai/chat", conversationOf("5 tokens"));
     const own = (await app.metrics()).split("\n").filter((line) => line.includes("budget"));
@@ -79,7 +79,7 @@ describe("Metrics of budgets", () => {
 });
 
 describe("A budget of the deployment", () => {
-  test("that is nearly and then wholly used up is told to each administrator once", async () => {
+  test("that is nearly and then completely used up is reported to each administrator once", async () => {
     const admins = [await app.signInAdmin(), await app.signInAdmin()];
     const account = await withBudget(app, { limit: 1_000_000 });
     const budget = await setBudget(app, { scope: "deployment", period: "day", limit: 1_000 });

@@ -22,9 +22,7 @@ const DAY_MS = 86_400_000;
 const inDays = (days: number) => new Date(app.clock.now().getTime() + days * DAY_MS).toISOString();
 
 describe("POST /user/api-keys", () => {
-  test("returns the key once, and its digest is all that is stored of its text", async ({
-    mine,
-  }) => {
+  test("returns the key once, and stores only its digest", async ({ mine }) => {
     const { status, body } = await mine.post("/user/api-keys", { name: " CI " });
     expect(status).toBe(200);
     expect(body).toEqual({
@@ -79,7 +77,7 @@ describe("POST /user/api-keys", () => {
     expect(answer).toMatchObject(refusal(403, "IMPERSONATING"));
   });
 
-  test("tells the owner by e-mail, and the audit log with id, name and hint", async ({
+  test("notifies the owner by e-mail, and records id, name and hint in the audit log", async ({
     mine,
     created,
   }) => {
@@ -91,7 +89,7 @@ describe("POST /user/api-keys", () => {
     expect(event).toMatchObject({ actor_id: mine.user.id, details: { id, name, hint } });
   });
 
-  test("creates API_KEYS_PER_USER keys, however many requests arrive at once", async ({ mine }) => {
+  test("creates API_KEYS_PER_USER keys, however many requests are concurrent", async ({ mine }) => {
     const create = () => mine.post("/user/api-keys", { name: "CI" });
     expect(await statusesOf(40, create)).toEqual({ 200: 20, 409: 20 });
     const [{ id }] = (await mine.get("/user/api-keys")).body;
@@ -115,7 +113,7 @@ describe("POST /user/api-keys", () => {
 });
 
 describe("An API key", () => {
-  test("calls models over REST and gRPC, whole and streamed, and lists models and usage", async ({
+  test("calls models over REST and gRPC, with and without streaming, and lists models and usage", async ({
     mine,
     created: { key, apiKey },
   }) => {
@@ -158,7 +156,7 @@ describe("An API key", () => {
     ]);
   });
 
-  test("restricted to models lists and calls these alone", async ({ mine }) => {
+  test("that is restricted to models lists and calls only these", async ({ mine }) => {
     const { key } = await createKey(mine, { models: ["model-a-2", "provider-b/model-b-1"] });
     const client = app.httpClient();
     const { body } = await client.get("/ai/providers", key);
@@ -181,7 +179,7 @@ describe("An API key", () => {
     }
   });
 
-  test("has its last use in the list, a minute later at most", async ({ mine, created }) => {
+  test("shows its last use in the list, within a minute", async ({ mine, created }) => {
     const client = app.httpClient();
     await client.get("/ai/providers", created.key);
     const used = await until("the last use", async () => {
@@ -211,7 +209,7 @@ describe("An API key", () => {
 });
 
 describe("DELETE /user/api-keys/:id", () => {
-  test("revokes a key at once, and answers 404 to other users' and revoked ones", async ({
+  test("revokes a key immediately, and returns 404 for revoked keys and those of other users", async ({
     mine,
     created: { key, apiKey },
   }) => {
@@ -244,7 +242,7 @@ describe("DELETE /user/api-keys/:id", () => {
 });
 
 describe("API keys", () => {
-  test("survive a change of the password, which says how many there are", async ({
+  test("survive a password change, whose response says how many there are", async ({
     mine,
     created: { key },
   }) => {
@@ -254,7 +252,7 @@ describe("API keys", () => {
     expect(await keyStatus(app, key)).toBe(200);
   });
 
-  test("end with a mailed reset of the password, whose e-mail names them", async ({
+  test("end with a password reset, whose e-mail names them", async ({
     mine: { user },
     created: { key, apiKey },
   }) => {
@@ -266,7 +264,7 @@ describe("API keys", () => {
     expect(event?.details).toEqual({ id: apiKey.id, name: "CI", hint: apiKey.hint });
   });
 
-  test("rest while the deletion of the account is pending, and come back with it", async ({
+  test("are refused while the deletion of the account is pending, and work again after its cancellation", async ({
     mine,
     created: { key },
   }) => {
@@ -276,7 +274,7 @@ describe("API keys", () => {
     expect(await keyStatus(app, key)).toBe(200);
   });
 
-  test("go with the account, and their calls keep no trace of them", async ({
+  test("are deleted with the account, and their calls keep no trace of them", async ({
     mine,
     created: { key, apiKey },
   }) => {

@@ -54,7 +54,7 @@ test("POST /user/change-email: does not reveal an address in use, and notifies i
     expect(await ask(account, refused)).toMatchObject(invalid("newEmail"));
 });
 
-test("POST /user/change-email: accepts three requests an hour, even in parallel", async () => {
+test("POST /user/change-email: accepts three requests an hour, even concurrently", async () => {
   const account = await app.signIn();
   expect(await statusesOf(10, () => ask(account, fresh()))).toEqual({ 200: 3, 429: 7 });
   const refused = await ask(account, fresh());

@@ -12,7 +12,7 @@ const spellings = [
 ];
 
 test.each(spellings)(
-  "POST /user/change-email: changes the $what of the own address by the mailed token",
+  "POST /user/change-email: changes the $what of the user's own address with the mailed token",
   async ({ from, to }) => {
     const id = randomUUID();
     const [email, newEmail] = [from, to].map((text) => text.replace("ID", id)) as [string, string];
@@ -36,7 +36,7 @@ test.each(spellings)(
   },
 );
 
-test("POST /user/change-email: refuses the present address, as it is spelled", async () => {
+test("POST /user/change-email: refuses the current address in the same spelling", async () => {
   const { user, post } = await app.signIn();
   const change = { newEmail: ` ${user.email}\u200b`, password: user.password };
   expect(await post("/user/change-email", change)).toMatchObject(invalid("newEmail"));

@@ -16,7 +16,7 @@ const signIn = ({ user }: Pick<SignedIn, "user">) => app.login(user.email);
 const isGone = async ({ user }: SignedIn) =>
   (await app.sql("select 1 from users where id = ?", [user.id])).length === 0;
 
-test("POST /user/delete-account: ends every session, and names the date in response and mail", async () => {
+test("POST /user/delete-account: ends every session, and names the date in the response and the e-mail", async () => {
   const account = await app.signIn();
   const other = await app.signIn(account.user);
   const { status, body } = await remove(account, { password: account.user.password });

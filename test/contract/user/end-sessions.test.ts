@@ -35,7 +35,7 @@ async function expiredSession({ user }: SignedIn): Promise<string> {
   return id;
 }
 
-test("DELETE /user/sessions/:id: ends one session at once, also the caller's own", async ({
+test("DELETE /user/sessions/:id: ends one session immediately, even the caller's own", async ({
   mine,
   other,
 }) => {
@@ -59,7 +59,7 @@ test("DELETE /user/sessions/:id: returns 404 for expired and ended sessions and 
   expect(await theirs.profileStatus()).toBe(200);
 });
 
-test("DELETE /user/sessions: ends every session but the caller's", async ({ mine, other }) => {
+test("DELETE /user/sessions: ends every session except the caller's", async ({ mine, other }) => {
   const all = [mine, other, await app.signIn(mine.user), await app.signIn()];
   expect((await mine.delete("/user/sessions")).status).toBe(200);
   expect(await Promise.all(all.map((each) => each.profileStatus()))).toEqual([200, 401, 401, 200]);

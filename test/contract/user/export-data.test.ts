@@ -75,7 +75,7 @@ const requested = [
   { what: "one of another account", isTaken: true },
 ];
 test.for(requested)(
-  "GET /user/export: includes the address that waits to be confirmed, $what alike",
+  "GET /user/export: includes the address that still has to be verified, $what alike",
   async ({ isTaken }) => {
     const { user, get, post } = await app.signIn(await app.addVerifiedUser());
     expect((await get("/user/export")).body).not.toHaveProperty("pendingEmail");
@@ -139,7 +139,7 @@ test("GET /user/export: includes AI usage", async ({ account: { get, post } }) =
     .toEqual([{ ...call, ...times, ...chat.body.usage, ...details, estimated: false }]);
 });
 
-test("GET /user/export: pages until everything is returned", async ({ account: { user, get } }) => {
+test("GET /user/export: returns everything page by page", async ({ account: { user, get } }) => {
   await app.sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, created_at)
        select gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'completed', n, 1, ? from generate_series(1, 9001) as n`,

@@ -50,7 +50,7 @@ test("PUT /user/password: is 409 if there is a password, 403 in an old session, 
   );
 });
 
-test("PUT /user/password: of 20 at once one sets the password", async () => {
+test("PUT /user/password: one of 20 concurrent requests sets the password", async () => {
   const { put } = await withoutPassword();
   const statuses = await statusesOf(20, () => put("/user/password", { newPassword: NEW_PASSWORD }));
   expect(statuses).toEqual({ 200: 1, 409: 19 });
@@ -97,7 +97,7 @@ const ASKING = [
   { path: "/auth/disable-totp", body: () => ({}), field: "password" },
 ];
 test.for(ASKING)(
-  "POST $path: needs a recent sign-in in place of a password that the account has not",
+  "POST $path: requires a recent sign-in from an account without a password",
   async ({ path, body, field }) => {
     const has = await app.signIn();
     expect(await has.post(path, body())).toMatchObject(invalid(field));
@@ -118,7 +118,7 @@ test("POST /user/delete-account: needs a recent sign-in of an account without a 
   expect((await recent.post("/user/delete-account", {})).status).toBe(200);
 });
 
-test("UserService: the routes of passwords meet the same rules over gRPC", async () => {
+test("UserService: passwords follow the same rules over gRPC", async () => {
   const user = app.grpc(UserService);
   const { headers } = await withoutPassword();
   await expect(user.removePassword({}, { headers })).rejects.toThrow("no password");
@@ -130,7 +130,7 @@ test("UserService: the routes of passwords meet the same rules over gRPC", async
   expect((await user.getSignInMethods({}, { headers })).hasPassword).toBe(true);
 });
 
-test("PUT /user/second-factor: needs a confirmed authenticator, and then refuses to lose it", async () => {
+test("PUT /user/second-factor: requires a confirmed authenticator, which then cannot be removed", async () => {
   const plain = await app.signIn();
   const requireFactor = (required: boolean, { put } = plain) =>
     put("/user/second-factor", { required });
@@ -152,7 +152,7 @@ test("PUT /user/second-factor: needs a confirmed authenticator, and then refuses
   expect(events.map(({ details }) => details)).toEqual([{ required: false }, { required: true }]);
 });
 
-test("PUT /user/second-factor: makes backup codes where none are left", async () => {
+test("PUT /user/second-factor: creates backup codes if there are none", async () => {
   const { user, authenticator } = await app.setUpConfirmedFactor();
   const signedIn = await app.signInBy(user, { code: await authenticator.code() });
   await app.sql("delete from backup_codes where user_id = ?", [user.id]);

@@ -64,7 +64,7 @@ test("GET /user/sessions: returns a bare array with the documented fields, newes
   expect(sessions.map((s: { current: boolean }) => s.current)).toEqual([false, true, false]);
 });
 
-test("GET /user/sessions: shows the last use within a minute, that of the caller at once, and the address of the last refresh", async () => {
+test("GET /user/sessions: shows the last use within a minute, the caller's immediately, and the address of the last refresh", async () => {
   const account = await app.signIn();
   const other = await app.signIn(account.user);
   for (const pause of ["5m", "61s"] as const) {
@@ -99,7 +99,7 @@ test("GET /user/sessions: keeps a hundred sessions per user, and deletes the old
   ]);
 });
 
-test("POST /auth/login: a hundred ended or expired sessions displace no open one", async ({
+test("POST /auth/login: a hundred ended or expired sessions do not displace an open one", async ({
   user,
 }) => {
   const kept = await app.signIn(user);

@@ -151,7 +151,7 @@ describe("Tables by which a user signs in or is recognized", () => {
     { when: "by an administrator", isRequested: false },
     { when: "after the grace period of a deletion", isRequested: true },
   ])(
-    "are empty once the user was erased $when, as is every other table but two",
+    "are empty after the user was erased $when, as are all other tables but two",
     async ({ isRequested }) => {
       const { user, post } = await addOwner();
       await app.httpClient().post("/auth/login", user.credentials);

@@ -3,7 +3,7 @@ import { startModelServer } from "./model-server.ts";
 
 const COUNT = '{"input_tokens":7}';
 
-test("A count of tokens says which model it goes on to, which is the one that fails", async () => {
+test("A token count reports the model that it continues with, which is the one that fails", async () => {
   const statuses = [503, 400];
   const { count } = await startModelServer("key", (response) =>
     response.writeHead(statuses.shift() ?? 200).end(COUNT),
@@ -26,7 +26,7 @@ test.each([
   ["null", "unreadable reply"],
   ["<html>Sign in</html>", "unreadable reply"],
   ['{"type":"error","error":{"type":"overloaded_error"},"input_tokens":7}', "overloaded"],
-])("A count of tokens is a number, or fails: %s", async (body, failure) => {
+])("A token count is a number, or fails: %s", async (body, failure) => {
   const { count } = await startModelServer("key", (response) => response.end(body));
   await expect(count(() => {})).rejects.toThrow(failure);
 });

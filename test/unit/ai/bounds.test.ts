@@ -147,7 +147,7 @@ test("Provider client: an endless stream is cut off, and closed at the provider"
   await until("the end of the stream at the provider", () => bench.simulator.requests[0]?.closedAt);
 });
 
-test("Provider client: a complete reply is bounded, also if it comes as an endless stream", async () => {
+test("Provider client: a complete reply is bounded, even if it arrives as an endless stream", async () => {
   const bench = await startTestBench("openai", { wholeReplyBytes: 1_000_000 });
   expect(await bench.whole("endless")).toMatchObject({ failure: "reply too large" });
   expect(await bench.whole("large-reply 1100000")).toMatchObject({ failure: "reply too large" });
@@ -156,7 +156,7 @@ test("Provider client: a complete reply is bounded, also if it comes as an endle
   await until("the end of the stream at the provider", () => endless?.closedAt);
 });
 
-test(`Provider client: reads ${FRAMES} frames of one character at once`, {
+test(`Provider client: reads ${FRAMES} frames of one character in one chunk`, {
   timeout: 30_000,
 }, async () => {
   const bench = await startTestBench("openai");

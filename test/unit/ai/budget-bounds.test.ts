@@ -21,7 +21,7 @@ describe("Periods of budgets", () => {
     expect(far.endsAt.month).toEqual(new Date("2027-01-31T10:00:00Z"));
   });
 
-  test("follow a change of the clocks, also where it skips midnight", () => {
+  test("follow a change of the clocks, even if it skips midnight", () => {
     const october = at("Europe/Berlin", "2026-10-25T12:00:00Z"); // 25 hours
     expect(october.beganAt.day).toEqual(new Date("2026-10-24T22:00:00Z"));
     expect(october.endsAt.day).toEqual(new Date("2026-10-25T23:00:00Z"));
@@ -62,11 +62,11 @@ describe("Amounts of budgets", () => {
     ["1.5", "tokens"],
     ["1000000000000001", "tokens"],
     ["1e3", "tokens"],
-  ] as const)("%s of %s is none", (text, unit) => {
+  ] as const)("%s of %s is not an amount", (text, unit) => {
     expect(readAmount(text, unit)).toBeUndefined();
   });
 
-  test("have two places in words", () => {
+  test("have two decimal places in messages", () => {
     expect(amountInWords(20_000_000_000n, "cost", "EUR")).toBe("20.00 EUR");
     expect(amountInWords(2_130_000n, "cost", "USD")).toBe("0.00213 USD");
     expect(amountInWords(1_000n, "tokens", "USD")).toBe("1000 tokens");

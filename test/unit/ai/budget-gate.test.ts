@@ -54,7 +54,7 @@ async function openMigrated(): Promise<Store> {
   return store;
 }
 
-test("Budget gate: asks nothing of the database while no budget exists", async () => {
+test("Budget gate: does not query the database while no budget exists", async () => {
   const { reserve, count } = await openGate(await openMigrated());
   await until("the table to be read", () => count("budgets_exist") > 0);
   await until("a call to pass unasked", async () => {
@@ -64,7 +64,7 @@ test("Budget gate: asks nothing of the database while no budget exists", async (
   });
 });
 
-test("Budget gate: remembers a refusal for calls that need as much, and asks for others", async () => {
+test("Budget gate: remembers a refusal for calls that need as much, and queries for others", async () => {
   const store = await openMigrated();
   const { gate, reserve, count, exceeded, userId, metrics } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
@@ -81,7 +81,7 @@ test("Budget gate: remembers a refusal for calls that need as much, and asks for
   );
 });
 
-test("Budget gate: asks once for a flood of refused calls each time that their refusal is over", async () => {
+test("Budget gate: queries once for a flood of refused calls each time a refusal expires", async () => {
   const store = await openMigrated();
   const { gate, reserve, count, userId } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
@@ -134,7 +134,7 @@ test("Budget gate: gives no model of an alias less than the call's own maximum",
   });
 });
 
-test("Budget gate: a call whose caller leaves while it waits for others holds nothing", async () => {
+test("Budget gate: a call whose caller disconnects while it waits for others reserves nothing", async () => {
   const store = await openMigrated();
   const held = Promise.withResolvers<void>();
   const { gate, reserve, count, userId, metrics } = await openGate(
@@ -155,7 +155,7 @@ test("Budget gate: a call whose caller leaves while it waits for others holds no
   expect(rows).toEqual([]);
 });
 
-test("Budget gate: tells once that a budget does not suffice any more", async () => {
+test("Budget gate: reports once that a budget no longer suffices", async () => {
   const store = await openMigrated();
   const { gate, reserve, exceeded, userId } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 200 });
@@ -166,7 +166,7 @@ test("Budget gate: tells once that a budget does not suffice any more", async ()
   expect(exceeded).toEqual([userId]);
 });
 
-test("Budget gate: an unavailable database refuses calls, also if no budget was known", async () => {
+test("Budget gate: refuses calls while the database is unavailable, even if no budget was known", async () => {
   let isAway = false;
   const { reserve, count } = await openGate(await openMigrated(), () => isAway);
   await until("a call to pass unasked", async () => {

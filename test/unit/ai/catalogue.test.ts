@@ -53,7 +53,7 @@ describe("AI catalogue", () => {
     });
   });
 
-  test("the file of native names has the same models, apart from their names", () => {
+  test("the catalogue of native names has the same models with other names", () => {
     const [neutral, native] = [readCatalogue(), readCatalogue("native")];
     expect(native.providers.map(({ id }) => id)).toEqual([
       "openai",
@@ -76,7 +76,7 @@ describe("AI catalogue", () => {
     expect(vendors(file({ providers: [fifth, azure] }))).toEqual(["elsewhere", "azure.ai.openai"]);
   });
 
-  test("providers and models are found by public name only", () => {
+  test("providers and models are found only by public name", () => {
     const catalogue = readCatalogue();
     const find = (provider: string, model?: string) => findTarget(catalogue, { provider, model });
     expect(find("provider-b").model?.name).toBe("model-b-1");
@@ -129,7 +129,7 @@ describe("AI catalogue", () => {
     expect(() => readCatalogue("/nowhere.json")).toThrow("cannot be read");
   });
 
-  test("aliases have names of their own, and list known models once, one of them with a weight", () => {
+  test("aliases have unique names, and list known models once, at least one with a weight", () => {
     const big = { provider: "elsewhere", model: "big" };
     const withAliases = (...aliases: object[]) => ({ providers: [fifth], aliases });
     const { aliases } = readCatalogue(file(withAliases({ name: "assistant", targets: [big] })));
@@ -155,7 +155,7 @@ describe("AI catalogue", () => {
     );
   });
 
-  test("models of embeddings are in OpenAI's dialects, have no output, and no alias", () => {
+  test("embedding models have OpenAI's dialects, no output and no alias", () => {
     const small = { name: "small", upstream: "text-embedding-3-small", kind: "embedding" };
     const withModel = (model: object, more: object = {}) => ({
       providers: [{ ...fifth, models: [...fifth.models, model], ...more }],

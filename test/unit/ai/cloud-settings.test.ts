@@ -78,7 +78,7 @@ describe("Places of clouds", () => {
     expect(await isOpen(id, variables, fields)).toBe(true);
   });
 
-  test.each(CLOUDS)("$id is not configured by nothing", async ({ id }) => {
+  test.each(CLOUDS)("$id is not configured without variables", async ({ id }) => {
     expect(await isOpen(id, {})).toBe(false);
   });
 

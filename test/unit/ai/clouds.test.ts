@@ -93,7 +93,7 @@ describe.each(CLOUDS)(
   async ({ id, base }) => {
     const clouds = await forSuite(startClouds());
 
-    test("streams and whole replies have the URLs of the cloud and nothing of the SDK", async () => {
+    test("streamed and complete replies use the URLs of the cloud and nothing else of the SDK", async () => {
       const { ask, requests } = await openCloud(clouds, id);
       expect(await ask("plain", true)).toMatchObject({ text: REPLY });
       expect(await ask("plain")).toMatchObject({ text: REPLY });
@@ -111,14 +111,14 @@ describe.each(CLOUDS)(
       expect(await ask(name)).toMatchObject(chat);
     });
 
-    test("retries are those of the product alone", async () => {
+    test("only the product retries, not the SDK", async () => {
       const { ask, requests } = await openCloud(clouds, id);
       const before = requests.length;
       expect(await ask("overloaded")).toMatchObject({ failure: "overloaded" });
       expect(requests.length - before).toBe(3);
     });
 
-    test("calls at once share the credentials", async () => {
+    test("concurrent calls share the credentials", async () => {
       const { ask } = await openCloud(clouds, id);
       const before = clouds.identity.issued();
       const replies = await Promise.all(times(20, () => ask("plain", true)));
@@ -191,7 +191,7 @@ describe.each(CLOUDS)(
 
     // The library of Azure keeps a token of a managed identity until it expires, whatever happens.
     test.skipIf(endpoint === "azure")(
-      "one that is refused in the middle of a run is replaced, and the call goes on",
+      "one that is refused unexpectedly is replaced, and the call continues",
       async () => {
         const clouds = await forTest(startClouds());
         const { ask } = await openCloud(clouds, id);
@@ -218,7 +218,7 @@ describe.each(CLOUDS)(
       expect(await ask("plain")).toMatchObject({ text: REPLY });
     });
 
-    test("a reader who leaves does not wait for credentials", async () => {
+    test("a reader that disconnects does not wait for credentials", async () => {
       const clouds = await forTest(startClouds());
       const { provider, promptOf } = await openCloud(clouds, id);
       const client = new AbortController();
@@ -236,13 +236,13 @@ describe.each(CLOUDS.filter(({ keyVariable }) => keyVariable))(
   async ({ id, keyVariable = "" }) => {
     const clouds = await forSuite(startClouds());
 
-    test("a key is used in place of the credentials of the process", async () => {
+    test("a key takes precedence over the credentials of the process", async () => {
       const { ask } = await openCloud(clouds, id, { [keyVariable]: KEY });
       expect(await ask("plain", true)).toMatchObject({ text: REPLY });
       expect(clouds.identity.issued()).toBe(0);
     });
 
-    test("of several keys, one that is refused is set aside, and the call goes on with the next", async () => {
+    test("one of several keys that is refused is set aside, and the call continues with the next", async () => {
       const keys = { [keyVariable]: `wrong-key, ${KEY}` };
       const { ask, providers } = await openCloud(clouds, id, keys);
       expect(await ask("plain")).toMatchObject({ text: REPLY });
@@ -309,7 +309,7 @@ test("Vertex: requests are those of the official SDKs", async () => {
   expect([sdks?.path, sdks?.body]).toEqual([ours?.path, ours?.body]);
 });
 
-test("Vertex: numbers of a tool call are sent as they are, beyond 2^53 too", async () => {
+test("Vertex: numbers of a tool call are sent unchanged, even beyond 2^53", async () => {
   const clouds = await forTest(startClouds());
   const { provider, entry, requests } = await openCloud(clouds, "vertex-anthropic");
   const exact = '{"id":12345678901234567890}';

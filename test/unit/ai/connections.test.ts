@@ -32,7 +32,7 @@ async function openRaw(
   return { server, ask };
 }
 
-describe("Provider client: what the provider has answered is not sent again", () => {
+describe("Provider client: a request that the provider has answered is not sent again", () => {
   const head = (...fields: string[]) => `HTTP/1.1 200 OK\r\n${fields.join("\r\n")}\r\n\r\n`;
   const json = "content-type: application/json";
   test.each([
@@ -98,7 +98,7 @@ describe("Provider client: what the provider has answered is not sent again", ()
   });
 });
 
-describe("Provider client: a connection that the provider has closed meanwhile", () => {
+describe("Provider client: a connection that the provider has closed", () => {
   const ENDINGS: { how: string; end: (exchange: RawExchange) => unknown }[] = [
     { how: "reset", end: ({ socket }) => socket.resetAndDestroy() },
     { how: "closed", end: ({ socket }) => socket.end() },
@@ -149,7 +149,7 @@ describe("Provider client: a connection that the provider has closed meanwhile",
     });
   });
 
-  test("is not waited for before the request is sent anew", async () => {
+  test("is not waited for before the request is sent again", async () => {
     const { ask } = await openRaw(
       ({ socket, earlier }) =>
         earlier > 0 ? socket.resetAndDestroy() : socket.write(rawResponse(GOOD)),

@@ -70,7 +70,7 @@ describe.each(["neutral", "native"])("AI catalogue %s", (path) => {
     },
   );
 
-  test("says where each of its prices is published, and when that was last read", () => {
+  test("says where each price is published, and when it was last checked", () => {
     const file = new URL(`../../../services/ai/catalogue/${path}.json`, import.meta.url);
     const { pricesAsOf, providers } = JSON.parse(readFileSync(file, "utf8"));
     const prices = providers.flatMap(({ models }: { models: { price?: object }[] }) =>
@@ -83,7 +83,7 @@ describe.each(["neutral", "native"])("AI catalogue %s", (path) => {
     }
   });
 
-  test("says when its models were compared with those of the providers", () => {
+  test("says when its models were last compared with those of the providers", () => {
     expect(readCatalogue(path).checkedOn).toMatch(/^\d{4}-\d{2}-\d{2}$/);
   });
 });

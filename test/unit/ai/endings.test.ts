@@ -405,7 +405,7 @@ test.each([
   },
 );
 
-test("Provider stream: words of an error behind the end are ignored, however the body ends", async () => {
+test("Provider stream: error words after the end are ignored, however the body ends", async () => {
   const { opening, text, markerWithUsage } = openai;
   const parts = bytes(opening, text("Hi"), markerWithUsage, "Service Unavailable\n");
   const limits = { idleMs: SETTING_MS, afterOutcomeMs: SETTING_MS };

@@ -9,7 +9,7 @@ import type {
 const model = { imageTokens: 300, fileTokens: 9_000 } as Prompt["model"];
 const image = { mediaType: "image/png", data: "A".repeat(4_000), url: "", detail: "" };
 
-test("The estimate of an input has a token for four characters, and the most of each image", () => {
+test("The estimate of an input is a token per four characters, and the maximum of each image", () => {
   const messages: Prompt["messages"] = [
     { role: "user", parts: [{ text: "0123456789" }, { image }] },
     { role: "user", parts: [{ image }] },

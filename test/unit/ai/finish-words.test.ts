@@ -114,7 +114,7 @@ describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole,
     for (const { end } of endsOf(reason)) expect(end).toMatch(/^(broke off|timed out)$/);
   });
 
-  test.each(ABSENT)("%j is no reason: a stream that ends with it broke off", (reason) => {
+  test.each(ABSENT)("%j is not a reason: a stream that ends with it was interrupted", (reason) => {
     expect(endOf(adapter, frames(reason))).toEqual({ text: "Half of", end: "broke off" });
   });
 });

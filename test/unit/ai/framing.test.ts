@@ -414,7 +414,7 @@ const BODIES: Body[] = [
   ),
 ];
 
-describe("Bodies of replies, cut at any byte", () => {
+describe("Bodies of replies, split at any byte", () => {
   test.each(BODIES)("$what", ({ adapter, body, text, error }) => {
     const bytes = Buffer.from(body);
     for (let cut = 0; cut < bytes.length; cut++) {
