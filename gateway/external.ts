@@ -16,7 +16,7 @@ const MAX_FORM_BYTES = 16 * 1024;
 
 /**
  * Adds the address to which providers send their answer. It reads no cookie and decides nothing: it
- * forwards the answer to a page of our own, in the fragment, which reaches no server. The page is chosen
+ * forwards the response to a page of our own, in the fragment, which reaches no server. The page is chosen
  * by the number in front of the state, from a list; nothing else in a request names a target.
  */
 export function addExternal(

@@ -104,7 +104,7 @@ const escapeHtml = (text: string) =>
 
 /**
  * Adds GET /.well-known/passkey-endpoints, where password managers send people (W3C, "A Well-Known URL
- * for Passkey Endpoints"), and the files that the operator has put beside it.
+ * for Passkey Endpoints"), and the files that the operator has put next to it.
  */
 export function addWellKnown(
   app: FastifyInstance,

@@ -1,6 +1,6 @@
 /**
  * Lets processes run in turns, each for its part of a period, until it is ended itself: so many parts
- * of one core each. Arguments: the number of parts, and the process ids. A program of its own, since the
+ * of one core each. Arguments: the number of parts, and the process ids. A separate program, since the
  * one that creates the load is too busy to keep time.
  */
 const PERIOD_MS = 20;

@@ -4,7 +4,7 @@
 export const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 5);
 /** Seconds of load per program and round. */
 export const SECONDS = Number(process.env.BENCH_SECONDS ?? 3);
-/** PostgreSQL server in which each benchmark creates databases of its own. */
+/** PostgreSQL server in which each benchmark creates its own databases. */
 export const DATABASE_SERVER =
   process.env.TEST_DATABASE_URL ?? "postgres://postgres@127.0.0.1:5432/postgres";
 export const REDIS_URL = process.env.TEST_REDIS_URL ?? "redis://127.0.0.1:6379";

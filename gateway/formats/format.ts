@@ -8,7 +8,7 @@ export type FormattedRequest = { json: object; body: Uint8Array; headers: Incomi
 /** What a request asks for. */
 export type FormattedCall = {
   message: Message;
-  /** Whether the reply is to be a stream. */
+  /** Whether the reply should be a stream. */
   isStream: boolean;
   /**
    * Creates the writer of the reply.
@@ -18,7 +18,7 @@ export type FormattedCall = {
 };
 
 /**
- * The JSON of a foreign API, which methods take and send in place of their own (`http_format` in
+ * The JSON of a foreign API, which methods take and send instead of their own (`http_format` in
  * their policies). The transcoder asks it for what it would do itself otherwise, and knows nothing
  * else of the API.
  */

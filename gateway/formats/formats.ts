@@ -22,7 +22,7 @@ const byPrefix = Object.values(formats)
 /** A path, or the URL that clients of a proxy send. */
 const PATH = /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i;
 
-/** The format of a request target, by its path; undefined for paths of our own. */
+/** The format of a request target, by its path; undefined for our own paths. */
 export function formatOfTarget(target = ""): HttpFormat | undefined {
   const path = `${PATH.exec(target)?.[1]}/`;
   return byPrefix.find(({ pathPrefix }) => path.startsWith(pathPrefix));

@@ -209,7 +209,7 @@ function checkMessage(given: Json, at: string, found: Findings): void {
     found.violations.push({ field: `${at}.content`, message: "is required" });
 }
 
-/** The parts of a message. Empty text of the assistant, as beside tool calls, is none. */
+/** The parts of a message. Empty text of the assistant, as next to tool calls, is none. */
 function partsOf({ role, content }: Json, at: string, found: Findings): unknown[] {
   if (content === undefined || (content === "" && role === "assistant")) return [];
   if (typeof content === "string") return [{ text: content }];

@@ -3,7 +3,7 @@ import type { RelayEvent, Started } from "../../gen/gatehouse/ai/v1/ai_service_p
 import type { FormattedReply } from "./format.ts";
 import { repliedBy } from "./replied-by.ts";
 
-/** Creates the writer of a reply that is passed on as it is. */
+/** Creates the writer of a reply that is passed on unchanged. */
 export function createRelayReply(): FormattedReply {
   let started: Started | undefined;
   let isFinished = false;

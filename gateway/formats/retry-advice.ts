@@ -3,7 +3,7 @@ import type { HttpErrorResponse } from "../transcode/http-error.ts";
 
 /** Statuses below 500 after which the same request may succeed. */
 const PASSING = [408, 429];
-/** Until a budget starts anew, in seconds. Clients that repeat a request do not wait longer. */
+/** Until a budget is reset, in seconds. Clients that repeat a request do not wait longer. */
 const LONGEST_WAIT_SECONDS = 5;
 
 /**

@@ -67,7 +67,7 @@ export function readBinding(method: DescMethod) {
     responseCookies,
     /** The field that makes up the whole response body; if undefined, all fields do. */
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
-    /** The lists that are left out of the response while they are empty. */
+    /** The lists that are omitted from the response if they are empty. */
     omittedLists: method.output.fields.filter((field) => getOption(field, fieldPolicy).omitEmpty),
     /** The fields that JSON responses do not have. */
     hiddenFields: responseCookies.filter(({ isOnly }) => isOnly).map(({ field }) => field),

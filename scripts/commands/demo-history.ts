@@ -10,7 +10,7 @@ import { openStore } from "../../services/store/open-store.ts";
 import { readSecretKeys } from "../../services/store/secret-keys.ts";
 import { SERVICE_DOMAIN, User } from "../../services/store/users.ts";
 
-/** The people of the demo beside its two accounts. */
+/** The people of the demo in addition to its two accounts. */
 const NAMES =
   `Ann Müller,Zoë Martin,Paul Okafor,Mia Tanaka,Jonas Berg,Lena Fischer,Ravi Patel,Sofia Rossi,Emil Novak,
 Hana Suzuki,Kofi Mensah,Clara Dubois,Diego Alvarez,Nora Lindqvist,Omar Haddad,Priya Nair,Tom Becker,Julia Kowalska,
@@ -43,7 +43,7 @@ const PROGRAMS = [
   { name: "Support assistant", keys: ["Production", "Staging"] },
   { name: "Nightly reports", keys: ["Scheduler"] },
 ] as const;
-/** People with a key of their own, by the key's name. */
+/** People with their own key, by the key's name. */
 const OWN_KEYS = ["Notebook", "CI", "Prototype"];
 /** Who is suspended, and who is locked for the rest of the day, by their places among the people. */
 const [SUSPENDED, LOCKED] = [19, 27];

@@ -16,7 +16,7 @@ export type SimulatedAccount = {
   [claim: string]: unknown;
 };
 
-/** What Apple posts beside the code when an account signs in to a client for the first time. */
+/** What Apple posts next to the code when an account signs in to a client for the first time. */
 type AppleUser = { name: { firstName: string; lastName: string }; email?: string };
 
 /** What a provider does wrong. */
@@ -232,7 +232,7 @@ const ENDPOINTS: Record<string, Endpoint> = {
   "/user/emails": "emails",
 };
 
-/** Apple names people beside the ID token, which has no claim `name`. */
+/** Apple names people next to the ID token, which has no claim `name`. */
 const appleUserOf = ({ appleName, email }: SimulatedAccount): AppleUser | undefined =>
   appleName === undefined
     ? undefined

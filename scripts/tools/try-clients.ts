@@ -1,6 +1,6 @@
 /**
  * Installs the newest releases of clients that are too large for the tests into a temporary folder, and runs them against
- * a Gatehouse of its own with simulated providers: `node scripts/tools/try-clients.ts [folder]`. Their results
+ * its own Gatehouse with simulated providers: `node scripts/tools/try-clients.ts [folder]`. Their results
  * are in docs/clients.md.
  */
 import { execFile, spawn } from "node:child_process";

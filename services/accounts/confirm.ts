@@ -30,7 +30,7 @@ type Proof = Pick<
 
 /**
  * Confirms the caller's session, which counts as if it had just begun. The remedy for
- * REAUTHENTICATION_REQUIRED beside a new sign-in.
+ * REAUTHENTICATION_REQUIRED as an alternative to a new sign-in.
  * @returns when the confirmation ends
  * @throws ServiceError INVALID_CURRENT_PASSWORD, INVALID_CODE, MFA_NOT_ENABLED, VALIDATION_FAILED,
  * PASSKEY_INVALID, PASSKEY_UNKNOWN, EXTERNAL_FAILED, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
@@ -63,7 +63,7 @@ async function confirmByPassword(call: SessionCall, proof: Proof): Promise<void>
   await confirmWithFactor(call, user, proof, record);
 }
 
-/** The identity must belong to the caller, who must have signed in at its provider anew. */
+/** The identity must belong to the caller, who must have just signed in at its provider again. */
 async function confirmByIdentity(call: SessionCall, token: string, proof: Proof): Promise<void> {
   const { id } = call.principal.user;
   const { ceremony, isFresh, ...key } = openIdentity(call, token, proof.deviceToken);
@@ -74,7 +74,7 @@ async function confirmByIdentity(call: SessionCall, token: string, proof: Proof)
   assertFactorIsGiven(user, proof);
   await confirmWithFactor(call, user, proof, async () => {
     if (!(await completeCeremony(call, ceremony))) throw externalFailed();
-    if (!(await findIdentity(call, key))) throw externalFailed(); // removed meanwhile
+    if (!(await findIdentity(call, key))) throw externalFailed(); // removed in the meantime
     await recordConfirmation(call, "external");
   });
 }

@@ -23,7 +23,7 @@ export const setupTokenOf = ({ cipher }: Secrets): string => encode(cipher.mac(C
 
 const encode = (mac: Buffer) => mac.subarray(0, TOKEN_BYTES).toString("base64url");
 
-/** Whether the start is to offer that link: never in production, where logs are kept. */
+/** Whether the start should offer that link: never in production, where logs are kept. */
 export const needsFirstAdministrator = async ({
   em,
   config,

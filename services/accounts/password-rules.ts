@@ -70,7 +70,7 @@ function faultIn(
     : undefined;
 }
 
-/** Symbols and digits used in place of letters. */
+/** Symbols and digits used instead of letters. */
 const LETTERS: Record<string, string> = { "@": "a", "0": "o", $: "s", "3": "e" };
 
 /**
@@ -82,7 +82,7 @@ function coreOf(plain: string): string {
   return word.length >= MIN_CORE ? word : "";
 }
 
-/** A text without digits and symbols at both ends, and with letters in place of the symbols inside. */
+/** A text without digits and symbols at both ends, and with letters instead of the symbols inside. */
 const withoutEdges = (text: string): string =>
   text.replace(/^\P{L}+|\P{L}+$/gu, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
 

@@ -5,7 +5,7 @@ import { type NamedKey, revokeKeysOf } from "../store/api-keys.ts";
 /** What the audit log keeps of a key. */
 export const namesOf = ({ id, name, hint }: NamedKey) => ({ id, name, hint });
 
-/** Records that a key was revoked, beside the change itself. */
+/** Records that a key was revoked, in addition to the change itself. */
 export const recordRevokedKey = (call: SystemCall, userId: string, key: NamedKey): Promise<void> =>
   recordAudit(call, "user.api_key_revoked", { userId, details: namesOf(key) });
 

@@ -26,7 +26,7 @@ import { newWebhookSecret } from "../webhooks/sign.ts";
 /** Maximum number of webhooks. */
 const MAX_WEBHOOKS = 20;
 
-/** How long deliveries are signed with the secret before a rotation, too, in ms. */
+/** How long deliveries are also signed with the previous secret after a rotation, in ms. */
 const ROTATION_MS = 24 * 3_600_000;
 
 /** A webhook and its secret, which is shown once. */
@@ -63,7 +63,7 @@ export async function createWebhook(
 }
 
 /**
- * Changes a webhook. What is absent, or an empty list, stays as it is.
+ * Changes a webhook. Absent fields and an empty list keep their values.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, VALIDATION_FAILED, NOT_FOUND, FORBIDDEN
  */
 export async function changeWebhook(
@@ -118,7 +118,7 @@ export async function removeWebhook(call: SessionCall, id: string): Promise<void
 }
 
 /**
- * Gives a webhook a new secret. The one before signs too for a day, the one before that no more.
+ * Replaces the secret of a webhook. The previous secret also signs for a day; older ones do not.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, FORBIDDEN
  */
 export async function rotateSecret(call: SessionCall, id: string): Promise<WithSecret> {

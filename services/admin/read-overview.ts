@@ -22,7 +22,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** How far back failed e-mails deserve attention, and the longest period, in days. */
 const DAYS = 30;
 const HOURS = 24;
-/** Models with numbers of their own. */
+/** Models that are listed separately. */
 const MAX_MODELS = 5;
 /** How far back the health of providers goes, in ms. */
 const HEALTH_MS = 3_600_000;

@@ -72,7 +72,7 @@ export async function replayWebhook(
 }
 
 /**
- * Queues a failed delivery again. The time after which it is given up starts anew.
+ * Queues a failed delivery again. The time after which it is given up restarts.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, CONFLICT, FORBIDDEN
  */
 export async function retryDelivery(call: SessionCall, deliveryId: string): Promise<void> {

@@ -6,7 +6,7 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 import { Email, requeueEmail } from "../store/emails.ts";
 
 /**
- * Queues a failed e-mail again. The time after which it is given up starts anew.
+ * Queues a failed e-mail again. The time after which it is given up restarts.
  * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link, if any, is still valid
  */
 export async function retryEmail(call: SystemCall, id: string): Promise<void> {

@@ -18,7 +18,7 @@ import { readAdminUser, userNotFound } from "./manage-user.ts";
 const NO_PASSWORD = "-";
 
 /**
- * Creates a service account: a user who never signs in. It outlives whoever has created it.
+ * Creates a service account: a user that cannot sign in. It does not depend on the user who created it.
  * @throws ServiceError FORBIDDEN
  */
 export async function createServiceAccount(call: SessionCall, name: string): Promise<AdminUser> {

@@ -11,7 +11,7 @@ import { canonicalId } from "../store/ids.ts";
 import { lockUser } from "../store/users.ts";
 import { assertKnownModels, keyNotFound } from "../user/own-api-keys.ts";
 
-/** Changes of a key. Undefined fields, and an empty list of models, stay as they are. */
+/** Changes of a key. Undefined fields, and an empty list of models, keep their values. */
 type KeyChanges = Pick<
   UpdateApiKeyRequest,
   "models" | "requestsPerMinute" | "expiresAt" | "revoked"

@@ -56,7 +56,7 @@ const urlPart = (pattern: RegExp) => z.string().regex(pattern, "cannot be part o
 export const REGION = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 export const PROJECT = /^[a-z0-9][a-z0-9.:-]*$/;
 
-/** What a catalogue says of a provider in a cloud, beside what it says of every provider. */
+/** What a catalogue says of a provider in a cloud, in addition to what it says of every provider. */
 export const cloudShape = {
   /** The cloud whose URLs and credentials are used. Absent: the vendor of the dialect itself. */
   endpoint: z.enum(Object.keys(CLOUDS) as CloudName[]).exactOptional(),

@@ -78,11 +78,11 @@ const modelShape = z.strictObject({
   reasoning: z.boolean().exactOptional(),
   /** Price per million tokens, in the currency of the catalogue. Absent if it is unknown. */
   price: priceSchema.exactOptional(),
-  /** The most input tokens that the provider adds to a request, such as for tools. Budgets count with them. */
+  /** Maximum number of input tokens that the provider adds to a request, such as for tools. Used for budgets. */
   overheadTokens: z.int().nonnegative().exactOptional(),
-  /** The most input tokens of an image. Budgets count with them. */
+  /** Maximum number of input tokens of an image. Used for budgets. */
   imageTokens: z.int().nonnegative().exactOptional(),
-  /** The most input tokens of a file in a relay, such as a PDF. Budgets count with them. */
+  /** Maximum number of input tokens of a file in a relay, such as a PDF. Used for budgets. */
   fileTokens: z.int().nonnegative().exactOptional(),
 });
 
@@ -199,7 +199,7 @@ const MAX_WEIGHT = 1_000;
 const aliasSchema = z.strictObject({
   /** Public name, in requests. Responses have that of the model. */
   name: label(128),
-  /** The models. A call goes to one of them by weight, and what fails goes on in this order. */
+  /** The models. A call goes to one of them by weight, and continues in this order after failures. */
   targets: z
     .array(
       z.strictObject({
@@ -233,7 +233,7 @@ const catalogueShape = z.strictObject({
 });
 
 /**
- * Aliases have names of their own, and list models of the catalogue, each once. Vectors of different models can't be
+ * Aliases have unique names, and list models of the catalogue, each once. Vectors of different models can't be
  * compared, so that models of embeddings have no alias.
  */
 const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { addIssue }) => {

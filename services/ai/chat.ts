@@ -152,7 +152,7 @@ function modelFault(entry: CatalogueProvider, named: string | undefined): string
 const oneOf = (names: string[]) => `must be one of ${names.join(", ")}`;
 
 /**
- * Checks the messages as a whole. Unknown roles have violations of their own.
+ * Checks the messages as a whole. Unknown roles have their own violations.
  * @returns what is wrong, if anything
  */
 function faultIn(messages: Conversation["messages"]): string | undefined {

@@ -107,7 +107,7 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 const argumentsFault = ({ arguments: json }: ToolCall) =>
   isBlank(json) ? undefined : objectFault(json);
 
-/** What is wrong with a text that is to be a JSON object. */
+/** What is wrong with a text that should be a JSON object. */
 function objectFault(json: string): string | undefined {
   const wrong = "must be a JSON object";
   if (depthOf(json) > MAX_DEPTH) return `must be nested at most ${MAX_DEPTH} deep`;

@@ -18,7 +18,7 @@ type ModelFields = Pick<
 
 /**
  * Compares a request with what its model takes. What would change the meaning of the reply is refused; what only
- * tunes it is left out and named.
+ * tunes it is omitted and named.
  * @returns the violations, the names of the ignored fields, and the fields to send
  */
 export function adaptRequest(

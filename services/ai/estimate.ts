@@ -19,7 +19,7 @@ export function estimatedInput(prompt: AnyPrompt, characters: number): number {
   return tokensIn(characters) + images * imageTokens + ofFiles;
 }
 
-/** What a prompt has beside its text. */
+/** What a prompt has in addition to its text. */
 function contentOf(prompt: AnyPrompt) {
   if ("relay" in prompt) return prompt.relay;
   if ("inputs" in prompt) return TEXT_ALONE;

@@ -49,7 +49,7 @@ export function instrumentCall(
   let sentAt: number | undefined;
   let decodingMs = 0;
   return {
-    /** The call goes on to another model, which it counts for from now on. */
+    /** The call continues with another model and counts towards it from now on. */
     moveTo(nextVendor: string, next: Prompt["model"]): void {
       labels = labelsOf(nextVendor, next);
       current = next;
@@ -93,7 +93,7 @@ export function instrumentCall(
   };
 }
 
-/** Tokens of a call as attributes of its span. Undefined ones are left out. */
+/** Tokens of a call as attributes of its span. Undefined ones are omitted. */
 const usageAttributes = (row: UsageRow) => ({
   "gen_ai.usage.input_tokens": row.input_tokens,
   "gen_ai.usage.output_tokens": row.output_tokens,

@@ -126,7 +126,7 @@ function sumOf(price: Price, tokens: PricedTokens): bigint {
 /**
  * The most that a call can cost, whatever its tier and however much of its input is read from the cache or
  * written into it: `input` and `perOutputToken` for each token of its output.
- * @param inputTokens the most tokens that its input can have
+ * @param inputTokens maximum number of tokens of its input
  * @returns nano-units, rounded up
  */
 export function highestCost(

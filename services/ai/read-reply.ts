@@ -187,7 +187,7 @@ type Observers = {
 };
 
 /**
- * Tells the observers if a call goes on to another model.
+ * Notifies the observers when a call continues with another model.
  * @returns the model that has it now
  */
 function follow(

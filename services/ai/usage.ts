@@ -31,7 +31,7 @@ type UsageStart = {
   isOpaque?: boolean;
 };
 
-/** Interval between updates of the row of a long reply, in ms. A crash loses no more than that. */
+/** Interval between updates of the row of a long reply, in ms. A crash loses at most that. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
 /** Failures before the provider has read the input, which cost nothing. */
@@ -177,7 +177,7 @@ export function openUsageLedger(
       return {
         /** Id of the row. */
         id: row.id,
-        /** The call goes on to another model, which it counts for from now on. */
+        /** The call continues with another model and counts towards it from now on. */
         moveTo(to: Pick<UsageStart, "provider" | "model" | "price" | "inputTokens">): void {
           ({ provider, model, price, inputTokens: row.input_tokens } = to);
           row.provider = provider;

@@ -92,7 +92,7 @@ type MailedProof = {
 };
 
 /**
- * Signs in with a mailed code, or with the link beside it in the browser or app that asked. The code proves the
+ * Signs in with a mailed code, or with the link next to it in the browser or app that asked. The code proves the
  * mailbox, so the address counts as verified; an account that was never verified is emptied first, unless this
  * device has signed in to it before. A second factor is asked for. A locked password does not matter: five
  * guesses end a code.
@@ -171,7 +171,7 @@ async function signInBy(
     const outcome = needsSecondFactor(owned)
       ? await askForSecondFactor(call, owned, "email-code")
       : await openSession(call, owned, ["email-code"], deviceToken);
-    if (!outcome) throw refusal(); // suspended meanwhile
+    if (!outcome) throw refusal(); // suspended in the meantime
     return outcome;
   });
 }

@@ -261,7 +261,7 @@ async function attachBy(
   await call.em.transactional(async () => {
     await lockUser(call, id);
     const user = await call.em.findOne(User, { id }, { refresh: true });
-    if (!user?.isNeverVerified() || user.isDeletionDue(call.clock.now())) return; // changed meanwhile
+    if (!user?.isNeverVerified() || user.isDeletionDue(call.clock.now())) return; // changed in the meantime
     if (isTakenBack) {
       await endAccess(call, id);
       await recordAudit(call, "user.taken_back", { userId: id });

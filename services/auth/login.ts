@@ -26,7 +26,7 @@ export type LoginOutcome = LoginResult | PendingLogin;
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
  * required. An unknown address and a wrong password take the same time and return the same error. While the
- * account is locked, a device that is known to it may have guesses of its own.
+ * account is locked, a device that is known to it may have its own guesses.
  * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
  * PASSWORD_EXPIRED, UNAVAILABLE
  */

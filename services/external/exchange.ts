@@ -276,8 +276,8 @@ const appleUser = z.object({
 });
 
 /**
- * The name that Apple sends beside the code, once, since its ID tokens have none. The browser may have changed it, so
- * it counts as typed by the person, and the address beside it does not count at all.
+ * The name that Apple sends next to the code, once, since its ID tokens have none. The browser may have changed it, so
+ * it counts as typed by the person, and the address next to it does not count at all.
  */
 function readAppleName(user = ""): string | undefined {
   try {

@@ -27,7 +27,7 @@ const tokenSchema = z.strictObject({
   issuer: z.string(),
   subject: z.string(),
   email: z.string().nullable(),
-  /** Whether the user was asked to sign in at the provider anew. */
+  /** Whether the user was asked to sign in at the provider again. */
   isFresh: z.boolean(),
 });
 

@@ -281,7 +281,7 @@ function partsOf(
   };
 }
 
-/** The token as it is shown for typing; an e-mail with a code shows none beside it. */
+/** The token as it is shown for typing; an e-mail with a code shows none next to it. */
 const typedOf = (template: TemplateName, token: string | null | undefined) =>
   template === "email-code" ? undefined : token;
 

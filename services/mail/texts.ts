@@ -14,7 +14,7 @@ export const isTemplate = (name: string): name is TemplateName =>
 /** A paragraph, possibly one that appears only if a placeholder has a value. */
 type Paragraph = string | { if: string; text: string };
 
-/** The texts of an e-mail. The preheader is shown beside the subject in the list of e-mails. */
+/** The texts of an e-mail. The preheader is shown next to the subject in the list of e-mails. */
 type Template = {
   subject: string;
   preheader: string;
@@ -101,7 +101,7 @@ export function readMailTexts(folder: string | undefined): MailTexts {
   return { languages, layout };
 }
 
-/** The files of a folder. Hidden ones are not ours: Kubernetes keeps its own beside those of a volume. */
+/** The files of a folder. Hidden ones are not ours: Kubernetes keeps its own next to those of a volume. */
 function namesIn(folder: string | undefined): string[] {
   if (folder === undefined) return [];
   try {
@@ -162,7 +162,7 @@ function reportValues(values: Given["values"], report: Report): void {
   }
 }
 
-/** Reports what a language of its own lacks. */
+/** Reports what an additional language lacks. */
 function reportMissing({ words, values, templates }: Given, report: Report): void {
   const all = [
     ...Object.keys(english.words).map((name) => [name, words[name]]),

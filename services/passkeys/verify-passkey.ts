@@ -107,7 +107,7 @@ export async function verifyRegistration(
  * it allows, which has locked the owner. A counter that falls is recorded, and told to the owner once
  * a day.
  * @throws ServiceError PASSKEY_INVALID if it was presented before, PASSKEY_UNKNOWN if the passkey was
- * removed meanwhile
+ * removed in the meantime
  */
 export async function recordAssertion(
   call: Call,
@@ -141,7 +141,7 @@ function expectations(
   purpose: CeremonyPurpose,
 ) {
   const { challenge, crossOrigin } = readClientData(response?.clientDataJson ?? "");
-  if (crossOrigin === true) throw passkeyInvalid(); // the library refuses it only with the top origin, which Safari leaves out
+  if (crossOrigin === true) throw passkeyInvalid(); // the library refuses it only with the top origin, which Safari omits
   const bytes = Buffer.from(String(challenge), "base64url");
   const ceremony = readCeremony(cipher, bytes, purpose, clock.now());
   if (!ceremony) throw passkeyInvalid();

@@ -168,7 +168,7 @@ function createSender(
   mayConnect: (address: string, url: URL) => boolean,
   resolveName?: ResolveName,
 ) {
-  // Without NO_PROXY: Node's agents would apply rules of their own, and connect without our look-up.
+  // Without NO_PROXY: Node's agents would apply their own rules, and connect without our look-up.
   const { NO_PROXY, ...proxies } = proxyEnv;
   const proxied = {
     "http:": new http.Agent({ proxyEnv: proxies }),

@@ -12,7 +12,7 @@ import type { Store } from "../store/store.ts";
 /** Finds a usable key by its digest, in hexadecimal. */
 export type FindUsableKey = (digest: string) => Promise<FoundKey | undefined>;
 
-/** Reads keys anew for every request. */
+/** Reads keys for every request, without a cache. */
 export const createFindKey = (db: HotDb, clock: Clock): FindUsableKey =>
   createSharedRead((digests) => findUsableKeys(db, digests, clock.now()));
 

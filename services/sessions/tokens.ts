@@ -77,7 +77,7 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
   return signJwt(call, claims, rotatedAt, new Date(end));
 }
 
-/** The chosen members of a user's metadata. They are in a claim of their own, so that none replaces another claim. */
+/** The chosen members of a user's metadata. They are in a separate claim, so that none replaces another claim. */
 function metadataOf({ config }: Signing, { metadata }: TokenUser) {
   const chosen = Object.entries(metadata ?? {}).filter(([name]) =>
     config.tokenMetadata.includes(name),

@@ -43,7 +43,7 @@ export type ReserveRequest = {
   /** The row of the call. */
   row: UsageRow;
   starts: PeriodStarts;
-  /** The most tokens that the input can have, all attempts together. */
+  /** Maximum number of tokens that the input can have, all attempts together. */
   inputTokens: number;
   /** The highest cost of that input and of a token of output, in nano-units; null without a price. */
   inputCost: bigint | null;
@@ -186,7 +186,7 @@ export async function reserveBudgets(db: HotDb, request: ReserveRequest): Promis
   };
 }
 
-/** `for key share` skips budgets that are deleted meanwhile. Their counters could not be inserted. */
+/** `for key share` skips budgets that are deleted in the meantime. Their counters could not be inserted. */
 const add = prepared<ReserveValues>(
   "add_budget_counters",
   `with ${RULES}
@@ -208,7 +208,7 @@ export type Crossing = Pick<
 };
 
 /**
- * Ends calls with a reservation, and books what they have used in place of it. Amounts are summed up first,
+ * Ends calls with a reservation, and books what they have used instead of it. Amounts are summed up first,
  * since an update applies only one of several rows that match. A call without a reservation any more is left
  * as it is. Waits for an ongoing erasure of an owner before any row is locked.
  */

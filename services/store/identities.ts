@@ -65,7 +65,7 @@ export const countIdentities = async (
 
 /**
  * Notes a use of an identity, and the address that its provider reports. Lock the user first.
- * @returns false if it was removed meanwhile
+ * @returns false if it was removed in the meantime
  */
 export const useIdentity = (
   db: Db,

@@ -110,7 +110,7 @@ const COUNTED: Record<BudgetScope, { rows: string; subject: string }> = {
 };
 
 /**
- * Counts the calls of the current period that have ended, in place of what a budget has counted. Calls that
+ * Counts the calls of the current period that have ended, instead of what a budget has counted. Calls that
  * hold a reservation are booked when they end.
  * @param startedAt when the period began
  * @param day its first day

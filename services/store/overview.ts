@@ -57,7 +57,7 @@ const SEALS_PER_STATEMENT = 200;
 
 /**
  * Counts events that were sealed before there were counts by day, the latest first, as far as an overview
- * goes back. Nothing is sealed meanwhile.
+ * goes back. Nothing is sealed in the meantime.
  * @param since time before which nothing is counted
  * @returns whether there may be more
  */

@@ -90,7 +90,7 @@ export const countPasskeys = async (db: Db, userId: string, rpId: string): Promi
 
 /**
  * Notes a use of a passkey. Lock the user first.
- * @returns false if it was removed meanwhile
+ * @returns false if it was removed in the meantime
  */
 export const usePasskey = (
   db: Db,

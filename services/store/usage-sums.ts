@@ -188,7 +188,7 @@ async function findCandidates(
 /** The calls of a user on a day (UTC). */
 export type UserDay = CallSums & { day: string; user: Person };
 
-/** Sums up the calls of some users by day. Erased users are left out. */
+/** Sums up the calls of some users by day. Erased users are omitted. */
 export const sumUserDays = async (
   db: Db,
   { userIds, ...days }: Days & { userIds: string[] },
@@ -209,7 +209,7 @@ const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + e
 
 /**
  * Adds a day of calls that were made before the sums existed, the latest first. Writers of usage wait
- * meanwhile, so that no call changes unnoticed.
+ * in the meantime, so that no call changes unnoticed.
  * @returns whether there may be more
  * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this statement,
  * and this statement for the user.

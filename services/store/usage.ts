@@ -97,7 +97,7 @@ const CALLS = `
     (cost_nanos is not null)::int as priced_calls
   from ai_usage`;
 
-/** What sums are also made by, beside day, user, provider and model. */
+/** What usage can also be grouped by, in addition to day, user, provider and model. */
 export type UsageGrouping = "key" | "alias" | undefined;
 
 /** Usage to sum up. `from` is inclusive, `to` exclusive. */

@@ -23,7 +23,7 @@ export type WebhookDelivery = {
   deliveredAt: Date | null;
 };
 
-/** An event that is to be delivered. */
+/** An event to deliver. */
 export type PlannedEvent = { id: string; eventId: string; event: string };
 
 /** Queues events for a webhook, due immediately, unless they were planned before. */

@@ -37,7 +37,7 @@ export const listWebhooks = ({ em }: Db): Promise<ListedWebhook[]> =>
 export const findWebhook = (db: Db, id: string): Promise<ListedWebhook | undefined> =>
   firstRow(db, `select ${LISTED} from webhooks w where w.id = :id`, { id });
 
-/** Locks a webhook until the transaction ends: nothing is planned for it meanwhile. */
+/** Locks a webhook until the transaction ends: nothing is planned for it in the meantime. */
 export const lockWebhook = (db: Db, id: string): Promise<Webhook | undefined> =>
   firstRow(
     db,
@@ -161,7 +161,7 @@ export async function replaceSecret(
   return isReplaced ? 1 : 0;
 }
 
-/** Forgets the secrets before rotations that sign no more. */
+/** Deletes previous secrets that no longer sign. */
 export async function forgetPreviousSecrets({ em }: Db, now: Date): Promise<void> {
   await em.execute(
     "update webhooks set previous_secret = null, previous_until = null where previous_until <= :now",

@@ -54,7 +54,7 @@ export type Attempted = {
   result: DeliveryResult;
   /** When the endpoint failed. */
   failedAt?: Date;
-  /** Why the webhook is to be turned off. */
+  /** Why the webhook should be turned off. */
   disable?: Exclude<DisabledReason, "requested">;
 };
 

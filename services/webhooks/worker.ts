@@ -24,7 +24,7 @@ import { planDeliveries } from "./plan.ts";
 /** Number of deliveries to one webhook that a process sends at once. */
 const PLACES = 10;
 
-/** How often sealed events are planned, in ms, beside those that this process seals. */
+/** How often sealed events are planned, in ms, in addition to those that this process seals. */
 const PLAN_INTERVAL_MS = 1_000;
 
 /** A delivery takes at most 10 seconds, so that closing cancels none. */
@@ -48,7 +48,7 @@ export function startWebhookWorker(deps: Deps, times: QueueTimes = TIMES) {
   const queue = startQueue<DueDelivery, Attempted>(
     {
       name: "webhook deliveries",
-      isBusy: () => false, // each webhook has places of its own
+      isBusy: () => false, // each webhook has its own places
       async claim(leaseMs, inHand) {
         const mayGiveUp = (await deps.agreedTime.read()) !== undefined;
         const claim = { now: clock.now(), leaseMs, places: PLACES, inHand };

@@ -41,7 +41,7 @@ const nodesOf = (plan: Plan): Plan[] => [plan, ...(plan.Plans ?? []).flatMap(nod
 
 /**
  * Rows read by each plan node. Partitions and their indexes are summed under the name of their
- * parent; those that are not read are left out.
+ * parent; those that are not read are omitted.
  */
 function waysOf(plan: Plan): Map<string, number> {
   const ways = new Map<string, number>();

@@ -205,7 +205,7 @@ function stringConstraints(rules: StringRules): Schema {
   return Object.assign(general, ...own.map(([, schema]) => schema));
 }
 
-/** The number of a rule; undefined if the rule is not set, which JSON leaves out. */
+/** The number of a rule; undefined if the rule is not set, which JSON omits. */
 const given = <K extends string>(
   rules: { [N in K]: bigint } | undefined,
   name: K,

@@ -26,7 +26,7 @@ async function announce(call: AnnounceCall, crossing: Crossing): Promise<void> {
   const key = scope === "key" ? await findAdminKey(call, subject) : undefined;
   const userId = scope === "key" ? key?.userId : subject;
   const isOfAll = scope === "deployment";
-  if (userId === undefined) return; // erased meanwhile
+  if (userId === undefined) return; // erased in the meantime
   const limit = amountText(BigInt(crossing.limit), unit);
   const until = periodsOf(call.clock.now()).endsAt[period].toISOString();
   const recipients = isOfAll

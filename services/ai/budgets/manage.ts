@@ -152,7 +152,7 @@ function amountOf(field: string, text: string, unit: BudgetUnit): bigint {
 }
 
 /**
- * Locks the user whom a budget concerns, who must not be erased meanwhile.
+ * Locks the user whom a budget concerns, who must not be erased in the meantime.
  * @returns the user's id; undefined for a role and the deployment
  * @throws ServiceError NOT_FOUND
  */

@@ -8,7 +8,7 @@ import type {
   RelayPrompt,
 } from "../providers/provider.ts";
 
-/** What a message, or a text to embed, adds beside its text: its role and its borders. */
+/** Tokens of a message, or of a text to embed, in addition to its text: its role and its borders. */
 const TOKENS_PER_MESSAGE = 16;
 /** How many failed attempts whose input the provider may have read, and charge for, are followed by another. */
 export const REREADS = 1;
@@ -16,7 +16,7 @@ export const REREADS = 1;
 const PAID_ATTEMPTS = REREADS + 1;
 
 /**
- * The most tokens that the provider can count as the input of a prompt, all attempts together. A token has
+ * Maximum number of tokens that the provider can count as the input of a prompt, all attempts together. A token has
  * at least one byte.
  */
 export function mostInputTokens(prompt: AnyPrompt): number {

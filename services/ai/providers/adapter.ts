@@ -51,7 +51,7 @@ export type ParsedEvent = {
   endsWithToolCall?: boolean | undefined;
   /** A complete reply, which ends with its document even without a finish marker. */
   whole?: boolean | undefined;
-  /** The document is nothing that the dialect has. It may be an error in a form of its own. */
+  /** The document is nothing that the dialect has. It may be an error in its own form. */
   foreign?: boolean | undefined;
 };
 

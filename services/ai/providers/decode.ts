@@ -18,7 +18,7 @@ const ERROR_EVENT = /error$/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
 
-/** Which pieces of a reply are wanted beside its text. */
+/** Which pieces of a reply are wanted in addition to its text. */
 export type WantedPieces = { reasoning?: boolean; toolCalls?: boolean };
 
 /**
@@ -275,7 +275,7 @@ export class ReplyDecoder {
     this.#fail(named ?? "broke off");
   }
 
-  /** @param isNamed whether it comes with an event that has a name of its own, such as a ping */
+  /** @param isNamed whether it comes with an event that has its own name, such as a ping */
   #readDocument(document: unknown, isError: boolean, isNamed = false): void {
     if (typeof document === "string") return void this.#readPlainText(document);
     if (Array.isArray(document)) return void this.#readArray(document);
@@ -363,7 +363,7 @@ export class ReplyDecoder {
     if (isCounted || hasContent) this.#hasUncountedText = !isCounted;
   }
 
-  /** Records what of an event is left out, and what it announces. */
+  /** Records which parts of an event are omitted, and what it announces. */
   #addOmissions({ skipped, toolCalls, endsWithToolCall }: ParsedEvent): void {
     const hasToolCalls = Boolean(toolCalls?.length);
     if (skipped || (hasToolCalls && !this.#wanted.toolCalls)) this.#hasSkipped = true;
@@ -398,7 +398,7 @@ export class ReplyDecoder {
   }
 }
 
-/** Whether an event has a name of its own. Without one it is a `message`. */
+/** Whether an event has its own name. Without one it is a `message`. */
 const isNamed = (name: string | undefined) => name !== undefined && name !== "message";
 
 const withoutContent = ({ usage, finish, whole, over, failed }: ParsedEvent): ParsedEvent => ({

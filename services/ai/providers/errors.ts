@@ -133,7 +133,7 @@ type ErrorBody = Partial<
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
   const body: ErrorBody = typeof error === "object" && error ? error : {};
   const { type, code, status: named, status_code, http_code, metadata, details } = body;
-  // Some providers send the status as text. Other numbers are codes of their own.
+  // Some providers send the status as text. Other numbers are provider-specific codes.
   const httpStatus =
     status ??
     [code, status_code, http_code].map(Number).find((number) => number >= 400 && number < 600);

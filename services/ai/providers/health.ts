@@ -52,7 +52,7 @@ export class UpstreamHealth {
   /** When the breaker was last closed. Attempts before do not open it again. */
   #closedAtSecond = 0;
 
-  /** @param onChange is told when the breaker opens and when it closes */
+  /** @param onChange called when the breaker opens and when it closes */
   constructor(clock: Clock, onChange: (isOpen: boolean) => void = () => {}) {
     this.#clock = clock;
     this.#onChange = onChange;

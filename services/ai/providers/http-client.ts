@@ -21,7 +21,7 @@ export type HttpClient = ReturnType<typeof createHttpClient>;
  */
 const IDLE_CONNECTION_MS = 4_000;
 /**
- * Time in which a request over a kept connection finds out that the server has closed that meanwhile: a round trip,
+ * Time in which a request over a kept connection finds out that the server has closed it in the meantime: a round trip,
  * with room for slow ones, in milliseconds. What ends later, the server may have read.
  */
 const STALE_MS = 1_000;

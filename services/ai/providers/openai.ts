@@ -86,7 +86,7 @@ export const openaiAdapter: Adapter = {
   /** Some servers omit the finish reason, others the final `[DONE]`. */
   parse(document) {
     const { choices, usage, x_groq, base_resp } = document as Body;
-    // Some servers send several choices although one was requested, each in chunks of its own.
+    // Some servers send several choices although one was requested, each in its own chunks.
     const choice = choices?.find((each) => (each?.index ?? 0) === 0);
     const message = messageIn(choice);
     const { content, refusal, reasoning_content, reasoning, tool_calls } = message;
@@ -242,7 +242,7 @@ const isToolCallWord = (reason: unknown) => reason === "tool_calls" || reason ==
 
 const textIn = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/** The message of a choice, or the piece of one. An empty piece may have the message beside it. */
+/** The message of a choice, or the piece of one. An empty piece may have the message next to it. */
 function messageIn(choice: Choice | undefined): Message {
   if (!choice) return {};
   const { delta, message, text, content } = choice;

@@ -22,7 +22,7 @@ export class ProviderKeys {
 
   /**
    * @param texts at least one
-   * @param onSetAside is told of every key that is set aside
+   * @param onSetAside called for every key that is set aside
    */
   constructor(
     texts: readonly string[],
@@ -57,7 +57,7 @@ export class ProviderKeys {
   /**
    * Sets a key aside if the provider has refused it, or does not serve it for now.
    * @param tried the keys that the call has used
-   * @returns another key with which the call can go on, if there is one
+   * @returns another key with which the call can continue, if there is one
    */
   refuse(
     key: ProviderKey,

@@ -84,10 +84,10 @@ export type Prompt = {
   showsReasoning?: boolean;
 };
 
-/** A foreign API whose requests and replies are passed on as they are. */
+/** A foreign API whose requests and replies are passed on unchanged. */
 export type RelayApi = "messages" | "count_tokens" | "responses";
 
-/** A body that is passed on to a model as it is, but for the name of the model. */
+/** A body that is passed on to a model unchanged, except for the name of the model. */
 export type RelayPrompt = {
   model: CatalogueModel;
   /** Whether the body asks for a stream. */
@@ -157,7 +157,7 @@ export type ReportedUsage = Partial<Usage> & UsageDetails;
 export type FinishReason = "stop" | "length" | "tool_calls";
 
 /**
- * A piece of a reply. Texts are whole characters and never empty, but for the arguments of a tool call.
+ * A piece of a reply. Texts are whole characters and never empty, except for the arguments of a tool call.
  */
 export type Piece =
   | { kind: "text"; text: string }
@@ -171,7 +171,7 @@ export type Piece =
 /**
  * What happens in one call of a provider: `sending`, `answered`, `retrying` before each further attempt, `receiving`
  * once a reply begins, then any number of pieces, then `usage` if the provider has reported all of it, then
- * `finished`. A call that fails throws in place of the events that are missing; usage may come before the
+ * `finished`. A call that fails throws instead of the events that are missing; usage may come before the
  * failure. Readers ignore kinds that they do not know.
  */
 export type ReplyEvent =

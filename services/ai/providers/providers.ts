@@ -34,9 +34,9 @@ const adapterOf = ({ dialect, endpoint }: CatalogueProvider) =>
 type ProviderOptions = Partial<ProviderBounds> & {
   proxyEnv?: ProxyEnv;
   clock?: Clock;
-  /** Is told of keys that are set aside and of breakers. By default nobody is. */
+  /** Called for keys that are set aside and for breakers. Optional. */
   log?: Pick<Logger, "warn" | "info">;
-  /** Is told how each attempt has ended. */
+  /** Called at the end of each attempt with its outcome. */
   onAttempt?: (provider: string, outcome: AttemptOutcome) => void;
 };
 
@@ -107,14 +107,14 @@ export function openProviders(
       [...upstreams].map(([id, upstream]) => [id, createProvider(upstream, bounds)] as const),
     ),
     /**
-     * Sends a prompt as a {@link Provider} does, and goes on to the next model while one fails before the
+     * Sends a prompt as a {@link Provider} does, and continues with the next model while one fails before the
      * first byte.
      */
     reply: (prompts: RoutedPrompts, signal: AbortSignal, reserve?: ReserveMemory) =>
       replyTo(upstreamPrompts(prompts), bounds, signal, reserve),
     /**
      * Sends a body whose answer is no reply, such as a count of tokens.
-     * @param onTarget is told the index of a model that the call goes on to
+     * @param onTarget receives the index of a model that the call continues with
      * @returns the answer, a JSON object
      * @throws ProviderError; the reason of the signal once that has fired
      */

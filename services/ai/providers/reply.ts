@@ -32,11 +32,11 @@ export type Upstream = {
   /** The base URL, parsed once instead of for every request. */
   base: ReturnType<typeof urlToHttpOptions>;
   http: HttpClient;
-  /** Sends the requests in place of `base` and `http`, if the provider is in a cloud. */
+  /** Sends the requests instead of `base` and `http`, if the provider is in a cloud. */
   cloud?: Cloud | undefined;
   keys: ProviderKeys;
   health: UpstreamHealth;
-  /** Is told how each attempt has ended. */
+  /** Called at the end of each attempt with its outcome. */
   onAttempt(outcome: AttemptOutcome): void;
 };
 
@@ -128,8 +128,8 @@ const ANSWER_BYTES = 64 * 1024;
 
 /**
  * Sends a body whose answer is no reply: a count of tokens.
- * @param onTarget is told the index of a model that the call goes on to
- * @returns the answer as it is: a JSON object with a count
+ * @param onTarget receives the index of a model that the call continues with
+ * @returns the unchanged response: a JSON object with a count
  * @throws ProviderError; the reason of the signal once that has fired
  */
 export async function answerTo(
@@ -236,7 +236,7 @@ function embedding({ base }: Upstream, prompt: EmbeddingPrompt): UpstreamMessage
   };
 }
 
-/** A body of a foreign API, as it is. */
+/** A body of another vendor's API, unchanged. */
 function passedOn({ base }: Upstream, prompt: RelayPrompt): UpstreamMessage {
   const { api, headers, bodyFor } = prompt.relay;
   return {

@@ -32,7 +32,7 @@ export type Destination = {
   onEnd(outcome: AttemptOutcome): void;
 };
 
-/** Failures with which a call goes on to its next destination. Others would follow it there. */
+/** Failures after which a call continues with its next destination. Others would occur there too. */
 const PASSED_ON: ReadonlySet<ProviderErrorKind> = new Set([
   "rate limited",
   "quota exhausted",
@@ -78,7 +78,7 @@ class Attempts {
 
   /**
    * Records a failure.
-   * @returns whether the call goes on at once, with another key or at another destination
+   * @returns whether the call continues immediately, with another key or at another destination
    */
   goesOn(key: ProviderKey, error: ProviderError): boolean {
     this.failed = error.kind;

@@ -3,7 +3,7 @@ import type { Piece } from "./provider.ts";
 
 /** What one event says of a tool call. Nothing about it is certain. */
 export type ToolCallPart = {
-  /** Which call of the reply it is, in the provider's counting. Absent: a call of its own. */
+  /** Which call of the reply it is, in the provider's counting. Absent: a separate call. */
   key?: unknown;
   id?: unknown;
   name?: unknown;

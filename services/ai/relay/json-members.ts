@@ -8,7 +8,7 @@ const OPENING = new Set([0x5b, 0x7b]);
 const CLOSING = new Set([0x5d, 0x7d]);
 
 /**
- * Sets members of a JSON object and leaves the rest of its text as it is: parsing and printing it would
+ * Sets members of a JSON object and leaves the rest of its text unchanged: parsing and printing it would
  * round numbers and change the order of keys.
  * @param text a valid JSON object without duplicate keys
  * @param members JSON texts by name
@@ -34,7 +34,7 @@ export function withMembers(text: string, members: Readonly<Record<string, strin
 }
 
 /**
- * Removes a member of a JSON object, if it has it, and leaves the rest of its text as it is.
+ * Removes a member of a JSON object, if it has it, and leaves the rest of its text unchanged.
  * @param text a valid JSON object without duplicate keys
  */
 export function withoutMember(text: string, name: string): string {

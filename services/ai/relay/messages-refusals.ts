@@ -11,7 +11,7 @@ const REFUSED = {
   billing_policy: "is not supported, since the key of this server pays",
 } as const;
 
-/** Values of fields that have others with a price of their own. */
+/** Accepted values of fields whose other values have a different price. */
 const HARMLESS = {
   service_tier: ["auto", "standard_only"],
   speed: ["standard"],

@@ -23,7 +23,7 @@ export type RelayBody = {
   fileCharacters: number;
 };
 
-/** The fields that the APIs have under names of their own. */
+/** The fields that the APIs have under their own names. */
 const MAX_TOKENS_FIELDS: Readonly<Record<RelayApi, string | undefined>> = {
   messages: "max_tokens",
   count_tokens: undefined,
@@ -46,7 +46,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 
 /**
- * Reads a body that is to be passed on, and refuses what would reach data of other users or has a cost without
+ * Reads a body that will be passed on, and refuses what would reach data of other users or has a cost without
  * a bound.
  * @throws ServiceError MALFORMED_REQUEST, VALIDATION_FAILED
  */

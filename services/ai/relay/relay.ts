@@ -32,7 +32,7 @@ export type RelayRequest = {
 };
 
 /**
- * Passes a request on to a model of the dialect of its API, and the reply back, both unchanged but for the name of
+ * Passes a request on to a model of the dialect of its API, and the reply back, both unchanged except for the name of
  * the model. Nothing is sent before the first pull of the events. They end without an error only if the reply
  * is complete.
  * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading

@@ -55,7 +55,7 @@ function toolRefusals(tools: unknown, at: string): Violation[] {
   });
 }
 
-/** A longer life of what is cached has a price of its own, which no count of the reply tells apart. */
+/** A longer cache lifetime has a different price, which the counts of the reply do not show. */
 const CACHE_LIVES: ReadonlySet<unknown> = new Set([undefined, null, "30m"]);
 
 function cacheRefusals(options: unknown, at: string): Violation[] {

@@ -109,7 +109,7 @@ export async function verifyToken(
   return claims;
 }
 
-/** Caches the claims of a valid token, or `{}` for a token that is to be rejected. */
+/** Caches the claims of a valid token, or `{}` for a token that should be rejected. */
 export function rememberToken(
   verifiedTokens: Map<string, JWTPayload>,
   token: string,

@@ -4,7 +4,7 @@ import { AWAY_MESSAGE, ServiceError, unavailable } from "../rpc/errors.ts";
 export type KeyReference = {
   userId: string;
   keyId: string;
-  /** Whether the owner is a service account, each of whose keys has limits of its own. */
+  /** Whether the owner is a service account, each of whose keys has its own limits. */
   isService: boolean;
   /** Of this key alone; undefined if it has no such limit. */
   requestsPerMinute: number | undefined;
@@ -13,7 +13,7 @@ export type KeyReference = {
 /** Finds a usable key by its digest, in hexadecimal. */
 export type FindKey = (digest: string) => Promise<KeyReference | undefined>;
 
-/** How long a port remembers a key, in ms. The services read it anew for every call. */
+/** How long a port caches a key, in ms. The services read it for every call. */
 const FRESH_MS = 750;
 /** Maximum number of remembered keys; the oldest is removed first. */
 const MAX_KEYS = 10_000;

@@ -89,7 +89,7 @@ const ACCOUNTS_PER_ADDRESS = 20;
 export type Counted = { userId: string; apiKey?: CountedKey | undefined };
 export type CountedKey = Pick<KeyReference, "keyId" | "isService" | "requestsPerMinute">;
 
-/** Requests per minute of a key of a service account that has no limit of its own. */
+/** Requests per minute of a key of a service account that has no separate limit. */
 const SERVICE_KEY_REQUESTS = 600;
 const MINUTE_MS = 60_000;
 

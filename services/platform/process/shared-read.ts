@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 
 /**
- * Makes a function that reads one value anew for every call. Calls in the same tick of the event loop
+ * Creates a function that reads one value for every call. Calls in the same tick of the event loop
  * share one read.
  */
 export function createSharedRead<Value>(

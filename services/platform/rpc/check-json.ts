@@ -15,7 +15,7 @@ export type JsonBounds = {
   depth?: number;
 };
 
-/** Maximum number of fields, on either port, of a method with a format of its own on HTTP. */
+/** Maximum number of fields, on either port, of a method with its own format on HTTP. */
 export const MAX_FORMAT_FIELDS = 100_000;
 /**
  * Bounds of the JSON of such a method. The schemas inside of it are nested up to 64 deep. 2,048

@@ -73,7 +73,7 @@ export function openBedrockAnthropic({ baseUrl, region }: Place, http: HttpClien
     const access =
       "key" in credentials
         ? { apiKey: credentials.key }
-        : // null, since without a key of its own the SDK would take one from a variable
+        : // null, since without its own key the SDK would take one from a variable
           { apiKey: null, providerChainResolver: async () => credentials.sign };
     const post = (fetch: typeof globalThis.fetch) =>
       new AnthropicBedrockMantle({ ...SDK_OPTIONS, ...at, ...access, fetch })

@@ -46,6 +46,6 @@ export function missingPackages(
     readFileSync(new URL("../../../../package.json", import.meta.url), "utf8"),
   ) as { peerDependencies: Record<PackageName, string> };
   const versions = missing.map((name) => `${name}@${peerDependencies[name]}`);
-  // Without --save-prod npm would leave out what is also a development dependency.
+  // Without --save-prod npm would omit what is also a development dependency.
   return `packages are missing. Run: npm install --no-save --save-prod --omit=dev ${versions.join(" ")}`;
 }

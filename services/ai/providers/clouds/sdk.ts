@@ -36,7 +36,7 @@ export const anthropicPath = (api: CloudRequest["api"]): string =>
 /**
  * Lets an SDK send a request over our HTTP client.
  * @param send calls the SDK with the `fetch` that it is to use
- * @param body what is sent in place of what the SDK has written
+ * @param body what is sent instead of what the SDK has written
  * @returns the response, which the SDK has not read
  * @throws ProviderError if the SDK has no credentials; otherwise as `HttpClient.post`
  */
