@@ -53,13 +53,13 @@ export function addGauges(
   );
   gauge(
     "gatehouse_webhook_queue_depth",
-    "Number of deliveries of webhooks that wait for an attempt.",
+    "Number of webhook deliveries that wait for an attempt.",
     deliveries,
     ofDatabase,
   );
   gauge(
     "gatehouse_webhook_queue_oldest_seconds",
-    "Time for which the oldest delivery of a webhook has waited, in seconds.",
+    "Time for which the oldest webhook delivery has waited, in seconds.",
     oldestDelivery,
     ofDatabase,
   );
@@ -87,7 +87,7 @@ export function addGauges(
   );
   gauge(
     "gatehouse_budget_used_ratio",
-    "Share of the budgets of the deployment that the current period has used, such as of cost_month.",
+    "Used share of each budget of the deployment in the current period, such as cost_month.",
     budgetUse,
     { ...ofDatabase, label: "budget" },
   );
@@ -97,7 +97,7 @@ export function addGauges(
   });
   gauge(
     "gatehouse_ai_breaker_open",
-    "Whether calls with a choice avoid an AI provider (1) or not (0).",
+    "Whether calls of aliases avoid an AI provider (1) or not (0).",
     breakers,
     { label: "provider", aggregator: "max" }, // the worker with the worst view
   );

@@ -50,13 +50,13 @@ export function createMetrics() {
   for (const event of WATCHED_EVENTS) auditEvents.inc({ event }, 0);
   const emails = counter(
     "gatehouse_emails_total",
-    "Attempts of this process to deliver an e-mail, by how they ended.",
+    "Attempts of this process to deliver an e-mail, by outcome.",
     ["outcome"],
   );
   for (const outcome of EMAIL_OUTCOMES) emails.inc({ outcome }, 0);
   const deliveries = counter(
     "gatehouse_webhook_deliveries_total",
-    "Attempts of this process to deliver an event to a webhook, by how they ended.",
+    "Attempts of this process to deliver an event to a webhook, by outcome.",
     ["outcome"],
   );
   for (const outcome of Object.values(DELIVERY_OUTCOMES)) deliveries.inc({ outcome }, 0);
@@ -109,7 +109,7 @@ export function createMetrics() {
     ),
     budgetReserveSeconds: histogram(
       "gatehouse_budget_reserve_seconds",
-      "Time until the budgets of an AI call are reserved, or refuse it.",
+      "Time to reserve the budgets of an AI call, or to refuse it.",
       [],
       OVERHEAD_SECONDS,
     ),
@@ -120,12 +120,12 @@ export function createMetrics() {
     ),
     budgetOvershoot: counter(
       "gatehouse_budget_overshoot_total",
-      "Number of AI calls that have used more than their budgets held for them.",
+      "Number of AI calls that used more than their budget reservation.",
       [],
     ),
     attempts: counter(
       "gatehouse_ai_attempts_total",
-      "Number of requests to AI providers, by how they ended.",
+      "Number of requests to AI providers, by outcome.",
       ["provider", "outcome"],
     ),
     /**

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { DescMessage, Message, MessageShape } from "@bufbuild/protobuf";
 import type { HttpErrorResponse } from "../transcode/http-error.ts";
 
-/** A request in a format: its body as JSON and as it came, and its headers. */
+/** A request in a format: its body as JSON and as received, and its headers. */
 export type FormattedRequest = { json: object; body: Uint8Array; headers: IncomingHttpHeaders };
 
 /** What a request asks for. */
@@ -18,14 +18,14 @@ export type FormattedCall = {
 };
 
 /**
- * The JSON of a foreign API, which methods take and send instead of their own (`http_format` in
- * their policies). The transcoder asks it for what it would do itself otherwise, and knows nothing
+ * The JSON of another vendor's API, which methods accept and return instead of their own (`http_format` in
+ * their policies). It replaces steps of the transcoder, which knows nothing
  * else of the API.
  */
 export type HttpFormat = {
   /** Paths that begin with this belong to the API, whether or not they have a method. */
   pathPrefix: string;
-  /** A header that may carry the API key, where there is no `Authorization`. */
+  /** A header that may carry the API key if there is no `Authorization`. */
   keyHeader?: string;
   /** Whether bodies are passed on as bytes, so that they may contain text that messages can't. */
   takesBytes?: boolean;
@@ -46,16 +46,16 @@ export type HttpFormat = {
   ): { status: number; headers: Record<string, string>; body: object };
   /** The server-sent event of a failure. */
   failure(failed: HttpErrorResponse): string;
-  /** What ends every stream. */
+  /** The end of every stream. */
   closing: string;
 };
 
 /** The type of the requests of a method. */
 type DescMethodInput = { input: DescMessage };
 
-/** Writes one reply, as a stream or as a whole. */
+/** Writes one reply, streamed or complete. */
 export type FormattedReply = {
-  /** Headers of the response, as far as they are known. */
+  /** Headers of the response that are known so far. */
   headers(): Record<string, string>;
   /** Whether the reply is complete. */
   isFinished(): boolean;

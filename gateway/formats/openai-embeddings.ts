@@ -12,7 +12,7 @@ import { type Findings, ignoredNames, members, messageFrom } from "./openai-requ
 import { repliedBy } from "./replied-by.ts";
 
 /**
- * Reads the body of OpenAI's `POST /v1/embeddings`. What it does not know is collected by name.
+ * Reads the body of OpenAI's `POST /v1/embeddings`. The names of unknown fields are collected.
  * @throws ServiceError VALIDATION_FAILED, which names all fields that are refused or of a wrong type
  */
 export function readEmbeddingsRequest(json: object): CreateEmbeddingsRequest {
@@ -32,7 +32,7 @@ export function readEmbeddingsRequest(json: object): CreateEmbeddingsRequest {
 
 const isTokens = (value: unknown) => typeof value === "number";
 
-/** Tokens are refused: they differ between models, and what they cost has no bound in their bytes. */
+/** Tokens are rejected: they differ between models, and their cost cannot be bounded by their bytes. */
 function textsOf(input: unknown, found: Findings): unknown {
   if (input === undefined) return [];
   if (typeof input === "string") return [input];

@@ -9,7 +9,7 @@ import type {
 import { oneLine } from "../transcode/one-line.ts";
 import { repliedBy } from "./replied-by.ts";
 
-/** A tool call of a whole reply. */
+/** A tool call of a complete reply. */
 type ToolCall = {
   id: string;
   type: "function";
@@ -50,11 +50,11 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
     };
   };
   return {
-    /** Headers of the response, as far as they are known: who replies, and what has no effect. */
+    /** Headers of the response that are known so far: the model that replies, and fields without effect. */
     headers: (): Record<string, string> => (started ? repliedBy(started) : {}),
     /** Whether the reply is complete. */
     isFinished: () => isFinished,
-    /** The server-sent events of an event of the reply. Kinds that this release does not know are none. */
+    /** The server-sent events of an event of the reply. Unknown kinds yield none. */
     event(message: Message): string {
       const { event } = message as CompleteEvent;
       switch (event.case) {

@@ -18,7 +18,7 @@ import { isObject, readFields } from "../transcode/fields.ts";
 
 type Json = Record<string, unknown>;
 
-/** What is wrong with a request, and which of its fields have no effect. */
+/** The violations of a request, and its fields without effect. */
 export type Findings = { violations: Violation[]; ignored: Set<string> };
 
 /** Fields that {@link readCompletion} reads. */
@@ -42,7 +42,7 @@ const FIELDS = [
   "stream_options",
 ];
 
-/** A field that is refused. `harmless`: values that ask for what every reply is anyway. */
+/** A rejected field. `harmless`: accepted values, which request what every reply is anyway. */
 type Refusal = { message: string; harmless?: unknown[] };
 
 /** Fields that change the meaning of a reply, and that no model behind this service can honour. */
@@ -102,7 +102,7 @@ export function readCompletion(json: object) {
 }
 
 /**
- * Makes the message of a request.
+ * Creates the message of a request.
  * @throws ServiceError VALIDATION_FAILED with all that has been found, if anything, and the violated constraints of the
  * other fields
  */
@@ -162,7 +162,7 @@ export function ignoredNames({ ignored, violations }: Findings): string[] {
   return [];
 }
 
-/** Converts the items of a list. What is no list is left for the check of types. */
+/** Converts the items of a list. Other values are left to the type check. */
 const listOf = (
   value: unknown,
   at: string,
@@ -209,7 +209,7 @@ function checkMessage(given: Json, at: string, found: Findings): void {
     found.violations.push({ field: `${at}.content`, message: "is required" });
 }
 
-/** The parts of a message. Empty text of the assistant, as next to tool calls, is none. */
+/** The parts of a message. Empty text of the assistant, as next to tool calls, is omitted. */
 function partsOf({ role, content }: Json, at: string, found: Findings): unknown[] {
   if (content === undefined || (content === "" && role === "assistant")) return [];
   if (typeof content === "string") return [{ text: content }];
@@ -289,7 +289,7 @@ function signatureOf(extra: unknown, at: string, found: Findings): unknown {
   return members(given?.google, ["thought_signature"], `${at}.google.`, found)?.thought_signature;
 }
 
-/** What stands for a tool, or a call, of a type that is refused: nothing else is said of it. */
+/** Placeholder for a tool or call of a rejected type, so that it causes no further violations. */
 const REFUSED_TOOL = { name: "_" };
 const REFUSED_CALL = { id: "_", name: "_", arguments: "" };
 

@@ -1,7 +1,7 @@
 import type { Started } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { AI_IGNORED } from "../../services/platform/rpc/metadata.ts";
 
-/** Headers that say who replies, and what of the request has no effect. */
+/** Headers with the model that replies and the fields without effect. */
 export const repliedBy = ({
   provider,
   model,

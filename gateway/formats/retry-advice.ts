@@ -8,7 +8,7 @@ const LONGEST_WAIT_SECONDS = 5;
 
 /**
  * The header that keeps the clients of OpenAI and Anthropic from repeating a request in vain. Without it they
- * repeat what fails by 408, 409, 429 or 5xx.
+ * repeat requests that fail with 408, 409, 429 or 5xx.
  */
 export function retryAdvice(
   { reason, retryAfterSeconds = Number.POSITIVE_INFINITY }: HttpErrorResponse,

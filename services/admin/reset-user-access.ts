@@ -25,7 +25,7 @@ export async function resetUserAccess(call: SessionCall, userId: string): Promis
     if (!user || user.isDeletionDue(call.clock.now())) throw userNotFound();
     if (user.isProtectedAsAdmin(call.clock.now())) {
       const message =
-        "The access of administrators can't be reset, nor that of users who were one lately.";
+        "The access of administrators, and of users who recently were one, can't be reset.";
       throw new ServiceError(Reason.CONFLICT, message);
     }
     if (user.isService)

@@ -16,7 +16,7 @@ const label = (most: number) =>
     .max(most)
     .regex(
       /^[^\p{C}\s]+( [^\p{C}\s]+)*$/u,
-      "must be words that can be read, with single spaces between them",
+      "must be printable words separated by single spaces",
     );
 
 /**
@@ -33,13 +33,13 @@ const modelShape = z.strictObject({
   name: label(128),
   /** What the model is for, by default conversations. Embeddings are in OpenAI's dialects only. */
   kind: z.enum(["chat", "embedding"]).exactOptional(),
-  /** Name for people, by default that for clients. */
+  /** Display name, by default the public name. */
   displayName: label(128).exactOptional(),
   /** Name at the provider. */
   upstream: label(200),
   /**
    * Maximum number of output tokens. Larger requests are lowered to it. Anthropic requires a
-   * maximum in every request: this is the default. Models of embeddings have none.
+   * maximum in every request: this is the default. Embedding models have none.
    */
   outputTokens: z.int().positive().exactOptional(),
   /**
@@ -149,7 +149,7 @@ const providerSchema = z
   .strictObject({
     /** Public id: `provider` in requests and responses. */
     id: label(64),
-    /** Name for people, by default the id. */
+    /** Display name, by default the id. */
     displayName: label(64).exactOptional(),
     /** Wire format. Each has an adapter. */
     dialect: z.enum(["openai", "anthropic", "google", "openai-compatible"]),
@@ -189,7 +189,7 @@ const providerSchema = z
     return { vendor: named, ...provider, ...accessOf(provider), models };
   });
 
-/** Whether a model makes embeddings, and takes part in no conversation. */
+/** Whether a model creates embeddings, and is not for conversations. */
 export const isEmbedding = ({ kind }: Pick<Model, "kind">): boolean => kind === "embedding";
 
 const MAX_TARGETS = 16;
@@ -234,7 +234,7 @@ const catalogueShape = z.strictObject({
 
 /**
  * Aliases have unique names, and list models of the catalogue, each once. Vectors of different models can't be
- * compared, so that models of embeddings have no alias.
+ * compared, so embedding models have no alias.
  */
 const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { addIssue }) => {
   const longNames = providers.flatMap(({ id, models }) =>

@@ -17,7 +17,7 @@ const MAX_IMAGES = 16;
 /** Maximum nesting depth of a JSON Schema and of the arguments of a tool call. */
 const MAX_DEPTH = 64;
 
-/** Checks what the constraints of single fields can't express. Which model is asked plays no part. */
+/** Checks what the constraints of single fields cannot express. Independent of the model. */
 export function checkCompletion(request: CompleteRequest): Violation[] {
   const { messages } = request;
   return [

@@ -45,8 +45,8 @@ type FinishedInit = MessageInitShape<typeof FinishedSchema>;
 
 /**
  * Continues a conversation. Nothing is sent before the first pull of the events. They end without an error only
- * if the provider has completed the reply, or a filter has cut it off.
- * @param reportIgnored is told the names of the fields that have no effect, if any. Those of an alias depend on the
+ * if the provider has completed the reply, or a filter has interrupted it.
+ * @param reportIgnored receives the names of the fields that have no effect, if any. Those of an alias depend on the
  * model that replies, and are in `started`.
  * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR,
  * UNAUTHENTICATED
@@ -91,7 +91,7 @@ function findTargets(
   return { targets: [target] };
 }
 
-/** A model, and what of a request it takes. */
+/** A model, and the fields of a request that it supports. */
 type AdaptedTarget = Target & {
   ignored: readonly string[];
   fields: ReturnType<typeof adaptRequest>["fields"];
@@ -106,7 +106,7 @@ function adapted(request: CompleteRequest, target: Target): AdaptedTarget {
   return { ...target, ignored: [...new Set([...request.ignored, ...ignored])], fields };
 }
 
-/** What the caller of a completion gets. */
+/** The events that the caller of a completion receives. */
 function createView(): ReplyView<EventInit> {
   let hasBegun = false;
   let usage: FinishedInit["usage"];

@@ -4,7 +4,7 @@ import { isEmbedding } from "./catalogue.ts";
 import { EMBEDDINGS_ONLY, type Target } from "./models.ts";
 import type { Prompt, ReasoningEffort } from "./providers/provider.ts";
 
-/** The fields of a prompt that depend on what the model takes. */
+/** The fields of a prompt that depend on what the model supports. */
 type ModelFields = Pick<
   Prompt,
   | "temperature"
@@ -17,8 +17,8 @@ type ModelFields = Pick<
 >;
 
 /**
- * Compares a request with what its model takes. What would change the meaning of the reply is refused; what only
- * tunes it is omitted and named.
+ * Compares a request with what its model supports. Fields that change the meaning of the reply are rejected; fields that only
+ * tune it are omitted and listed.
  * @returns the violations, the names of the ignored fields, and the fields to send
  */
 export function adaptRequest(
@@ -39,7 +39,7 @@ export function adaptRequest(
 
 type Refusal = [field: string, message: string];
 
-/** The fields and values that change the meaning of the reply and that the model does not take. */
+/** The unsupported fields and values that change the meaning of the reply. */
 function refusalsOf(request: CompleteRequest, target: Target): Refusal[] {
   const { tools, responseFormat, parallelToolCalls } = request;
   const { entry, model } = target;
@@ -117,7 +117,7 @@ const NAMES = {
 } as const;
 
 /**
- * Whether Anthropic's models can't think about a request: it has results of tool calls, whose signed thoughts
+ * Whether Anthropic's models cannot reason about a request: it has results of tool calls whose signed thinking blocks
  * are not part of the conversation, or it forces a tool.
  */
 const isThoughtless = ({ messages, toolChoice }: CompleteRequest) =>

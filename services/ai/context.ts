@@ -15,7 +15,7 @@ import { openUsageLedger } from "./usage.ts";
 /** Dependencies that all AI calls of a process share. */
 export type AiContext = ReturnType<typeof createAiContext>;
 
-/** Is told counters of budgets that have reached their alert threshold or their limit. */
+/** Called with counters of budgets that have reached their alert threshold or their limit. */
 type OnCrossed = (crossings: readonly Crossing[]) => Promise<void>;
 
 /**

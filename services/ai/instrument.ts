@@ -32,7 +32,7 @@ export function instrumentCall(
 ) {
   const model = first.upstream;
   let current = first;
-  /** What the span says of the reply, once there is one. */
+  /** Attributes of the span about the reply, once there is one. */
   const reply: Attributes = {};
   let labels = labelsOf(vendor, first);
   const operation = operationOf(first);

@@ -3,7 +3,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ProviderStateSchema } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import type { UserCall } from "../call.ts";
 
-/** How each provider of the catalogue is doing in this process. */
+/** The state of each provider of the catalogue in this process. */
 export function listProviderStates({
   ai: { catalogue, providers },
 }: Pick<UserCall, "ai">): MessageInitShape<typeof ProviderStateSchema>[] {

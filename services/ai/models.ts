@@ -37,7 +37,7 @@ export const chatModels = (
 ): readonly CatalogueModel[] =>
   usableModels(entry, principal).filter((model) => !isEmbedding(model));
 
-/** Said of a model of embeddings where one for conversations is named. */
+/** The error for an embedding model in a request for a conversation. */
 export const EMBEDDINGS_ONLY = "is a model of embeddings: use POST /v1/embeddings";
 
 /** The aliases that a caller may use. A key that names an alias need not name its models. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { nanosOf } from "../platform/money.ts";
 
-/** Number of tokens that a price is for. */
+/** Number of tokens to which a price refers. */
 const PRICED_TOKENS = 1_000_000n;
 /** Keeps the cost of any call within PostgreSQL's `bigint`. */
 const MAX_PRICE = 1_000_000;
@@ -16,7 +16,7 @@ const amountSchema = z
   .transform((amount) => nanosOf(amount) ?? 0n);
 
 const ratesSchema = z.strictObject({
-  /** Input that is neither read from the provider's cache nor written into it. */
+  /** Input that is neither read from the provider's cache nor written to it. */
   input: amountSchema,
   /** Input from the cache. By default that of `input`. */
   cachedInput: amountSchema.exactOptional(),
@@ -24,7 +24,7 @@ const ratesSchema = z.strictObject({
   cacheWrite: amountSchema.exactOptional(),
   /** The part of it that is kept for an hour. By default that of `cacheWrite`. */
   cacheWrite1h: amountSchema.exactOptional(),
-  /** Output, reasoning included. */
+  /** Output, including reasoning. */
   output: amountSchema,
 });
 
@@ -69,7 +69,7 @@ export const priceSchema = ratesSchema
   .extend({
     /** Other prices for calls with more input tokens than `inputTokens`. */
     above: tiersSchema.exactOptional(),
-    /** Where the price is published, and when that was last read. For those who maintain the catalogue. */
+    /** Where the price is published, and when it was last checked. For maintainers of the catalogue. */
     source: z.url({ protocol: /^https$/, error: "must be a URL with https" }).exactOptional(),
     checkedOn: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
   })
@@ -81,11 +81,11 @@ export const priceSchema = ratesSchema
     return [{ ...completeRates(rates), above: 0 }, ...tiers];
   });
 
-/** The tokens of a call, as far as their price differs. */
+/** The tokens of a call by kinds with different prices. */
 export type PricedTokens = {
-  /** All input, that from and into the provider's cache included. */
+  /** All input, including that read from and written to the provider's cache. */
   inputTokens: number;
-  /** All output, reasoning included. */
+  /** All output, including reasoning. */
   outputTokens: number;
   cachedInputTokens?: number;
   cacheWriteTokens?: number;
@@ -124,8 +124,8 @@ function sumOf(price: Price, tokens: PricedTokens): bigint {
 }
 
 /**
- * The most that a call can cost, whatever its tier and however much of its input is read from the cache or
- * written into it: `input` and `perOutputToken` for each token of its output.
+ * The maximum cost of a call, whatever its tier and however much of its input is read from the cache or
+ * written to it: `input`, and `perOutputToken` for each token of its output.
  * @param inputTokens maximum number of tokens of its input
  * @returns nano-units, rounded up
  */

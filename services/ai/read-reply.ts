@@ -43,14 +43,14 @@ export type Route = {
   characters: number;
 };
 
-/** What a caller gets of a reply. */
+/** The parts of a reply that a caller receives. */
 export type ReplyView<Output> = {
   /**
    * @param callId id of the call in the usage of the caller
    * @param target the model that has the call
    */
   outputsOf(event: ReplyEvent, callId: string, target: RouteTarget): readonly Output[];
-  /** The end of a reply that a filter has cut off, if the caller has any of it and is not told of a failure. */
+  /** The end of a reply that a filter has interrupted, if the caller has received part of it and no failure is reported. */
   blocked?(): Output | undefined;
 };
 
@@ -113,7 +113,7 @@ export async function* readReply<Output>(
   }
 }
 
-/** A call that may begin: where it goes, its usage, and what it may use if a budget limits it. */
+/** A call that may begin: its target, its usage, and its reservation if a budget limits it. */
 type Admitted = {
   targets: Route["targets"];
   usage: UsageOfCall;
@@ -121,7 +121,7 @@ type Admitted = {
 };
 
 /**
- * Reserves what a call may use of the budgets that limit it, and shows the caller what is left. If one of them
+ * Reserves the maximum usage of a call in its budgets, and shows the caller what is left. If one of them
  * limits its cost, models without a price are skipped.
  * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
  */
@@ -154,7 +154,7 @@ async function reserve(
 }
 
 /**
- * A prompt whose reply stays within a reservation, if there is one. A whole reply is requested as a stream: one that is
+ * A prompt whose reply stays within a reservation, if there is one. A complete reply is requested as a stream: one that is
  * abandoned then costs what was written of it.
  */
 function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservation | undefined): P {
@@ -170,17 +170,17 @@ function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservatio
   return { ...limited, isStream: true, isCollected: !prompt.isStream };
 }
 
-/** Counts a call that has used more than its budgets held for it. */
+/** Counts a call that used more than its budget reservation. */
 function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): boolean }): void {
   if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
 }
 
-/** Whether nothing is known of a reply before its end. */
+/** Whether nothing is known about a reply before its end. */
 const isOpaque = (prompt: AnyPrompt) => "relay" in prompt && !prompt.isStream;
 
 type UsageOfCall = ReturnType<AiContext["usage"]["prepare"]>;
 
-/** What counts a call for a model. */
+/** Observers that record a call for a model. */
 type Observers = {
   usage: Pick<UsageOfCall, "moveTo">;
   measurement: Pick<ReturnType<typeof instrumentCall>, "moveTo">;
@@ -203,14 +203,14 @@ function follow(
   return next;
 }
 
-/** What the caller is told when a reply begins. */
+/** What the caller receives when a reply begins. */
 export const startedOf = (id: string, { entry, prompt, ignored = [] }: RouteTarget) => ({
   ...{ id, provider: entry.id, model: prompt.model.name },
   ignored: [...ignored],
 });
 
 /**
- * The model that a call counts for, and its input until the provider reports it.
+ * The model that a call counts towards, and its input until the provider reports it.
  * @param characters of the text that the model reads
  */
 const modelOf = ({ entry, prompt }: RouteTarget, characters: number) => ({

@@ -24,7 +24,7 @@ const DEFAULT_DAYS = 30;
 const MAX_DAYS = 366;
 const DEFAULT_GROUPS = 10;
 
-/** The numbers of calls that are added up as they are. */
+/** Counts of calls that are added up without conversion. */
 const COUNTS = [
   ...(["calls", "inputTokens", "outputTokens", "estimatedCalls"] as const),
   ...(["cachedInputTokens", "reasoningTokens", "pricedCalls"] as const),

@@ -1,4 +1,4 @@
-/** What a call may go to, in the order in which it is tried. */
+/** The targets of a call, in the order in which they are tried. */
 export type Targets<T> = readonly [T, ...T[]];
 
 export const mapTargets = <T, U>(

@@ -14,7 +14,7 @@ import type { ReplyEvent, ReportedUsage, Usage, UsageDetails } from "./providers
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
 
-/** What is known of a call when it starts. */
+/** What is known about a call when it starts. */
 type UsageStart = {
   userId: string;
   /** Undefined unless the call was made with an API key. */
@@ -27,7 +27,7 @@ type UsageStart = {
   price?: Price | undefined;
   /** An estimate, until the provider reports them. */
   inputTokens: number;
-  /** The reply comes as a whole, so that nothing is known of one that is abandoned: it may have been written. */
+  /** The reply arrives at its end, so nothing is known about an abandoned one: it may have been written. */
   isOpaque?: boolean;
 };
 
@@ -70,7 +70,7 @@ export function openUsageLedger(
 ) {
   /** Rows that were written with a reservation. They are settled, and not written again. */
   const reserved = new WeakSet<UsageRow>();
-  /** Models that have used more than was held for a call. */
+  /** Models that have used more than the reservation of a call. */
   const loggedModels = new Set<string>();
   const batch = createBatch<UsageRow>({
     name: "AI usage",
@@ -95,7 +95,7 @@ export function openUsageLedger(
       call.begin();
       return call;
     },
-    /** Makes the row of a call. It is not written before the call begins. */
+    /** Creates the row of a call. It is not written before the call begins. */
     prepare({ userId, apiKeyId, alias, inputTokens, isOpaque = false, ...first }: UsageStart) {
       let startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
@@ -143,7 +143,7 @@ export function openUsageLedger(
         cacheWrite1hTokens = details.cacheWrite1hTokens;
       };
       /**
-       * Improves the estimate by what the provider has reported so far, for a reply that is cut off.
+       * Improves the estimate with what the provider has reported so far, for an interrupted reply.
        * @returns whether it has reported the input
        */
       const addReported = (): boolean => {
@@ -237,12 +237,12 @@ export function openUsageLedger(
           batch.set(row.id, row);
           return row;
         },
-        /** Whether the call has used more than was held for it. Logs the first call of a model. */
+        /** Whether the call has used more than its reservation. Logs the first such call of a model. */
         exceedsReservation(): boolean {
           if (!reservation || !exceeds(row, reservation)) return false;
           const name = `${provider}/${model}`;
           if (!loggedModels.has(name))
-            log.error({ provider, model }, "a call has used more than its budgets held for it");
+            log.error({ provider, model }, "a call has used more than its budget reservation");
           loggedModels.add(name);
           return true;
         },

@@ -55,7 +55,7 @@ export async function connectIdentity(
 async function takenBy(call: SessionCall, identity: Identity): Promise<ServiceError> {
   const other = await findIdentity(call, identity);
   return other?.userId === identity.userId
-    ? new ServiceError(Reason.CONFLICT, "This account is connected already.")
+    ? new ServiceError(Reason.CONFLICT, "This account is already connected.")
     : new ServiceError(
         Reason.IDENTITY_TAKEN,
         "Another account here has this connection. Please disconnect it there first.",

@@ -56,7 +56,7 @@ export const authHandler: ServiceImpl<typeof AuthService> = {
       message:
         outcome === "erased"
           ? "The account is deleted."
-          : "All sessions have ended, and the password is void. We have sent you an e-mail with a link for a new one.",
+          : "All sessions have ended, and the password is no longer valid. We have sent you an e-mail with a link to set a new one.",
     };
   },
   async forgotPassword(req, ctx) {

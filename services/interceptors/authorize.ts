@@ -73,7 +73,7 @@ async function identify(
 function assertAllowed(policy: Policy, principal: UserPrincipal, config: Config): void {
   if (principal.kind === "session") assertSessionAllowed(policy, principal, config);
   else if (policy.apiKeys !== ApiKeys.AI) {
-    const message = "API keys can't do this. It requires signing in.";
+    const message = "API keys can't be used for this. Please sign in.";
     throw new ServiceError(Reason.KEY_NOT_ALLOWED, message);
   }
 }

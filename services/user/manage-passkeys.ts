@@ -81,7 +81,7 @@ export async function createPasskey(
         `An account has at most ${MAX_PASSKEYS} passkeys. Please remove one first.`,
       );
     if (!(await insertPasskey(call, passkey)))
-      throw new ServiceError(Reason.CONFLICT, "This passkey exists already.");
+      throw new ServiceError(Reason.CONFLICT, "This passkey already exists.");
     const details = { passkeyId: passkey.id };
     await recordAudit(call, "user.passkey_added", { userId: user.id, details });
     await queueEmail(call, user, "passkey-added", { passkey: passkey.name });

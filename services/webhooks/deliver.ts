@@ -18,7 +18,7 @@ import { signDelivery } from "./sign.ts";
 /** The type of the event that administrators send to see whether an endpoint works. */
 export const TEST_EVENT = "webhook.test";
 
-/** Time limit for a delivery, in ms, with connecting and the status of the response. */
+/** Time limit for a delivery, in ms, including the connection and the status of the response. */
 const DELIVERY_MS = 10_000;
 /**
  * Delay before the next attempt, in ms: as long as the delivery has been waiting, so that delays double,

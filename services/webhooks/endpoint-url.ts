@@ -1,7 +1,7 @@
 import type { WebhookOutbound } from "../platform/outbound.ts";
 
 /**
- * Why a URL cannot be that of a webhook.
+ * Why a URL is not allowed for a webhook.
  * @returns undefined if it can
  */
 export function urlProblem(

@@ -1,8 +1,8 @@
 import type { AuditedEvent } from "../audit/record.ts";
 
 /**
- * All audit events, and whether webhooks may have them. Those are not offered that strangers cause as often
- * as they like: they would fill the queue. `auth.locked` tells of them.
+ * All audit events, and whether webhooks can subscribe to them. Events that strangers can cause as often
+ * as they like are not offered, because they would fill the queue. `auth.locked` reports them.
  */
 const OFFERED: Record<AuditedEvent, boolean> = {
   "auth.register": true,

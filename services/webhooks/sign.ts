@@ -9,9 +9,9 @@ export const newWebhookSecret = (): string => PREFIX + randomBytes(SECRET_BYTES)
 
 /**
  * The headers that sign a delivery (Standard Webhooks 1.0, "Signature scheme").
- * @param secrets signs with each of them; a receiver needs to know one
+ * @param secrets the delivery is signed with each of them; a receiver needs one
  * @param id of the event: the same in every attempt
- * @param now time of the attempt; receivers refuse others that are minutes away
+ * @param now time of the attempt; receivers reject times that differ by minutes
  */
 export function signDelivery(
   secrets: readonly string[],

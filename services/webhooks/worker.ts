@@ -27,7 +27,7 @@ const PLACES = 10;
 /** How often sealed events are planned, in ms, in addition to those that this process seals. */
 const PLAN_INTERVAL_MS = 1_000;
 
-/** A delivery takes at most 10 seconds, so that closing cancels none. */
+/** A delivery takes at most 10 seconds, so closing cancels none. */
 const TIMES: QueueTimes = {
   slowMs: 10_000,
   leaseMs: 30_000,
@@ -95,7 +95,7 @@ export function startWebhookWorker(deps: Deps, times: QueueTimes = TIMES) {
   };
 }
 
-/** Turns a webhook off because of its endpoint, and tells all administrators. */
+/** Turns a webhook off because of its endpoint, and notifies all administrators. */
 async function turnOff(
   deps: Deps,
   webhookId: string,

@@ -22,7 +22,7 @@ import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
 
-/** How often a process reads whether there is a budget, in ms: the first one holds within this time. */
+/** Interval in which a process checks whether any budget exists, in ms. The first budget applies within this time. */
 const WATCH_INTERVAL_MS = 750;
 /** How long a refusal is remembered, in ms, so that a flood of refused calls locks no counters. */
 const REFUSAL_MS = 1_000;
@@ -41,17 +41,17 @@ type GateDeps = {
   log: Logger;
   periodsOf: (now: Date) => Periods;
   currency: string;
-  /** Is told the counters whose period is used up for the first time. */
+  /** Called with the counters whose period is used up for the first time. */
   onExceeded: (counters: readonly BudgetCounter[]) => void;
 };
 
-/** What a call may use. */
+/** The maximum usage of a call. */
 export type BudgetReservation = {
   /** Maximum number of output tokens. */
   outputTokens: number;
-  /** The most input tokens, all attempts together. */
+  /** Maximum number of input tokens, all attempts together. */
   inputTokens: number;
-  /** The most that the call can cost, in nano-units; null without a price. */
+  /** Maximum cost of the call, in nano-units; null without a price. */
   cost: bigint | null;
   /** Response headers. */
   headers: readonly [name: string, value: string][];
@@ -60,15 +60,15 @@ export type BudgetReservation = {
 /** A call that asks for a reservation, with the name of its first model without a price. */
 type GateRequest = ReserveRequest & { unpriced: string | undefined };
 
-/** A refusal that counts for the calls that need as much of the same. */
+/** A refusal that also applies to calls that need as much of the same counters. */
 type Refusal = {
   need: bigint;
   error: (request: GateRequest) => ServiceError;
-  /** Of the budget, if one has too little left. */
+  /** The error, if a budget has too little left. */
   scope?: BudgetScope;
 };
 
-/** Creates what lets AI calls pass as far as the budgets allow. */
+/** Creates the gate that admits AI calls within their budgets. */
 export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceeded }: GateDeps) {
   let mayExist = true; // until the table has been read
   let hasLogged = false;
@@ -120,7 +120,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     }
   }
 
-  /** Remembers a refusal, without what concerns its caller alone: others may share the counter. */
+  /** Remembers a refusal without data of its caller, because other callers may share the counter. */
   function refuse(
     { least }: ReserveRequest,
     counters: readonly BudgetCounter[],
@@ -150,7 +150,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
   }
 
   /**
-   * Asks the database until every budget of the call has its counter.
+   * Queries the database until every budget of the call has its counter.
    * @throws ServiceError UNAUTHENTICATED, UNAVAILABLE
    */
   async function ask(request: ReserveRequest): Promise<ReserveOutcome> {
@@ -194,10 +194,10 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
 
   return {
     /**
-     * Reserves what a call may use at most, if any budget limits it. Its row is written with the
+     * Reserves the maximum usage of a call, if any budget limits it. Its row is written with the
      * reservation.
      * @param prompts for each model that the call may go to. Under a budget of money, all of them need a price
-     * @param signal fires when the caller has left: a call that still waits then holds nothing
+     * @param signal fires when the caller has disconnected: a call that still waits then reserves nothing
      * @returns undefined if no budget limits the call. Then nothing is written
      * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE; the reason of the signal
      */
@@ -231,7 +231,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
         metrics.budgetReserveSeconds.observe((performance.now() - startedAt) / 1000);
       }
     },
-    /** Forgets what this process remembers of budgets, after a change. */
+    /** Forgets what this process has cached about budgets, after a change. */
     forget(): void {
       changes += 1;
       mayExist = true;
@@ -241,7 +241,7 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
   };
 }
 
-/** The most that a call can cost at any of its models; undefined if one has no price. */
+/** Maximum cost of a call over all of its models; undefined if one has no price. */
 function highestOf(prompts: Targets<AnyPrompt>, inputTokens: number) {
   const costs = prompts.map(({ model: { price } }) => price && highestCost(price, inputTokens));
   const known = costs.filter((cost) => cost !== undefined);
@@ -252,7 +252,7 @@ function highestOf(prompts: Targets<AnyPrompt>, inputTokens: number) {
   };
 }
 
-/** The bounds of the output at any of its models. None gets less than it needs. */
+/** The bounds of the output over all of its models. None gets less than it needs. */
 function widestBounds(prompts: Targets<AnyPrompt>) {
   const bounds = prompts.map(outputBounds);
   return {
@@ -261,7 +261,7 @@ function widestBounds(prompts: Targets<AnyPrompt>) {
   };
 }
 
-/** The most that a call can cost with a number of output tokens, in nano-units; null without a price. */
+/** Maximum cost of a call with a number of output tokens, in nano-units; null without a price. */
 const costOfNeed = ({ inputCost, outputCost }: ReserveRequest, outputTokens: number) =>
   inputCost === null || outputCost === null ? null : inputCost + outputCost * BigInt(outputTokens);
 

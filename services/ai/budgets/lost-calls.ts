@@ -6,13 +6,13 @@ import {
 } from "../../store/budgets.ts";
 import type { Store } from "../../store/store.ts";
 
-/** Calls per statement. */
+/** Number of calls per statement. */
 const BATCH_SIZE = 1_000;
-/** How long after its longest duration a call counts as lost, in ms. */
+/** Time after the maximum duration of a call at which it counts as lost, in ms. */
 const MARGIN_MS = 60_000;
-/** How far runs overlap, in ms: a row may be committed later than others, or by a slower clock. */
+/** Overlap of the periods of two runs, in ms: a row may be committed late, or by a process with a slow clock. */
 const OVERLAP_MS = 10 * 60_000;
-/** How often all calls are searched, however old, in ms. */
+/** Interval between searches of all calls, in ms. */
 const FULL_INTERVAL_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 

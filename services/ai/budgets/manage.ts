@@ -95,7 +95,7 @@ export async function removeBudget(call: SessionCall, id: string): Promise<void>
 }
 
 /**
- * Corrects what a budget has counted in the current period.
+ * Corrects the usage of a budget in the current period.
  * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, FORBIDDEN
  */
 export async function adjustBudget(call: SessionCall, request: AdjustBudgetRequest) {
@@ -172,7 +172,7 @@ async function lockSubject(
 
 const budgetNotFound = () => new ServiceError(Reason.NOT_FOUND, "This budget does not exist.");
 
-/** What the audit log names a budget by. */
+/** The fields that identify a budget in the audit log. */
 const detailsOf = ({ id, scope, subject, unit, period, limit }: BudgetRow) => ({
   ...{ id, scope, unit, period },
   ...(subject !== "" && { subject }),

@@ -23,7 +23,7 @@ export function createPeriods(timeZone: string): (now: Date) => Periods {
     ...{ timeZone, year: "numeric", month: "2-digit", day: "2-digit" },
   });
   const dayOf = (time: number) => dates.format(time);
-  /** The first moment of a day. Midnight may not exist, where clocks are put forward then. */
+  /** The first moment of a day. Midnight may not exist if clocks are put forward then. */
   const startOf = (day: string): Date => {
     const utc = Date.parse(`${day}T00:00:00Z`);
     let [before, at] = [utc - MAX_OFFSET_MS, utc + MAX_OFFSET_MS];

@@ -5,10 +5,10 @@ import type { BudgetCounter } from "../../store/budgets.ts";
 import { amountInWords, amountText } from "./amounts.ts";
 import type { Periods } from "./periods.ts";
 
-/** Wait that is asked for while calls that have not ended hold what is left, in seconds. */
+/** `Retry-After` while the rest is reserved for calls in progress, in seconds. */
 const HELD_RETRY_SECONDS = 5;
 
-/** What a call needs of a counter at least. */
+/** The minimum that a call needs of a counter. */
 export const needOf = ({ input, perOutput }: BudgetCounter, least: number): bigint =>
   input + perOutput * BigInt(least);
 
@@ -18,7 +18,7 @@ export const remainingOf = ({ limit, used, reserved }: BudgetCounter): bigint =>
   return remaining > 0n ? remaining : 0n;
 };
 
-/** A time as text, to the second. */
+/** A time as text, with a precision of one second. */
 export const secondOf = (time: Date): string => time.toISOString().replace(/\.\d+Z$/, "Z");
 
 const secondsUntil = (time: Date, now: Date) =>
@@ -27,7 +27,7 @@ const secondsUntil = (time: Date, now: Date) =>
 /** Whether a budget is the caller's own, so that its figures may be shown to the caller. */
 const isOwn = ({ scope }: BudgetCounter) => scope !== "deployment";
 
-/** The headers about the tightest budget of the caller's own; none without one. */
+/** The headers about the caller's budget with the smallest remaining share; none without one. */
 export function budgetHeaders(
   counters: readonly BudgetCounter[],
   { endsAt }: Pick<Periods, "endsAt">,
@@ -75,7 +75,7 @@ export function budgetExceeded(
 }
 
 /**
- * Why a budget refuses a call: other calls hold what it needs; nothing is left; less is left than it needs; it
+ * Why a budget refuses a call: other calls have reserved what it needs; nothing is left; too little is left; it
  * needs more than the whole budget.
  */
 type Cause = "held" | "used up" | "too little left" | "too small";

@@ -10,9 +10,9 @@ import type {
 
 /** Tokens of a message, or of a text to embed, in addition to its text: its role and its borders. */
 const TOKENS_PER_MESSAGE = 16;
-/** How many failed attempts whose input the provider may have read, and charge for, are followed by another. */
+/** Maximum number of attempts that are repeated although the provider may have read, and may charge for, their input. */
 export const REREADS = 1;
-/** How often the input may have to be paid for. */
+/** Maximum number of attempts whose input is paid for. */
 const PAID_ATTEMPTS = REREADS + 1;
 
 /**
@@ -59,7 +59,7 @@ const textsOfTool = ({ name, description, parameters }: PromptTool) => [
   JSON.stringify(parameters),
 ];
 
-/** How many output tokens a call may have at most, and without how many it is refused. */
+/** The maximum number of output tokens of a call, and the number below which the call is refused. */
 export function outputBounds({ maxTokens, model }: Pick<Prompt, "maxTokens" | "model">) {
   const wanted = Math.min(maxTokens ?? model.outputTokens, model.outputTokens);
   return {

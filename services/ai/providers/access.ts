@@ -4,9 +4,9 @@ import { findPlace, type Place } from "./clouds/place.ts";
 
 /** How a provider is reached. */
 export type Access = {
-  /** One key at least. An empty one stands for the credentials of the process in a cloud. */
+  /** At least one key. An empty one stands for the credentials of the process in a cloud. */
   keys: string[];
-  /** Empty if it follows from the place. */
+  /** Empty if it is derived from the location. */
   baseUrl: string;
   /** Where it is in its cloud, if it is in one. */
   place: Place | undefined;

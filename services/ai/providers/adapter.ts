@@ -14,8 +14,8 @@ export type Adapter = {
   headers(key: string, prompt: FittedPrompt): Record<string, string>;
   body(prompt: FittedPrompt): object;
   /**
-   * Parses an event of a stream, or a complete reply. The document is an object, and nothing else
-   * about it is certain.
+   * Parses an event of a stream, or a complete reply. The document is an object; everything else
+   * about it is unchecked.
    * @throws Error of any kind if it cannot be read
    */
   parse(document: object): ParsedEvent;

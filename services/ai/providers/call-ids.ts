@@ -8,7 +8,7 @@ const RANDOM_CHARACTERS = 9;
 const WITH_SIGNATURE = /^(call_[A-Za-z0-9]{9})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Creates an id for a tool call whose provider gives none. Clients return nothing else of a call, so the
+ * Creates an id for a tool call whose provider sends none. Clients return only the id of a call, so the
  * id also carries the signature that Gemini wants back with it.
  * @param signature in base64
  */
@@ -19,8 +19,8 @@ export function createCallId(signature?: string): string {
 }
 
 /**
- * Splits an id into what names the call and the signature, in base64. Ids of other gateways and providers
- * are left as they are.
+ * Splits an id into the part that names the call and the signature, in base64. Ids of other gateways and providers
+ * are left unchanged.
  */
 export function readCallId(given: string): { id: string; signature?: string } {
   const [, id, signature] = WITH_SIGNATURE.exec(given) ?? [];

@@ -104,7 +104,7 @@ export class ReplyDecoder {
     return this.#counts.reported();
   }
 
-  /** What a usage consists of. */
+  /** The details of a usage. */
   detailsOf(usage: Usage): UsageDetails {
     return this.#counts.details(usage);
   }
@@ -117,7 +117,7 @@ export class ReplyDecoder {
     return this.#body.heldLength + this.#toolCalls.length;
   }
 
-  /** What is wrong with the reply so far. */
+  /** The error in the reply so far. */
   get error(): ProviderError | undefined {
     const hasNoText = this.#ending.marker && !this.#ending.hasText && this.#hasSkipped;
     const failure =

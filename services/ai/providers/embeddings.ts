@@ -28,8 +28,8 @@ export const embeddingsBody = ({ model, inputs, dimensions, encodingFormat }: Em
 });
 
 /**
- * Reads the embeddings of all inputs. Wrong ones look like right ones, so that any doubt is a failure: there must be
- * one for each input, of the length that was asked for and that all others have.
+ * Reads the embeddings of all inputs. Wrong vectors look like right ones, so any doubt is a failure: there must be
+ * one for each input, with the requested length and the same length as all others.
  * @throws ProviderError
  */
 export function* embeddingsIn(
@@ -66,7 +66,7 @@ function usageIn(counts: unknown): Usage | undefined {
   return reported.length > 0 ? { inputTokens: Math.max(...reported), outputTokens: 0 } : undefined;
 }
 
-/** Larger numbers are no counts, and would not fit the usage. */
+/** Larger numbers are not counts, and would not fit the usage. */
 const MAX_COUNT = 2 ** 31 - 1;
 const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_COUNT;
@@ -91,7 +91,7 @@ function vectorsIn(data: unknown, { inputs, dimensions, encodingFormat }: Embedd
 const isIndex = (value: unknown, count: number): value is number =>
   Number.isInteger(value) && Number(value) >= 0 && Number(value) < count;
 
-/** Some providers send numbers whatever they are asked for. Clients that have asked for base64 expect nothing else. */
+/** Some providers send numbers whatever is requested. Clients that have requested base64 accept nothing else. */
 function vectorOf(value: unknown, encodingFormat: EmbeddingPrompt["encodingFormat"]): Vector {
   const isBase64 = encodingFormat === "base64";
   if (isBase64 && typeof value === "string" && isEncoded(value)) return { base64: value };

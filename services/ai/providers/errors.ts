@@ -22,7 +22,7 @@ type ProviderErrorFacts = {
   retryAfterMs?: number | undefined;
   /** The request was rejected because the conversation is longer than the model can read. */
   isPromptTooLong?: boolean | undefined;
-  /** Of a provider that is "unreachable": the request has not been written, so that nobody has read it. */
+  /** For "unreachable": the request was not written, so the provider cannot have read it. */
   isUnsent?: boolean | undefined;
   /** For the log: an HTTP status or the code of a network error. Never text of the provider. */
   detail?: string | undefined;

@@ -4,13 +4,13 @@ const [LF, CR] = [0x0a, 0x0d];
 
 /**
  * Splits the bytes of server-sent events into events, which end with a blank line. The parts of an event are searched
- * once and joined once, so that the time grows with its size however it arrives.
+ * once and joined once, so the time is linear in its size however it arrives.
  */
 export class EventSplitter {
   #parts: Buffer[] = [];
   #length = 0;
 
-  /** Number of bytes of the event that has not arrived whole. */
+  /** Number of bytes of the incomplete event. */
   get heldLength(): number {
     return this.#length;
   }
@@ -34,7 +34,7 @@ export class EventSplitter {
     }
   }
 
-  /** Returns what is held of the last event. */
+  /** Returns the buffered part of the last event. */
   takeRest(): Buffer {
     const [first = Buffer.alloc(0), ...others] = this.#parts;
     const rest = others.length > 0 ? Buffer.concat(this.#parts) : first;

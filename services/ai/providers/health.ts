@@ -5,18 +5,18 @@ import type { ProviderErrorKind } from "./errors.ts";
 export type AttemptOutcome = "completed" | "cancelled" | ProviderErrorKind;
 
 /**
- * State of a breaker. `closed`: the provider works. `open`: it does not. `half-open`: it did not a while ago, and
- * the next call finds out.
+ * State of a breaker. `closed`: the provider works. `open`: it does not. `half-open`: it did not recently, and
+ * the next call tests it.
  */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /** Number of failures in a row that open a breaker. */
 const FAILURES_IN_A_ROW = 5;
-/** Number of attempts within the window from which on half of them open it. */
+/** Minimum number of attempts within the window. From there on, failures of half of them open the breaker. */
 const MIN_ATTEMPTS = 20;
 /** Length of the window, in seconds. */
 const WINDOW_SECONDS = 30;
-/** How far back attempts are counted for administrators, in seconds. */
+/** Period for which attempts are counted for administrators, in seconds. */
 const COUNTED_SECONDS = 60;
 /** How long a breaker is open, in ms. Doubles with every call that finds the provider still failing. */
 const OPEN_MS = 10_000;
@@ -28,7 +28,7 @@ const ANSWERS: ReadonlySet<AttemptOutcome> = new Set([
   "rejected the request",
   "blocked the content",
 ]);
-/** Outcomes that are due to the caller or to limits of this process. */
+/** Outcomes caused by the caller or by limits of this process. */
 const UNRELATED: ReadonlySet<AttemptOutcome> = new Set(["cancelled", "reply too large"]);
 
 /** Attempts of one second. */
@@ -47,7 +47,7 @@ export class UpstreamHealth {
   /** Undefined while the breaker is closed. */
   #openUntilMs: number | undefined;
   #openMs = OPEN_MS;
-  /** Until then the outcome of one call is awaited, and others stay away. */
+  /** Until then other calls wait for the outcome of one test call. */
   #probedUntilMs = 0;
   /** When the breaker was last closed. Attempts before do not open it again. */
   #closedAtSecond = 0;
@@ -63,7 +63,7 @@ export class UpstreamHealth {
     return this.#nowMs() < this.#openUntilMs ? "open" : "half-open";
   }
 
-  /** Whether calls that have a choice should stay away. */
+  /** Whether calls of aliases should avoid the provider. */
   get isAvoided(): boolean {
     const { breaker } = this;
     return breaker === "open" || (breaker === "half-open" && this.#nowMs() < this.#probedUntilMs);

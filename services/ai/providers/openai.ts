@@ -226,7 +226,7 @@ const callOf = (call: CallDelta | null, position: number): ToolCallPart => ({
 const errorOfMiniMax = (status: Body["base_resp"]) =>
   status?.status_code ? { message: status.status_msg } : undefined;
 
-/** Whether a document is no part of a reply. Keep-alives may be empty, or have the name of the model alone. */
+/** Whether a document is not part of a reply. Keep-alives may be empty, or contain only the name of the model. */
 function isForeign(document: object): boolean {
   const has = (name: string) => Boolean((document as Record<string, unknown>)[name]);
   if (OF_REPLIES.some(has)) return false;

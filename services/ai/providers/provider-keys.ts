@@ -1,7 +1,7 @@
 import type { Clock } from "../../platform/process/clock.ts";
 import type { ProviderError, ProviderErrorKind } from "./errors.ts";
 
-/** How long a key is set aside that is refused or out of quota, in ms. */
+/** How long a key that is refused or out of quota is set aside, in ms. */
 const SET_ASIDE_MS = 600_000;
 
 /** An API key of a provider. Only its number may be shown. */
@@ -12,7 +12,7 @@ export type SetAside = { number: number; until: Date; reason: ProviderErrorKind 
 
 /**
  * The API keys of one provider, in the order of preference. A key that the provider does not serve is set aside for
- * a time. The last one left is used in any case.
+ * a time. If all are set aside, the one that returns first is used.
  */
 export class ProviderKeys {
   readonly #keys: readonly ProviderKey[];

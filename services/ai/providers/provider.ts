@@ -36,7 +36,7 @@ export type PromptTool = {
   strict?: boolean | undefined;
 };
 
-/** Form of a reply other than text. */
+/** Format of a reply other than text. */
 export type PromptFormat =
   | { type: "json_object" }
   | {
@@ -52,16 +52,16 @@ export type ReasoningEffort = NonNullable<CatalogueModel["reasoningEffort"]>;
 
 /**
  * What is sent to a model. The catalogue alone decides where it is sent. A field that the model does not
- * take is absent.
+ * support is absent.
  */
 export type Prompt = {
   model: CatalogueModel;
   /** Whether to request a stream. */
   isStream: boolean;
-  /** Whether the caller gets the stream as a whole, so that it has the limits of a reply that is not streamed. */
+  /** Whether the caller receives the stream as a complete reply, so that the limits of complete replies apply. */
   isCollected?: boolean;
   /**
-   * How many failed attempts that the provider may have read may be followed by another. By default any number.
+   * Maximum number of attempts that are repeated although the provider may have read them. Unlimited by default.
    */
   mostRereads?: number;
   messages: readonly PromptMessage[];
@@ -84,7 +84,7 @@ export type Prompt = {
   showsReasoning?: boolean;
 };
 
-/** A foreign API whose requests and replies are passed on unchanged. */
+/** Another vendor's API whose requests and replies are passed on unchanged. */
 export type RelayApi = "messages" | "count_tokens" | "responses";
 
 /** A body that is passed on to a model unchanged, except for the name of the model. */
@@ -111,7 +111,7 @@ export type RelayPrompt = {
   };
 };
 
-/** Texts whose embeddings are asked for. */
+/** Texts whose embeddings are requested. */
 export type EmbeddingPrompt = {
   model: CatalogueModel;
   isStream: false;
@@ -121,7 +121,7 @@ export type EmbeddingPrompt = {
   inputs: readonly string[];
   /** Length of the vectors. By default that of the model. */
   dimensions?: number | undefined;
-  /** Form of the vectors. The default is `float`. */
+  /** Encoding of the vectors. The default is `float`. */
   encodingFormat?: "float" | "base64" | undefined;
 };
 
@@ -140,14 +140,14 @@ export type Usage = { inputTokens: number; outputTokens: number };
 export type UsageDetails = {
   /** Input from the provider's cache. */
   cachedInputTokens: number;
-  /** Input written into the provider's cache. */
+  /** Input written to the provider's cache. */
   cacheWriteTokens: number;
   /** The part of `cacheWriteTokens` that is kept for an hour. */
   cacheWrite1hTokens: number;
   reasoningTokens: number;
 };
 
-/** What a provider has reported of a reply so far. A count that it has not reported is absent. */
+/** What a provider has reported about a reply so far. Counts that it has not reported are absent. */
 export type ReportedUsage = Partial<Usage> & UsageDetails;
 
 /**
@@ -185,7 +185,7 @@ export type ReplyEvent =
    * `sentAt`: when that attempt was sent, by `performance.now()`.
    */
   | { kind: "answered"; sentAt: number }
-  /** `reported`: what the provider has reported by the time it is called, for a reply that is cut off. */
+  /** `reported`: what the provider has reported by the time it is called, for an interrupted reply. */
   | { kind: "receiving"; reported: () => ReportedUsage }
   /**
    * The request is about to be sent once more.
@@ -207,7 +207,7 @@ export type ReplyEvent =
   | { kind: "finished"; reason: FinishReason; decodingMs: number };
 
 /**
- * Reserves memory for what is held of a reply. Called again as the reply grows.
+ * Reserves memory for the buffered part of a reply. Called again as the reply grows.
  * @param bytes the total to reserve, not an increment
  * @throws ProviderError if there is not enough
  */

@@ -113,16 +113,16 @@ export function openProviders(
     reply: (prompts: RoutedPrompts, signal: AbortSignal, reserve?: ReserveMemory) =>
       replyTo(upstreamPrompts(prompts), bounds, signal, reserve),
     /**
-     * Sends a body whose answer is no reply, such as a count of tokens.
+     * Sends a body whose response is not a reply, such as a token count.
      * @param onTarget receives the index of a model that the call continues with
      * @returns the answer, a JSON object
      * @throws ProviderError; the reason of the signal once that has fired
      */
     answer: (prompts: RoutedPrompts, signal: AbortSignal, onTarget: (index: number) => void) =>
       answerTo(upstreamPrompts(prompts), bounds, signal, onTarget),
-    /** Whether calls that have a choice should stay away from an open provider. */
+    /** Whether calls of aliases should avoid an open provider. */
     isAvoided: (id: string) => upstreamOf(id).health.isAvoided,
-    /** How the open providers are doing in this process, by public id. */
+    /** The state of the open providers in this process, by public id. */
     states: () =>
       new Map(
         [...upstreams].map(([id, { keys, health }]) => [

@@ -7,13 +7,13 @@ import { EventSplitter } from "./event-splitter.ts";
 import type { Piece, ProviderBounds, ReplyEvent, ReserveMemory } from "./provider.ts";
 import type { UpstreamRequest } from "./send.ts";
 
-/** Maximum size of an event that has not arrived whole, in bytes. */
+/** Maximum size of an incomplete event, in bytes. */
 const EVENT_BYTES = 16 * 1024 * 1024;
 /** A line of SSE: a field or a comment. */
 const SSE_LINE = /^(?:data|event|id|retry)?:/;
 /** The data of an event. */
 const DATA_LINE = /^data:/m;
-/** Events that a provider sends while it has nothing to say, by their name or the type in their data. */
+/** Keep-alive events of providers, by their name or the type in their data. */
 const IDLE_EVENT = /^(?:event: ?|data: ?\{\s*"type"\s*:\s*")(?:ping|keepalive)\b/m;
 
 type RelayDeps = {
@@ -26,8 +26,8 @@ type RelayDeps = {
 };
 
 /**
- * Passes a reply on event by event, unchanged, and reads along: usage, and whether the reply is complete. What
- * reports an error, or cannot be read, is not passed on.
+ * Passes a reply on event by event, unchanged, and reads its usage and whether it is complete. Events that
+ * report an error, or cannot be read, are not passed on.
  */
 export class RelayReader {
   readonly #deps: RelayDeps;
@@ -36,7 +36,7 @@ export class RelayReader {
   readonly #splitter = new EventSplitter();
   #received = 0;
   #decodingMs = 0;
-  /** The reply has ended by a filter, which it says itself. */
+  /** The reply was ended by a filter, and says so itself. */
   #isBlocked = false;
   /** The latest event that is not passed on. */
   #withheld = "";
@@ -66,7 +66,7 @@ export class RelayReader {
     yield { kind: "finished", reason: finishReason, decodingMs: this.#decodingMs };
   }
 
-  /** The client reads how a reply has ended. Here it counts only that it has. */
+  /** The client reads how a reply has ended. Here only the end itself matters. */
   #withoutVerdict({ skipped: _skipped, endsWithToolCall: _call, ...event }: ParsedEvent) {
     if (!event.finish || !("failure" in event.finish)) return event;
     if (event.finish.failure === "blocked the content") this.#isBlocked = true;
@@ -110,7 +110,7 @@ export class RelayReader {
     return bytes;
   }
 
-  /** Takes the events that have arrived whole, up to one that reports an error. */
+  /** Returns the complete events, up to one that reports an error. */
   #take(bytes: Buffer): { pieces: Piece[]; passed: string; isActive: boolean } {
     const pieces: Piece[] = [];
     let [passed, isActive] = ["", false];

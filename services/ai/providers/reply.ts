@@ -123,11 +123,11 @@ export const createProvider =
   (prompt, client, reserve) =>
     replyTo([{ upstream, prompt }], bounds, client, reserve);
 
-/** Maximum size of an answer that is no reply, in bytes. */
+/** Maximum size of a response that is not a reply, in bytes. */
 const ANSWER_BYTES = 64 * 1024;
 
 /**
- * Sends a body whose answer is no reply: a count of tokens.
+ * Sends a body whose response is not a reply: a token count.
  * @param onTarget receives the index of a model that the call continues with
  * @returns the unchanged response: a JSON object with a count
  * @throws ProviderError; the reason of the signal once that has fired
@@ -224,7 +224,7 @@ function translated({ adapter, base }: Upstream, prompt: Prompt): UpstreamMessag
   };
 }
 
-/** The path of chat completions, with which a base URL may end although another API is called. */
+/** The path of chat completions. A base URL may end with it although another API is called. */
 const CHAT_PATH = /\/chat\/completions\/*$/;
 
 /** A request for embeddings. Only dialects of OpenAI have them. */
@@ -267,7 +267,7 @@ type ReaderDeps = {
   request: UpstreamRequest;
   bounds: ProviderBounds;
   isStream: boolean;
-  /** A stream whose caller gets it as a whole. */
+  /** A stream that the caller receives as a complete reply. */
   isCollected: boolean;
   reserve: ReserveMemory;
 };
@@ -278,7 +278,7 @@ class ReplyReader {
   readonly #read: () => Promise<Buffer | undefined>;
   #decodingMs = 0;
   #received = 0;
-  /** Characters that the caller collects: all text of a reply that it gets as a whole. */
+  /** Characters that the caller collects: all text of a complete reply. */
   #collected = 0;
   /** Pieces for the next calls. */
   #waiting: Piece[] = [];

@@ -26,9 +26,9 @@ export type Destination = {
   keys: ProviderKeys;
   /** Sends the request once. Resolves when the status line has arrived. */
   post(key: ProviderKey, signal: AbortSignal): Promise<IncomingMessage>;
-  /** Is told when an attempt begins. */
+  /** Called when an attempt begins. */
   onBegin(): void;
-  /** Is told once how it has ended. */
+  /** Called once with the outcome of the attempt. */
   onEnd(outcome: AttemptOutcome): void;
 };
 
@@ -50,7 +50,7 @@ class Attempts {
   readonly #mostRereads: number;
   /** How many of them the provider may have read. */
   #reads = 0;
-  /** The keys that the call has used: a key that comes back at once would be used without end. */
+  /** The keys that the call has used: a key that returns immediately would be used endlessly. */
   readonly #tried = new Set<ProviderKey>();
   #otherKey: ProviderKey | undefined;
   index = 0;
@@ -131,11 +131,11 @@ export class UpstreamRequest {
   }
 
   /**
-   * Sends the call until a successful response begins to arrive. What fails before its first byte is sent at once
+   * Sends the call until a successful response begins to arrive. An attempt that fails before its first byte is repeated immediately
    * with the next key or to the next destination, if there is one. At the last one, temporary failures are retried:
    * with exponential backoff and jitter, or longer if the provider asks for it, as far as the time limits allow.
    * @param destinationOf returns a destination, of `count`
-   * @param mostRereads how many failed attempts that the provider may have read may be followed by another
+   * @param mostRereads maximum number of attempts that are repeated although the provider may have read them
    * @returns the response, of which at least one byte has arrived, and the index of its destination
    * @throws ProviderError, or the reason of the client's signal
    */
@@ -175,7 +175,7 @@ export class UpstreamRequest {
   }
 
   /**
-   * Waits until another attempt may follow, which is at once with another key or at another destination.
+   * Waits until another attempt may follow: immediately with another key or at another destination.
    * @throws what has been thrown, if none may
    */
   async #recover(

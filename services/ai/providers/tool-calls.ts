@@ -1,7 +1,7 @@
 import { createCallId } from "./call-ids.ts";
 import type { Piece } from "./provider.ts";
 
-/** What one event says of a tool call. Nothing about it is certain. */
+/** What one event says about a tool call. Its types are unchecked. */
 export type ToolCallPart = {
   /** Which call of the reply it is, in the provider's counting. Absent: a separate call. */
   key?: unknown;

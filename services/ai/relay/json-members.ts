@@ -63,7 +63,7 @@ function topLevelMembers(text: string): { spans: Map<string, Span>; end: number 
   return { spans, end: at };
 }
 
-/** Place of the next character that is no white space (RFC 8259 section 2). */
+/** Place of the next character that is not white space (RFC 8259 section 2). */
 function afterBlanks(text: string, from: number): number {
   let at = from;
   while (" \t\r\n".includes(text.charAt(at)) && at < text.length) at++;

@@ -1,4 +1,4 @@
-/** A JSON object of which nothing else is known. */
+/** A JSON object with unchecked members. */
 export type Json = Readonly<Record<string, unknown>>;
 
 export const isJsonObject = (value: unknown): value is Json =>

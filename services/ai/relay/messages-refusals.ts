@@ -2,7 +2,7 @@ import type { Violation } from "../../platform/rpc/errors.ts";
 import { isJsonObject, type Json, listOf } from "./json.ts";
 import { refuse, refuseFields } from "./refusals.ts";
 
-/** Fields of the Messages API that reach what other users have stored, or whose cost has no bound. */
+/** Fields of the Messages API that give access to data stored by other users, or whose cost is unbounded. */
 const REFUSED = {
   container: "is not supported, since code runs at the provider",
   mcp_servers: "is not supported, since the provider would call them",
@@ -32,7 +32,7 @@ const BLOCKS: ReadonlySet<unknown> = new Set([
   "compaction",
 ]);
 
-/** What a body of Anthropic's Messages API is refused for. */
+/** The violations for which a body of Anthropic's Messages API is rejected. */
 export const messagesRefusals = (body: Json): Violation[] => [
   ...refuseFields(body, REFUSED, HARMLESS),
   ...listOf(body.tools).flatMap((tool, index) => toolRefusals(tool, `tools[${index}]`)),
@@ -42,7 +42,7 @@ export const messagesRefusals = (body: Json): Violation[] => [
   ...blockRefusals(body.system, "system"),
 ];
 
-/** Tools without a type, or with `custom`, have a schema of the client's. */
+/** Tools without a type, or with `custom`, have a schema from the client. */
 const toolRefusals = (tool: unknown, at: string): Violation[] =>
   isJsonObject(tool) && tool.type !== undefined && tool.type !== null && tool.type !== "custom"
     ? [refuse(`${at}.type`, "is not supported except as custom, for tools with a schema of yours")]

@@ -1,7 +1,7 @@
 import type { Violation } from "../../platform/rpc/errors.ts";
 import type { Json } from "./json.ts";
 
-/** A field that is valid, and not passed on. */
+/** A field that is valid but not passed on. */
 export const refuse = (field: string, message: string): Violation => ({
   field,
   message,

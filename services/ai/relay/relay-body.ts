@@ -6,7 +6,7 @@ import { isJsonObject, type Json } from "./json.ts";
 import { messagesRefusals } from "./messages-refusals.ts";
 import { responsesRefusals } from "./responses-refusals.ts";
 
-/** What the gateway reads of a body that it passes on. */
+/** The parts of a relayed body that the gateway reads. */
 export type RelayBody = {
   text: string;
   /** Name of the model or alias. */
@@ -46,7 +46,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 
 /**
- * Reads a body that will be passed on, and refuses what would reach data of other users or has a cost without
+ * Reads a body that will be passed on, and rejects fields that would reach data of other users or have a cost without
  * a bound.
  * @throws ServiceError MALFORMED_REQUEST, VALIDATION_FAILED
  */
@@ -99,7 +99,7 @@ function parse(bytes: Uint8Array): { text: string; json: Json } {
 
 const isImage = ({ type }: Json) => type === "image" || type === "input_image";
 
-/** Kinds of sources of documents whose bytes are those of their text. */
+/** Kinds of document sources that contain plain text. */
 const PLAIN_SOURCES: ReadonlySet<unknown> = new Set(["text", "content"]);
 
 const isFile = ({ type, source, file_data }: Json) =>
@@ -118,7 +118,7 @@ function sumIn(value: unknown, numberOf: (object: Json) => number): number {
   return Object.values(value).reduce((sum: number, each) => sum + sumIn(each, numberOf), own);
 }
 
-/** Members whose text no model reads: content in base64, marks and encrypted reasoning. */
+/** Members whose text models do not read: content in base64, markers and encrypted reasoning. */
 const UNREAD: ReadonlySet<string> = new Set([
   "data",
   "file_data",

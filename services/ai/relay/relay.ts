@@ -55,7 +55,7 @@ export function relay(
 }
 
 /**
- * Passes on a request to count the tokens of a conversation. It costs nothing and is no call of a model.
+ * Passes on a request to count the tokens of a conversation. It is free and not recorded as usage.
  * @returns the answer of the provider, a JSON object
  * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
@@ -132,7 +132,7 @@ function routeTarget(
   };
 }
 
-/** The body with the name that the provider knows, and the maximum of tokens lowered to that of the model. */
+/** The body with the provider's name of the model, and the token maximum lowered to that of the model. */
 function bodyFor(
   api: RelayApi,
   { text, maxTokens: given }: RelayBody,
@@ -149,7 +149,7 @@ function bodyFor(
   });
 }
 
-/** The version that clients send unless their request says another. */
+/** The version if the request does not specify one. */
 const VERSION = "2023-06-01";
 
 function headersOf(
@@ -165,7 +165,7 @@ function headersOf(
   };
 }
 
-/** What the caller of a relay gets. */
+/** The events that the caller of a relay receives. */
 function createView(): ReplyView<EventInit> {
   let hasBegun = false;
   let usage: UsageInit;

@@ -4,7 +4,7 @@ import { refuse, refuseFields } from "./refusals.ts";
 
 const STORED = "is not supported, since responses are not stored";
 
-/** Fields of the Responses API that reach what other users have stored, or whose cost has no bound. */
+/** Fields of the Responses API that give access to data stored by other users, or whose cost is unbounded. */
 const REFUSED = {
   previous_response_id: `${STORED}: send the whole conversation`,
   conversation: `${STORED}: send the whole conversation`,
@@ -13,7 +13,7 @@ const REFUSED = {
   access_programs: "is not supported, since they belong to the key of this server",
 } as const;
 
-/** Values of fields whose other values are refused. */
+/** Accepted values of fields whose other values are rejected. */
 const HARMLESS = {
   background: [false],
   store: [false],
@@ -36,7 +36,7 @@ const ITEMS: ReadonlySet<unknown> = new Set([
   "compaction",
 ]);
 
-/** What a body of OpenAI's Responses API is refused for. */
+/** The violations for which a body of OpenAI's Responses API is rejected. */
 export const responsesRefusals = (body: Json): Violation[] => [
   ...refuseFields(body, REFUSED, HARMLESS),
   ...cacheRefusals(body.prompt_cache_options, "prompt_cache_options"),

@@ -4,9 +4,9 @@ import { createIdentity, postAs } from "./identity.ts";
 import type { Place } from "./place.ts";
 import { openaiPath, SDK_OPTIONS, sdkHeaders, sendBySdk } from "./sdk.ts";
 
-/** The last version of the API with a date. */
+/** The last dated version of the API. */
 const API_VERSION = "2025-04-01-preview";
-/** What tokens of Microsoft Entra have to be for. */
+/** Scope of the tokens of Microsoft Entra. */
 const SCOPE = "https://cognitiveservices.azure.com/.default";
 
 /** Microsoft Entra's tokens for Azure OpenAI. */
@@ -41,7 +41,7 @@ export function openAzure({ baseUrl, apiVersion }: Place, http: HttpClient): Clo
   };
 }
 
-/** The SDK would take these from variables that are those of another provider. */
+/** Otherwise the SDK would read these from the variables of another provider. */
 const NOT_FROM_ENV = { organization: null, project: null, adminAPIKey: null };
 
 async function loadTokenProvider(): Promise<TokenProvider> {

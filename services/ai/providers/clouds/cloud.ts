@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { AnyPrompt, RelayApi } from "../provider.ts";
 import type { Destination } from "../send.ts";
 
-/** What is called: the chat API of the dialect, its embeddings, or an API that is passed on. */
+/** The API to call: the chat API of the dialect, its embeddings, or a relayed API. */
 type CloudApi = "reply" | "embeddings" | RelayApi;
 
 /** A request for a model in a cloud, without its URL and credentials. */
@@ -17,7 +17,7 @@ export type CloudRequest = {
   body: string;
 };
 
-/** A response whose head has arrived, and the path that was asked. */
+/** A response whose head has arrived, and the path of the request. */
 export type CloudResponse = { message: IncomingMessage; path: string };
 
 /** A cloud: it knows the URLs of its models and has their credentials. */

@@ -50,7 +50,7 @@ type SendAs<T> = (
 
 /**
  * Sends a request with the credentials of an identity, and once more with new ones if they are refused. A refused
- * request has not been read, so that it costs nothing.
+ * request has not been read, so it costs nothing.
  * @param refusals statuses with which the cloud refuses credentials
  */
 export async function postAs<T>(
@@ -87,13 +87,13 @@ export async function whileWanted<T>(work: Promise<T>, signal: AbortSignal): Pro
   }
 }
 
-/** Codes of errors of the network, with which the server of the credentials was not reached. */
+/** Codes of network errors: the credential service was not reached. */
 const NETWORK = /^(?:E[A-Z]+|UND_ERR_\w+)$/;
 const WORD = /^\w{1,64}$/;
 
 /**
- * Why a library has no credentials. Its message is not kept, since it may quote what the server of the credentials has
- * answered.
+ * Why a library has no credentials. Its message is not kept, because it may quote the response of the credential
+ * service.
  */
 function credentialsError(thrown: unknown): ProviderError {
   const causes = causesOf(thrown);
@@ -106,7 +106,7 @@ function credentialsError(thrown: unknown): ProviderError {
   return new ProviderError("refused the key", { detail: `no credentials: ${name ?? "unknown"}` });
 }
 
-/** Credentials that may be there later. Without them nothing was sent to the model. */
+/** Credentials that may be available later. Nothing was sent to the model without them. */
 const noCredentials = (detail: string) =>
   new ProviderError("unreachable", { retryable: true, isUnsent: true, detail });
 
@@ -122,7 +122,7 @@ type Thrown = {
 
 const statusOf = ({ status, statusCode }: Thrown) => Number(status ?? statusCode);
 
-/** Maximum number of errors that are looked at. */
+/** Maximum number of errors to examine. */
 const MAX_CAUSES = 20;
 
 /** An error, what has caused it, and what has failed before it, the outermost first. */

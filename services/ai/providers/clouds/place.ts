@@ -1,6 +1,6 @@
 import { type CloudName, PROJECT, REGION } from "../../catalogue-clouds.ts";
 
-/** Where the models of a provider in a cloud are. What is unknown is empty. */
+/** Location of the models of a provider in a cloud. Unknown fields are empty. */
 export type Place = { baseUrl: string; region: string; project: string; apiVersion: string };
 
 type Entry = {
@@ -11,11 +11,11 @@ type Entry = {
   apiVersion?: string;
 };
 type Variables = Readonly<Record<string, string | undefined>>;
-/** What is known of a provider: where it is, or what is wrong; neither if it is not configured. */
+/** What is known about a provider: its location or a problem; neither if it is not configured. */
 type Found = { place?: Place; problem?: string };
 
 /**
- * Finds out where the models of a provider are. Its credentials may be those of the process, so that a place
+ * Determines the location of the models of a provider. Its credentials may be those of the process, so a location
  * alone configures it.
  * @param baseUrl empty if it follows from the region
  */
@@ -28,7 +28,7 @@ export function findPlace(
   return FINDERS[cloud](entry, variables, { baseUrl, hasKey });
 }
 
-/** What the variables and the catalogue say of a provider. */
+/** What the variables and the catalogue say about a provider. */
 type Given = { baseUrl: string; hasKey: boolean };
 type Finder = (entry: Entry, variables: Variables, given: Given) => Found;
 

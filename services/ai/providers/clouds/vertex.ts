@@ -9,7 +9,7 @@ import { createIdentity, postAs, whileWanted } from "./identity.ts";
 import type { Place } from "./place.ts";
 import { anthropicPath, SDK_OPTIONS, sdkHeaders, sendBySdk } from "./sdk.ts";
 
-/** What tokens of Google have to be for. */
+/** Scope of the tokens of Google. */
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
 /**
@@ -23,7 +23,7 @@ const createGoogleIdentity = (projectId: string) =>
   });
 
 /**
- * Gemini on Vertex AI. The SDK of Google hands out no response that has not been read, so that only its credentials
+ * Gemini on Vertex AI. Google's SDK does not expose unread responses, so only its credentials
  * are used.
  */
 export function openVertexGoogle({ baseUrl, region, project }: Place, http: HttpClient): Cloud {
@@ -50,7 +50,7 @@ export function openVertexGoogle({ baseUrl, region, project }: Place, http: Http
   return { post: (request, _key, signal) => postAs(identity, send, request, signal) };
 }
 
-/** A name with a slash is that of a resource of the project, such as `endpoints/1234`. */
+/** A name with a slash is a resource of the project, such as `endpoints/1234`. */
 const vertexResource = (model: string): string =>
   model.includes("/") ? resourceOf(model) : `publishers/google/${resourceOf(model)}`;
 
@@ -86,7 +86,7 @@ export function openVertexAnthropic({ baseUrl, region, project }: Place, http: H
 }
 
 /**
- * A body as Vertex takes it: the model is in the URL, unless tokens are counted, and the version of the API in the body.
+ * A body as Vertex expects it: the model is in the URL, except when tokens are counted, and the API version in the body.
  * The SDK would parse and print it, which rounds numbers.
  */
 function vertexBody(
