@@ -34,7 +34,8 @@ export async function updateKey(
     await assertStillAdmin(call);
     const key = await findAdminKey(call, id); // as of the lock
     if (!key) throw keyNotFound();
-    if (key.revokedAt) throw new ServiceError(Reason.CONFLICT, "This API key has already been revoked.");
+    if (key.revokedAt)
+      throw new ServiceError(Reason.CONFLICT, "This API key has already been revoked.");
     const columns = changedColumns(key, changes, call.clock.now());
     const fields = Object.keys(changes).filter((field) => isGiven(changes, field));
     if (fields.length === 0) return key;

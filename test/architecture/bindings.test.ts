@@ -48,7 +48,7 @@ function isReadable(field: DescField, isForeign = false): boolean {
 }
 
 /**
- * Whether a number has bounds of its own. The gateway reports those, and not the ones of its type.
+ * Whether a number has its own bounds. The gateway reports those, and not the ones of its type.
  */
 function isBounded(field: DescField): boolean {
   if (field.scalar !== INT32 && field.scalar !== UINT32)

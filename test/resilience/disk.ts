@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 
 /**
- * A small disk of its own; undefined where none may be made.
+ * A small separate disk; undefined if none can be created.
  * @param size as mount takes it
  */
 export function mountDisk(size: string): string | undefined {

@@ -21,7 +21,7 @@ import { times } from "../support/tally.ts";
 const isFull = Boolean(process.env.TEST_FULL);
 const ATTACK_MS = Number(process.env.ATTACK_MS ?? (isFull ? 60_000 : 5_000));
 let attackers = 0;
-/** Each attacker has an address of its own: those that were cut off may not come back at once. */
+/** Each attacker has its own address: those that were cut off may not come back at once. */
 const nextAddress = () => `127.0.9.${++attackers}`;
 const MIB = 1024 * 1024;
 /** Time of the calls before the first attack: rows are of warm code. */

@@ -64,7 +64,7 @@ async function useUp(address: string, path: string, count = OPEN_CALLS): Promise
   }
 }
 
-/** Whether an address is served, on a connection of its own. */
+/** Whether an address is served, on its own connection. */
 async function isServed(address: string, path = LOGIN): Promise<boolean> {
   const { session } = await connectGrpc(address);
   const answer = await send(session, head(path), framed(new Uint8Array())).catch(() => undefined);
@@ -136,7 +136,7 @@ test("gRPC port: health checks have a separate share, which they can use up", as
   expect([await isServed(probing, HEALTH), await isServed(probing)]).toEqual([false, true]);
 });
 
-/** Begins calls on a connection of its own, all in one write, and resets each at once. */
+/** Begins calls on its own connection, all in one write, and resets each at once. */
 function beginAndReset(localAddress: string, count: number) {
   const { hostname, port } = new URL(app.grpcUrl);
   const socket = connect({ port: Number(port), host: hostname, localAddress });

@@ -182,7 +182,7 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       expect(await second).toBe(0);
       await startReplica(0);
       await retrying(() => send("GET", "/user/profile"));
-      // Checks of the gRPC ports have passed meanwhile.
+      // Checks of the gRPC ports have passed in the meantime.
       const { sessions } = await createClient(UserService, grpc()).listSessions({}, bearer());
       expect(sessions).toHaveLength(1);
     });

@@ -8,7 +8,7 @@ import { times } from "../support/tally.ts";
 import { until } from "../support/until.ts";
 import { startEndpoint, WEBHOOK_ENV } from "../support/webhooks.ts";
 
-/** Registrations, and how many processes are killed meanwhile. An ordinary run has few. */
+/** Registrations, and how many processes are killed in the meantime. An ordinary run has few. */
 const [REGISTRATIONS, KILLS] = process.env.TEST_FULL ? [500, 12] : [60, 3];
 const ADMIN = { email: "root@example.com", password: PASSWORD };
 

@@ -73,7 +73,7 @@ const workersOf = (started: Pick<Process, "output">) =>
     pid: number;
   }[];
 
-/** Sends a GET on a connection of its own. */
+/** Sends a GET on its own connection. */
 async function getAlone(url: string, path: string, headers: Record<string, string> = {}) {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const text = await sendRawHttp(

@@ -34,7 +34,7 @@ const image = (value: { mediaType?: string; data?: string; url?: string; detail?
 });
 const PNG = { mediaType: "image/png", data: "iVBORw0KGgo=" };
 
-/** The body that the provider got for a message, which has a text of its own. */
+/** The body that the provider got for a message, which has its own text. */
 function bodyWith(marker: string): Record<string, unknown> {
   const requests = app.providers.flatMap(({ requests: received }) => received);
   const found = requests.findLast(({ body }) => JSON.stringify(body).includes(marker));

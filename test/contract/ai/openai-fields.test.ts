@@ -3,10 +3,10 @@ import { PROVIDERS } from "../../support/ai/calls.ts";
 import { type Json, NESTED, SAMPLES } from "../../support/ai/openai-fields.ts";
 import { startSuiteApp } from "../../support/app.ts";
 
-/** An app of its own: what its providers have received is compared. */
+/** A separate app: what its providers have received is compared. */
 const app = await startSuiteApp({ env: { AI_RETRIES: "0", RATE_LIMITS: "off" } });
 const PATH = "/v1/chat/completions";
-/** The provider whose models require the signatures of their own calls, and that no other knows. */
+/** The provider whose models require the signatures of their own calls, which no other provider has. */
 const GOOGLE = "provider-c";
 const TOOL = { type: "function", function: { name: "f", parameters: { type: "object" } } };
 

@@ -31,7 +31,7 @@ const store = ({ userId, daysAgo, model = "model-a-1", tokens, calls = 1 }: Stor
     ],
   );
 
-/** A period of its own for each test: days that no other test uses. */
+/** A separate period for each test: days that no other test uses. */
 const period = (firstAgo: number, lastAgo: number) =>
   `from=${dayOf(firstAgo)}T00:00:00Z&to=${dayOf(lastAgo)}T00:00:00Z`;
 const sums = async (query: string) => (await admin.get(`/admin/usage/sums?${query}`)).body;

@@ -40,7 +40,7 @@ async function expectRefused(browser: HttpClient, answer: Answer): Promise<void>
   expect(await sessions()).toBe(before);
 }
 
-/** A browser that has a device cookie of its own. */
+/** A browser that has its own device cookie. */
 async function otherBrowser(): Promise<HttpClient> {
   const browser = app.httpClient();
   await start(browser);

@@ -153,7 +153,7 @@ describe("An account that a stranger has registered with somebody else's address
           const answer = await attempts[name]?.();
           if (answer && accountIn(answer) === user.id) opened.add(answer.body.accessToken);
         };
-        // what is mailed to the owner's mailbox, moves the account away or voids the owner's own token is left out
+        // what is mailed to the owner's mailbox, moves the account away or voids the owner's own token is omitted
         const names = Object.keys(attempts).filter((name) => !/^(link|new password)/.test(name));
         const attacks = times(4, async () => {
           while (!isClaimed) for (const name of names) await attempt(name);

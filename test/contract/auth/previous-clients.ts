@@ -26,7 +26,7 @@ const cookiesIn = ({ headers }: HttpResponse) =>
 
 /**
  * Uses the routes that clients of the previous release use, on new accounts.
- * @param clientAt a client with an address of its own
+ * @param clientAt a client with its own address
  * @param epoch the time of the service, in seconds
  */
 export async function useAsBefore(

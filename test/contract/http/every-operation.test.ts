@@ -199,7 +199,7 @@ const isExpected = ({
 const isOfProvider = (error: unknown) =>
   /The AI provider \S+ failed/.test(JSON.stringify(error ?? ""));
 
-/** A session that begins anew once it has ended. */
+/** A session that begins again once it has ended. */
 function createCaller(isAdmin: boolean) {
   let session: SignedIn | undefined;
   return {

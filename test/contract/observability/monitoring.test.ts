@@ -58,7 +58,7 @@ test.skipIf(isMissing("prometheus"))(
       args,
       async () => (await fetch(`${url}/-/ready`)).ok,
     );
-    // biome-ignore lint/suspicious/noExplicitAny: each query has a shape of its own
+    // biome-ignore lint/suspicious/noExplicitAny: each query has its own shape
     const ask = async (path: string): Promise<any> =>
       ((await (await fetch(`${url}/api/v1/${path}`)).json()) as { data: unknown }).data;
     /** The values of a query now. */

@@ -298,7 +298,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
 const WITHOUT_KEY = { browsers: CHROMIUM, env: { MISTRAL_API_KEY: "" } };
 
 describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (web) => {
-  /** Whether the server says of each provider that it has a key: it may lose it meanwhile. */
+  /** Whether the server says of each provider that it has a key: it may lose it in the meantime. */
   const answerProviders = (page: Page, configured: boolean) =>
     page.route("**/ai/providers", async (route) => {
       const response = await route.fetch();

@@ -13,7 +13,7 @@ import {
 
 const IMPERSONATING = "This is not possible in the name of another user.";
 
-/** Own pages, and how often each gives the reason in place of what the API refuses. */
+/** Own pages, and how often each gives the reason instead of what the API refuses. */
 const OWN_PAGES = [
   { path: "/account/profile", heading: "Profile", reasons: 1 },
   { path: "/account/security", heading: "Security", reasons: 3 },

@@ -26,7 +26,7 @@ const NONSENSE: SmtpResponse[] = [
 ];
 
 /**
- * Two replicas on servers of their own, and the faults that may come over them.
+ * Two replicas on their own servers, and the faults that may come over them.
  * @param freezeMs how long a replica is frozen
  */
 export async function startFaultyDeployment(freezeMs = FAULT_MS) {

@@ -24,7 +24,7 @@ export async function setBudget(app: BudgetsApp, form: BudgetForm): Promise<{ id
   return body.budget;
 }
 
-/** A new user with a budget of its own. */
+/** A new user with its own budget. */
 export async function withBudget(app: BudgetsApp, form: BudgetForm): Promise<SignedIn> {
   const account = await app.signIn();
   await setBudget(app, { subject: account.user.id, ...form });

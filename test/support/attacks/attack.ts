@@ -37,7 +37,7 @@ export type Attack = {
 export async function runAttack(attack: Attack): Promise<number> {
   const attacker = new URL("attacker.ts", import.meta.url).pathname;
   const command = [process.execPath, attacker, JSON.stringify(attack)];
-  // It has a machine of its own in life. Here it gets what the server leaves of the cores.
+  // In production it has its own machine. Here it gets what the server leaves of the cores.
   const child = spawn("chrt", ["--idle", "0", ...command], {
     stdio: ["ignore", "pipe", "inherit"],
   });

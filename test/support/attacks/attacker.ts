@@ -1,5 +1,5 @@
 /**
- * The attacker of `test/resilience/exhaustion.test.ts`, in a process of its own: does one thing
+ * The attacker of `test/resilience/exhaustion.test.ts`, in a separate process: does one thing
  * from one address of 127.0.0.0/8 for some time, as much of it as the server lets in. Prints how
  * many connections it has opened.
  */

@@ -51,7 +51,7 @@ export function setup(): () => Promise<void> {
 }
 
 /**
- * Runs one statement, or several without results, on a connection of its own.
+ * Runs one statement, or several without results, on its own connection.
  * @returns the rows
  */
 // biome-ignore lint/suspicious/noExplicitAny: as pg's own rows

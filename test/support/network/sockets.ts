@@ -28,7 +28,7 @@ export function addressOf(url: string): { host: string; port: number } {
 export const throughPort = (url: string, port: number) =>
   Object.assign(new URL(url), { host: `127.0.0.1:${port}` }).href;
 
-/** Each worker of a run has ports of its own, so that none takes the port of another's server. */
+/** Each worker of a run has its own ports, so that none takes the port of another's server. */
 const PORTS_PER_WORKER = 2_500;
 const FIRST_PORT = 12_000 + (Number(process.env.VITEST_POOL_ID ?? 0) % 8) * PORTS_PER_WORKER;
 const given = new Set<number>();

@@ -92,7 +92,7 @@ export async function startDeployment(settings: Record<string, string> = {}, roo
     sql: <T>(text: string, values?: unknown[]) => runSql<T>(databaseUrl, text, values),
     databaseUrl,
     secretKey: env.SECRET_KEY,
-    /** Ends every process by force and starts them anew. */
+    /** Ends every process by force and starts them again. */
     async restart(changes?: Record<string, string>) {
       await stop("SIGKILL");
       await start(changes);

@@ -37,7 +37,7 @@ export async function startModelServer(
     },
     /**
      * Asks two models to count the tokens of a body.
-     * @param onTarget is told the index of a model that the call goes on to
+     * @param onTarget receives the index of a model that the call continues with
      */
     count(onTarget: (index: number) => void): Promise<string> {
       const relay = {

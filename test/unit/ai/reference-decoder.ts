@@ -72,7 +72,7 @@ type Json = any;
 
 /**
  * Reads a reply as plainly as the promises about replies can be written down, and as slowly: every
- * arrival decodes the whole body anew.
+ * arrival decodes the whole body again.
  */
 export function referenceVerdict(dialect: SimulatedDialect, body: Body, limits: Limits): Verdict {
   const received: Buffer[] = [];

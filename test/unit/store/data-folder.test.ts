@@ -49,7 +49,7 @@ test("Data folder: a folder in place of the secret key is rejected by name", () 
   );
 });
 
-/** The mode of a file; 0 if the database has deleted it meanwhile. */
+/** The mode of a file; 0 if the database has deleted it in the meantime. */
 const modeOf = (path: string) => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777;
 
 /** The files and folders in a folder that other users may read, write or search, with their modes. */
