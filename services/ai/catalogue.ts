@@ -14,7 +14,10 @@ const label = (most: number) =>
   z
     .string()
     .max(most)
-    .regex(/^[^\p{C}\s]+( [^\p{C}\s]+)*$/u, "must be printable words separated by single spaces");
+    .regex(
+      /^[^\p{C}\s]+( [^\p{C}\s]+)*$/u,
+      "must be words of printable characters, separated by single spaces",
+    );
 
 /**
  * Rule for the base URL of a provider. Paths are appended to it, and it carries no credentials but
