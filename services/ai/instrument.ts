@@ -3,7 +3,7 @@ import type { Metrics } from "../metrics.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
 import type { UsageRow } from "../store/usage.ts";
 import { isEmbedding } from "./catalogue.ts";
-import type { Prompt, ReplyEvent } from "./providers/provider.ts";
+import type { CallProgress, Prompt, ReplyEvent } from "./providers/provider.ts";
 
 /** Nano-units in a unit of the currency. */
 const NANOS = 1e9;
@@ -54,7 +54,7 @@ export function instrumentCall(
       labels = labelsOf(nextVendor, next);
       current = next;
     },
-    observe(event: ReplyEvent): void {
+    observe(event: CallProgress | ReplyEvent): void {
       if (event.kind === "answered") sentAt = event.sentAt;
       if ("decodingMs" in event) decodingMs = event.decodingMs;
       if (event.kind === "receiving" || event.kind === "embeddings")

@@ -10,7 +10,7 @@ import type { AiContext } from "./context.ts";
 import { estimatedInput } from "./estimate.ts";
 import { instrumentCall } from "./instrument.ts";
 import { ProviderError, type ProviderErrorKind } from "./providers/errors.ts";
-import type { AnyPrompt, ReplyEvent } from "./providers/provider.ts";
+import type { AnyPrompt, CallProgress, ReplyEvent } from "./providers/provider.ts";
 import { mapTargets, type Targets } from "./targets.ts";
 import type { UsageOutcome } from "./usage.ts";
 
@@ -86,16 +86,20 @@ export async function* readReply<Output>(
   usage.begin(reservation);
   const measurement = instrumentCall(call, entry.vendor, prompt);
   let outcome: UsageOutcome = "cancelled"; // if the client disconnects
-  const reserveMemory = (bytes: number) => reserveReply(response, bytes);
+  const reserve = (bytes: number) => reserveReply(response, bytes);
+  const onProgress = (progress: CallProgress) => {
+    usage.observe(progress);
+    measurement.observe(progress);
+    current = follow(progress, { ...route, targets }, current, { usage, measurement });
+  };
   const sent = mapTargets(targets, (to) => ({
     provider: to.entry.id,
     prompt: limitedBy(to.prompt, reservation),
   }));
   try {
-    for await (const event of ai.providers.reply(sent, signal, reserveMemory)) {
+    for await (const event of ai.providers.reply(sent, signal, { reserve, onProgress })) {
       usage.observe(event);
       measurement.observe(event);
-      current = follow(event, { ...route, targets }, current, { usage, measurement });
       for (const output of view.outputsOf(event, usage.id, current)) yield output;
     }
     outcome = "completed";
@@ -191,12 +195,12 @@ type Observers = {
  * @returns the model that has it now
  */
 function follow(
-  event: ReplyEvent,
+  progress: CallProgress,
   { targets, characters }: Route,
   current: RouteTarget,
   { usage, measurement }: Observers,
 ): RouteTarget {
-  const next = event.kind === "retrying" ? targets[event.target] : undefined;
+  const next = progress.kind === "retrying" ? targets[progress.target] : undefined;
   if (!next || next === current) return current;
   usage.moveTo(modelOf(next, characters));
   measurement.moveTo(next.entry.vendor, next.prompt.model);

@@ -9,7 +9,13 @@ import type { BudgetReservation } from "./budgets/gate.ts";
 import { tokensIn } from "./estimate.ts";
 import { costOf, type Price, type PricedTokens } from "./price.ts";
 import { type ProviderErrorKind, UNREAD_KINDS } from "./providers/errors.ts";
-import type { ReplyEvent, ReportedUsage, Usage, UsageDetails } from "./providers/provider.ts";
+import type {
+  CallProgress,
+  ReplyEvent,
+  ReportedUsage,
+  Usage,
+  UsageDetails,
+} from "./providers/provider.ts";
 
 /** How a call ended. */
 export type UsageOutcome = "completed" | "cancelled" | "failed" | ProviderErrorKind;
@@ -197,7 +203,7 @@ export function openUsageLedger(
           else batch.set(row.id, row);
         },
         /** Estimates usage from the pieces of the reply until the provider reports it. */
-        observe(event: ReplyEvent): void {
+        observe(event: CallProgress | ReplyEvent): void {
           switch (event.kind) {
             case "text":
             case "reasoning":

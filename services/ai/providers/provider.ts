@@ -169,12 +169,10 @@ export type Piece =
     >);
 
 /**
- * What happens in one call of a provider: `sending`, `answered`, `retrying` before each further attempt, `receiving`
- * once a reply begins, then any number of pieces, then `usage` if the provider has reported all of it, then
- * `finished`. A call that fails throws instead of the events that are missing; usage may come before the
- * failure. Readers ignore kinds that they do not know.
+ * What one call of a provider has come to before its reply: `sending`, `answered`, `retrying` before each further
+ * attempt, `receiving` once a reply begins.
  */
-export type ReplyEvent =
+export type CallProgress =
   /**
    * The first attempt is about to be sent.
    * `isUnread`: whether the provider has certainly not read the input of the latest attempt by the time it is called.
@@ -192,7 +190,14 @@ export type ReplyEvent =
    * `target`: index of the model that gets it, if the call has several. `mayBeRead`: the provider may have read
    * the input of the attempt before and charge for it, although no reply has come.
    */
-  | { kind: "retrying"; target: number; mayBeRead: boolean }
+  | { kind: "retrying"; target: number; mayBeRead: boolean };
+
+/**
+ * What a reply consists of: any number of pieces, then `usage` if the provider has reported all of it, then
+ * `finished`. A reply that fails throws instead of the events that are missing; usage may come before the
+ * failure. Readers ignore kinds that they do not know.
+ */
+export type ReplyEvent =
   /**
    * What has arrived since the last pull.
    * `decodingMs`: time spent on decoding the reply so far.
@@ -213,6 +218,12 @@ export type ReplyEvent =
  */
 export type ReserveMemory = (bytes: number) => void;
 
+/** Who is told of a call while it is made. */
+export type CallObserver = {
+  reserve?: ReserveMemory | undefined;
+  onProgress?(progress: CallProgress): void;
+};
+
 /**
  * Sends a prompt to a chat model and reads the reply as events. A reply that is not requested as a stream is
  * one `text`. Sends nothing before the first pull. At its end, or when the loop is left, the upstream
@@ -224,7 +235,7 @@ export type ReserveMemory = (bytes: number) => void;
 export type Provider = (
   prompt: Prompt,
   signal: AbortSignal,
-  reserve?: ReserveMemory,
+  observer?: CallObserver,
 ) => AsyncGenerator<ReplyEvent, void>;
 
 /** Bounds of one call. Durations are in milliseconds. */

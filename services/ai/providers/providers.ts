@@ -14,9 +14,9 @@ import { createHttpClient } from "./http-client.ts";
 import { cloudOpenaiAdapter, compatibleAdapter, openaiAdapter } from "./openai.ts";
 import {
   type AnyPrompt,
+  type CallObserver,
   DEFAULT_BOUNDS,
   type ProviderBounds,
-  type ReserveMemory,
 } from "./provider.ts";
 import { ProviderKeys } from "./provider-keys.ts";
 import { answerTo, createProvider, replyTo, type Upstream } from "./reply.ts";
@@ -110,8 +110,8 @@ export function openProviders(
      * Sends a prompt as a {@link Provider} does, and continues with the next model while one fails before the
      * first byte.
      */
-    reply: (prompts: RoutedPrompts, signal: AbortSignal, reserve?: ReserveMemory) =>
-      replyTo(upstreamPrompts(prompts), bounds, signal, reserve),
+    reply: (prompts: RoutedPrompts, signal: AbortSignal, observer?: CallObserver) =>
+      replyTo(upstreamPrompts(prompts), bounds, signal, observer),
     /**
      * Sends a body whose response is not a reply, such as a token count.
      * @param onTarget receives the index of a model that the call continues with

@@ -12,6 +12,8 @@ import type { AttemptOutcome, UpstreamHealth } from "./health.ts";
 import { decompressed, type HttpClient, readAll } from "./http-client.ts";
 import type {
   AnyPrompt,
+  CallObserver,
+  CallProgress,
   EmbeddingPrompt,
   Piece,
   Prompt,
@@ -54,18 +56,18 @@ export async function* replyTo(
   prompts: UpstreamPrompts,
   bounds: ProviderBounds,
   client: AbortSignal,
-  reserve: ReserveMemory = () => {},
+  { reserve = () => {}, onProgress = () => {} }: CallObserver = {},
 ): AsyncGenerator<ReplyEvent, void> {
   const { isStream, mostRereads } = prompts[0].prompt;
   const isCollected = isToCollect(prompts[0].prompt);
   const isPassedOn = isStream && !isCollected;
-  const request = new UpstreamRequest(client, bounds);
+  const request = new UpstreamRequest(client, bounds, onProgress);
   let decoder: ReplyDecoder | undefined;
   let body: Readable | undefined;
   let outcome: AttemptOutcome = "cancelled"; // if the reader leaves
   try {
     const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
-    const { message, index } = yield* request.send(
+    const { message, index } = await request.send(
       destination,
       prompts.length,
       isPassedOn,
@@ -81,14 +83,14 @@ export async function* replyTo(
     } else if ("relay" in prompt) {
       const reader = new RelayReader({ ...deps, parser: RELAY_APIS[prompt.relay.api].parser });
       decoder = reader.decoder;
-      yield receiving(decoder);
+      onProgress(receiving(decoder));
       yield* reader.events();
     } else {
       decoder = new ReplyDecoder(upstream.adapter, isStream, {
         reasoning: prompt.showsReasoning ?? false,
         toolCalls: prompt.tools !== undefined && prompt.tools.length > 0,
       });
-      yield receiving(decoder);
+      onProgress(receiving(decoder));
       const reader = new ReplyReader({ ...deps, decoder, isCollected });
       for (let event = await reader.next(); event; event = await reader.next()) yield event;
       client.throwIfAborted(); // even if the reply is complete: the client may not have read its text
@@ -112,7 +114,7 @@ const isToCollect = (prompt: AnyPrompt) => "isCollected" in prompt && prompt.isC
 const isRead = (decoder: ReplyDecoder | undefined, outcome: AttemptOutcome) =>
   decoder ? decoder.isClosed : outcome === "completed";
 
-const receiving = (decoder: ReplyDecoder): ReplyEvent => ({
+const receiving = (decoder: ReplyDecoder): CallProgress => ({
   kind: "receiving",
   reported: () => decoder.reported,
 });
@@ -120,8 +122,8 @@ const receiving = (decoder: ReplyDecoder): ReplyEvent => ({
 /** The provider of an upstream alone. */
 export const createProvider =
   (upstream: Upstream, bounds: ProviderBounds): Provider =>
-  (prompt, client, reserve) =>
-    replyTo([{ upstream, prompt }], bounds, client, reserve);
+  (prompt, client, observer) =>
+    replyTo([{ upstream, prompt }], bounds, client, observer);
 
 /** Maximum size of a response that is not a reply, in bytes. */
 const ANSWER_BYTES = 64 * 1024;
@@ -138,15 +140,14 @@ export async function answerTo(
   client: AbortSignal,
   onTarget: (index: number) => void,
 ): Promise<string> {
-  const request = new UpstreamRequest(client, bounds);
+  const request = new UpstreamRequest(client, bounds, (progress) => {
+    if (progress.kind === "retrying") onTarget(progress.target);
+  });
   let outcome: AttemptOutcome = "cancelled";
   try {
     const destination = (at: number) => destinationOf(prompts[at] as UpstreamPrompt);
-    const sending = request.send(destination, prompts.length, false);
-    let step = await sending.next();
-    for (; !step.done; step = await sending.next())
-      if (step.value.kind === "retrying") onTarget(step.value.target);
-    const body = await readAll(decompressed(step.value.message), ANSWER_BYTES);
+    const { message } = await request.send(destination, prompts.length, false);
+    const body = await readAll(decompressed(message), ANSWER_BYTES);
     const answer = body.toString();
     assertCount(answer);
     outcome = "completed";

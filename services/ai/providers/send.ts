@@ -13,7 +13,7 @@ import {
 } from "./errors.ts";
 import type { AttemptOutcome } from "./health.ts";
 import { decompressed, readAll } from "./http-client.ts";
-import type { ProviderBounds, ReplyEvent } from "./provider.ts";
+import type { CallProgress, ProviderBounds } from "./provider.ts";
 import type { ProviderKey, ProviderKeys } from "./provider-keys.ts";
 
 /** Maximum size of the body of an error response, in bytes. Larger ones are not parsed. */
@@ -106,6 +106,7 @@ export class UpstreamRequest {
   #current: Destination | undefined;
   readonly #client: AbortSignal;
   readonly #bounds: ProviderBounds;
+  readonly #onProgress: (progress: CallProgress) => void;
   readonly #startedAt = performance.now();
   readonly #total: NodeJS.Timeout;
   #idle: NodeJS.Timeout | undefined;
@@ -117,9 +118,14 @@ export class UpstreamRequest {
   isSilent = false;
 
   /** @param client fires when the reply is no longer wanted */
-  constructor(client: AbortSignal, bounds: ProviderBounds) {
+  constructor(
+    client: AbortSignal,
+    bounds: ProviderBounds,
+    onProgress: (progress: CallProgress) => void,
+  ) {
     this.#client = client;
     this.#bounds = bounds;
+    this.#onProgress = onProgress;
     this.#total = setTimeout(this.#onTotal, bounds.totalMs);
     if (client.aborted) this.#onClientGone();
     else client.addEventListener("abort", this.#onClientGone);
@@ -139,23 +145,23 @@ export class UpstreamRequest {
    * @returns the response, of which at least one byte has arrived, and the index of its destination
    * @throws ProviderError, or the reason of the client's signal
    */
-  async *send(
+  async send(
     destinationOf: (index: number) => Destination,
     count: number,
     isStream: boolean,
     mostRereads = Number.POSITIVE_INFINITY,
-  ): AsyncGenerator<ReplyEvent, { message: IncomingMessage; index: number }> {
+  ): Promise<{ message: IncomingMessage; index: number }> {
     const { firstByteMs, totalMs, afterOutcomeMs } = this.#bounds;
     // A reply that is not streamed begins when it is complete, which may take minutes.
     const attemptMs = isStream ? firstByteMs : totalMs;
     let isAnswered = false;
     const attempts = new Attempts(destinationOf, count, mostRereads);
     this.#call.signal.throwIfAborted();
-    yield { kind: "sending", isUnread: () => this.#isUnread };
+    this.#onProgress({ kind: "sending", isUnread: () => this.#isUnread });
     for (;;) {
       const { to, index, failed } = attempts;
       if (failed !== undefined)
-        yield { kind: "retrying", target: index, mayBeRead: !this.#isUnread };
+        this.#onProgress({ kind: "retrying", target: index, mayBeRead: !this.#isUnread });
       this.#call.signal.throwIfAborted(); // before the provider can have read anything
       const key = attempts.takeKey();
       this.#begin(to, attemptMs);
@@ -163,7 +169,7 @@ export class UpstreamRequest {
         const answer = to.post(key, this.signal);
         const sentAt = performance.now();
         const message = await answer;
-        if (!isAnswered) yield { kind: "answered", sentAt };
+        if (!isAnswered) this.#onProgress({ kind: "answered", sentAt });
         isAnswered = true;
         await checkStatus(message, to.path, afterOutcomeMs);
         this.pauseIdleTimer();

@@ -136,7 +136,9 @@ function settleWithin(signal: AbortSignal) {
       rejectPending = reject;
       if (signal.aborted) return abort();
       const fail = (error: unknown) => reject(ConnectError.from(error, Code.Internal));
-      work().then(complete).then(resolve, fail);
+      work()
+        .then((result) => resolve(complete(result)))
+        .catch(fail);
     });
 }
 

@@ -47,10 +47,13 @@ async function openCloud(
     async hear(name: string) {
       const heard = { isUnread: () => false, retries: [] as boolean[] };
       const failure = await (async () => {
-        for await (const event of provider(promptOf(name), new AbortController().signal)) {
-          if (event.kind === "sending") heard.isUnread = event.isUnread;
-          if (event.kind === "retrying") heard.retries.push(event.mayBeRead);
-        }
+        const reply = provider(promptOf(name), new AbortController().signal, {
+          onProgress(progress) {
+            if (progress.kind === "sending") heard.isUnread = progress.isUnread;
+            if (progress.kind === "retrying") heard.retries.push(progress.mayBeRead);
+          },
+        });
+        for await (const _ of reply);
       })().catch((thrown: unknown) => thrown);
       if (!(failure instanceof ProviderError)) throw failure ?? new Error("It has not failed.");
       return { failure, retries: heard.retries, isUnread: heard.isUnread() };
@@ -222,9 +225,7 @@ describe.each(CLOUDS)(
       const clouds = await forTest(startClouds());
       const { provider, promptOf } = await openCloud(clouds, id);
       const client = new AbortController();
-      const events = provider(promptOf("plain"), client.signal);
-      expect((await events.next()).value).toMatchObject({ kind: "sending" });
-      const reading = events.next(); // asks for credentials
+      const reading = provider(promptOf("plain"), client.signal).next(); // asks for credentials
       client.abort(new Error("gone"));
       await expect(reading).rejects.toThrow("gone");
     });

@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { expect, test } from "vitest";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import { ProviderError } from "../../../services/ai/providers/errors.ts";
-import type { ProviderBounds, ReplyEvent } from "../../../services/ai/providers/provider.ts";
+import type { CallProgress, ProviderBounds } from "../../../services/ai/providers/provider.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
 import { type RawExchange, rawResponse, startRawProvider } from "../../support/ai/raw-provider.ts";
 import { listen } from "../../support/network/sockets.ts";
@@ -29,13 +29,13 @@ async function startCall(url: string, limits: Partial<ProviderBounds & { mostRer
   const leaving = new AbortController();
   return () => {
     const heard = { isUnread: () => true, retries: [] as boolean[] };
-    const hear = (event: ReplyEvent) => {
-      if (event.kind === "sending") heard.isUnread = event.isUnread;
-      if (event.kind === "retrying") heard.retries.push(event.mayBeRead);
+    const onProgress = (progress: CallProgress) => {
+      if (progress.kind === "sending") heard.isUnread = progress.isUnread;
+      if (progress.kind === "retrying") heard.retries.push(progress.mayBeRead);
     };
     const read = async () => {
       const prompt = { ...promptFor(entry, "Hello."), isStream: false, mostRereads };
-      for await (const event of provider(prompt, leaving.signal)) hear(event);
+      for await (const _ of provider(prompt, leaving.signal, { onProgress }));
     };
     const outcome = read().then(
       () => "completed",

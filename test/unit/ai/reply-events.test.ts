@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
-import type { ReplyEvent } from "../../../services/ai/providers/provider.ts";
+import type { CallProgress, ReplyEvent } from "../../../services/ai/providers/provider.ts";
 import { startSuiteBench } from "./support.ts";
 
 /** Adjacent events of the same kind are one: text arrives in any number of pieces. */
-const sequenceOf = (events: readonly ReplyEvent[]) =>
+const sequenceOf = (events: readonly (CallProgress | ReplyEvent)[]) =>
   events.map(({ kind }) => kind).filter((kind, index, kinds) => kind !== kinds[index - 1]);
 
 describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
@@ -13,11 +13,14 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
 
   /** Reads the events of a case up to its end or failure. */
   async function eventsOf(name: string, isStream: boolean) {
-    const events: ReplyEvent[] = [];
+    const events: (CallProgress | ReplyEvent)[] = [];
+    const onProgress = (progress: CallProgress) => events.push(progress);
     const prompt = { ...bench.promptOf(name), isStream };
     let failure: unknown;
     try {
-      for await (const event of bench.provider(prompt, new AbortController().signal))
+      for await (const event of bench.provider(prompt, new AbortController().signal, {
+        onProgress,
+      }))
         events.push(event);
     } catch (error) {
       failure = error;
@@ -26,7 +29,7 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
   }
 
   test.each([true, false])(
-    "come in the order sending, answered, receiving, text, usage, finished; streamed: %s",
+    "and progress come in the order sending, answered, receiving, text, usage, finished; streamed: %s",
     async (isStream) => {
       const { events } = await eventsOf("plain", isStream);
       expect(sequenceOf(events)).toEqual([

@@ -153,7 +153,7 @@ export async function readReply(
   let text = "";
   let usage: Usage | undefined;
   try {
-    for await (const event of provider(prompt, new AbortController().signal, reserve)) {
+    for await (const event of provider(prompt, new AbortController().signal, { reserve })) {
       if (event.kind === "text") text += event.text;
       if (event.kind === "usage") usage = event.usage;
     }
