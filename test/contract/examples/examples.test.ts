@@ -21,6 +21,7 @@ const INTERPRETERS: Record<string, string> = {
 const SCRIPTS = ["rest.sh", "rest.js", "rest.py", "grpc.sh", "grpc.js", "grpc_client.py"];
 const CLIENTS = [...SCRIPTS, "java/Rest.java", "python/rest_client.py", "typescript/rest.ts"];
 const VERIFIERS = ["verify.js", "verify.py", "java/Verify.java"];
+const RECEIVERS = ["webhooks/receiver.js", "webhooks/receiver.py", "webhooks/Receiver.java"]; // see webhook-receivers.test.ts
 const protos = temporaryFolder();
 
 /** Whether Debian's modules are installed. In CI they count as installed. */
@@ -67,7 +68,7 @@ describe("examples", async () => {
     const programs = readdirSync("examples", { recursive: true, encoding: "utf8" }).filter((name) =>
       /^(?!.*(node_modules|dist)).*\.(sh|js|ts|py|java)$/.test(name),
     );
-    expect(programs.sort()).toEqual([...CLIENTS, ...VERIFIERS].sort());
+    expect(programs.sort()).toEqual([...CLIENTS, ...VERIFIERS, ...RECEIVERS].sort());
   });
 
   test.for(CLIENTS)(
