@@ -209,8 +209,11 @@ export async function press(
 
 /** Fills in fields by their labels. */
 export async function fillIn(on: Page | Locator, values: Record<string, string>): Promise<void> {
-  for (const [label, value] of Object.entries(values))
-    await on.getByLabel(label, { exact: true }).fill(value);
+  for (const [label, value] of Object.entries(values)) {
+    const field = on.getByLabel(label, { exact: true });
+    for (const key of ["ControlOrMeta+a", "Delete"]) await field.press(key); // in Firefox, `fill` can add to a text
+    await field.fill(value);
+  }
 }
 
 /**

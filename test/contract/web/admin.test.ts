@@ -245,8 +245,6 @@ describeWeb("Web app: administration", {}, (web) => {
     const dialog = page.getByRole("dialog");
     await submit(dialog, { "E-mail address": "no address", Name: "Ida" }, "Send the invitation");
     await see(dialog, "must be a valid e-mail address");
-    const address = dialog.getByLabel("E-mail address", { exact: true });
-    for (const key of ["ControlOrMeta+a", "Delete"]) await address.press(key); // in Firefox, `fill` would add to its text
     const fields = { "E-mail address": "ida@example.com", Name: "Ida" };
     await submit(dialog, fields, "Send the invitation");
     await see(page, "The invitation is on its way.");
