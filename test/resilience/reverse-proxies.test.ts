@@ -132,10 +132,17 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       );
     });
 
+    test("passes on the largest body of a route", async () => {
+      const content = "a".repeat(8_300_000); // of 8,388,608 bytes, and more characters than a model may get
+      const question = { model: "model-a-1", messages: [{ role: "user", content }] };
+      const { status, text } = await send("POST", "/v1/chat/completions", question);
+      expect([status, JSON.parse(text).error.param]).toEqual([400, "messages"]);
+    });
+
     test("rejects a body above its own limit in the shape of the API", async () => {
       const { status, text } = await send("POST", "/ai/chat", {
         ...QUESTION,
-        padding: "a".repeat(4_000_000),
+        padding: "a".repeat(10_000_000),
       });
       expect([status, JSON.parse(text).code]).toEqual([413, "PAYLOAD_TOO_LARGE"]);
     });

@@ -6,7 +6,7 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { PASSWORD, type SignedIn } from "../../support/accounts.ts";
 import { startSuiteApp } from "../../support/app.ts";
 import { failureOf, framed, head, send } from "../../support/grpc.ts";
-import { forSuite } from "../../support/suites.ts";
+import { forTest } from "../../support/suites.ts";
 import { times } from "../../support/tally.ts";
 import { routes } from "../admin/routes.ts";
 
@@ -14,12 +14,8 @@ const app = await startSuiteApp({ env: { RATE_LIMITS: "off", EMAIL_SIGN_IN: "cod
 const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
   paths: Record<string, Record<string, Operation>>;
 };
-const grpc = await forSuite(
-  (async () => {
-    const session = http2.connect(app.grpcUrl);
-    return { session, close: () => session.close() };
-  })(),
-);
+/** A connection. Proxies close one after a thousand requests. */
+const connect = () => forTest(http2.connect(app.grpcUrl));
 
 /** Maximum number of requests of an operation, of some 300. A full run takes minutes. */
 const MOST_REQUESTS = process.env.TEST_FULL ? 100 : 5;
@@ -326,11 +322,12 @@ test.each(routes)(
   async ({ service, name, path }) => {
     const caller = createCaller(path.startsWith("/admin"));
     const input = service.methods.find((method) => method.name === name)?.input as DescMessage;
+    const session = await connect();
     const problems: string[] = [];
     for (const message of sampleOf(bytesOf(input))) {
       const { headers } = await caller.current();
       const to = { ...head(`/${service.typeName}/${name}`), ...headers };
-      const answer = await send(grpc.session, to, framed(message));
+      const answer = await send(session, to, framed(message));
       const status = { ...answer.head, ...answer.trailers }["grpc-status"];
       if (status === "0") continue;
       const { code, reason } = failureOf(answer);
