@@ -62,7 +62,7 @@ const races = [
  */
 const alone = [
   "test/contract/{commands,health,observability}/*.test.ts",
-  "test/contract/{docs/openapi,mail/links,web/serving}.test.ts",
+  "test/contract/{docs/openapi,mail/links,web/*}.test.ts",
   "test/contract/http/{connection,cors,every-request,malformed-http,public-url-path,tls}.test.ts",
 ];
 
