@@ -455,7 +455,7 @@ describe("A budget", () => {
     });
   });
 
-  test("of tokens refuses a call with less than the most that it may use, and books what it used", async () => {
+  test("of tokens refuses a call that may exceed it, and books the actual usage", async () => {
     const short = await withBudget(MOST - 1);
     const { status, body, headers } = await sentTo(short);
     expect([status, body.error.code]).toEqual([429, "budget_exceeded"]);
