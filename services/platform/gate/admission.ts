@@ -19,9 +19,6 @@ const HEAP_FRACTION = 0.6;
 
 const MEMORY_FRACTION = 0.5;
 
-/** Minimum budget: one request with the largest body. */
-const MIN_BUDGET_BYTES = 24 * MIB;
-
 /**
  * Memory of a small request, of each byte of a large body, of a connection. Measured: 25 to 50 KiB,
  * 0.7 to 2.3, 20 KiB.
@@ -31,6 +28,11 @@ const REQUEST_BYTES = 48 * 1024;
 const BYTES_PER_BODY_BYTE = 3;
 
 const CONNECTION_BYTES = 20 * 1024;
+
+/** The largest body of any method, which every process admits: the highest `max_body_bytes`. */
+const LARGEST_BODY_BYTES = 8 * MIB;
+
+const MIN_BUDGET_BYTES = LARGEST_BODY_BYTES * BYTES_PER_BODY_BYTE;
 
 /** An HTTP/2 connection, with its buffer of 64 KiB for reading, uses as much memory as so many others. */
 const HTTP2_CONNECTION_FACTOR = 4;
@@ -47,17 +49,12 @@ const SMALL_BODY_BYTES = 32 * 1024;
  */
 const LONG_RUNNING_FRACTION = 0.6;
 
-/**
- * One caller's share of all requests, bodies and connections, and its minimum: the largest body of
- * any method.
- */
+/** One caller's share of all requests, bodies and connections, and its minimum. */
 const CALLER_FRACTION = 1 / 20;
 
 const MIN_CALLER_REQUESTS = 32;
 
 const MIN_CALLER_CONNECTIONS = 64;
-
-const MIN_CALLER_BODY_BYTES = 2 * MIB + SMALL_BODY_BYTES;
 
 const MIN_CALLER_REPLY_BYTES = 16 * MIB;
 
@@ -180,7 +177,10 @@ export function createAdmission({
   const counts = createCounts();
   const maxRequests = Math.floor(budgetBytes / REQUEST_BYTES);
   const maxOpen = Math.floor(maxRequests * OPEN_IN_ALL_PER_REQUEST);
-  const maxBodyBytes = (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE;
+  const maxBodyBytes = Math.max(
+    LARGEST_BODY_BYTES,
+    (budgetBytes * BODY_FRACTION) / BYTES_PER_BODY_BYTE,
+  );
   const maxConnections = Math.floor(memoryBytes / CONNECTION_BYTES);
   const requestsPerCaller = Math.max(
     MIN_CALLER_REQUESTS,
@@ -195,7 +195,7 @@ export function createAdmission({
     requests: requestsPerCaller,
     watches: WATCHES_PER_ADDRESS,
     keyWaits: KEY_WAITS_PER_ADDRESS,
-    bodies: Math.max(MIN_CALLER_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
+    bodies: Math.max(LARGEST_BODY_BYTES, maxBodyBytes * CALLER_FRACTION),
     replies: Math.max(MIN_CALLER_REPLY_BYTES, maxBodyBytes * CALLER_FRACTION),
     calls: requestsPerCaller * OPEN_PER_REQUEST,
     probes: PROBES_PER_ADDRESS,
