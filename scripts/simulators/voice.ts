@@ -38,7 +38,7 @@ const TABLE = `They differ mainly in who maintains what:
 | **Data stays in-house** | no | yes |
 | **Upgrades** | automatic | yours to plan |
 
-If nobody on the team wants to be called at night, begin with the managed one. Moving later is possible as long as you keep
+If nobody on the team wants to be called at night, begin with the managed one. Moving later is possible as long as you keep \
 the exports.`;
 
 const PLAN = `A plan that has worked for teams of this size:
@@ -74,7 +74,7 @@ With $P = 1000$ and $r = 4$, ten years give about **1,480**. Two thirds of that 
 
 const GENERAL = `In short: it depends on how often you need it, and on who has to look after it.
 
-The simplest approach that could work is usually the right start. Write down what you expect from it, try it with a few real
+The simplest approach that could work is usually the right start. Write down what you expect from it, try it with a few real \
 cases, and only then decide whether more is needed. Two questions help:
 
 - What would you notice first if it were *not* there?
@@ -82,18 +82,33 @@ cases, and only then decide whether more is needed. Two questions help:
 
 If both have a clear answer, go ahead. If not, a smaller experiment is cheaper than a longer discussion.`;
 
-/** The first that matches is said. */
-const REPLIES: [about: RegExp, text: string][] = [
-  [/\b(code|function|typescript|python|javascript|sql|regex|bug|search|programm|funktion)/i, CODE],
-  [/\b(compare|difference|versus|vs|table|vergleich|unterschied|tabelle)/i, TABLE],
-  [/\b(plan|steps?|how (do|can|should)|list|launch|schritte|liste)/i, PLAN],
-  [/\b(mail|e-mail|letter|write|rewrite|text|schreib)/i, LETTER],
-  [/\b(math|formula|interest|equation|formel|zins)/i, MATH],
+/** What asks for a title of a conversation: the message follows. */
+const TITLE_REQUEST = /^Give a title .*\n\n/;
+const WORDS_OF_TITLE = 4;
+
+/** The first that matches is said, and gives its title to a conversation. */
+const REPLIES: [about: RegExp, text: string, title: string][] = [
+  [
+    /\b(code|function|typescript|python|javascript|sql|regex|bug|search|programm|funktion)/i,
+    CODE,
+    "Binary search in TypeScript",
+  ],
+  [
+    /\b(compare|difference|versus|vs|table|vergleich|unterschied|tabelle)/i,
+    TABLE,
+    "Managed or self-hosted",
+  ],
+  [/\b(plan|steps?|how (do|can|should)|list|launch|schritte|liste)/i, PLAN, "Launch in four steps"],
+  [/\b(mail|e-mail|letter|write|rewrite|text|schreib)/i, LETTER, "Welcome letter"],
+  [/\b(math|formula|interest|equation|formel|zins)/i, MATH, "Compound interest"],
 ];
 
 /** The reply of a simulated model, in pieces: Markdown as real models write it. */
 export function simulatedVoice({ lastMessage, input }: ChatRequest): string[] {
-  const [, text = GENERAL] = REPLIES.find(([about]) => about.test(lastMessage)) ?? [];
+  const message = lastMessage.replace(TITLE_REQUEST, "");
+  const [, text = GENERAL, title] = REPLIES.find(([about]) => about.test(message)) ?? [];
+  if (message !== lastMessage)
+    return [title ?? message.split(/\s+/).slice(0, WORDS_OF_TITLE).join(" ")];
   const reply = input.includes(NOTICE) ? text : `${NOTICE}\n\n${text}`;
   return reply.split(/(?<=\s)(?=\S)/);
 }

@@ -33,7 +33,7 @@ describeWeb("Web app: known devices", {}, (web) => {
     await seeHeading(page, "This wasn’t me");
     await expectAccessible(tab);
     const address = (email: string) => ({ "E-mail address": email });
-    await submit(page, address("other@example.com"), "Secure my account", "must be the address");
+    await submit(page, address("other@example.com"), "Secure my account", "Enter the address");
     await submit(page, address(user.email), "Secure my account", "Nobody is signed in");
     const open = "select id from sessions where user_id = ? and revoked_at is null";
     expect(await web.app.sql(open, [user.id])).toEqual([]);

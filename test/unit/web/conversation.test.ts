@@ -4,7 +4,10 @@ import {
   contains,
   markdownOf,
   messagesOf,
+  readConversation,
+  titleIn,
   titleOf,
+  titleRequestOf,
   upgrade,
 } from "../../../web/src/lib/conversation.ts";
 
@@ -22,6 +25,48 @@ test("a title is the given one, or the first words, cut between two", () => {
   expect(titleOf(conversation({ title: "Given", turns }))).toBe("Given");
   expect(titleOf(conversation({ turns }))).toMatch(/^(word )+…$/);
   expect(titleOf(conversation())).toBe("");
+});
+
+test("a model is asked for a title where the first message is too long for one", () => {
+  const begun = (said: string) => [{ said, at: 1, replies: [], shown: 0 }];
+  expect(titleRequestOf(conversation({ turns: begun("Names for a cat") }))).toBeUndefined();
+  const turns = begun("How do I plan the launch of a small product?");
+  expect(titleRequestOf(conversation({ turns }))).toMatch(/launch of a small product\?$/);
+  expect(titleRequestOf(conversation({ title: "Given", turns }))).toBeUndefined();
+  expect(titleRequestOf(conversation({ turns: begun("x ".repeat(9_000)) }))?.length).toBeLessThan(
+    2_000,
+  );
+});
+
+test.for([
+  ["Launch plan", "Launch plan"],
+  ['  **"Launch plan."**\n', "Launch plan"],
+  ["„Der Start eines Produkts“", "Der Start eines Produkts"],
+  ["Title: Launch plan", "Launch plan"],
+  ["", undefined],
+  ["Here is one:\n\nLaunch plan", undefined],
+  ["A".repeat(61), undefined],
+])("the reply %j makes the title %j", ([given, title]) => {
+  expect(titleIn(given as string)).toBe(title);
+});
+
+test("a conversation of a file is read, with defaults for what it lacks", () => {
+  const turns = [{ said: "Hi", at: 1, replies: [reply("Hello")], shown: 7 }];
+  const read = readConversation({ id: "a", turns });
+  expect(read).toMatchObject({ id: "a", title: "", isPinned: false, provider: "" });
+  expect(read.turns[0]?.shown).toBe(0);
+});
+
+test.for([
+  undefined,
+  {},
+  { id: "a" },
+  { id: 1, turns: [] },
+  { id: "a", turns: [null] },
+  { id: "a", turns: [{ said: "Hi", at: 1, replies: [{}], shown: 0 }] },
+  { id: "a", turns: [{ said: "Hi", at: 1, replies: [{ ...reply("x"), content: 1 }], shown: 0 }] },
+])("%j is no conversation", (given) => {
+  expect(() => readConversation(given as never)).toThrow();
 });
 
 test("the API is told the replies that are shown, and none that is empty", () => {

@@ -9,8 +9,8 @@ export type Reply = {
   model: string;
   /** When it was asked for, in ms. */
   at: number;
-  /** How it ended; `writing` while it comes, and after a crash. */
-  state: "writing" | "done" | "stopped" | "failed";
+  /** How it ended: `cut` at the maximum of its tokens; `writing` while it comes, and after a crash. */
+  state: "writing" | "done" | "cut" | "stopped" | "failed";
   failure?: { code: string; violations: Record<string, string>; detail: string | undefined };
 };
 
@@ -20,7 +20,7 @@ export type Turn = { said: string; at: number; replies: Reply[]; shown: number }
 /** A conversation and its settings. An empty text stands for the default. */
 export type Conversation = {
   id: string;
-  /** Given by the person; the first words otherwise. */
+  /** Given by the person or the model; the first words otherwise. */
   title: string;
   provider: string;
   model: string;
@@ -32,16 +32,40 @@ export type Conversation = {
 };
 
 const TITLE_LENGTH = 60;
+/** A first message that is longer is no title: so many characters fit in the list. */
+const SHORT_LENGTH = 30;
+/** A model sees this much of the first message to give a title, in characters. */
+const EXCERPT_LENGTH = 1_000;
 
-export const titleOf = ({ title, turns }: Conversation): string =>
-  title || shorten((turns[0]?.said ?? "").replace(/\s+/g, " ").trim());
+const firstWords = ({ turns }: Conversation) => (turns[0]?.said ?? "").replace(/\s+/g, " ").trim();
+
+export const titleOf = (conversation: Conversation): string =>
+  conversation.title || shorten(firstWords(conversation));
 
 /** Cuts a text between two words. */
 const shorten = (text: string) =>
   text.length <= TITLE_LENGTH ? text : `${text.slice(0, TITLE_LENGTH).replace(/\s+\S*$/, "")} …`;
 
+/** What asks a model for a title; undefined if the first message is one, or a title was given. */
+export function titleRequestOf(conversation: Conversation): string | undefined {
+  const words = firstWords(conversation);
+  if (conversation.title || words.length <= SHORT_LENGTH) return undefined;
+  const excerpt = words.slice(0, EXCERPT_LENGTH);
+  return `Give a title of two to five words to a conversation that begins with the message below, in the language of the message. Answer with the title alone.\n\n${excerpt}`;
+}
+
+/** The title that a model has given, without marks around it; undefined if it is no title. */
+export function titleIn(reply: string): string | undefined {
+  const title = reply.trim().replace(/^(?:[\s#*_"'`“”„«»]|title:|titel:)+|[\s*_"'`“”«».]+$/gi, "");
+  return title === "" || title.length > TITLE_LENGTH || title.includes("\n") ? undefined : title;
+}
+
 /** The reply of a turn that is shown. */
 export const shownReply = (turn: Turn): Reply | undefined => turn.replies[turn.shown];
+
+/** Whether a reply to the last turn comes, in whichever tab. */
+export const isAnswering = ({ turns }: Conversation): boolean =>
+  turns.at(-1)?.replies.at(-1)?.state === "writing";
 
 /** What the API is told: the turns with the replies that are shown. */
 export const messagesOf = (turns: readonly Turn[]) =>
@@ -72,6 +96,39 @@ export const markdownOf = (conversation: Conversation): string =>
       ];
     }),
   ].join("\n\n");
+
+const isText = (value: unknown) => typeof value === "string";
+const isReply = (reply: Partial<Reply> | undefined) =>
+  [reply?.content, reply?.provider, reply?.model, reply?.state].every(isText) &&
+  Number.isFinite(reply?.at);
+const isTurn = (turn: Partial<Turn> | undefined) =>
+  isText(turn?.said) && Number.isFinite(turn?.at) && turn?.replies?.every(isReply) === true;
+
+/**
+ * Reads a conversation of a file, of this version or an earlier one. What a file lacks gets its
+ * default.
+ * @throws Error if it is none
+ */
+export function readConversation(given: Partial<Conversation> | Former | undefined): Conversation {
+  const isFormer = given?.turns?.some((turn) => turn && "role" in turn);
+  const read = isFormer ? upgrade(given as Former) : (given as Partial<Conversation> | undefined);
+  if (!(isText(read?.id) && Array.isArray(read?.turns) && read.turns.every(isTurn)))
+    throw new Error("no conversation");
+  const text = (value: unknown) => (isText(value) ? String(value) : "");
+  return {
+    ...{ id: read.id as string, title: text(read.title), isPinned: read.isPinned === true },
+    ...{ provider: text(read.provider), model: text(read.model), system: text(read.system) },
+    temperature: text(read.temperature),
+    updatedAt: Number.isFinite(read.updatedAt) ? Number(read.updatedAt) : Date.now(),
+    turns: read.turns.map((turn) => ({
+      ...turn,
+      shown: Math.min(
+        Math.max(Math.trunc(turn.shown) || 0, 0),
+        Math.max(turn.replies.length - 1, 0),
+      ),
+    })),
+  };
+}
 
 /** A conversation of version 0.1, which kept the parts of a turn apart. */
 type Former = {

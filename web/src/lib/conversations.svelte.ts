@@ -13,6 +13,8 @@ export class Conversations {
   /** Resolves once they are read. */
   readonly ready: Promise<void>;
   readonly userId: string;
+  /** What this tab writes at the moment: what other tabs keep of it would come too late. */
+  readonly written = new Set<string>();
   readonly #kept: Kept;
 
   constructor(userId: string) {
@@ -20,7 +22,7 @@ export class Conversations {
     this.#kept = new Kept(userId);
     this.ready = this.#read();
     tabs.addEventListener("message", ({ data }: MessageEvent<Message>) => {
-      if (data.userId === userId) this.#follow(data.id);
+      if (data.userId === userId) this.refresh(data.id);
     });
   }
 
@@ -75,13 +77,17 @@ export class Conversations {
     this.all.push(...all.sort((a, b) => b.updatedAt - a.updatedAt));
   }
 
-  /** Another tab has changed a conversation. */
-  async #follow(id: string): Promise<void> {
+  /** Takes over what another tab has kept. */
+  async refresh(id: string): Promise<void> {
     const changed = await this.#kept.get(id).catch(() => undefined);
     const index = this.all.findIndex((each) => each.id === id);
-    if (!changed && index >= 0) this.all.splice(index, 1);
-    else if (changed && index >= 0) Object.assign(this.all[index] as Conversation, changed);
-    else if (changed) this.all.unshift(changed);
+    const known = this.all[index];
+    if (!changed && known) this.all.splice(index, 1);
+    else if (changed && !known) this.all.unshift(changed);
+    else if (changed && known) {
+      const { title, isPinned } = changed;
+      Object.assign(known, this.written.has(id) ? { title, isPinned } : changed);
+    }
   }
 }
 

@@ -82,8 +82,10 @@ export const money = (amount: string | number, currency: string) =>
   new Intl.NumberFormat(locale(), {
     style: "currency",
     currency,
-    minimumFractionDigits: 2,
-    maximumFractionDigits: Number(amount) >= 1 ? 2 : 6,
+    currencyDisplay: "narrowSymbol",
+    ...(Number(amount) > 0 && Number(amount) < 0.01
+      ? { maximumSignificantDigits: 2 }
+      : { minimumFractionDigits: 2, maximumFractionDigits: Number(amount) < 1 ? 4 : 2 }),
   }).format(Number(amount));
 
 /** A share from 0 to 1, formatted like 12%. */
@@ -102,11 +104,12 @@ const UNITS = [
   ["minute", 60],
 ] as const;
 
-/** How long ago something was, such as "2 minutes ago". */
+/** How long ago something was, such as "2 minutes ago" or "just now". */
 export function ago(value: string | Date | undefined): string {
   if (!value) return "–";
   const seconds = Math.max(0, Date.now() - new Date(value).getTime()) / 1000; // clocks differ
   const format = new Intl.RelativeTimeFormat(locale(), { numeric: "auto" });
-  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? ["second", 60]; // "now"
+  const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? [];
+  if (!unit || !size) return t("app.now");
   return format.format(-Math.floor(seconds / size), unit);
 }

@@ -22,7 +22,12 @@ const ELEMENT_WEIGHT = 50;
 /** Headings stand out: hundreds of them are no text that anybody wants to read. */
 const HEADING_WEIGHT = 2_000;
 
-const markdown = new MarkdownIt("default", { html: false, linkify: true, maxNesting: MAX_NESTING });
+const markdown = new MarkdownIt("default", {
+  html: false,
+  linkify: true,
+  breaks: true, // models mean the ends of their lines, as in poems and addresses
+  maxNesting: MAX_NESTING,
+});
 markdown.linkify.set({ fuzzyLink: false }); // readme.md is no address
 markdown.renderer.rules.image = (tokens, index) =>
   markdown.utils.escapeHtml(tokens[index]?.content ?? ""); // nothing is loaded: the description remains

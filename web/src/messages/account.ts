@@ -20,7 +20,7 @@ export const account = {
   "security.password": ["Password", "Passwort"],
   "security.passwordExpires": [
     "It should be changed before {date}.",
-    "Es sollte vor dem {date} geändert werden.",
+    "Bitte ändern Sie es vor dem {date}.",
   ],
   "security.passwordOld": [
     "It has reached its maximum age: please change it.",
@@ -114,7 +114,7 @@ export const account = {
   ],
   "sessions.current": ["this device", "dieses Gerät"],
   "sessions.impersonated": ["an administrator in your name", "ein Administrator in Ihrem Namen"],
-  "sessions.active": ["Active {time}", "Aktiv {time}"],
+  "sessions.active": ["Active {time}", "Zuletzt aktiv {time}"],
   "sessions.since": ["signed in {time}", "angemeldet {time}"],
   "sessions.revoke": ["Sign out", "Abmelden"],
   "sessions.revokeOthers": ["Sign out all others", "Alle anderen abmelden"],
@@ -124,7 +124,7 @@ export const account = {
     "Sie haben sich schon einmal bei Ihrem Konto angemeldet. Eine Anmeldung auf einem anderen Gerät melden wir Ihnen per E-Mail.",
   ],
   "devices.used": ["Last sign-in {time}", "Letzte Anmeldung {time}"],
-  "devices.since": ["known since {time}", "bekannt seit {time}"],
+  "devices.since": ["known since {date}", "bekannt seit {date}"],
   "devices.forget": ["Forget", "Vergessen"],
 
   "keys.title": ["API keys", "API-Schlüssel"],
@@ -151,8 +151,8 @@ export const account = {
   "keys.created": ["created {date}", "angelegt {date}"],
   "keys.expires": ["expires {date}", "läuft ab {date}"],
   "keys.neverExpires": ["does not expire", "läuft nicht ab"],
-  "keys.used": ["last used {time} from {address}", "zuletzt benutzt {time} von {address}"],
-  "keys.unused": ["never used", "nie benutzt"],
+  "keys.used": ["last used {time} from {address}", "zuletzt verwendet {time} von {address}"],
+  "keys.unused": ["never used", "nie verwendet"],
   "keys.active": ["active", "gültig"],
   "keys.expired": ["expired", "abgelaufen"],
   "keys.revoked": ["revoked", "widerrufen"],
@@ -163,7 +163,7 @@ export const account = {
   "data.export": ["Export", "Export"],
   "data.exportAbout": [
     "A file with everything that is stored about you.",
-    "Eine Datei mit allem, was über Sie gespeichert ist.",
+    "Eine Datei mit allen Daten, die über Sie gespeichert sind.",
   ],
   "data.exportButton": ["Download as JSON", "Als JSON herunterladen"],
   "data.delete": ["Delete the account", "Konto löschen"],
@@ -180,13 +180,21 @@ export const account = {
   "account.title": ["Account", "Konto"],
   "data.conversations": ["Conversations", "Unterhaltungen"],
   "data.conversationsAbout": [
-    "Your conversations are kept in this browser only: {count}. They end with your sign-out unless they are to stay.",
-    "Ihre Unterhaltungen liegen nur in diesem Browser: {count}. Sie enden mit Ihrer Abmeldung, wenn sie nicht bleiben sollen.",
+    "Your conversations are stored in this browser only, {count} at present. Signing out deletes them, unless you keep them on this device.",
+    "Ihre Unterhaltungen werden nur in diesem Browser gespeichert, derzeit {count}. Beim Abmelden werden sie gelöscht, sofern Sie sie nicht auf diesem Gerät behalten.",
   ],
   "data.keep": ["Keep conversations on this device", "Unterhaltungen auf diesem Gerät behalten"],
   "data.exportConversations": ["Export conversations", "Unterhaltungen exportieren"],
   "data.import": ["Import", "Importieren"],
   "data.imported": ["Conversations imported.", "Unterhaltungen importiert."],
+  "data.importedBefore": [
+    "All conversations of this file are here already.",
+    "Alle Unterhaltungen dieser Datei sind bereits vorhanden.",
+  ],
+  "data.deleteConversationsAbout": [
+    "All conversations in this browser are deleted, {count} at present. This can't be undone.",
+    "Alle Unterhaltungen in diesem Browser werden gelöscht, derzeit {count}. Das lässt sich nicht rückgängig machen.",
+  ],
   "data.notImported": [
     "This file has no conversations.",
     "Diese Datei enthält keine Unterhaltungen.",

@@ -9,6 +9,11 @@ export const chat = {
   "chat.stop": ["Stop", "Anhalten"],
   "chat.retry": ["Try again", "Erneut versuchen"],
   "chat.stopped": ["Stopped.", "Angehalten."],
+  "chat.cut": [
+    "The reply has reached its maximum length.",
+    "Die Antwort hat ihre maximale Länge erreicht.",
+  ],
+  "chat.replaced": ["Message replaced.", "Nachricht ersetzt."],
   "chat.settings": ["Settings", "Einstellungen"],
   "chat.notConfigured": ["{provider} (not set up)", "{provider} (nicht eingerichtet)"],
   "chat.providerFailed": [
@@ -30,7 +35,7 @@ export const chat = {
     "0 ist genau, 2 ist fantasievoll. Leer: Vorgabe des Modells.",
   ],
   "chat.you": ["You", "Sie"],
-  "chat.thinking": ["Thinking …", "Denkt nach …"],
+  "chat.thinking": ["Thinking…", "Denkt nach …"],
   "chat.reasoning": ["Reasoning", "Gedankengang"],
   "chat.blocked": [
     "A filter of the provider has ended the reply.",
@@ -75,7 +80,7 @@ export const chat = {
   "usage.user": ["User", "Benutzer"],
   "usage.others": ["All others", "Alle übrigen"],
 
-  "chat.placeholder": ["Message {name} …", "Nachricht an {name} …"],
+  "chat.placeholder": ["Message {name}…", "Nachricht an {name} …"],
   "chat.messages": ["Messages", "Nachrichten"],
   "chat.notice": [
     "Replies can be wrong. Conversations stay in this browser.",

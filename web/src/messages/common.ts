@@ -5,11 +5,11 @@ export const common = {
   "app.language": ["Language", "Sprache"],
   "app.offline": ["No connection to the server.", "Keine Verbindung zum Server."],
   "app.retrying": [
-    "The server is busy. Trying again …",
+    "The server is busy. Trying again…",
     "Der Server ist ausgelastet. Neuer Versuch …",
   ],
   "app.tryAgain": ["Try again", "Erneut versuchen"],
-  "app.loading": ["Loading …", "Wird geladen …"],
+  "app.loading": ["Loading…", "Wird geladen …"],
   "app.saved": ["Saved.", "Gespeichert."],
   "app.save": ["Save", "Speichern"],
   "app.close": ["Close", "Schließen"],
@@ -56,7 +56,7 @@ export const common = {
   ],
 
   "signIn.title": ["Sign in", "Anmelden"],
-  "signIn.again": ["Your session has ended", "Ihre Sitzung ist beendet"],
+  "signIn.again": ["Your session has ended", "Ihre Sitzung ist abgelaufen"],
   "signIn.againHint": [
     "Sign in again to continue. Nothing that you typed is lost.",
     "Melden Sie sich wieder an, um fortzufahren. Ihre Eingaben bleiben erhalten.",
@@ -75,14 +75,15 @@ export const common = {
   "mfa.back": ["Back to sign-in", "Zurück zur Anmeldung"],
 
   "register.title": ["Create an account", "Konto anlegen"],
+  "register.titleDone": ["Check your inbox", "Prüfen Sie Ihren Posteingang"],
   "register.terms": ["I accept the terms of use.", "Ich akzeptiere die Nutzungsbedingungen."],
   "register.passwordOptional": [
     "May stay empty: we then send you a code when you sign in.",
     "Kann leer bleiben: Dann senden wir Ihnen bei der Anmeldung einen Code.",
   ],
   "register.done": [
-    "Your account is ready. We sent you an e-mail: open its link to verify your address.",
-    "Ihr Konto ist angelegt. Wir haben Ihnen eine E-Mail gesendet: Öffnen Sie den Link, um Ihre Adresse zu bestätigen.",
+    "Your account is ready. Open the link that we sent to this address to verify it:",
+    "Ihr Konto ist angelegt. Öffnen Sie den Link, den wir an diese Adresse gesendet haben, um sie zu bestätigen:",
   ],
   "register.haveOne": ["Already registered?", "Schon registriert?"],
   "verify.title": ["Verify your e-mail address", "E-Mail-Adresse bestätigen"],
@@ -106,7 +107,7 @@ export const common = {
   "emailCode.password": ["Sign in with a password", "Mit Passwort anmelden"],
   "emailCode.link": [
     "Press the button in the browser in which you asked for the code.",
-    "Drücken Sie die Schaltfläche in dem Browser, in dem Sie den Code angefordert haben.",
+    "Klicken Sie in dem Browser auf die Schaltfläche, in dem Sie den Code angefordert haben.",
   ],
   "emailCode.elsewhere": [
     "This link signs in only in the browser in which you asked for it, and for ten minutes. Type the code where you asked for it.",
@@ -140,9 +141,10 @@ export const common = {
   ],
   "forgot.button": ["Send the link", "Link senden"],
   "forgot.done": [
-    "If there is an account with this address, an e-mail is on its way.",
-    "Falls es ein Konto mit dieser Adresse gibt, ist eine E-Mail unterwegs.",
+    "If there is an account with this address, an e-mail is on its way:",
+    "Falls es ein Konto mit dieser Adresse gibt, ist eine E-Mail unterwegs:",
   ],
+  "forgot.again": ["Use another address", "Andere Adresse verwenden"],
   "reset.title": ["Set a new password", "Neues Passwort festlegen"],
   "reset.button": ["Set the password", "Passwort festlegen"],
   "reset.newLink": ["Get another link", "Neuen Link anfordern"],
@@ -190,6 +192,7 @@ export const common = {
   "app.more": ["More", "Mehr"],
   "app.all": ["All", "Alle"],
   "app.never": ["never", "nie"],
+  "app.now": ["just now", "gerade eben"],
   "brand.terms": ["Terms", "Nutzungsbedingungen"],
   "brand.privacy": ["Privacy", "Datenschutz"],
   "brand.support": ["Support", "Hilfe"],
@@ -218,9 +221,9 @@ export const common = {
   "shortcut.ctrl": ["Ctrl", "Strg"],
   "shortcut.shift": ["Shift", "Umschalt"],
   "palette.open": ["Search everywhere", "Überall suchen"],
-  "palette.hint": ["Go to a page or conversation …", "Seite oder Unterhaltung öffnen …"],
+  "palette.hint": ["Go to a page or conversation…", "Seite oder Unterhaltung öffnen …"],
   "palette.hintAdmin": [
-    "Go to a page, a person or a conversation …",
+    "Go to a page, a person or a conversation…",
     "Seite, Person oder Unterhaltung öffnen …",
   ],
   "palette.pages": ["Pages", "Seiten"],

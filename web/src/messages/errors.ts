@@ -14,13 +14,13 @@ export const errors = {
   ],
   "errors.TOKEN_INVALID": [
     "This link is invalid, expired or already used.",
-    "Dieser Link ist ungültig, abgelaufen oder schon benutzt.",
+    "Dieser Link ist ungültig, abgelaufen oder bereits verwendet.",
   ],
   "errors.INVALID_CURRENT_PASSWORD": [
     "The current password is wrong.",
     "Das aktuelle Passwort ist falsch.",
   ],
-  "errors.UNAUTHENTICATED": ["Your session has ended.", "Ihre Sitzung ist beendet."],
+  "errors.UNAUTHENTICATED": ["Your session has ended.", "Ihre Sitzung ist abgelaufen."],
   "errors.INVALID_CREDENTIALS": [
     "The e-mail address or the password is wrong.",
     "E-Mail-Adresse oder Passwort ist falsch.",
@@ -31,9 +31,9 @@ export const errors = {
   ],
   "errors.INVALID_CODE": [
     "The code is wrong or already used.",
-    "Der Code ist falsch oder schon benutzt.",
+    "Der Code ist falsch oder bereits verwendet.",
   ],
-  "errors.REFRESH_TOKEN_INVALID": ["Your session has ended.", "Ihre Sitzung ist beendet."],
+  "errors.REFRESH_TOKEN_INVALID": ["Your session has ended.", "Ihre Sitzung ist abgelaufen."],
   "errors.FORBIDDEN": ["You are not allowed to do this.", "Dazu sind Sie nicht berechtigt."],
   "errors.CROSS_SITE": [
     "The server does not accept requests of this site.",
@@ -45,7 +45,7 @@ export const errors = {
   ],
   "errors.ACCOUNT_SUSPENDED": [
     "This account is suspended. Please contact an administrator.",
-    "Dieses Konto ist stillgelegt. Bitte wenden Sie sich an die Verwaltung.",
+    "Dieses Konto ist stillgelegt. Bitte wenden Sie sich an einen Administrator.",
   ],
   "errors.PASSWORD_EXPIRED": [
     "Your password has expired. We sent you an e-mail with a link to set a new one.",
@@ -63,7 +63,7 @@ export const errors = {
   "errors.REQUEST_TIMEOUT": ["The request took too long.", "Die Anfrage hat zu lange gedauert."],
   "errors.EMAIL_TAKEN": [
     "Another account uses this e-mail address.",
-    "Ein anderes Konto benutzt diese E-Mail-Adresse.",
+    "Ein anderes Konto verwendet diese E-Mail-Adresse.",
   ],
   "errors.MFA_ALREADY_ENABLED": [
     "Two-factor authentication is already on.",
@@ -198,94 +198,103 @@ export const errors = {
   ],
 
   "violations.must be {0} to {1} characters": [
-    "must have {0} to {1} characters",
-    "muss {0} bis {1} Zeichen haben",
+    "enter {0} to {1} characters",
+    "geben Sie {0} bis {1} Zeichen ein",
   ],
-  "violations.must be in the future": ["must be in the future", "muss in der Zukunft liegen"],
-  "violations.must be six digits": ["must have six digits", "muss sechs Ziffern haben"],
+  "violations.must be in the future": [
+    "choose a time in the future",
+    "wählen Sie einen Zeitpunkt in der Zukunft",
+  ],
+  "violations.must be six digits": ["enter the six digits", "geben Sie die sechs Ziffern ein"],
   "violations.must be eight letters and digits, such as ABCD-{0}": [
-    "must have eight letters and digits, such as ABCD-{0}",
-    "muss acht Buchstaben und Ziffern haben, wie ABCD-{0}",
+    "enter eight letters and digits, such as ABCD-{0}",
+    "geben Sie acht Buchstaben und Ziffern ein, zum Beispiel ABCD-{0}",
   ],
   "violations.must be {0} to {1} letters, digits, hyphens, underscores and dots": [
-    "must be the token from the e-mail",
-    "muss das Token aus der E-Mail sein",
+    "enter the token from the e-mail",
+    "geben Sie das Token aus der E-Mail ein",
   ],
   "violations.must not be made of your e-mail address, your name or the name of this service": [
-    "must not be made of your e-mail address, your name or the name of this service",
-    "darf nicht aus Ihrer E-Mail-Adresse, Ihrem Namen oder dem Namen dieses Dienstes bestehen",
+    "do not make it of your e-mail address, your name or the name of this service",
+    "verwenden Sie dafür nicht Ihre E-Mail-Adresse, Ihren Namen oder den Namen dieses Dienstes",
   ],
   "violations.must be {0} to {1} characters, without control characters": [
-    "must have {0} to {1} characters",
-    "muss {0} bis {1} Zeichen haben",
+    "enter {0} to {1} characters",
+    "geben Sie {0} bis {1} Zeichen ein",
   ],
-  "violations.must be at least {0} characters": ["must not be empty", "darf nicht leer sein"],
+  "violations.must be at least {0} characters": [
+    "fill in this field",
+    "füllen Sie dieses Feld aus",
+  ],
   "violations.must be at most {0} characters": [
-    "must have at most {0} characters",
-    "darf höchstens {0} Zeichen haben",
+    "enter at most {0} characters",
+    "geben Sie höchstens {0} Zeichen ein",
   ],
   "violations.must be a page that this service is configured for": [
     "is no page that this service is configured for",
     "ist keine Seite, für die dieser Dienst eingerichtet ist",
   ],
-  "violations.must be given with email, or token alone": ["is required", "muss angegeben werden"],
+  "violations.must be given with email, or token alone": [
+    "fill in this field",
+    "füllen Sie dieses Feld aus",
+  ],
   "violations.must be the address to which the e-mail was sent": [
-    "must be the address to which the e-mail was sent",
-    "muss die Adresse sein, an die die E-Mail ging",
+    "enter the address to which the e-mail was sent",
+    "geben Sie die Adresse ein, an die die E-Mail ging",
   ],
   "violations.must be a valid UUID": ["must be a complete ID", "muss eine vollständige ID sein"],
   "violations.must be a valid e-mail address": [
-    "must be a valid e-mail address",
-    "muss eine gültige E-Mail-Adresse sein",
+    "enter a valid e-mail address",
+    "geben Sie eine gültige E-Mail-Adresse ein",
   ],
   "violations.must be true: the terms have to be accepted": [
-    "the terms must be accepted",
-    "die Nutzungsbedingungen müssen akzeptiert werden",
+    "please accept the terms of use",
+    "bitte akzeptieren Sie die Nutzungsbedingungen",
   ],
-  "violations.must contain a digit": ["must contain a digit", "muss eine Ziffer enthalten"],
+  "violations.must contain a digit": ["add a digit", "ergänzen Sie eine Ziffer"],
   "violations.must contain a lowercase letter": [
-    "must contain a lowercase letter",
-    "muss einen Kleinbuchstaben enthalten",
+    "add a lowercase letter",
+    "ergänzen Sie einen Kleinbuchstaben",
   ],
   "violations.must contain a special character": [
-    "must contain a special character",
-    "muss ein Sonderzeichen enthalten",
+    "add a special character",
+    "ergänzen Sie ein Sonderzeichen",
   ],
   "violations.must contain a visible character": [
-    "must contain a visible character",
-    "muss ein sichtbares Zeichen enthalten",
+    "enter a visible character",
+    "geben Sie ein sichtbares Zeichen ein",
   ],
   "violations.must contain an uppercase letter": [
-    "must contain an uppercase letter",
-    "muss einen Großbuchstaben enthalten",
+    "add an uppercase letter",
+    "ergänzen Sie einen Großbuchstaben",
   ],
   "violations.must not contain control characters": [
-    "must not contain control characters",
-    "darf keine Steuerzeichen enthalten",
+    "remove the control characters",
+    "entfernen Sie die Steuerzeichen",
   ],
   "violations.must not contain NUL characters": [
-    "must not contain control characters",
-    "darf keine Steuerzeichen enthalten",
+    "remove the control characters",
+    "entfernen Sie die Steuerzeichen",
   ],
   "violations.must not be your e-mail address or name": [
-    "must not be your e-mail address or name",
-    "darf nicht Ihre E-Mail-Adresse oder Ihr Name sein",
+    "do not use your e-mail address or your name",
+    "verwenden Sie nicht Ihre E-Mail-Adresse oder Ihren Namen",
   ],
   "violations.is one of the most common passwords, or one of them with digits and symbols added": [
-    "is one of the most common passwords, or one of them with digits and symbols added",
-    "ist eines der häufigsten Passwörter, oder eines davon mit Ziffern und Zeichen",
+    "this is one of the most common passwords, or one of them with digits and symbols added",
+    "das ist eines der häufigsten Passwörter, oder eines davon mit Ziffern und Zeichen",
   ],
   "violations.must differ from the current password": [
-    "must differ from the current password",
-    "muss sich vom aktuellen Passwort unterscheiden",
+    "choose another password than the current one",
+    "wählen Sie ein anderes als das aktuelle Passwort",
   ],
   "violations.must differ from the one that has expired": [
-    "must differ from the one that has expired",
-    "muss sich vom abgelaufenen Passwort unterscheiden",
+    "choose another password than the one that has expired",
+    "wählen Sie ein anderes als das abgelaufene Passwort",
   ],
   "violations.must be a language tag, such as de or en-GB": [
-    "must be a language tag, such as de or en-GB",
-    "muss ein Sprachkürzel sein, wie de oder en-GB",
+    "enter a language tag, such as de or en-GB",
+    "geben Sie ein Sprachkürzel ein, zum Beispiel de oder en-GB",
   ],
   "violations.must be at most {0} bytes of JSON": [
     "must be at most {0} bytes of JSON",
@@ -304,12 +313,12 @@ export const errors = {
     "darf keine Zahlen jenseits von {0} enthalten",
   ],
   "violations.must differ from the current address": [
-    "must differ from the current address",
-    "muss sich von der jetzigen Adresse unterscheiden",
+    "enter another address than the current one",
+    "geben Sie eine andere als die aktuelle Adresse ein",
   ],
-  "violations.is required, or backupCode": ["is required", "muss angegeben werden"],
+  "violations.is required, or backupCode": ["fill in this field", "füllen Sie dieses Feld aus"],
   "violations.is required if you signed in more than {0} minutes ago": [
-    "is required: you signed in more than {0} minutes ago",
-    "muss angegeben werden: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
+    "please fill this in: you signed in more than {0} minutes ago",
+    "bitte füllen Sie dieses Feld aus: Ihre Anmeldung liegt mehr als {0} Minuten zurück",
   ],
 } as const satisfies Record<string, readonly [string, string]>;

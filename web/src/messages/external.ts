@@ -8,6 +8,10 @@ export const external = {
   "external.title": ["Sign-in with a provider", "Anmeldung bei einem Anbieter"],
   "external.wait": ["One moment, please.", "Einen Moment, bitte."],
   "external.again": ["Begin again", "Neu beginnen"],
+  "external.incomplete": [
+    "The provider has not answered. Please begin again.",
+    "Der Anbieter hat nicht geantwortet. Bitte beginnen Sie neu.",
+  ],
   "external.haveAccount": [
     "You have an account here. Sign in once as before, then {provider} is connected.",
     "Sie haben hier schon ein Konto. Melden Sie sich einmal wie bisher an, dann ist {provider} verbunden.",
@@ -20,7 +24,7 @@ export const external = {
   "identities.title": ["Sign-in providers", "Anbieter für die Anmeldung"],
   "identities.about": [
     "Sign in with an account that you have elsewhere.",
-    "Melden Sie sich mit einem Konto an, das Sie anderswo haben.",
+    "Melden Sie sich mit einem Konto an, das Sie bei einem anderen Anbieter haben.",
   ],
   "identities.none": ["No provider is connected.", "Kein Anbieter ist verbunden."],
   "identities.connect": ["Connect {provider}", "{provider} verbinden"],
@@ -30,5 +34,5 @@ export const external = {
     "{provider} meldet dann nicht mehr an Ihrem Konto an.",
   ],
   "identities.created": ["Connected {time}", "Verbunden {time}"],
-  "identities.used": ["last used {time}", "zuletzt benutzt {time}"],
+  "identities.used": ["last used {time}", "zuletzt verwendet {time}"],
 } as const satisfies Record<string, readonly [string, string]>;

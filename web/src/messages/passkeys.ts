@@ -18,7 +18,7 @@ export const passkeys = {
   "passkeys.synced": ["Synced to your other devices", "Auf Ihren anderen Geräten verfügbar"],
   "passkeys.onlyHere": ["On one device only", "Nur auf einem Gerät"],
   "passkeys.created": ["Added {time}", "Hinzugefügt {time}"],
-  "passkeys.used": ["last used {time}", "zuletzt benutzt {time}"],
+  "passkeys.used": ["last used {time}", "zuletzt verwendet {time}"],
   "confirm.title": ["Confirm that it is you", "Bestätigen Sie, dass Sie es sind"],
   "confirm.about": [
     "You signed in a while ago, and this changes how your account is protected.",
@@ -44,13 +44,13 @@ export const passkeys = {
   "factor.optional": ["Not required", "Nicht erforderlich"],
   "factor.require": ["Require it", "Verlangen"],
   "factor.stop": ["Stop requiring it", "Nicht mehr verlangen"],
-  "passkeys.signIn": ["Use a passkey", "Passkey benutzen"],
+  "passkeys.signIn": ["Use a passkey", "Passkey verwenden"],
   "passkeys.cancelled": [
     "No passkey was used. Please try again, or sign in with your password.",
-    "Es wurde kein Passkey benutzt. Versuchen Sie es noch einmal, oder melden Sie sich mit Ihrem Passwort an.",
+    "Es wurde kein Passkey verwendet. Versuchen Sie es noch einmal, oder melden Sie sich mit Ihrem Passwort an.",
   ],
   "passkeys.exists": [
     "This device has a passkey of your account already.",
-    "Dieses Gerät hat schon einen Passkey Ihres Kontos.",
+    "Dieses Gerät hat bereits einen Passkey Ihres Kontos.",
   ],
 } as const satisfies Record<string, readonly [string, string]>;
