@@ -124,6 +124,13 @@ function formatTime(time: Date, language: string): string {
   return `${format.format(time)} UTC`;
 }
 
+/** An amount with all of its digits, such as 100,000. */
+function formatAmount(value: string, language: string): string {
+  const [, decimals = ""] = value.split(".");
+  const style = { minimumFractionDigits: decimals.length, maximumFractionDigits: decimals.length };
+  return new Intl.NumberFormat(language, style).format(Number(value));
+}
+
 /** Placeholders whose values are times, and those whose values name a device, as `deviceOf` describes it. */
 const TIMES = ["at", "until", "date", "expires"];
 const DEVICES = ["client", "device"];
@@ -134,6 +141,7 @@ function textOf(name: string, value: string, language: string, { words, values }
   if (Object.hasOwn(known, value)) return known[value] ?? value;
   const [, minutes] = DURATION.exec(value) ?? [];
   if (name === "lifetime" && minutes) return formatDuration(Number(minutes), language);
+  if (name === "limit" && /^\d+(\.\d+)?$/.test(value)) return formatAmount(value, language);
   const time = new Date(value);
   if (TIMES.includes(name) && !Number.isNaN(time.getTime())) return formatTime(time, language);
   return DEVICES.includes(name) ? value.replace(" on ", ` ${words.on} `) : value;
@@ -152,6 +160,9 @@ const BUTTON =
   "display:inline-block;margin:8px 0;padding:10px 18px;border-radius:8px;color:#fff;font-weight:500;text-decoration:none";
 const SMALL = "margin:8px 0 0;font-size:12px;opacity:0.75";
 const LOGO = "border-radius:6px;margin-right:10px;vertical-align:middle";
+/** Stands in for a logo, as in the web app: the first letter of the name. */
+const MARK = `${LOGO};display:inline-block;width:28px;line-height:28px;text-align:center;color:#fff;font-size:14px`;
+const CODE = "font-size:28px;font-weight:600;line-height:1.3;letter-spacing:6px";
 
 /** Tell relays not to rewrite the link: SendGrid, SparkPost, Amazon SES. */
 const UNTRACKED = 'clicktracking="off" data-msys-clicktrack="0" ses:no-track';
@@ -203,7 +214,7 @@ export function createRenderEmail(brand: MailBrand): RenderEmail {
       ...{ ...parts, language, subject: escapeHtml(subject), app: escapeHtml(brand.appName) },
       logo: logo
         ? `<img src="cid:${LOGO_CID}" alt="" width="28" height="28" style="${LOGO}">\n`
-        : "",
+        : toMark(brand),
     };
     const html = layout.replace(
       PLACEHOLDER,
@@ -257,7 +268,7 @@ function partsOf(
     [signature, ...links.map(([name, url]) => `${name}: ${url}`)].join("\n"),
   ];
   const content = [
-    ...lines.map((line) => `<p>${escapeHtml(line)}</p>`),
+    ...lines.map((line) => `<p>${showCode(escapeHtml(line), variables.code)}</p>`),
     ...(rows.length > 0 ? [`<table style="${ROWS}">`, ...rows.map(toRow), "</table>"] : []),
     ...(link && button
       ? [
@@ -273,12 +284,28 @@ function partsOf(
   ].join("\n");
   const footer = [
     escapeHtml(signature),
-    ...links.map(([name, url]) => `\n<a href="${escapeHtml(url)}">${escapeHtml(name)}</a>`),
-  ].join(" ");
+    ...(links.length > 0
+      ? [
+          links
+            .map(([name, url]) => `<a href="${escapeHtml(url)}">${escapeHtml(name)}</a>`)
+            .join("\n&middot; "),
+        ]
+      : []),
+  ].join("<br>\n");
   return {
     ...{ subject: fill(subject), text: `${text.join("\n\n")}\n`, content, footer },
     preheader: escapeHtml(fill(preheader)),
   };
+}
+
+/** A code is large and on a line of its own. */
+const showCode = (html: string, code: string | undefined): string =>
+  code ? html.replace(code, () => `<br><strong style="${CODE}">${code}</strong>`) : html;
+
+/** The first letter of the name. It says nothing to people who hear the e-mail: the name follows. */
+function toMark({ appName, appAccent }: MailBrand): string {
+  const [letter = ""] = [...appName].map((each) => each.toUpperCase());
+  return `<span aria-hidden="true" style="${MARK};background:${appAccent.light}">${escapeHtml(letter)}</span>\n`;
 }
 
 /** The token as it is shown for typing; an e-mail with a code shows none next to it. */

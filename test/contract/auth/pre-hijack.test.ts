@@ -19,7 +19,7 @@ const askForCode = (email: string, browser = app.httpClient()) =>
 
 async function codeMailedTo(email: string) {
   const { text = "", token } = await app.mail.emailTo(email, /Your code/);
-  const [, code = ""] = /Your code is (\d{6})\./.exec(text) ?? [];
+  const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
   return { code, token };
 }
 

@@ -193,6 +193,6 @@ test("Mail templates: lifetimes read naturally in both languages", () => {
 test("Templates: a device that is called like a property of every object has its own name", () => {
   for (const device of ["constructor", "toString", "__proto__"]) {
     const { text } = renderEmail("session-reused", { ...facts, device }, app);
-    expect(text).toContain(`your session on ${device} was used again`);
+    expect(text).toContain(`your session (${device}) was used again`);
   }
 });
