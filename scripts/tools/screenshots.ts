@@ -52,10 +52,12 @@ async function ask(page: Page, question: string): Promise<void> {
   await page.getByLabel("Message", { exact: true }).fill(question);
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Continue" }).waitFor({ timeout: 60_000 }); // the reply is complete
+  await page.waitForTimeout(800); // and its conversation has a title
 }
 
 async function picture(page: Page, name: string): Promise<void> {
   await page.mouse.move(0, 0);
+  await page.waitForTimeout(300); // colours change slowly
   await page.screenshot({ path: `${FOLDER}/${name}.png` });
 }
 

@@ -225,6 +225,120 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect(await other.page.getByRole("alert").count()).toBe(0); // it comes elsewhere
   });
 
+  test("another tab stops a reply, sends nothing into it, and tells of one whose tab is gone", async () => {
+    const context = await web.newBrowser();
+    const one = await web.signIn(await web.app.addUser(), context);
+    await say(one.page, "case: silent-midway");
+    await one.page.locator(".markdown").waitFor();
+    const { page } = await web.open(new URL(one.page.url()).pathname, context);
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await fillIn(page, { Message: "Not now" });
+    await page.keyboard.press("Enter");
+    expect(await page.locator(".log article").count()).toBe(2);
+    await page.keyboard.press("Escape");
+    await see(page, "Stopped.");
+    await see(one.page, "Stopped.");
+    await one.page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await one.page.close();
+    await seeAlert(page, "The reply was interrupted.");
+  });
+
+  test("Escape closes what lies over the page before it stops a reply, and the field has the focus after each navigation", async () => {
+    const { page } = await web.signInUser();
+    const field = page.getByLabel("Message", { exact: true });
+    const hasFocus = () => page.evaluate("document.activeElement?.matches('.composer textarea')");
+    await say(page, "case: silent-midway");
+    await page.locator(".markdown").waitFor();
+    await page.getByRole("button", { name: /^Model: / }).click();
+    await page.getByRole("menuitemradio").first().waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("menuitemradio").first().waitFor({ state: "detached" });
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search everywhere" }).fill("case");
+    await page.keyboard.press("Escape");
+    await page.getByRole("combobox").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Stop" }).waitFor(); // it still comes
+    await field.focus();
+    await page.keyboard.press("Escape");
+    await see(page, "Stopped.");
+    await fillIn(page, { Message: "not sent" });
+    for (const name of ["New conversation", "New conversation"]) {
+      await press(page, name);
+      await expect.poll(hasFocus).toBe(true);
+    }
+    expect(await field.inputValue()).toBe("");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search everywhere" }).fill("case");
+    await page.getByRole("option", { name: "case: silent-midway" }).click();
+    await expect.poll(hasFocus).toBe(true);
+    expect(await field.inputValue()).toBe("not sent"); // it stays with its conversation
+  });
+
+  test("the model gives a title to a conversation that begins with a long message", async () => {
+    const { page } = await web.signInUser();
+    let asked = 0;
+    await page.route("**/v1/chat/completions", async (route) => {
+      if (!route.request().postData()?.includes("Give a title")) return route.fallback();
+      asked += 1;
+      const piece = { choices: [{ index: 0, delta: { content: '"Launch plan"' } }] };
+      const body = `data: ${JSON.stringify(piece)}\n\ndata: [DONE]\n\n`;
+      await route.fulfill({ contentType: "text/event-stream", body });
+    });
+    await say(page, "Short one");
+    await page.getByRole("button", { name: "Try again" }).waitFor();
+    await press(page, "New conversation");
+    await say(page, "How do I plan the launch of a small product with three people?");
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Launch plan", "Short one"]);
+    expect(asked).toBe(1);
+    await page.reload();
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Launch plan", "Short one"]);
+  });
+
+  test("a message that is replaced comes back with what followed it", async () => {
+    const { page } = await web.signInUser();
+    for (const text of ["First words", "Second words"]) {
+      await say(page, text);
+      await see(page.locator(".markdown"), text);
+      await page.getByRole("button", { name: "Try again" }).waitFor();
+    }
+    await page.getByText("First words", { exact: true }).last().hover();
+    await page.getByRole("button", { name: "Edit the message" }).first().click();
+    await page.getByRole("textbox", { name: "Edit the message" }).fill("Other words");
+    await page.keyboard.press("Enter");
+    await see(page.locator(".markdown"), "Other words");
+    expect(await page.locator(".log article").count()).toBe(2);
+    await press(page, "Undo");
+    await see(page.locator(".markdown"), "Second words");
+    await page.reload();
+    await see(page.locator(".markdown"), "Second words");
+    expect(await page.locator(".log article").count()).toBe(4);
+  });
+
+  test("an export is imported once, and a file with anything else not at all", async () => {
+    const { page } = await web.signInUser();
+    const files = page.locator("input[type=file]");
+    const importText = (text: string) =>
+      files.setInputFiles({
+        name: "conversations.json",
+        mimeType: "application/json",
+        buffer: Buffer.from(text),
+      });
+    const at = Date.now();
+    const reply = { content: "Hi", provider: "provider-a", model: "model-a-1", at, state: "done" };
+    const whole = { id: "imported", turns: [{ said: "Imported", at, replies: [reply], shown: 9 }] };
+    await goTo(page, "/account/data");
+    await importText(JSON.stringify([whole, { id: "broken", turns: [{ said: 1 }] }]));
+    await see(page, "This file has no conversations.");
+    await importText(JSON.stringify(whole));
+    await see(page, "Conversations imported.");
+    await importText(JSON.stringify([whole]));
+    await see(page, "All conversations of this file are here already.");
+    await goTo(page, "/c/imported");
+    await see(page.locator(".markdown"), "Hi");
+    await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Imported"]);
+  });
+
   test("a message is edited and sent again, a conversation is renamed and found by its text", async () => {
     const { page } = await web.signInUser();
     await say(page, "First words");

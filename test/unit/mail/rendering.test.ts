@@ -19,6 +19,7 @@ const facts = {
   keys: "CI (abcd...wxyz), Notebook (efgh...stuv)",
   expires: "2027-01-31T12:00:00.000Z",
   left: "9",
+  code: "482913",
   device: "Firefox on Linux",
   date: "2026-12-24T18:00:00.000Z",
   until: "2026-12-24T18:15:00.000Z",

@@ -95,6 +95,10 @@ export const account = {
   ],
   "security.mfaDone": ["I have kept them", "Ich habe sie aufbewahrt"],
   "security.mfaDisable": ["Turn off", "Ausschalten"],
+  "security.mfaDisableTitle": [
+    "Turn off two-factor authentication",
+    "Zwei-Faktor-Authentifizierung ausschalten",
+  ],
   "security.mfaDisabled": [
     "Two-factor authentication is off.",
     "Die Zwei-Faktor-Authentifizierung ist aus.",

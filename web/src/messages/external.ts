@@ -29,6 +29,7 @@ export const external = {
   "identities.none": ["No provider is connected.", "Kein Anbieter ist verbunden."],
   "identities.connect": ["Connect {provider}", "{provider} verbinden"],
   "identities.disconnect": ["Disconnect", "Trennen"],
+  "identities.disconnectTitle": ["Disconnect {provider}", "{provider} trennen"],
   "identities.disconnectAbout": [
     "{provider} will no longer sign in to your account.",
     "{provider} meldet dann nicht mehr an Ihrem Konto an.",

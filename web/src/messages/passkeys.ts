@@ -11,6 +11,8 @@ export const passkeys = {
   "passkeys.name": ["Name", "Name"],
   "passkeys.rename": ["Rename", "Umbenennen"],
   "passkeys.remove": ["Remove", "Entfernen"],
+  "passkeys.removeTitle": ["Remove this passkey", "Passkey entfernen"],
+  "passkeys.renameTitle": ["Rename this passkey", "Passkey umbenennen"],
   "passkeys.removeAbout": [
     "{name} will no longer sign in to your account.",
     "{name} meldet dann nicht mehr an Ihrem Konto an.",
