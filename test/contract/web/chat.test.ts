@@ -130,6 +130,20 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await press(page, "Stop", "Stopped.");
   });
 
+  test("the field grows with its text, up to a part of the page", async () => {
+    const { page } = await web.signInUser();
+    const field = page.getByLabel("Message", { exact: true });
+    const heightOf = async (text: string) => {
+      await field.fill(text);
+      return (await field.boundingBox())?.height ?? 0;
+    };
+    const one = await heightOf("One line");
+    const five = await heightOf("Line\n".repeat(5));
+    expect(five).toBeGreaterThan(one * 3);
+    expect(await heightOf("Line\n".repeat(90))).toBeLessThan(400);
+    expect(await heightOf("")).toBeCloseTo(one, 0);
+  });
+
   test("follows a long reply with Stop in view, and goes on while the person looks at another page", async () => {
     const { page } = await web.signInUser();
     await say(page, Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n"));

@@ -163,10 +163,10 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     });
     const tab = await web.open(`${url}/sign-in`, context);
     const { page } = tab;
-    await page.getByRole("button", { name: "Passkey benutzen" }).waitFor();
+    await page.getByRole("button", { name: "Passkey verwenden" }).waitFor();
     await expectAccessible(tab);
     await authenticatorOf(tab); // it has no passkey
-    await press(page, "Passkey benutzen", /Es wurde kein Passkey benutzt/);
+    await press(page, "Passkey verwenden", /Es wurde kein Passkey verwendet/);
   });
 });
 

@@ -123,8 +123,8 @@ export const errors = {
     "Dieser Anbieter ist nicht eingerichtet.",
   ],
   "errors.ACCOUNT_LOCKED": [
-    "Locked after too many failed attempts.",
-    "Gesperrt nach zu vielen Fehlversuchen.",
+    "This account is locked after too many failed attempts.",
+    "Dieses Konto ist nach zu vielen Fehlversuchen gesperrt.",
   ],
   "errors.RATE_LIMITED": [
     "Too many requests. Please wait a moment.",
