@@ -318,6 +318,10 @@ export type OverviewNumber = {
   total?: number | undefined;
   /** The figure of each day or hour, oldest first. */
   daily: number[];
+  /** How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. Absent for `24h`, and if the number was 0 earlier. */
+  change?: number | undefined;
+  /** The average of the days of the period that are over, without today. Of active users only, and absent for `24h`. */
+  average?: number | undefined;
 };
 
 /** The calls of a model. */
@@ -334,12 +338,24 @@ export type OverviewModel = {
 
 /** A problem that needs attention. */
 export type OverviewNotice = {
-  /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
-  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed";
-  /** Number of accounts, e-mails, failed calls or events. Absent for `no-provider`. */
+  /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `webhook-failing`: deliveries of a webhook fail. `webhook-disabled`: a webhook was turned off because its endpoint failed or is gone. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
+  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed" | "webhook-failing" | "webhook-disabled";
+  /** Number of accounts, e-mails, failed calls or events. Absent for others. */
   count?: number | undefined;
   /** Public id of the failing provider. Absent otherwise. */
   provider?: string | undefined;
+  /** The locked users, at most 3, the one who is locked for longest first. Empty otherwise. */
+  users: Person[];
+  /** When the last of the locks ends. Absent otherwise. */
+  until?: string | undefined;
+  /** Number of calls of the failing provider that have ended. Absent otherwise. */
+  calls?: number | undefined;
+  /** The latest failure: of an e-mail the reply of the mail server, of a provider such as `overloaded`, of a webhook the error of a delivery. Absent if unknown, and for others. */
+  failure?: string | undefined;
+  /** Since when: the first failed attempt of a webhook, the time at which it was turned off, or the oldest event that is not sealed. Absent for others. */
+  since?: string | undefined;
+  /** The webhook that fails or is off. Absent otherwise. */
+  webhook?: OverviewWebhook | undefined;
 };
 
 /** Calls to a provider within the last hour. */
@@ -370,6 +386,18 @@ export type OverviewCost = {
   dailyCosts: string[];
   /** Number of calls in the period that are not in the amounts because their model had no price. */
   unpricedCalls: number;
+  /** How the days that are over differ from the same days one period earlier, as in OverviewNumber. */
+  change?: number | undefined;
+};
+
+/** A budget of the deployment. */
+export type OverviewBudget = {
+  /** `cost` or `tokens`. */
+  unit: "cost" | "tokens";
+  /** `day` or `month`, in the time zone of budgets. */
+  period: "day" | "month";
+  /** Share of the limit that the current period has used, without what calls in progress hold: 1 is all of it. */
+  usedShare: number;
 };
 
 /** A user as shown to administrators. */
@@ -800,6 +828,16 @@ export type Person = {
   name: string;
   /** E-mail address. */
   email: string;
+};
+
+/** A webhook that needs attention. */
+export type OverviewWebhook = {
+  /** UUIDv7. */
+  id: string;
+  /** Where events are posted. */
+  url: string;
+  /** What it is for. Absent without a description. */
+  description?: string | undefined;
 };
 
 /** A model of a provider. */
@@ -1414,6 +1452,8 @@ export type GetOverviewResponse = {
   hours: string[];
   /** Share of the period's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
   periodFailedSignInShare?: number | undefined;
+  /** The budgets of the deployment, and how far their current periods have used them. Empty without one. */
+  budgets: OverviewBudget[];
 };
 
 export type ListUsersRequest = {

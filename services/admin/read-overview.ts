@@ -1,7 +1,9 @@
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Call } from "../call.ts";
 import { decimalOf } from "../platform/money.ts";
-import { countLockedUsers, countUsers } from "../store/admin-users.ts";
+import { countUsers, type LockedUsers, readLockedUsers } from "../store/admin-users.ts";
+import { findLatestFailure } from "../store/emails.ts";
+import { listBudgets } from "../store/managed-budgets.ts";
 import {
   type CountedEvent,
   countActiveUsersByDay,
@@ -13,9 +15,12 @@ import {
   type DayCount,
   type ProviderHealth,
   readProviderHealth,
+  type WaitingEvents,
 } from "../store/overview.ts";
 import type { Db } from "../store/statement.ts";
 import { type ModelTotals, sumModelDays, sumModelHours } from "../store/usage-sums.ts";
+import { type FailingWebhook, listFailingWebhooks } from "../store/webhooks.ts";
+import { toMessage } from "../user/to-message.ts";
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -28,6 +33,10 @@ const MAX_MODELS = 5;
 const HEALTH_MS = 3_600_000;
 /** Number of calls from which on a provider may be said to fail. */
 const MIN_CALLS = 5;
+/** Locked users with a name of their own. */
+const MAX_NAMES = 3;
+/** More budgets than the deployment can have: cost and tokens, a day and a month. */
+const MAX_BUDGETS = 10;
 /** Age of an unsealed event that deserves attention, in ms. Sealing takes about a second. */
 const UNSEALED_MS = 60_000;
 
@@ -35,13 +44,7 @@ const UNSEALED_MS = 60_000;
 const NO_FAULTS = ["completed", "failed", "rejected the request", "blocked the content"];
 
 /** A number of the last day or hour, and by day or hour. Without a total where days can't be added up. */
-type Series = { today: number; total?: number; daily: number[] };
-
-type Notice = {
-  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed";
-  count?: number;
-  provider?: string;
-};
+type Series = { today: number; total?: number; daily: number[]; change?: number };
 
 /**
  * Reads the numbers of a period and what needs attention.
@@ -56,103 +59,112 @@ export async function readOverview(
   await ai.usage.flush();
   const db = () => ({ em: store.fork(), clock }); // the statements run side by side
   const month = periodOf(lastDays(now, DAYS));
-  const numbers = period === "24h" ? readHours(db, now) : readDays(db, now, period);
-  const [users, locked, lostEmails, providers, waiting, series] = await Promise.all([
-    countUsers(db()),
-    countLockedUsers(db()),
-    countFailedEmailsByDay(db(), month),
-    readProviderHealth(db(), new Date(now.getTime() - HEALTH_MS), NO_FAULTS),
-    countWaitingEvents(db(), new Date(now.getTime() - UNSEALED_MS)),
-    numbers,
-  ]);
-  const { units, active, events, emails, modelDays } = series;
+  const isByHour = period === "24h";
+  const starts = ai.periodsOf(now).starts;
+  const [users, locked, lostEmails, lostEmail, providers, webhooks, waiting, budgets, numbers] =
+    await Promise.all([
+      countUsers(db()),
+      readLockedUsers(db(), MAX_NAMES),
+      countFailedEmailsByDay(db(), month),
+      findLatestFailure(db(), new Date(month.firstDay)),
+      readProviderHealth(db(), new Date(now.getTime() - HEALTH_MS), NO_FAULTS),
+      listFailingWebhooks(db()),
+      countWaitingEvents(db(), new Date(now.getTime() - UNSEALED_MS)),
+      listBudgets(db(), { scope: "deployment" }, starts, { limit: MAX_BUDGETS }),
+      isByHour ? readHours(db, now) : readDays(db, now, period),
+    ]);
+  const { spans, active, events, emails, models } = numbers;
+  const { units } = spans;
   const eventsOf = (event: CountedEvent) =>
     withTotal(
       events.filter((row) => row.event === event),
-      units,
+      spans,
     );
   const signIns = eventsOf("auth.login");
   const failedSignIns = eventsOf("auth.login_failed");
   const share = shareOf(failedSignIns.today, signIns.today);
   const periodShare = shareOf(failedSignIns.total, signIns.total);
-  const calls = modelDays.map(({ day, calls: count }) => ({ day, count }));
-  const tokens = modelDays.map(({ day, inputTokens, outputTokens }) => ({
+  const calls = models.map(({ day, calls: count }) => ({ day, count }));
+  const tokens = models.map(({ day, inputTokens, outputTokens }) => ({
     day,
     count: inputTokens + outputTokens,
   }));
-  const aiCost = aiCostOf(modelDays, units, ai.catalogue.currency);
+  const aiCost = aiCostOf(models, spans, ai.catalogue.currency);
   const isConfigured = ai.providers.byId.size > 0;
-  const isByHour = period === "24h";
   return {
     days: isByHour ? [] : units,
     hours: isByHour ? units.map((hour) => timestampFromDate(new Date(hour))) : [],
     users: users.total,
     ...(users.totalEstimated && { usersEstimated: true }),
-    activeUsers: isByHour ? { today: active[0]?.count ?? 0, daily: [] } : seriesOf(active, units),
+    activeUsers: isByHour
+      ? { today: active[0]?.count ?? 0, daily: [] }
+      : { ...seriesOf(active, spans), average: averageOf(active, units) },
     signIns,
     failedSignIns,
     ...(share !== undefined && { failedSignInShare: share }),
     ...(periodShare !== undefined && { periodFailedSignInShare: periodShare }),
     registrations: eventsOf("auth.register"),
-    aiCalls: withTotal(calls, units),
-    aiTokens: withTotal(tokens, units),
+    aiCalls: withTotal(calls, spans),
+    aiTokens: withTotal(tokens, spans),
     ...(aiCost && { aiCost }),
-    failedEmails: withTotal(emails, units),
-    models: topModels(modelDays, units),
+    failedEmails: withTotal(emails, spans),
+    models: topModels(models, spans),
     attention: noticesOf({
-      locked,
+      ...{ locked, lostEmail, isConfigured, providers, webhooks, waiting },
       failedEmails: sumOf(lostEmails),
-      isConfigured,
-      providers,
-      waiting,
     }),
     providers,
+    budgets: budgets.items.map(({ unit, period: span, used, limit }) => ({
+      ...{ unit, period: span },
+      usedShare: Number(limit) > 0 ? Number(used ?? 0) / Number(limit) : 1,
+    })),
   };
 }
 
-/** The numbers of a period, by its days or hours, which are oldest first. */
+/** The days or hours of a period, oldest first, and those before it that it is compared with. */
+type Spans = { units: string[]; earlier: string[] };
+
+/** The numbers of a period and of the one before it, by day or hour. */
 type Numbers = {
-  units: string[];
+  spans: Spans;
   active: DayCount[];
   events: (DayCount & { event: CountedEvent })[];
   emails: DayCount[];
-  modelDays: ModelTotals[];
+  models: ModelTotals[];
 };
 
-/** Reads the numbers of the last days. */
+/** Reads the numbers of the last days, and of as many days before. */
 async function readDays(db: () => Db, now: Date, period: string): Promise<Numbers> {
-  const units = lastDays(now, period === "7d" ? 7 : DAYS);
-  const days = periodOf(units);
-  const [active, events, emails, modelDays] = await Promise.all([
+  const count = period === "7d" ? 7 : DAYS;
+  const both = lastDays(now, 2 * count);
+  const days = periodOf(both);
+  const [active, events, emails, models] = await Promise.all([
     countActiveUsersByDay(db(), days),
     countEventsByDay(db(), days),
     countFailedEmailsByDay(db(), days),
     sumModelDays(db(), days),
   ]);
-  return { units, active, events, emails, modelDays };
+  const spans = { units: both.slice(count), earlier: both.slice(0, count) };
+  return { spans, active, events, emails, models };
 }
 
-/** Reads the numbers of this hour and the 23 before it. Active users are those of today. */
+/**
+ * Reads the numbers of this hour and the 23 before it. Active users are those of today. Nothing is compared: the hours of
+ * the day before would take as long again, since nothing is summed up by hour.
+ */
 async function readHours(db: () => Db, now: Date): Promise<Numbers> {
   const thisHour = Math.floor(now.getTime() / HOUR_MS) * HOUR_MS;
   const first = new Date(thisHour - (HOURS - 1) * HOUR_MS);
   const units = Array.from({ length: HOURS }, (_, i) =>
     new Date(first.getTime() + i * HOUR_MS).toISOString(),
   );
-  const isWithin = ({ day }: { day: string }) => units.includes(day); // the clocks of replicas differ
-  const [active, events, emails, modelHours] = await Promise.all([
+  const [active, events, emails, models] = await Promise.all([
     countActiveUsersByDay(db(), periodOf(lastDays(now, 1))),
     countEventsByHour(db(), first),
     countFailedEmailsByHour(db(), first),
     sumModelHours(db(), first),
   ]);
-  return {
-    units,
-    active,
-    events: events.filter(isWithin),
-    emails: emails.filter(isWithin),
-    modelDays: modelHours.filter(isWithin),
-  };
+  return { spans: { units, earlier: [] }, active, events, emails, models };
 }
 
 /** The last days in UTC, oldest first. */
@@ -172,76 +184,113 @@ const sumOf = (rows: readonly DayCount[]) => rows.reduce((sum, { count }) => sum
 const shareOf = (failed = 0, succeeded = 0) =>
   failed + succeeded > 0 ? failed / (failed + succeeded) : undefined;
 
-function seriesOf(rows: readonly DayCount[], days: readonly string[]): Series {
+/** The numbers of given days or hours. Others do not count, such as an hour of a replica whose clock is ahead. */
+function countsOf(rows: readonly DayCount[], units: readonly string[]): number[] {
   const counts = new Map<string, number>();
   for (const { day, count } of rows) counts.set(day, (counts.get(day) ?? 0) + count);
-  const daily = days.map((day) => counts.get(day) ?? 0);
-  return { today: daily.at(-1) ?? 0, daily };
+  return units.map((unit) => counts.get(unit) ?? 0);
 }
 
-function withTotal(rows: readonly DayCount[], days: readonly string[]): Series {
-  const series = seriesOf(rows, days);
-  return { ...series, total: series.daily.reduce((sum, count) => sum + count, 0) };
+const totalOf = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0);
+
+/** The average of the days that are over. */
+const averageOf = (rows: readonly DayCount[], days: readonly string[]): number =>
+  totalOf(countsOf(rows, days.slice(0, -1))) / (days.length - 1);
+
+/**
+ * How the days that are over differ from the same days one period earlier, as a share. Today has not ended, and would
+ * always seem to be less.
+ * @returns undefined if there was nothing earlier
+ */
+function changeOf(rows: readonly DayCount[], { units, earlier }: Spans): number | undefined {
+  const before = totalOf(countsOf(rows, earlier.slice(0, -1)));
+  return before > 0 ? totalOf(countsOf(rows, units.slice(0, -1))) / before - 1 : undefined;
+}
+
+function seriesOf(rows: readonly DayCount[], spans: Spans): Series {
+  const daily = countsOf(rows, spans.units);
+  const change = changeOf(rows, spans);
+  return { today: daily.at(-1) ?? 0, daily, ...(change !== undefined && { change }) };
+}
+
+function withTotal(rows: readonly DayCount[], spans: Spans): Series {
+  const series = seriesOf(rows, spans);
+  return { ...series, total: totalOf(series.daily) };
 }
 
 /** What the calls cost. Undefined if none of them had a price. */
-function aiCostOf(modelDays: readonly ModelTotals[], days: readonly string[], currency: string) {
-  const sum = (count: (row: ModelTotals) => number) =>
-    modelDays.reduce((total, row) => total + count(row), 0);
+function aiCostOf(models: readonly ModelTotals[], spans: Spans, currency: string) {
+  const { units } = spans;
+  const within = models.filter(({ day }) => units.includes(day));
+  const sum = (count: (row: ModelTotals) => number) => totalOf(within.map(count));
   const pricedCalls = sum((row) => row.pricedCalls);
   if (pricedCalls === 0) return undefined;
-  const nanos = new Map(days.map((day) => [day, 0n]));
-  for (const { day, costNanos } of modelDays)
+  const nanos = new Map(units.map((unit) => [unit, 0n]));
+  for (const { day, costNanos } of within)
     nanos.set(day, (nanos.get(day) ?? 0n) + BigInt(costNanos));
   const daily = [...nanos.values()];
+  const costs = models.map(({ day, costNanos }) => ({ day, count: Number(costNanos) }));
+  const change = changeOf(costs, spans);
   return {
     currency,
     todayCost: decimalOf(daily.at(-1) ?? 0n),
     totalCost: decimalOf(daily.reduce((total, amount) => total + amount, 0n)),
     dailyCosts: daily.map(decimalOf),
     unpricedCalls: sum((row) => row.calls) - pricedCalls,
+    ...(change !== undefined && { change }),
   };
 }
 
 /** The models with the most calls, largest first. */
-function topModels(modelDays: readonly ModelTotals[], days: readonly string[]) {
-  const byModel = Map.groupBy(modelDays, ({ provider, model }) =>
-    JSON.stringify([provider, model]),
-  );
+function topModels(models: readonly ModelTotals[], spans: Spans) {
+  const byModel = Map.groupBy(models, ({ provider, model }) => JSON.stringify([provider, model]));
   return [...byModel.values()]
     .map((rows) => {
       const { provider, model } = rows[0] as ModelTotals;
       const counts = rows.map(({ day, calls }) => ({ day, count: calls }));
-      const { total = 0, daily } = withTotal(counts, days);
-      return { provider, model, calls: total, dailyCalls: daily };
+      const { total: calls = 0, daily: dailyCalls } = withTotal(counts, spans);
+      return { provider, model, calls, dailyCalls };
     })
+    .filter(({ calls }) => calls > 0) // others were called in the period before only
     .sort((a, b) => b.calls - a.calls)
     .slice(0, MAX_MODELS);
 }
 
 /** What is known of the things that may need attention. */
 type State = {
-  locked: number;
+  locked: LockedUsers;
   failedEmails: number;
+  /** How the latest of them failed. */
+  lostEmail: string | null;
   isConfigured: boolean;
   providers: readonly ProviderHealth[];
-  waiting: number;
+  webhooks: readonly FailingWebhook[];
+  waiting: WaitingEvents;
 };
 
-function noticesOf({ locked, failedEmails, isConfigured, providers, waiting }: State): Notice[] {
+function noticesOf(state: State) {
+  const { locked, failedEmails, lostEmail, isConfigured, providers, webhooks, waiting } = state;
   const failing = providers.filter(
     ({ calls, failedCalls }) => calls >= MIN_CALLS && failedCalls * 2 >= calls,
   );
   return [
-    ...counted("locked-accounts", locked),
-    ...counted("failed-emails", failedEmails),
-    ...(isConfigured ? [] : [{ kind: "no-provider" } as const]),
-    ...failing.map(
-      ({ provider, failedCalls: count }): Notice => ({ kind: "provider-failing", provider, count }),
+    ...counted("locked-accounts", locked.count, { users: locked.users, until: locked.until }),
+    ...counted("failed-emails", failedEmails, { failure: lostEmail }),
+    ...(isConfigured ? [] : [{ kind: "no-provider" }]),
+    ...failing.map(({ provider, calls, failedCalls: count, lastFailure: failure }) =>
+      toMessage({ kind: "provider-failing", provider, calls, count, failure }),
     ),
-    ...counted("audit-unsealed", waiting),
+    ...webhooks.map(({ id, url, description, failingSince, disabledAt, lastError: failure }) =>
+      toMessage({
+        kind: disabledAt ? "webhook-disabled" : "webhook-failing",
+        webhook: toMessage({ id, url, description }),
+        since: disabledAt ?? failingSince,
+        failure,
+      }),
+    ),
+    ...counted("audit-unsealed", waiting.count, { since: waiting.since }),
   ];
 }
 
-const counted = (kind: Notice["kind"], count: number): Notice[] =>
-  count > 0 ? [{ kind, count }] : [];
+const counted = (kind: string, count: number, about: object) =>
+  count > 0 ? [toMessage({ kind, count, ...about })] : [];

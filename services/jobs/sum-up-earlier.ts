@@ -6,8 +6,8 @@ import { sumUpEarlierDay } from "../store/usage-sums.ts";
 
 /** Pause between two statements, in ms, to give requests priority. */
 const PAUSE_MS = 50;
-/** How far back audit events are counted, in ms: a day more than the overview shows. */
-const COUNTED_MS = 31 * 86_400_000;
+/** How far back audit events are counted, in ms: a day more than the overview compares, twice 30 days. */
+const COUNTED_MS = 61 * 86_400_000;
 
 /**
  * Sums up AI calls and audit events that are older than their sums by day. After an upgrade it takes a

@@ -14,6 +14,7 @@ import {
   type TimeOrder,
   type Total,
 } from "./page.ts";
+import type { Person } from "./person.ts";
 import { searchable, searchedText } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, oneRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
@@ -78,17 +79,34 @@ const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE
 export const countUsers = (db: Db): Promise<Total> =>
   countMatches(db, { columns: "", from: "users", where: "true", values: {} });
 
-/** Number of users who can't sign in because of failed attempts. */
-export async function countLockedUsers(db: ClockedDb): Promise<number> {
-  const { locked } = await oneRow<{ locked: number }>(
+/** The users who can't sign in because of failed attempts. */
+export type LockedUsers = {
+  count: number;
+  /** Those who are locked for longest. */
+  users: Person[];
+  /** When the last lock ends; null without one. */
+  until: Date | null;
+};
+
+/**
+ * Counts the users who can't sign in because of failed attempts, and names some of them.
+ * @param limit number of users to name
+ */
+export const readLockedUsers = (db: ClockedDb, limit: number): Promise<LockedUsers> =>
+  oneRow(
     db,
-    `select count(*)::int as locked from (
-       select u.id from ${LOCKED_OWNERS}
-       union select u.id from ${LOCKED_FACTORS}) as users`,
-    { now: db.clock.now() },
+    `with locks as (
+       select u.id, l.locked_until from ${LOCKED_OWNERS}
+       union all select u.id, l.locked_until from ${LOCKED_FACTORS}),
+     locked as (select id, max(locked_until) as until from locks group by id),
+     named as (
+       select l.until, jsonb_build_object('id', u.id, 'name', u.name, 'email', u.email) as person
+       from (select * from locked order by until desc, id limit :limit) as l join users u on u.id = l.id)
+     select count(*)::int as count, max(until) as until,
+       coalesce((select jsonb_agg(person order by until desc, person->>'id') from named), '[]') as users
+     from locked`,
+    { now: db.clock.now(), limit },
   );
-  return locked;
-}
 
 /** A term as it is, with ASCII digits, and with its domain in Unicode and Punycode. */
 const spellingsOf = (search: string): string[] => [

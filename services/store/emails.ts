@@ -1,7 +1,7 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { ListEmailLogsRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { domainSpellings } from "../platform/rpc/typed-text.ts";
-import { newId } from "./ids.ts";
+import { lowestId, newId } from "./ids.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type Person, personColumn } from "./person.ts";
 import { searchable } from "./search-indexes.ts";
@@ -155,6 +155,16 @@ export const findEmailContent = (
      from emails e left join users u on u.id = e.user_id where e.id = :id`,
     { id },
   );
+
+/** How the latest of the e-mails failed that were queued since a time and could not be delivered. */
+export async function findLatestFailure(db: Db, since: Date): Promise<string | null> {
+  const row = await firstRow<{ failure: string | null }>(
+    db,
+    `select last_error as failure from emails where status = 'failed' and id >= :lowest order by id desc limit 1`,
+    { lowest: lowestId(since) },
+  );
+  return row?.failure ?? null;
+}
 
 /** Queues a failed e-mail again, provided that its link, if any, is still valid. */
 export const requeueEmail = (

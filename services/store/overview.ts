@@ -138,15 +138,22 @@ export const countFailedEmailsByHour = ({ em }: Db, since: Date): Promise<DayCou
     { lowest: lowestId(since) },
   );
 
-/** Number of events that were not sealed when they were older than they should be. */
-export async function countWaitingEvents(db: Db, before: Date): Promise<number> {
-  const { waiting } = await oneRow<{ waiting: number }>(
+/** Events that are not sealed although they are older than they should be. */
+export type WaitingEvents = {
+  count: number;
+  /** Time of the oldest one; null without one. */
+  since: Date | null;
+};
+
+/** Counts the events before a time that are not sealed. */
+export const countWaitingEvents = (db: Db, before: Date): Promise<WaitingEvents> =>
+  oneRow(
     db,
-    "select count(*)::int as waiting from audit_unsealed where event_id < :lowest",
+    `select count(*)::int as count, (
+       select created_at from audit_events where id = (select event_id from audit_unsealed order by event_id limit 1)) as since
+     from audit_unsealed where event_id < :lowest`,
     { lowest: lowestId(before) },
   );
-  return waiting;
-}
 
 /** Maximum number of calls that the health of providers is read from. */
 const MAX_CALLS = 20_000;

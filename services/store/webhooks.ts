@@ -33,6 +33,22 @@ const LISTED = `w.id, w.url, w.description, w.events, w.previous_until as "previ
 export const listWebhooks = ({ em }: Db): Promise<ListedWebhook[]> =>
   em.execute(`select ${LISTED} from webhooks w order by w.id desc`);
 
+/** A webhook whose deliveries fail, or that was turned off because they did, with its latest error. */
+export type FailingWebhook = Pick<
+  Webhook,
+  "id" | "url" | "description" | "failingSince" | "disabledAt"
+> & { lastError: string | null };
+
+/** Lists webhooks that fail or were turned off because of it, newest first. */
+export const listFailingWebhooks = ({ em }: Db): Promise<FailingWebhook[]> =>
+  em.execute(
+    `select w.id, w.url, w.description, w.failing_since as "failingSince", w.disabled_at as "disabledAt",
+       (select d.last_error from webhook_deliveries d where d.webhook_id = w.id order by d.id desc limit 1) as "lastError"
+     from webhooks w
+     where w.disabled_reason in ('gone', 'failing') or w.disabled_at is null and w.failing_since is not null
+     order by w.id desc`,
+  );
+
 /** Finds a webhook as administrators see it. */
 export const findWebhook = (db: Db, id: string): Promise<ListedWebhook | undefined> =>
   firstRow(db, `select ${LISTED} from webhooks w where w.id = :id`, { id });

@@ -154,7 +154,10 @@ test("GET /admin/overview: shows failed e-mails, locked accounts and a failing p
   expect(body.failedEmails.today).toBe(before.failedEmails.today + 1);
   for (const kind of ["failed-emails", "locked-accounts"])
     expect(countOf(kind, body), kind).toBe(countOf(kind, before) + 1);
-  expect(body.attention).toContainEqual({ kind: "provider-failing", provider: "shaky", count: 3 });
+  expect(body.attention).toContainEqual({
+    ...{ kind: "provider-failing", provider: "shaky", count: 3, calls: 5 },
+    ...{ failure: "timed out", users: [] },
+  });
   expect(body.attention).not.toContainEqual(expect.objectContaining({ provider: "strict" }));
   const healthOf = (name: string) =>
     body.providers.find(({ provider }: { provider: string }) => provider === name);
@@ -165,6 +168,110 @@ test("GET /admin/overview: shows failed e-mails, locked accounts and a failing p
   expect(healthOf("strict")).toEqual({
     ...{ provider: "strict", calls: 9, failedCalls: 0, medianLatencyMs: 120 },
   });
+});
+
+test("GET /admin/overview: names locked users and tells how e-mails failed, as GetOverview does", async () => {
+  const until = new Date(app.clock.now().getTime() + 100 * DAY_MS);
+  until.setUTCMilliseconds(120);
+  const users = await Promise.all([1, 2, 3, 4].map((i) => app.addUser({ name: `Locked ${i}` })));
+  for (const [i, { email }] of users.entries())
+    await app.sql(
+      `insert into attempts (kind, subject, reserved_at, locked_until) values ('password', ?, now(), ?)
+       on conflict (kind, subject) do update set locked_until = excluded.locked_until`,
+      [email.toLowerCase(), new Date(until.getTime() - i * 1_000)],
+    );
+  const { id } = users[0] as (typeof users)[0];
+  await app.sql(
+    `insert into emails (id, user_id, "to", template, facts, status, attempts, last_error, created_at)
+     values (?, ?, 'x@example.com', 'verify-email', '{}', 'failed', 1, '552 mailbox full', now())`,
+    ["ffffffff-0000-7000-8000-000000000000", id],
+  );
+  const { attention } = await overview();
+  const named = users.slice(0, 3).map((user) => ({
+    ...{ id: user.id, email: user.email, name: user.name },
+  }));
+  expect(attention).toContainEqual({
+    ...{ kind: "locked-accounts", count: expect.any(Number), users: named },
+    until: until.toISOString(),
+  });
+  expect(attention).toContainEqual({
+    ...{ kind: "failed-emails", count: expect.any(Number), users: [], failure: "552 mailbox full" },
+  });
+  const over = await app.grpc(AdminService).getOverview({}, admin);
+  const notice = over.attention.find(({ kind }) => kind === "locked-accounts");
+  expect(notice?.users).toMatchObject(named);
+  await app.sql("update attempts set locked_until = null where locked_until > ?", [
+    new Date(until.getTime() - DAY_MS),
+  ]);
+});
+
+test("GET /admin/overview: shows webhooks that fail or were turned off, not those that somebody turned off", async () => {
+  const add = (path: string, failingSince: string | null, reason: string | null) =>
+    app.sql(
+      `insert into webhooks (id, url, description, events, secret, position, failing_since, disabled_at, disabled_reason, created_at)
+       values (gen_random_uuid(), ?, 'CRM', '{user.erased}', 'x', 1000000000, ?, ?, ?, now())`,
+      [`https://hooks.example/${path}`, failingSince, reason && "2026-11-20T10:00:00Z", reason],
+    );
+  await add("failing", "2026-11-19T10:00:00Z", null);
+  await add("gone", "2026-11-19T10:00:00Z", "gone");
+  await add("wanted", "2026-11-19T10:00:00Z", "requested");
+  await add("fine", null, null);
+  await app.sql(
+    `insert into webhook_deliveries (id, webhook_id, event_id, event, status, queued_at, last_error, created_at)
+     select gen_random_uuid(), id, gen_random_uuid(), 'user.erased', 'failed', now(), 'answered 500', now()
+     from webhooks where url like '%/failing'`,
+  );
+  const { attention } = await overview();
+  const about = (path: string) => ({
+    webhook: { id: expect.any(String), url: `https://hooks.example/${path}`, description: "CRM" },
+    users: [],
+  });
+  expect(attention.filter(({ kind }: { kind: string }) => kind.startsWith("webhook"))).toEqual(
+    expect.arrayContaining([
+      {
+        ...{ kind: "webhook-failing", since: "2026-11-19T10:00:00Z", failure: "answered 500" },
+        ...about("failing"),
+      },
+      { kind: "webhook-disabled", since: "2026-11-20T10:00:00Z", ...about("gone") },
+    ]),
+  );
+  expect(JSON.stringify(attention)).not.toMatch(/wanted|fine/);
+  await app.sql("delete from webhooks where url like 'https://hooks.example/%'");
+});
+
+test("GET /admin/overview: compares the days that are over with the same days one period earlier", async () => {
+  const user = await app.addUser();
+  for (const daysAgo of [2, 3, 3, 9, 10, 13, 14])
+    await storeCall(user.id, "steady", "completed", atDay(daysAgo));
+  const [month, week, day] = await Promise.all(
+    ["30d", "7d", "24h"].map(async (period) => {
+      return (await admin.get(`/admin/overview?period=${period}`)).body;
+    }),
+  );
+  const sum = (counts: number[]) => counts.reduce((total, count) => total + count, 0);
+  const { daily } = month.aiCalls;
+  const [now, before] = [sum(daily.slice(-7, -1)), sum(daily.slice(-14, -8))];
+  expect(before).toBeGreaterThanOrEqual(3);
+  expect(week.aiCalls.change).toBeCloseTo(now / before - 1);
+  expect(week.activeUsers.average).toBeCloseTo(sum(week.activeUsers.daily.slice(0, -1)) / 6);
+  expect(week.models.every(({ calls }: { calls: number }) => calls > 0)).toBe(true);
+  for (const number of ["signIns", "registrations", "aiCalls", "aiTokens", "activeUsers"])
+    expect(day[number], number).not.toHaveProperty("change");
+});
+
+test("GET /admin/overview: shows how much of a budget of the deployment is used", async () => {
+  const budget = { scope: "deployment", unit: "tokens", period: "month", limit: "1000000" };
+  const { body } = await admin.put("/admin/budgets", budget);
+  const { id } = body.budget;
+  const adjusted = { used: "430000", reason: "a test" };
+  expect((await admin.post(`/admin/budgets/${id}/adjust`, adjusted)).status).toBe(200);
+  await admin.put("/admin/budgets", { ...budget, scope: "role", subject: "user" });
+  expect((await overview()).budgets).toEqual([
+    { unit: "tokens", period: "month", usedShare: 0.43 },
+  ]);
+  const { items } = (await admin.get("/admin/budgets")).body;
+  for (const each of items) await admin.delete(`/admin/budgets/${each.id}`);
+  expect((await overview()).budgets).toEqual([]);
 });
 
 test("GET /admin/overview: a reply of a provider is part of its health", async () => {
