@@ -2,16 +2,38 @@
  * `npm start` with simulated providers that use the real wire formats, of AI and of sign-ins, an administrator, a user,
  * and the history of a small company, so that every page has something to show.
  */
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { writePlaces } from "../simulators/places.ts";
 import { CLIENT, startSignInProvider } from "../simulators/sign-in-provider.ts";
 import { SIMULATED_DIALECTS, startProviderSimulator } from "../simulators/simulator.ts";
 import { simulatedVoice } from "../simulators/voice.ts";
 import { writeHistory } from "./demo-history.ts";
+import { NETWORKS } from "./demo-people.ts";
 
 const PACE_MS = 22;
 const PASSWORD = "Correct-horse-1";
+/** Prices of models whose real ones move. */
+const INVENTED_PRICES: Record<string, { input: number; output: number }> = {
+  "gemini-3.8-flash": { input: 0.75, output: 3.75 },
+  "mistral-large-latest": { input: 2, output: 6 },
+  "mistral-medium-latest": { input: 0.4, output: 2 },
+  "mistral-small-latest": { input: 0.1, output: 0.3 },
+};
+const ALIASES = [
+  {
+    name: "support",
+    targets: [
+      { provider: "openai", model: "gpt-6.1-terra", weight: 3 },
+      { provider: "anthropic", model: "claude-haiku-5-5" },
+    ],
+  },
+  { name: "reports", targets: [{ provider: "anthropic", model: "claude-sonnet-5-5" }] },
+];
+const PORT = Number(process.env.PORT || 3_000);
+const FOLDER = mkdtempSync(join(tmpdir(), "gatehouse-demo-"));
 const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
 
 for (const dialect of SIMULATED_DIALECTS) {
@@ -27,26 +49,33 @@ const signIn = await startSignInProvider({
     { sub: "nora", name: "Nora Lind", email: "nora.lind@example.org" },
     { sub: "ursula", name: "Ursula Lang", email: USER },
   ],
-  port: Number(process.env.PORT || 3_000) + 1, // the same after a restart: identities are stored under its address
+  port: PORT + 1, // the same after a restart: identities are stored under its address
 });
 const provider = {
   ...{ id: "demo", name: "Demo provider", kind: "oidc", issuer: signIn.issuer, emails: "trusted" },
   ...{ clientId: CLIENT.id, secretVariable: "DEMO_CLIENT_SECRET" },
 };
-const file = join(mkdtempSync(join(tmpdir(), "gatehouse-demo-")), "providers.json");
+const file = join(FOLDER, "providers.json");
 writeFileSync(file, JSON.stringify({ providers: [provider] }));
 process.env.DEMO_CLIENT_SECRET = CLIENT.secret;
 process.env.SIGN_IN_PROVIDERS ??= file;
 process.env.SMTP_URL = ""; // e-mails are written to files
 process.env.DATA_DIR ??= "./data/demo";
-process.env.AI_CATALOG ??= "native";
+process.env.AI_CATALOG ??= writeCatalogue();
 process.env.LOG_LEVEL ??= "error";
+if (process.env.GEOIP_DB === undefined) {
+  process.env.GEOIP_DB = join(FOLDER, "places.mmdb");
+  writePlaces(process.env.GEOIP_DB, NETWORKS);
+}
+const webhookUrl = await startWebhookReceiver();
+process.env.WEBHOOK_NETWORKS ??= "127.0.0.1";
 await writeHistory(
   [
     { email: ADMIN, name: "Alex Winter", role: "admin" },
     { email: USER, name: "Ursula Lang", role: "user" },
   ],
   PASSWORD,
+  webhookUrl,
 );
 await import("../../gateway/main.ts");
 
@@ -56,3 +85,32 @@ process.stdout.write(`  Sign in as an administrator: ${ADMIN}
   or by the button of the Demo provider. A passkey is added under Account, Security.
 
 `);
+
+/**
+ * Writes the shipped catalogue with a price for each model, so that costs are complete and budgets refuse none, and with
+ * the aliases that the programs of the history call.
+ */
+function writeCatalogue(): string {
+  const shipped = new URL("../../services/ai/catalogue/native.json", import.meta.url);
+  const catalogue = JSON.parse(readFileSync(shipped, "utf8"));
+  for (const { models } of catalogue.providers)
+    for (const model of models)
+      model.price ??= INVENTED_PRICES[model.name] ?? { input: 1, output: 4 };
+  catalogue.aliases = ALIASES;
+  const path = join(FOLDER, "catalogue.json");
+  writeFileSync(path, JSON.stringify(catalogue));
+  return path;
+}
+
+/** Accepts every event that webhooks post. */
+async function startWebhookReceiver(): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume().on("end", () => response.writeHead(204).end());
+  });
+  const port = PORT + 2; // the same after a restart: the webhook is stored with it
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject).listen(port, "127.0.0.1", resolve);
+  });
+  server.unref();
+  return `http://127.0.0.1:${port}/alerts`;
+}

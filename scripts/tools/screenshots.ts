@@ -31,7 +31,7 @@ async function openPage(settings: BrowserContextOptions = {}): Promise<Page> {
 async function signIn(email: string, settings: BrowserContextOptions = {}): Promise<Page> {
   const page = await openPage(settings);
   await page.goto(`${origin}/sign-in`);
-  await page.getByLabel("E-mail address").fill(email);
+  await page.getByLabel("E\u2011mail address").fill(email);
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await page.keyboard.press("Enter");
   await page.getByLabel("Message", { exact: true }).waitFor();
@@ -63,7 +63,7 @@ async function picture(page: Page, name: string): Promise<void> {
 
 const signedOut = await openPage();
 await signedOut.goto(`${origin}/sign-in`);
-await signedOut.getByLabel("E-mail address").waitFor();
+await signedOut.getByLabel("E\u2011mail address").waitFor();
 await picture(signedOut, "sign-in");
 
 const user = await signIn(USER);
@@ -96,7 +96,7 @@ await admin.getByRole("link", { name: "Paul Okafor" }).click();
 await admin.getByRole("tablist").waitFor();
 await picture(admin, "user");
 await goTo(admin, "/admin/emails?template=password-changed");
-await admin.getByRole("button", { name: "Preview of this e-mail" }).first().click();
+await admin.getByRole("button", { name: "Preview of this e\u2011mail" }).first().click();
 await admin.getByText("As its recipient gets it").waitFor();
 await admin.waitForTimeout(500);
 await picture(admin, "email-preview");

@@ -183,16 +183,32 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
   expect(width, `${page.url()} is too wide`).toBeLessThanOrEqual(0);
 }
 
+/**
+ * A text as the app shows it: the hyphen of "e-mail" is one at which no line breaks, except in e-mails.
+ * @param exact whether it is the whole text
+ */
+export function shown(text: string | RegExp, exact = false): string | RegExp {
+  if (typeof text !== "string" || !/e-mail/i.test(text)) return text;
+  const pattern = text
+    .replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+    .replace(/(e)-(?=mail)/gi, "$1[-\u2011]");
+  return exact ? new RegExp(`^${pattern}$`) : new RegExp(pattern, "i");
+}
+
 /** Waits for a text. */
-export const see = (on: Page | Locator, text: string | RegExp) => on.getByText(text).waitFor();
+export const see = (on: Page | Locator, text: string | RegExp) =>
+  on.getByText(shown(text)).waitFor();
 
 /** Waits for a heading. */
 export const seeHeading = (page: Page, name: string) =>
-  page.getByRole("heading", { name }).waitFor();
+  page.getByRole("heading", { name: shown(name) }).waitFor();
 
 /** Waits for an alert with a text. */
 export const seeAlert = (page: Page, hasText: string) =>
-  page.getByRole("alert").filter({ hasText }).waitFor();
+  page
+    .getByRole("alert")
+    .filter({ hasText: shown(hasText) })
+    .waitFor();
 
 /**
  * Presses a button.
@@ -203,14 +219,14 @@ export async function press(
   name: string,
   then?: string | RegExp,
 ): Promise<void> {
-  await on.getByRole("button", { name }).click();
+  await on.getByRole("button", { name: shown(name) }).click();
   if (then !== undefined) await see(on, then);
 }
 
 /** Fills in fields by their labels. */
 export async function fillIn(on: Page | Locator, values: Record<string, string>): Promise<void> {
   for (const [label, value] of Object.entries(values)) {
-    const field = on.getByLabel(label, { exact: true });
+    const field = on.getByLabel(shown(label, true), { exact: true });
     for (const key of ["ControlOrMeta+a", "Delete"]) await field.press(key); // in Firefox, `fill` can add to a text
     await field.fill(value);
   }

@@ -12,6 +12,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  shown,
   signOut,
   submit,
 } from "../../support/browser.ts";
@@ -128,7 +129,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
     const sectionOf = (name: string) =>
-      page.getByRole("article").filter({ has: page.getByRole("heading", { name }) });
+      page.getByRole("article").filter({ has: page.getByRole("heading", { name: shown(name) }) });
     await goTo(page, "/account/security");
     await see(page, /should be changed before/);
     const passwords = { "Current password": user.password, "New password": NEW_PASSWORD };

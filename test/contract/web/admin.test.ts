@@ -9,6 +9,7 @@ import {
   see,
   seeAlert,
   seeHeading,
+  shown,
   submit,
   type Tab,
 } from "../../support/browser.ts";
@@ -28,7 +29,7 @@ describeWeb("Web app: administration", {}, (web) => {
   beforeEach(() => web.app.clock.advance("61s")); // the administrator may sign in ten times a minute
   const open = async ({ page }: Tab, path: string, heading: string) => {
     await goTo(page, path);
-    await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
+    await page.getByRole("heading", { name: shown(heading), level: 1 }).waitFor();
   };
 
   test("shows today's numbers, users, events, e-mails and usage", async () => {
@@ -49,7 +50,7 @@ describeWeb("Web app: administration", {}, (web) => {
       ["/admin/providers", "Providers", "model-a-1"],
     ] as const) {
       await open(tab, path, heading);
-      await page.getByText(content).first().waitFor();
+      await page.getByText(shown(content)).first().waitFor();
     }
     await open(tab, "/admin/audit-log", "Audit log");
     await page.getByText(/^sealed /).click();

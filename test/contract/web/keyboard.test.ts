@@ -34,7 +34,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     const user = await web.app.addUser();
     const { page } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
-    await tabTo(page, "E-mail address");
+    await tabTo(page, "E\u2011mail address");
     await page.keyboard.type(user.email);
     await tabTo(page, "Password");
     await page.keyboard.type(user.password);

@@ -8,6 +8,7 @@ import {
   goTo,
   press,
   see,
+  shown,
   submit,
 } from "../../support/browser.ts";
 
@@ -129,7 +130,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     const details = page.getByRole("article").filter({ hasText: "Details" });
     for (const [label, field] of Object.entries({
       Name: details.getByLabel("Name", { exact: true }),
-      "E-mail address": details.getByLabel("E-mail address"),
+      "E-mail address": details.getByLabel(shown("E-mail address")),
       "Address is verified": details.getByLabel("Address is verified"),
       Role: details.getByRole("combobox"),
     })) {

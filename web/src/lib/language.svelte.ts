@@ -44,9 +44,15 @@ export function reconcile(locale: string | undefined): Language | undefined {
   return undefined;
 }
 
-/** A message in the language of the page. `{name}` is replaced with the value of that name. */
+/**
+ * A message in the language of the page. `{name}` is replaced with the value of that name. No line breaks at the hyphen
+ * of "e-mail".
+ */
 export function t(key: MessageKey, values: Record<string, string | number> = {}): string {
-  const text = messages[key][state.language === "de" ? 1 : 0];
+  const text = messages[key][state.language === "de" ? 1 : 0].replace(
+    /\b(e)-(?=mail)/gi,
+    "$1\u2011",
+  );
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name] ?? ""));
 }
 
@@ -91,6 +97,27 @@ export const money = (amount: string | number, currency: string) =>
 /** A share from 0 to 1, formatted like 12%. */
 export const percent = (share: number) =>
   new Intl.NumberFormat(locale(), { style: "percent" }).format(share);
+
+/** A change by a share, such as +4.1% or −12%. */
+export const changeText = (change: number) =>
+  new Intl.NumberFormat(locale(), {
+    style: "percent",
+    signDisplay: "exceptZero",
+    maximumFractionDigits: Math.abs(change) < 0.1 ? 1 : 0,
+  }).format(change);
+
+/** Several names in one text, such as "Ann, Ben and 2 others". */
+export const listText = (names: readonly string[]) =>
+  new Intl.ListFormat(locale(), { type: "conjunction" }).format(names);
+
+/** A time of these days, such as 21:41, or with its day if it is not today. */
+export function moment(value: string | Date): string {
+  const at = new Date(value);
+  const isToday = at.toDateString() === new Date().toDateString();
+  const day: Intl.DateTimeFormatOptions = isToday ? {} : { day: "numeric", month: "short" };
+  const options = { ...day, hour: "2-digit", minute: "2-digit" } as const;
+  return new Intl.DateTimeFormat(locale(), options).format(at);
+}
 
 /** The time of a day, such as 21:41. */
 export const timeOfDay = (at: number) =>

@@ -22,6 +22,3 @@ export function download(name: string, text: string, type = "text/plain"): void 
 /** The values that are not empty. */
 export const given = <T extends Record<string, string>>(values: T): Partial<T> =>
   Object.fromEntries(Object.entries(values).filter(([, value]) => value !== "")) as Partial<T>;
-
-/** A short text in which no line breaks at the hyphen of "e-mail", as for a narrow card. */
-export const unbroken = (text: string): string => text.replace(/\b(e)-(?=mail)/gi, "$1\u2011");
