@@ -147,7 +147,7 @@ function liveDay(
   lastLogins: Map<string, Date>,
 ): void {
   const { now, rows, chance, usageRow } = composition;
-  join(person, midnight, composition);
+  join(person, midnight, composition, lastLogins);
   if (chance.next() > person.diligence * (isWeekend(midnight) ? 0.3 : 1)) return;
   const localMinutes = 7 * 60 + chance.below(7 * 60) + chance.below(7 * 60);
   const at = (minutes: number) =>
@@ -175,13 +175,23 @@ function liveDay(
 }
 
 /** The registration of a person, if it was on that day. */
-function join(person: Person, midnight: number, { rows }: Composition): void {
+function join(
+  person: Person,
+  midnight: number,
+  { now, rows }: Composition,
+  lastLogins: Map<string, Date>,
+): void {
   const joined = person.createdAt.getTime();
   if (joined < midnight || joined >= midnight + DAY) return;
   const client = CLIENTS[person.name === NEWEST ? 2 : person.index % CLIENTS.length] ?? CLIENTS[0];
   const source = sourceAt(person.place, person.index, client);
   rows.audit_events.push(eventRow(person, "auth.register", person.createdAt, source));
   rows.emails.push(emailRow(person, "verify-email", person.createdAt));
+  const signedIn = new Date(joined + 3 * MINUTE);
+  if (signedIn.getTime() > now) return;
+  rows.audit_events.push(eventRow(person, "auth.login", signedIn, source));
+  if (now - joined < 7 * DAY) rows.sessions.push(sessionRow(person, signedIn, source));
+  lastLogins.set(person.id, signedIn);
 }
 
 const sessionRow = ({ id }: Person, at: Date, { client, ip, location }: Source): Row => ({

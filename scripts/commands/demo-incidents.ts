@@ -2,16 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { newId } from "../../services/store/ids.ts";
 import { SERVICE_DOMAIN } from "../../services/store/users.ts";
-import {
-  type Chance,
-  CLIENTS,
-  DAY,
-  HOUR,
-  MINUTE,
-  NEWEST,
-  type Person,
-  sourceAt,
-} from "./demo-people.ts";
+import { type Chance, CLIENTS, DAY, HOUR, MINUTE, type Person, sourceAt } from "./demo-people.ts";
 import { type Composition, emailRow, eventRow, type Row } from "./demo-rows.ts";
 
 /** Programs: the days since when, the names of their API keys, and the alias that they call. */
@@ -25,6 +16,13 @@ const OWN_KEYS = [
   ["Ann Müller", "CI"],
   ["Zoë Martin", "Prototype"],
   ["Ravi Patel", "Data pipeline"],
+] as const;
+/** Who has just signed in, and how many minutes ago. */
+const RECENT = [
+  ["Ann Müller", 2],
+  ["Zoë Martin", 4],
+  ["Jonas Berg", 13],
+  ["Priya Nair", 31],
 ] as const;
 const MAILBOX_ERROR = "550 mailbox unavailable";
 
@@ -125,12 +123,12 @@ export function addIncidents(composition: Composition): void {
   const { now, rows, chance, usageRow, people } = composition;
   const ago = (ms: number) => new Date(now - ms);
   const ann = personCalled(composition, "Ann Müller");
-  addAdminEvent(composition, "admin.user_updated", ago(26 * MINUTE), ann, {
+  addAdminEvent(composition, "admin.user_updated", ago(6 * MINUTE), ann, {
     ...{ fields: ["role"], role: "admin", changes: { role: { from: "user", to: "admin" } } },
   });
   rowOf(composition, ann).role = "admin";
 
-  lock(composition, "Paul Okafor", ago(12 * MINUTE), new Date(now + 48 * MINUTE));
+  lock(composition, "Paul Okafor", ago(38 * MINUTE), new Date(now + 2 * HOUR));
   lock(composition, "Greta Weber", ago(3 * HOUR), new Date(now + 5 * HOUR));
   for (const [name, days] of [
     ["Lena Fischer", 7],
@@ -190,8 +188,14 @@ export function addIncidents(composition: Composition): void {
     const facts = { provider, outcome: call === 7 ? "timed out" : "completed" };
     rows.ai_usage.push(usageRow(caller, ago((2 + call * 2) * MINUTE), chance, facts));
   }
-  const newest = personCalled(composition, NEWEST);
-  rowOf(composition, newest).last_login_at = newest.createdAt;
+  for (const [name, minutes] of RECENT) {
+    const user = personCalled(composition, name);
+    const at = ago(minutes * MINUTE);
+    const device = CLIENTS[user.index % CLIENTS.length] ?? CLIENTS[0];
+    const place = sourceAt(user.place, user.index, device);
+    rows.audit_events.push(eventRow(user, "auth.login", at, place));
+    rowOf(composition, user).last_login_at = at;
+  }
 }
 
 /** Five wrong passwords lock an account. */
@@ -226,7 +230,7 @@ function roundUp(amount: number): number {
 
 /** Budgets of all calls, of each user, of one user and of API keys, with what was used. */
 export function addBudgets(composition: Composition): void {
-  const { now, rows } = composition;
+  const { now, rows, people } = composition;
   const today = new Date(now).toISOString().slice(0, 10);
   const starts = { day: today, month: `${today.slice(0, 7)}-01` };
   const createdAt = new Date(now - 38 * DAY);
@@ -261,13 +265,17 @@ export function addBudgets(composition: Composition): void {
   rows.budget_counters.push(counter(ofAll, "", "month", amountOf("cost", month)));
 
   const ofUsers = add("role", "user", "cost", "month", money(25));
-  for (const [userId, calls] of Map.groupBy(month, (call) => String(call.user_id)))
+  const own = Map.groupBy(month, (call) => String(call.user_id));
+  for (const [userId, calls] of own)
     rows.budget_counters.push(counter(ofUsers, userId, "month", amountOf("cost", calls)));
 
-  const ravi = personCalled(composition, "Ravi Patel");
-  const calls = since("month").filter((call) => call.user_id === ravi.id);
-  const ofRavi = add("user", ravi.id, "cost", "month", roundUp(amountOf("cost", calls) / 0.85));
-  rows.budget_counters.push(counter(ofRavi, ravi.id, "month", amountOf("cost", calls)));
+  const [heavy] = people
+    .map(({ id }) => ({ id, used: amountOf("cost", own.get(id) ?? []) }))
+    .sort((a, b) => b.used - a.used);
+  if (heavy) {
+    const ofOne = add("user", heavy.id, "cost", "month", roundUp(heavy.used / 0.85));
+    rows.budget_counters.push(counter(ofOne, heavy.id, "month", heavy.used));
+  }
 
   const keyCalled = (name: string) => rows.api_keys.find((key) => key.name === name) as Row;
   const callsWith = (key: Row) => rows.ai_usage.filter((call) => call.api_key_id === key.id);
@@ -278,7 +286,7 @@ export function addBudgets(composition: Composition): void {
 
   const staging = keyCalled("Staging");
   const ofStaging = add("key", String(staging.id), "tokens", "day", 40_000);
-  const exceededAt = new Date(now - 65 * MINUTE);
+  const exceededAt = new Date(now - 9 * MINUTE);
   rows.budget_counters.push({
     ...counter(ofStaging, String(staging.id), "day", 39_870),
     ...{ alerted_at: exceededAt, exceeded_at: exceededAt },

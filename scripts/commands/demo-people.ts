@@ -24,7 +24,7 @@ const LAST =
   "Andersen,Brandt,Castro,Dahl,Eriksen,Fontaine,Garcia,Hoffmann,Ivanova,Jansen,Keller,Larsen,Meyer,Nakamura,Olsen,Pereira,Quist,Romano,Silva,Tran,Urban,Visser,Wagner,Yilmaz,Zeller".split(
     ",",
   );
-/** Who has joined last, an hour ago. */
+/** Who has joined last. */
 export const NEWEST = "Mia Tanaka";
 
 /** A browser and system as sessions name them, and its User-Agent. */
@@ -140,7 +140,7 @@ const nameOf = (index: number): string =>
 export function peopleOf(accounts: readonly Account[], now: number, chance: Chance): Person[] {
   const times = joinTimes(now, chance);
   const others = times.map((time, i) => ({ name: nameOf(i), time }));
-  others.push({ name: NEWEST, time: now - HOUR });
+  others.push({ name: NEWEST, time: now - 24 * MINUTE });
   const joined = [
     ...accounts.map((account) => ({ account, time: now - DAYS * DAY })),
     ...others.map(({ name, time }) => {

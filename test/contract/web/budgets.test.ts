@@ -44,7 +44,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
       reason: "a test",
     });
     await goTo(page, "/account/usage");
-    await see(page, "250 tokens of 1,000 tokens today");
+    await see(page, "250 of 1,000 tokens today");
     await page.getByRole("progressbar", { name: "Used: Your budget" }).waitFor();
     await expectAccessible(tab);
   });

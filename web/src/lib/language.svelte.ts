@@ -86,13 +86,16 @@ export const number = (value: number) => new Intl.NumberFormat(locale()).format(
  */
 export const money = (amount: string | number, currency: string) =>
   new Intl.NumberFormat(locale(), {
-    style: "currency",
-    currency,
-    currencyDisplay: "narrowSymbol",
-    ...(Number(amount) > 0 && Number(amount) < 0.01
-      ? { maximumSignificantDigits: 2 }
-      : { minimumFractionDigits: 2, maximumFractionDigits: Number(amount) < 1 ? 4 : 2 }),
+    ...{ style: "currency", currency, currencyDisplay: "narrowSymbol" },
+    minimumFractionDigits: 2,
+    maximumFractionDigits: placesOf(Number(amount)),
   }).format(Number(amount));
+
+/** Decimal places with which an amount can be told from others like it. */
+function placesOf(amount: number): number {
+  if (amount >= 0.1) return 2;
+  return amount >= 0.001 ? 4 : 6;
+}
 
 /** A share from 0 to 1, formatted like 12%. */
 export const percent = (share: number) =>

@@ -65,6 +65,7 @@ export const chat = {
   "usage.unpriced": ["Calls of unknown price: {count}", "Aufrufe mit unbekanntem Preis: {count}"],
   "usage.costs": ["Cost per day", "Kosten pro Tag"],
   "usage.show": ["Show", "Zeigen"],
+  "usage.showTokens": ["Tokens", "Tokens"],
   "usage.pricesAsOf": ["Prices as of {date}", "Preise vom {date}"],
   "usage.none": ["No usage in this period.", "Keine Nutzung in diesem Zeitraum."],
   "usage.table": ["As a table", "Als Tabelle"],
