@@ -295,7 +295,8 @@ export function addBudgets(composition: Composition): void {
   const details = {
     ...{ id: ofStaging, scope: "key", unit: "tokens", period: "day", limit: "40000" },
   };
-  const exceeded = eventRow(owner, "user.budget_exceeded", exceededAt, OFFICE);
+  const program = { ...OFFICE, client: ["Program", "openai-python/2.8.0"] as const };
+  const exceeded = eventRow(owner, "user.budget_exceeded", exceededAt, program);
   rows.audit_events.push({ ...exceeded, details });
 }
 

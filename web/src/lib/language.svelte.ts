@@ -80,6 +80,14 @@ export function time(
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
 
+/** A number that is shortened from ten millions on, like 27.6M. */
+export const shortNumber = (value: number) =>
+  value < 10_000_000
+    ? number(value)
+    : new Intl.NumberFormat(locale(), { notation: "compact", maximumFractionDigits: 1 }).format(
+        value,
+      );
+
 /**
  * An amount of money, rounded for reading.
  * @param amount a decimal, as the service returns it
@@ -121,6 +129,10 @@ export function moment(value: string | Date): string {
   const options = { ...day, hour: "2-digit", minute: "2-digit" } as const;
   return new Intl.DateTimeFormat(locale(), options).format(at);
 }
+
+/** A day in UTC of these months, such as 27 Nov. */
+export const dayText = (at: number) =>
+  new Intl.DateTimeFormat(locale(), { day: "numeric", month: "short", timeZone: "UTC" }).format(at);
 
 /** The time of a day, such as 21:41. */
 export const timeOfDay = (at: number) =>

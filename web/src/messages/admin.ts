@@ -284,6 +284,8 @@ export const admin = {
     "Höchstens 4 KiB. Es ersetzt das frühere; ein leeres Feld entfernt es.",
   ],
   "user.metadataInvalid": ["must be a JSON object", "muss ein JSON-Objekt sein"],
+  "user.glance": ["At a glance", "Auf einen Blick"],
+  "user.changed": ["Last change", "Letzte Änderung"],
   "user.danger": ["Danger zone", "Gefahrenbereich"],
   "user.typeEmail": ["Type {email} to confirm", "Zur Bestätigung {email} eingeben"],
   "user.emailMismatch": ["This is not the address.", "Das ist nicht die Adresse."],
