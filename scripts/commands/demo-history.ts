@@ -31,9 +31,9 @@ import {
   emailRow,
   eventRow,
   type History,
+  isPriced,
   type Row,
   TABLES,
-  type UsageRow,
 } from "./demo-rows.ts";
 
 /** Every third one of the others has a second factor. */
@@ -67,7 +67,7 @@ export async function writeHistory(
       webhookSecretOf: (id: string) =>
         cipher.encrypt(`whsec_${randomBytes(32).toString("base64")}`, secretContext(id)),
     };
-    const history = compose(accounts, secrets, createUsageRow(config.aiCatalog), webhookUrl);
+    const history = compose(accounts, secrets, config.aiCatalog, webhookUrl);
     await em.transactional(async () => {
       await em.execute(
         `select audit_add_partition(month::date) from generate_series(
@@ -110,7 +110,7 @@ type Secrets = {
 function compose(
   accounts: Account[],
   secrets: Secrets,
-  usageRow: UsageRow,
+  catalogueName: string | undefined,
   webhookUrl: string,
 ): History {
   const chance = createChance();
@@ -118,6 +118,7 @@ function compose(
   const people = peopleOf(accounts, now, chance);
   const rows = Object.fromEntries(TABLES.map((table) => [table, [] as Row[]])) as History;
   const { webhookSecretOf } = secrets;
+  const usageRow = createUsageRow(catalogueName);
   const composition = { now, people, rows, chance, usageRow, webhookSecretOf };
   const lastLogins = new Map<string, Date>();
   const today = now - (now % DAY);
@@ -133,7 +134,7 @@ function compose(
   rows.ai_usage = rows.ai_usage.filter(isOver);
   addPrograms(composition);
   addIncidents(composition);
-  addBudgets(composition);
+  if (isPriced(catalogueName)) addBudgets(composition);
   rows.audit_events.sort((a, b) => (String(a.id) < String(b.id) ? -1 : 1));
   addWebhooks(composition, webhookUrl);
   return rows;

@@ -228,12 +228,11 @@ function roundUp(amount: number): number {
   return Math.ceil(amount / (5 * step)) * 5 * step;
 }
 
-/** Budgets of all calls, of each user, of one user and of API keys, with what was used. */
+/** Budgets of all calls, of each user, of one user and of API keys, with what was used. All models need prices. */
 export function addBudgets(composition: Composition): void {
   const { now, rows, people } = composition;
   const today = new Date(now).toISOString().slice(0, 10);
   const starts = { day: today, month: `${today.slice(0, 7)}-01` };
-  const createdAt = new Date(now - 38 * DAY);
   const since = (period: "day" | "month", calls = rows.ai_usage) =>
     calls.filter(({ created_at: at }) => (at as Date).toISOString().slice(0, 10) >= starts[period]);
   const counter = (budgetId: string, subject: string, period: "day" | "month", used: number) => ({
@@ -247,6 +246,7 @@ export function addBudgets(composition: Composition): void {
     period: "day" | "month",
     limit: number,
   ): string => {
+    const createdAt = new Date(now - 38 * DAY - rows.budgets.length * HOUR); // lists show the first one first
     const id = newId(createdAt);
     rows.budgets.push({
       ...{ id, scope, subject, unit, period, limit_amount: limit, alert_percent: 80 },
@@ -261,7 +261,8 @@ export function addBudgets(composition: Composition): void {
   const month = since("month");
 
   const lastMonth = rows.ai_usage.filter((call) => Number(call.created_at) > now - 30 * DAY);
-  const ofAll = add("deployment", "", "cost", "month", roundUp(amountOf("cost", lastMonth) * 1.5));
+  const enough = (amount: number) => Math.max(money(5), roundUp(amount));
+  const ofAll = add("deployment", "", "cost", "month", enough(amountOf("cost", lastMonth) * 1.5));
   rows.budget_counters.push(counter(ofAll, "", "month", amountOf("cost", month)));
 
   const ofUsers = add("role", "user", "cost", "month", money(25));
@@ -273,7 +274,7 @@ export function addBudgets(composition: Composition): void {
     .map(({ id }) => ({ id, used: amountOf("cost", own.get(id) ?? []) }))
     .sort((a, b) => b.used - a.used);
   if (heavy) {
-    const ofOne = add("user", heavy.id, "cost", "month", roundUp(heavy.used / 0.85));
+    const ofOne = add("user", heavy.id, "cost", "month", enough(heavy.used / 0.85));
     rows.budget_counters.push(counter(ofOne, heavy.id, "month", heavy.used));
   }
 
@@ -281,7 +282,7 @@ export function addBudgets(composition: Composition): void {
   const callsWith = (key: Row) => rows.ai_usage.filter((call) => call.api_key_id === key.id);
   const production = keyCalled("Production");
   const used = amountOf("cost", since("month", callsWith(production)));
-  const ofKey = add("key", String(production.id), "cost", "month", roundUp(used / 0.6));
+  const ofKey = add("key", String(production.id), "cost", "month", enough(used / 0.6));
   rows.budget_counters.push(counter(ofKey, String(production.id), "month", used));
 
   const staging = keyCalled("Staging");

@@ -33,6 +33,10 @@ export type UsageRow = (person: { id: string }, at: Date, chance: Chance, facts?
 const SHARES = [0.45, 0.75, 0.9, 1];
 const FAILURES = ["overloaded", "timed out", "rate limited"] as const;
 
+/** Whether each model of a catalogue has a price: budgets of money refuse the others. */
+export const isPriced = (catalogueName: string | undefined): boolean =>
+  readCatalogue(catalogueName).providers.every(({ models }) => models.every(({ price }) => price));
+
 /** Composes calls of the models of a catalogue, at its prices. */
 export function createUsageRow(catalogueName: string | undefined): UsageRow {
   const providers = readCatalogue(catalogueName).providers.map(({ id, models }) => ({

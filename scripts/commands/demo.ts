@@ -15,23 +15,17 @@ import { NETWORKS } from "./demo-people.ts";
 
 const PACE_MS = 22;
 const PASSWORD = "Correct-horse-1";
-/** Prices of models whose real ones move. */
-const INVENTED_PRICES: Record<string, { input: number; output: number }> = {
+/** The catalogues that the demo completes, with prices of models whose real ones move. */
+const SHIPPED = ["native", "neutral"];
+const INVENTED_PRICES: Record<string, object> = {
   "gemini-3.8-flash": { input: 0.75, output: 3.75 },
   "mistral-large-latest": { input: 2, output: 6 },
   "mistral-medium-latest": { input: 0.4, output: 2 },
   "mistral-small-latest": { input: 0.1, output: 0.3 },
+  "mistral-embed": { input: 0.1, output: 0 },
 };
-const ALIASES = [
-  {
-    name: "support",
-    targets: [
-      { provider: "openai", model: "gpt-6.1-terra", weight: 3 },
-      { provider: "anthropic", model: "claude-haiku-5-5" },
-    ],
-  },
-  { name: "reports", targets: [{ provider: "anthropic", model: "claude-sonnet-5-5" }] },
-];
+/** Aliases, by the names that the providers give to their targets. */
+const ALIASES = { support: ["gpt-6.1-terra", "claude-haiku-5-5"], reports: ["claude-sonnet-5-5"] };
 const PORT = Number(process.env.PORT || 3_000);
 const FOLDER = mkdtempSync(join(tmpdir(), "gatehouse-demo-"));
 const [ADMIN, USER] = ["admin@example.com", "user@example.com"];
@@ -61,7 +55,8 @@ process.env.DEMO_CLIENT_SECRET = CLIENT.secret;
 process.env.SIGN_IN_PROVIDERS ??= file;
 process.env.SMTP_URL = ""; // e-mails are written to files
 process.env.DATA_DIR ??= "./data/demo";
-process.env.AI_CATALOG ??= writeCatalogue();
+const catalogue = process.env.AI_CATALOG ?? "native";
+process.env.AI_CATALOG = SHIPPED.includes(catalogue) ? completeCatalogue(catalogue) : catalogue;
 process.env.LOG_LEVEL ??= "error";
 if (process.env.GEOIP_DB === undefined) {
   process.env.GEOIP_DB = join(FOLDER, "places.mmdb");
@@ -87,20 +82,34 @@ process.stdout.write(`  Sign in as an administrator: ${ADMIN}
 `);
 
 /**
- * Writes the shipped catalogue with a price for each model, so that costs are complete and budgets refuse none, and with
+ * Writes a shipped catalogue with a price for each model, so that costs are complete and budgets refuse none, and with
  * the aliases that the programs of the history call.
  */
-function writeCatalogue(): string {
-  const shipped = new URL("../../services/ai/catalogue/native.json", import.meta.url);
-  const catalogue = JSON.parse(readFileSync(shipped, "utf8"));
-  for (const { models } of catalogue.providers)
-    for (const model of models)
-      model.price ??= INVENTED_PRICES[model.name] ?? { input: 1, output: 4 };
-  catalogue.aliases = ALIASES;
+function completeCatalogue(name: string): string {
+  const shipped = new URL(`../../services/ai/catalogue/${name}.json`, import.meta.url);
+  const { providers, ...others }: ShippedCatalogue = JSON.parse(readFileSync(shipped, "utf8"));
+  for (const model of providers.flatMap(({ models }) => models))
+    model.price ??= INVENTED_PRICES[model.upstream];
+  const targetsOf = (upstreams: string[]) =>
+    providers.flatMap(({ id, models }) =>
+      models
+        .filter(({ upstream }) => upstreams.includes(upstream))
+        .map((model) => ({ provider: id, model: model.name })),
+    );
+  const aliases = Object.entries(ALIASES).map(([alias, upstreams]) => ({
+    ...{ name: alias, targets: targetsOf(upstreams) },
+  }));
   const path = join(FOLDER, "catalogue.json");
-  writeFileSync(path, JSON.stringify(catalogue));
+  writeFileSync(path, JSON.stringify({ ...others, providers, aliases }));
   return path;
 }
+
+type ShippedCatalogue = {
+  providers: {
+    id: string;
+    models: { name: string; upstream: string; price?: object | undefined }[];
+  }[];
+};
 
 /** Accepts every event that webhooks post. */
 async function startWebhookReceiver(): Promise<string> {

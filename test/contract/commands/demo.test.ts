@@ -32,7 +32,19 @@ test("npm run demo: prints an address and two working accounts, with a history, 
   const get = async (path: string) =>
     json(await fetch(demo.url + path, { headers: { authorization: `Bearer ${token}` } }));
   expect(await get("/ai/providers")).toMatchObject(Array(4).fill({ configured: true }));
-  expect((await get("/admin/users?limit=1&serviceAccount=false")).total).toBe(40);
+  expect((await get("/admin/users?limit=1&serviceAccount=false")).total).toBeGreaterThan(100);
+  const week = await get("/admin/overview?period=7d");
+  const kinds = week.attention.map(({ kind }: { kind: string }) => kind);
+  for (const kind of ["locked-accounts", "failed-emails", "provider-failing", "webhook-disabled"])
+    expect(kinds).toContain(kind);
+  expect(week.aiCost).toMatchObject({ currency: "USD", unpricedCalls: 0 });
+  expect(week.budgets).toHaveLength(1);
+  const locked = await get("/admin/audit-logs?limit=1&event=auth.locked");
+  expect(locked.items[0].location).toMatch(/\w, \w/);
+  expect((await get("/admin/budgets")).items.length).toBeGreaterThan(3);
+  expect((await get("/admin/api-keys")).items.length).toBeGreaterThan(3);
+  const posted = "/admin/webhook-deliveries?status=delivered&event=admin.user_suspended";
+  await until("the webhook", async () => (await get(posted)).total === 2);
   const old = new Date(Date.now() - 60 * 86_400_000).toISOString();
   expect((await get(`/admin/audit-logs?limit=1&to=${old}`)).total).toBeGreaterThan(20);
   expect(await get(`/admin/usage?from=${old}`)).not.toHaveLength(0);

@@ -184,6 +184,60 @@ describeWeb("Web app: administration", {}, (web) => {
     ]);
   });
 
+  test("names what needs attention, and leads to the lists that show it", async () => {
+    const user = await web.app.addVerifiedUser({ name: "Lotte Locked" });
+    await web.app.lock(user.email);
+    await web.app.failEmailOf(await web.app.addUser());
+    await web.app.sql(
+      `insert into webhooks (id, url, description, events, secret, position, disabled_at, disabled_reason, created_at)
+       values ('00000000-0000-7000-8000-00000000abcd', 'https://hooks.example/x', 'CRM', '{user.erased}', 'x', 1000000000,
+         now(), 'failing', now())`,
+    );
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    for (const [text, detail, place] of [
+      [/accounts? (is|are) locked/, /Lotte Locked.*, .*until \d\d:\d\d/, /users\?locked=true$/],
+      [/e.mails? failed in 30 days/, "550 no such mailbox", /emails\?status=failed$/],
+      ["A webhook was turned off", "hooks.example (CRM)", /webhooks\?webhookId=0{8}-/],
+    ] as const) {
+      await open(tab, "/admin", "Overview");
+      const notice = page.getByRole("link").filter({ hasText: text });
+      await see(notice, detail);
+      await notice.click();
+      await expect.poll(() => page.url()).toMatch(place);
+    }
+    await web.app.sql("delete from webhooks");
+  });
+
+  test("compares numbers with the period before, and shows the used share of the budget", async () => {
+    const { id } = await web.app.addUser();
+    const daysAgo = (days: number) => new Date(web.app.clock.now().getTime() - days * 86_400_000);
+    for (const [days, cost] of [
+      [2, 3_000_000_000],
+      [9, 1_000_000_000],
+    ] as const)
+      await web.app.sql(
+        `insert into ai_usage (id, user_id, provider, model, outcome, cost_nanos, created_at)
+         values (gen_random_uuid(), ?, 'provider-a', 'model-a-1', 'completed', ?, ?)`,
+        [id, cost, daysAgo(days)],
+      );
+    const admin = await web.app.signInAdmin();
+    const budget = { scope: "deployment", unit: "cost", period: "month", limit: "20" };
+    const { body } = await admin.put("/admin/budgets", budget);
+    await admin.post(`/admin/budgets/${body.budget.id}/adjust`, { used: "8.6", reason: "a test" });
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await open(tab, "/admin", "Overview");
+    const card = page.getByRole("article").filter({ hasText: /^Cost/ });
+    await see(card, "+200%");
+    await see(card, "43% of budget");
+    await page.getByRole("listitem").filter({ hasText: "succeeded" }).waitFor();
+    await page.getByRole("img", { name: "Sign-ins" }).hover();
+    await page.locator(".chart + .menu", { hasText: "failed" }).first().waitFor();
+    await expectAccessible(tab);
+    await admin.delete(`/admin/budgets/${body.budget.id}`);
+  });
+
   test("users are filtered by two-factor authentication and sorted by their last sign-in", async () => {
     const early = await web.app.addVerifiedUser({ email: "early@seen.example.com" });
     const late = await web.app.addVerifiedUser({ email: "late@seen.example.com" });
@@ -310,7 +364,8 @@ describeWeb("Web app: administration", {}, (web) => {
     const { page } = tab;
     await open(tab, "/admin", "Overview");
     await page
-      .getByRole("link", { name: "provider-d is failing: 3 calls in the last hour" })
+      .getByRole("link", { name: "3 of 5 calls in the last hour: overloaded" })
+      .filter({ hasText: "provider-d is failing" })
       .click();
     await seeHeading(page, "Providers");
     const card = page.getByRole("article").filter({ hasText: "provider-d" });
