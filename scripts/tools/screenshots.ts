@@ -101,7 +101,7 @@ await admin.getByText("As its recipient gets it").waitFor();
 await admin.waitForTimeout(500);
 await picture(admin, "email-preview");
 await admin.keyboard.press("Escape");
-await goTo(admin, "/admin/users");
 await admin.emulateMedia({ colorScheme: "dark" });
+await goTo(admin, "/admin/users");
 await picture(admin, "admin-users-dark");
 await browser.close();

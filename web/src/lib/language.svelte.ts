@@ -84,9 +84,10 @@ export const number = (value: number) => new Intl.NumberFormat(locale()).format(
 export const shortNumber = (value: number) =>
   value < 10_000_000
     ? number(value)
-    : new Intl.NumberFormat(locale(), { notation: "compact", maximumFractionDigits: 1 }).format(
-        value,
-      );
+    : new Intl.NumberFormat(state.language, {
+        notation: "compact",
+        maximumFractionDigits: 1,
+      }).format(value);
 
 /**
  * An amount of money, rounded for reading.
