@@ -1084,7 +1084,7 @@ export type FinishExternalRequest = {
   state: string;
   /** Issuer, if the provider sends it (RFC 9207). */
   iss?: string | undefined;
-  /** Error of the provider, such as `accessDenied`. */
+  /** Error of the provider, such as `access_denied`. */
   error?: string | undefined;
   /** JSON that Apple sends with the first sign-in of a person. Only its `name` is read, for a new account. */
   user?: string | undefined;

@@ -6,6 +6,7 @@ import type {
   DescService,
 } from "@bufbuild/protobuf";
 import { getExtension, getOption, hasExtension, ScalarType } from "@bufbuild/protobuf";
+import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import type {
   FieldRules,
   StringRules,
@@ -21,6 +22,7 @@ import {
   presented_password,
   presented_secret,
 } from "../../../gen/gatehouse/platform/v1/rules_pb.ts";
+import { services } from "../../../services/platform/rpc/policy.ts";
 import { scalarExample } from "./examples.ts";
 
 /** A JSON Schema (draft 2020-12), as in OpenAPI 3.1. */
@@ -69,19 +71,26 @@ const ownRules = [
   [list_cursor, { minLength: 28, maxLength: 28 }],
 ] as const;
 
-const FIELD_NAME = /`[a-z]+(?:_[a-z]+)+`/g;
+/** JSON names of all fields of the contract, by their names in it. */
+const jsonNames = new Map(
+  services
+    .flatMap(({ file }) => [file, ...file.dependencies])
+    .flatMap((file) => [...nestedTypes(file)])
+    .flatMap((type) => (type.kind === "message" ? type.fields : []))
+    .map(({ name, jsonName }) => [name, jsonName]),
+);
+const NAME = /`([a-z]+(?:_[a-z]+)+)`/g;
 
 /**
- * The proto comment of a service, message, field, method or value, with fields by their JSON names.
+ * The proto comment of a service, message, field, method or value, with fields by their JSON names. Other names, such
+ * as those of values, stay as they are.
  */
 export function commentOn(
   desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue,
 ): string {
   const comment =
     comments["typeName" in desc ? desc.typeName : `${desc.parent?.typeName}.${desc.name}`] ?? "";
-  return comment.replace(FIELD_NAME, (name) =>
-    name.replace(/_./g, ([, c = ""]) => c.toUpperCase()),
-  );
+  return comment.replace(NAME, (_, name: string) => `\`${jsonNames.get(name) ?? name}\``);
 }
 
 /** The schema of a field. Its messages are added to `used`, so that each is described once. */
