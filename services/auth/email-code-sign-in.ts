@@ -6,7 +6,12 @@ import type { Call } from "../call.ts";
 import { encodeDeviceToken, readDeviceToken } from "../crypto/device-token.ts";
 import { isEmailCode } from "../mail/email-code.ts";
 import { readOneTimeToken } from "../mail/one-time-token.ts";
-import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
+import {
+  hasReachedLimit,
+  hasReachedTemplateLimit,
+  queueEmail,
+  queueEmails,
+} from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { needsSecondFactor } from "../mfa/second-factor.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
@@ -57,16 +62,25 @@ export async function requestEmailCode(
 
 async function queueCode(call: Call, user: User, deviceId: string): Promise<void> {
   await call.em.transactional(async () => {
-    if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user.id, "email-code")))
+    if (!(await lockUser(call, user.id)) || (await hasReachedCodeLimit(call, user, deviceId)))
       return;
     const token =
       (await reuseCode(call, user, deviceId)) ??
       (await issueOneTimeToken(call, "email-code", user, CODE_TTL_MS, deviceId));
     const lifetime = lifetimeOf(token.expiresAt.getTime() - call.clock.now().getTime());
-    await queueEmail(call, user, "email-code", { lifetime }, token.id);
+    await queueEmails(call, [user], "email-code", { lifetime }, token.id);
     await recordAudit(call, "auth.email_code_requested", { userId: user.id });
   });
 }
+
+/** The most codes an hour, with those that strangers have asked for, where a known device asks. */
+const MAX_CODES_FOR_KNOWN_DEVICES = 10;
+
+/** Whether no further code may be mailed. A known device gets one although strangers have used the limits up. */
+const hasReachedCodeLimit = async (call: Call, user: User, deviceId: string): Promise<boolean> =>
+  (await isKnownDevice(call, user.id, deviceId))
+    ? hasReachedTemplateLimit(call, user.id, "email-code", MAX_CODES_FOR_KNOWN_DEVICES)
+    : hasReachedLimit(call, user, "email-code");
 
 /**
  * The present token of a user, if it is young and has guesses left. Its link works from now on where the code

@@ -24,7 +24,7 @@ import {
   sealState,
 } from "../external/state.ts";
 import { circumstancesOf } from "../mail/circumstances.ts";
-import { queueEmail } from "../mail/queue.ts";
+import { queueEmail, queueEmails } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { needsSecondFactor } from "../mfa/second-factor.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
@@ -244,7 +244,8 @@ async function createAccount(
     const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
     const lifetime = lifetimeOf(verifyTokenTtlMs);
     const circumstances = circumstancesOf(call, user.id);
-    await queueEmail(call, user, "verify-email", { ...circumstances, lifetime }, token.id);
+    const variables = { ...circumstances, lifetime };
+    await queueEmails(call, [user], "verify-email", variables, token.id); // once per account, as by a registration
   });
 }
 

@@ -13,7 +13,7 @@ import { createMfaToken, type FirstFactor, readMfaToken } from "../sessions/toke
 import { countMfaTokenAttempt, issueOneTimeToken, OneTimeToken } from "../store/one-time-tokens.ts";
 import { lockIfUnchanged } from "../store/sign-in.ts";
 import { countBackupCodes, findLoginUser, type LoginUser, lockUser, User } from "../store/users.ts";
-import { queueReset } from "./reset-password.ts";
+import { queueRequestedReset } from "./reset-password.ts";
 
 /** Second factors by their names in responses. */
 type MfaMethod = "passkey" | "totp" | "backup-code";
@@ -76,7 +76,7 @@ async function assertMaySignIn(call: Call, user: LoginUser, attempt: Attempt): P
   await assertVerifiedAddress(call, user);
   if (!isExpired) return;
   await recordRefusal(call, user, Reason.PASSWORD_EXPIRED);
-  await queueReset(call, user);
+  await queueRequestedReset(call, user);
   throw new ServiceError(
     Reason.PASSWORD_EXPIRED,
     "Your password has expired. We have sent you an e-mail with a link to set a new one.",

@@ -5,7 +5,12 @@ import { revokeAllKeysOf } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, olderAddress, readOneTimeToken } from "../mail/one-time-token.ts";
-import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
+import {
+  hasReachedLimit,
+  hasReachedTemplateLimit,
+  queueEmail,
+  queueEmails,
+} from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { disableAuthenticator } from "../mfa/second-factor.ts";
 import { invalid } from "../platform/rpc/errors.ts";
@@ -28,7 +33,7 @@ import { withAccount } from "./with-account.ts";
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
-  await withAccount(call, email, (user) => queueReset(call, user));
+  await withAccount(call, email, (user) => queueRequestedReset(call, user));
 }
 
 /**
@@ -38,42 +43,47 @@ export async function forgotPassword(call: Call, email: string): Promise<void> {
 const SAME_TOKEN_MS = 300_000;
 
 /**
- * Queues the e-mail with a reset token: within five minutes the same token, after that a new one that
- * replaces it.
+ * Queues the e-mail with a reset token for whoever asks: within five minutes the same token, after that a new one that
+ * replaces it. Beyond the limits of e-mails, only to a mailbox without a token that still holds: strangers who use the
+ * limits up do not take the way back from the owner.
+ */
+export async function queueRequestedReset(
+  call: Call,
+  user: Pick<User, "id" | "email" | "name" | "emailVerified">,
+): Promise<void> {
+  await call.em.transactional(async () => {
+    if (!(await lockUser(call, user.id))) return;
+    const now = call.clock.now();
+    const { id, email } = user;
+    const token = await call.em.findOne(
+      OneTimeToken,
+      { user: id, kind: "reset-password", email, expiresAt: { $gt: now } },
+      { refresh: true },
+    );
+    const isLimited = token
+      ? await hasReachedLimit(call, user, "reset-password")
+      : !user.emailVerified && (await hasReachedTemplateLimit(call, id, "reset-password"));
+    if (isLimited) return;
+    const isYoung = token && now.getTime() - token.createdAt.getTime() < SAME_TOKEN_MS;
+    await queueReset(call, user, isYoung ? token.id : undefined);
+  });
+}
+
+/**
+ * Queues the e-mail with a reset token, however many there have been. Joins the caller's transaction, which has locked
+ * the user.
+ * @param tokenId of a token that is mailed again
  */
 export async function queueReset(
   call: Call,
   user: Pick<User, "id" | "email" | "name">,
+  tokenId?: string,
 ): Promise<void> {
-  await call.em.transactional(async () => {
-    if (
-      !(await lockUser(call, user.id)) ||
-      (await hasReachedLimit(call, user.id, "reset-password"))
-    )
-      return;
-    const { resetTokenTtlMs } = call.config;
-    const now = call.clock.now();
-    const valid = {
-      createdAt: { $gt: new Date(now.getTime() - SAME_TOKEN_MS) },
-      expiresAt: { $gt: now },
-    };
-    const { id, email } = user;
-    const known = await call.em.findOne(OneTimeToken, {
-      user: id,
-      kind: "reset-password",
-      email,
-      ...valid,
-    });
-    const token = known ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenTtlMs));
-    await queueEmail(
-      call,
-      user,
-      "reset-password",
-      { lifetime: lifetimeOf(resetTokenTtlMs) },
-      token.id,
-    );
-    await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
-  });
+  const { resetTokenTtlMs } = call.config;
+  const id = tokenId ?? (await issueOneTimeToken(call, "reset-password", user, resetTokenTtlMs)).id;
+  const lifetime = lifetimeOf(resetTokenTtlMs);
+  await queueEmails(call, [user], "reset-password", { lifetime }, id);
+  await recordAudit(call, "auth.password_reset_requested", { userId: user.id });
 }
 
 /** The mailed tokens that set a password. */

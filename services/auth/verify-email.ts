@@ -2,7 +2,7 @@ import { leaveAddress, readEmailAddress, withUniqueAddress } from "../accounts/e
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, olderAddress } from "../mail/one-time-token.ts";
-import { hasReachedLimit, queueEmail } from "../mail/queue.ts";
+import { hasReachedLimit, queueEmails } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
@@ -17,20 +17,12 @@ export async function resendVerification(call: Call, email: string): Promise<voi
   await withAccount(call, email, async (user) => {
     if (user.emailVerified) return;
     await call.em.transactional(async () => {
-      if (
-        !(await lockUser(call, user.id)) ||
-        (await hasReachedLimit(call, user.id, "verify-email"))
-      )
+      if (!(await lockUser(call, user.id)) || (await hasReachedLimit(call, user, "verify-email")))
         return;
       const { verifyTokenTtlMs } = call.config;
       const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
-      await queueEmail(
-        call,
-        user,
-        "verify-email",
-        { lifetime: lifetimeOf(verifyTokenTtlMs) },
-        token.id,
-      );
+      const lifetime = lifetimeOf(verifyTokenTtlMs);
+      await queueEmails(call, [user], "verify-email", { lifetime }, token.id);
     });
   });
 }

@@ -6,6 +6,7 @@ import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type Person, personColumn } from "./person.ts";
 import { searchable } from "./search-indexes.ts";
 import { type ClockedDb, type Db, firstRow, oneRow, prepared } from "./statement.ts";
+import { LOCKS } from "./store.ts";
 import type { User } from "./users.ts";
 
 /** An e-mail in the queue and the log. */
@@ -74,6 +75,67 @@ export function recentEmails(
     { userId, template, createdAt },
     { fields: ["createdAt"], orderBy: { id: "asc" } },
   );
+}
+
+/** E-mails that anybody can ask for, to any address. */
+export const REQUESTED_EMAILS = ["verify-email", "change-email", "reset-password", "email-code"];
+
+/** How many e-mails there have been within the last hour and the last day. */
+export type EmailCounts = { inHour: number; inDay: number };
+const COUNTS = `count(*) filter (where e.created_at > :now::timestamptz - interval '1 hour')::int as "inHour",
+  count(*) filter (where e.created_at > :now::timestamptz - interval '1 day')::int as "inDay"`;
+const REQUESTED = REQUESTED_EMAILS.map((template) => `'${template}'`).join();
+const DAY_MS = 86_400_000;
+
+/**
+ * Counts the e-mails to an address that somebody has asked for, in all spellings and for all accounts. Locks the address
+ * until the transaction ends: of many callers at once, each counts the e-mails of those before.
+ */
+export async function countRequestedEmails(
+  { em, clock }: ClockedDb,
+  address: string,
+): Promise<EmailCounts> {
+  const lock = "select pg_advisory_xact_lock(:emailsTo, hashtext(searchable(:address)))";
+  await em.execute(lock, { ...LOCKS, address });
+  const now = clock.now();
+  const { values, list } = spellingsOf(address);
+  return oneRow(
+    { em },
+    `select ${COUNTS} from emails e
+     where ${searchable('e."to"')} in (${list}) and e.id >= :first and e.template in (${REQUESTED})`,
+    { ...values, now, first: lowestId(new Date(now.getTime() - DAY_MS)) },
+  );
+}
+
+/**
+ * Counts all other e-mails of a user: notices of what has happened to the account. Lock the user first.
+ */
+export const countNotices = ({ em, clock }: ClockedDb, userId: string): Promise<EmailCounts> =>
+  oneRow(
+    { em },
+    `select ${COUNTS} from emails e
+     where e.user_id = :userId and e.id >= :first and e.template not in (${REQUESTED})`,
+    { userId, now: clock.now(), first: lowestId(new Date(clock.now().getTime() - DAY_MS)) },
+  );
+
+/** The most notices to an address that is not verified. */
+export const MAX_UNVERIFIED_NOTICES: EmailCounts = { inHour: 5, inDay: 20 };
+
+/**
+ * SQL: whether a user may get a further notice at an address that is not verified.
+ * @param userId SQL for the id
+ */
+export const mayGetNotice = (userId: string): string => `(
+  select counts."inHour" < ${MAX_UNVERIFIED_NOTICES.inHour} and counts."inDay" < ${MAX_UNVERIFIED_NOTICES.inDay}
+  from (select ${COUNTS} from emails e where e.user_id = ${userId}
+    and e.created_at > :now::timestamptz - interval '1 day' and e.template not in (${REQUESTED})) counts)`;
+
+/** Values for all spellings of an address, and the list of them in SQL. */
+function spellingsOf(address: string) {
+  const spellings = [address, ...domainSpellings(address)];
+  const values = Object.fromEntries(spellings.map((to, i) => [`to${i}`, to]));
+  const list = Object.keys(values).map((name) => searchable(`:${name}`));
+  return { values, list: list.join() };
 }
 
 /**
@@ -210,11 +272,10 @@ export function listEmails(
   filter: EmailFilter,
   request: PageRequest,
 ): Promise<Page<ListedEmail>> {
-  const addresses = filter.to === undefined ? [] : [filter.to, ...domainSpellings(filter.to)];
-  const spellings = Object.fromEntries(addresses.map((to, i) => [`to${i}`, to]));
+  const { values, list } = spellingsOf(filter.to ?? "");
   const conditions = {
     userId: "t.user_id = :userId",
-    to: `${searchable('t."to"')} in (${Object.keys(spellings).map((name) => searchable(`:${name}`))})`,
+    to: `${searchable('t."to"')} in (${list})`,
     template: "t.template = :template",
     status: "t.status = :status",
   };
@@ -222,7 +283,7 @@ export function listEmails(
     db,
     {
       ...{ columns: COLUMNS, from: "emails", joins: JOIN_USER },
-      ...rowsWhere(conditions, { ...filter, ...spellings }),
+      ...rowsWhere(conditions, { ...filter, ...values }),
     },
     request,
   );

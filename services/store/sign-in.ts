@@ -1,6 +1,7 @@
 import type { SessionClaims } from "../platform/gate/access-token.ts";
 import type { Reservation } from "./attempts.ts";
 import type { AuditEventRow } from "./audit-events.ts";
+import { mayGetNotice } from "./emails.ts";
 import type { Session } from "./sessions.ts";
 import {
   type ClockedDb,
@@ -17,12 +18,6 @@ import type { LoginUser, User } from "./users.ts";
 const MAX_SESSIONS = 100;
 /** Maximum number of known devices per user. */
 const MAX_DEVICES = 50;
-/**
- * Maximum number of e-mails about new devices per hour to an address that is not verified, in e-mails: whoever has
- * entered it must not flood a stranger's mailbox.
- */
-const MAX_UNVERIFIED_NOTICES = 5;
-
 /** The row of a new session. */
 export type NewSession = Pick<
   Session,
@@ -116,9 +111,7 @@ const SIGN_IN = `with signed as (
     select signed.id, signed.email from signed join added on added.user_id = signed.id
     where (exists (select from devices d where d.user_id = signed.id)
         or exists (select from sessions s where s.user_id = signed.id and s.device_id is not null))
-      and (signed.email_verified_at is not null or ${MAX_UNVERIFIED_NOTICES} > (
-        select count(*) from emails e where e.user_id = signed.id and e.template = 'new-device'
-          and e.created_at > :now::timestamptz - interval '1 hour'))),
+      and (signed.email_verified_at is not null or ${mayGetNotice("signed.id")})),
   issued as (
     insert into one_time_tokens as t (id, user_id, kind, email, created_at, expires_at)
     select :tokenId::uuid, id, 'not-me', email, :now, :tokenExpiresAt::timestamptz from strange

@@ -60,4 +60,5 @@ export const LOCKS = {
   makeKey: 7_230_003,
   firstAdmin: 7_230_004,
   addWebhook: 7_230_005,
+  emailsTo: 7_230_006, // with the hash of an address
 } as const;

@@ -16,7 +16,7 @@ import { voidPassword } from "../accounts/reset-access.ts";
 import { assertWayInRemains } from "../accounts/ways-in.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
-import { queueDailyEmail, queueEmail } from "../mail/queue.ts";
+import { queueDailyEmail, queueEmail, queueEmails } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { invalid, ServiceError } from "../platform/rpc/errors.ts";
 import { passwordForm } from "../platform/rpc/typed-text.ts";
@@ -178,7 +178,8 @@ export async function changeEmail(
     await limitRequests(call);
     const lifetime = lifetimeOf(call.config.verifyTokenTtlMs);
     const variables = { newEmail: address.stored, lifetime };
-    await queueEmail(call, user, "email-change-requested", variables);
+    // `limitRequests` counts these e-mails: none may be left out
+    await queueEmails(call, [user], "email-change-requested", variables);
     await invalidateOneTimeTokens(call, user.id, ["change-email"]);
     const owner = await call.em.findOne(User, { canonicalEmail: address.canonical });
     if (owner && owner.id !== user.id) return queueDailyEmail(call, owner, "address-in-use");

@@ -4,7 +4,7 @@ import { confirmRecently, lockCaller } from "../accounts/guards.ts";
 import { namesOf, recordRevokedKey } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call, SessionCall } from "../call.ts";
-import { queueEmails } from "../mail/queue.ts";
+import { queueEmail, queueEmails } from "../mail/queue.ts";
 import { endOf } from "../mail/templates.ts";
 import { createApiKey } from "../platform/gate/api-key.ts";
 import { invalid, invalidFields, ServiceError } from "../platform/rpc/errors.ts";
@@ -39,8 +39,10 @@ export async function createOwnKey(
     const created = await insertKey(call, user.id, form);
     const { name, hint, expiresAt } = created.apiKey;
     const expires = expiresAt ? endOf(expiresAt) : "never";
-    // to the owner however many there have been: a thief could use up a limit first
-    await queueEmails(call, [user], "api-key-created", { key: name, hint, expires });
+    const variables = { key: name, hint, expires };
+    if (user.emailVerified)
+      await queueEmails(call, [user], "api-key-created", variables); // however many there have been: a thief could use up a limit first
+    else await queueEmail(call, user, "api-key-created", variables);
     return created;
   });
 }

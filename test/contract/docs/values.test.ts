@@ -117,8 +117,8 @@ test.for(accepting)(
 );
 
 describe("Failures", async () => {
-  let reason = Reason.UNSPECIFIED;
-  const fail = () => {
+  let reason: Reason = Reason.UNSPECIFIED;
+  const fail = (): never => {
     throw new ServiceError(reason, "It failed.");
   };
   const routes: Routes = (router) => {
@@ -130,8 +130,8 @@ describe("Failures", async () => {
             localName,
             methodKind === "unary"
               ? fail
-              : async function* () {
-                  yield* fail();
+              : async function* (): AsyncGenerator<object> {
+                  yield fail();
                 },
           ]),
         ),
