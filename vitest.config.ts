@@ -51,8 +51,9 @@ const long = full
 const races = [
   "test/contract/admin/{impersonate,last-administrator}.test.ts",
   "test/contract/ai/{ending,routes,usage}.test.ts",
-  "test/contract/auth/{api-keys,email-codes,external-attacks,known-devices,login,login-guesses,not-me,pre-hijack,refresh,reset-password,settings,verify-mfa,ways-in}.test.ts",
+  "test/contract/auth/{api-keys,email-codes,ends-in-flight,external-attacks,known-devices,login,login-guesses,not-me,pre-hijack,refresh,reset-password,settings,verify-mfa,ways-in}.test.ts",
   "test/contract/database/*.test.ts",
+  "test/contract/mail/mailbox-limits.test.ts",
   "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
 ];
 
