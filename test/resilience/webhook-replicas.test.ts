@@ -119,13 +119,12 @@ describeIf(process.env.TEST_SERVERS, "Webhooks of two gateways and two services"
       const before = (await told()).length;
       const ids = await register(30);
       await untilReceived(other.endpoint.received, ids);
-      const [off] = await until("the end", () =>
-        sql<{ disabled_reason: string }>(
-          "select disabled_reason from webhooks where id = $1 and disabled_at is not null",
-          [id],
-        ).then((rows) => rows.length > 0 && rows),
-      );
-      expect(off?.disabled_reason).toBe(reason);
+      const off = await until("the end", async () => {
+        const disabled =
+          "select disabled_reason from webhooks where id = $1 and disabled_at is not null";
+        return (await sql<{ disabled_reason: string }>(disabled, [id]))[0];
+      });
+      expect(off.disabled_reason).toBe(reason);
       await until("the end of its queue", async () => {
         const waiting =
           "select 1 from webhook_deliveries where webhook_id = $1 and next_attempt_at is not null";
