@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
+import { freshEmail } from "../support/accounts.ts";
 import { startSuiteApp } from "../support/app.ts";
 import { startRedisCluster } from "../support/database/redis.ts";
 import { randomAddress } from "../support/http/client.ts";
+import { refusal } from "../support/http/responses.ts";
 import { describeIf, forSuite, isMissing } from "../support/suites.ts";
 import { times } from "../support/tally.ts";
 import { until } from "../support/until.ts";
@@ -33,6 +35,22 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
       );
       for (const each of counts) expect(each.sort()).toEqual(times(4, (i) => 26 + i));
     }
+  });
+
+  test("counts a request towards a user and an address, which are on different nodes", async () => {
+    const [one, other] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
+    const address = randomAddress();
+    const account = await one.signIn();
+    const turns = times(60, (i) => replicas[i % 2] as typeof one);
+    for (const replica of turns)
+      await replica.httpClient(address).post("/auth/forgot-password", { email: freshEmail() });
+    const form = { newEmail: freshEmail(), password: account.user.password };
+    const changing = await one
+      .httpClient(address)
+      .post("/user/change-email", form, account.accessToken);
+    expect(changing).toMatchObject(refusal(429, "RATE_LIMITED"));
+    expect((await other.httpClient(address).get("/health")).body.checks.cache.status).toBe("ok");
+    expect((await account.post("/user/change-email", form)).status).toBe(200);
   });
 
   test("delays few requests if a node stops replying", async () => {

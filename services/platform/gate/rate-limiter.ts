@@ -11,6 +11,7 @@ import type { RedisClient } from "./redis.ts";
  * them on one node of a Redis cluster.
  */
 export type RateLimitKey = { key: string; max: number; windowMs: number };
+const hashTag = (key: RateLimitKey | undefined) => /\{[^}]*\}/.exec(key?.key ?? "")?.[0];
 
 /** State of a request's tightest limit. A negative `remaining` means it is exceeded. */
 export type RateLimitResult = { limit: number; remaining: number; resetMs: number };
@@ -153,24 +154,33 @@ type Count = { count: number; endsAt: number };
 export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) {
   const own = countInProcess();
   const shared = cache && countInRedis(cache);
+
+  /** Counts a request towards keys that are counted together. */
+  async function count(keys: RateLimitKey[]): Promise<RateLimitResult> {
+    const now = clock.now().getTime();
+    const counts = await (shared ? shared(keys, now).catch(() => own(keys, now)) : own(keys, now));
+    const standings = counts.map(({ count, endsAt }, i) => {
+      const { max, windowMs } = keys[i] as RateLimitKey;
+      // processes' clocks differ or are set back, but Redis deletes the counter after the window
+      // anyway
+      return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
+    });
+    return standings.reduce(tightest);
+  }
+
   return {
     /**
      * Counts a request towards every key (at least one). A request that exceeds a limit counts towards
-     * none, so that a client that makes up accounts or addresses cannot create counters for them.
+     * none, so that a client that makes up accounts or addresses cannot create counters for them. Keys with different
+     * hash tags are counted one after the other: in a Redis cluster they are on different nodes.
      * @returns the state of the tightest limit
      */
     async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {
-      const now = clock.now().getTime();
-      const counts = await (shared
-        ? shared(keys, now).catch(() => own(keys, now))
-        : own(keys, now));
-      const standings = counts.map(({ count, endsAt }, i) => {
-        const { max, windowMs } = keys[i] as RateLimitKey;
-        // processes' clocks differ or are set back, but Redis deletes the counter after the window
-        // anyway
-        return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
-      });
-      return standings.reduce(tightest);
+      const tag = hashTag(keys[0]);
+      const others = keys.filter((each) => hashTag(each) !== tag);
+      if (others.length === 0) return count(keys);
+      const first = await count(keys.filter((each) => hashTag(each) === tag));
+      return first.remaining < 0 ? first : tightest(first, await this.consume(others));
     },
     /** Resolves if Redis works or is not configured. */
     async check(): Promise<void> {
