@@ -120,7 +120,7 @@ export type PasskeyOptions = {
   timeout: number;
   /** Id of the relying party, a domain. Present for a use. */
   rpId?: string | undefined;
-  /** Passkeys that may be used. Any discoverable one if the list is empty. */
+  /** Passkeys that may be used. If the list is empty, any discoverable passkey may be used. */
   allowCredentials: PasskeyDescriptor[];
   /** Verification of the user: `required`. Present for a use. */
   userVerification?: string | undefined;
@@ -130,15 +130,15 @@ export type PasskeyOptions = {
   user?: PasskeyUser | undefined;
   /** Accepted algorithms, the preferred one first. */
   pubKeyCredParams: PasskeyAlgorithm[];
-  /** Passkeys that the user has. Their authenticators make no second one. */
+  /** Existing passkeys of the user. Their authenticators do not create a second one. */
   excludeCredentials: PasskeyDescriptor[];
-  /** What the authenticator must be able to do. */
+  /** Requirements for the authenticator. */
   authenticatorSelection?: PasskeySelection | undefined;
   /** Attestation: `none`. */
   attestation?: string | undefined;
 };
 
-/** A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Further members are ignored. */
+/** A new passkey or the use of one, as `toJSON` of a browser's `PublicKeyCredential` returns it. Other members are ignored. */
 export type PasskeyCredential = {
   /** Credential id in base64url. */
   id: string;
@@ -216,7 +216,7 @@ export type User = {
   secondFactorRequired?: boolean | undefined;
   /** Language that e-mails to the user are written in, as a BCP 47 tag. Absent until first set; e-mails are English then, and in languages that the service does not have. */
   locale?: string | undefined;
-  /** Data that administrators keep about the user (UpdateUser), a JSON object. Absent when there is none. */
+  /** JSON object that administrators keep about the user (UpdateUser). Absent if there is none. */
   metadata?: Record<string, unknown> | undefined;
 };
 
@@ -232,19 +232,19 @@ export type ProfileUser = {
   locale?: string | undefined;
 };
 
-/** A passkey of an account. Its user is verified at every use, so it is two factors at once. */
+/** A passkey of an account. It verifies the user at every use, so it counts as two factors. */
 export type Passkey = {
   /** UUIDv7. */
   id: string;
-  /** Name that its owner gave it. */
+  /** Name given by its owner. */
   name: string;
   /** Time at which it was added. */
   createdAt: string;
   /** Time of its last use. Absent before the first one. */
   lastUsedAt?: string | undefined;
-  /** True when it is synced to other devices of its owner, false when it is on one device only. As of its last use. */
+  /** True when it is synced to other devices of its owner, false when it is bound to one device. As of its last use. */
   synced: boolean;
-  /** Where it is kept: `platform` for the device itself, `security-key`, `phone`, or `unknown`. */
+  /** Where it is stored: `platform` for the device itself, `security-key`, `phone`, or `unknown`. */
   device: string;
 };
 
@@ -296,7 +296,7 @@ export type ApiKey = {
   name: string;
   /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
   hint: string;
-  /** Models that the key may use: public names, or `provider/model`. Empty when it may use all. */
+  /** Models that the key may use: public names, or `provider/model`. Empty if it may use all models. */
   models: string[];
   /** Maximum number of requests per minute of this key. Absent when only the general limits apply. */
   requestsPerMinute?: number | undefined;
@@ -310,14 +310,18 @@ export type ApiKey = {
   lastUsedIp?: string | undefined;
 };
 
-/** A number, and how it went in the period. */
+/** A figure and its course over the period. */
 export type OverviewNumber = {
-  /** The number of today, in UTC; for `24h` that of this hour, except of active users. */
+  /** The figure of today, in UTC; for `24h` that of this hour, except for active users. */
   today: number;
-  /** The number of the whole period. Absent where days can't be added up. */
+  /** The figure of the whole period. Absent if days cannot be added up. */
   total?: number | undefined;
-  /** The number on each day or in each hour, oldest first. */
+  /** The figure of each day or hour, oldest first. */
   daily: number[];
+  /** How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. Absent for `24h`, and if the number was 0 earlier. */
+  change?: number | undefined;
+  /** The average of the days of the period that are over, without today. Of active users only, and absent for `24h`. */
+  average?: number | undefined;
 };
 
 /** The calls of a model. */
@@ -328,27 +332,39 @@ export type OverviewModel = {
   model: string;
   /** Number of calls in the period. */
   calls: number;
-  /** Number of calls on each day or in each hour, oldest first. */
+  /** Number of calls in each day or hour, oldest first. */
   dailyCalls: number[];
 };
 
-/** Something that an administrator should look at. */
+/** A problem that needs attention. */
 export type OverviewNotice = {
-  /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
-  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed";
-  /** Number of accounts, e-mails, failed calls or events. Absent for `no-provider`. */
+  /** `locked-accounts`: accounts are locked after failed attempts. `failed-emails`: e-mails of the last 30 days could not be delivered. `no-provider`: no AI provider has an API key. `provider-failing`: at least half of the last hour's calls, of at least 5, failed at the provider. `webhook-failing`: deliveries of a webhook fail. `webhook-disabled`: a webhook was turned off because its endpoint failed or is gone. `audit-unsealed`: audit events have waited for more than a minute to be sealed. */
+  kind: "locked-accounts" | "failed-emails" | "no-provider" | "provider-failing" | "audit-unsealed" | "webhook-failing" | "webhook-disabled";
+  /** Number of accounts, e-mails, failed calls or events. Absent for others. */
   count?: number | undefined;
   /** Public id of the failing provider. Absent otherwise. */
   provider?: string | undefined;
+  /** The locked users, at most 3, the one who is locked for longest first. Empty otherwise. */
+  users: Person[];
+  /** When the last of the locks ends. Absent otherwise. */
+  until?: string | undefined;
+  /** Number of calls of the failing provider that have ended. Absent otherwise. */
+  calls?: number | undefined;
+  /** The latest failure: of an e-mail the reply of the mail server, of a provider such as `overloaded`, of a webhook the error of a delivery. Absent if unknown, and for others. */
+  failure?: string | undefined;
+  /** Since when: the first failed attempt of a webhook, the time at which it was turned off, or the oldest event that is not sealed. Absent for others. */
+  since?: string | undefined;
+  /** The webhook that fails or is off. Absent otherwise. */
+  webhook?: OverviewWebhook | undefined;
 };
 
-/** How a provider has replied within the last hour. */
+/** Calls to a provider within the last hour. */
 export type ProviderHealth = {
   /** Public id of the provider. */
   provider: string;
-  /** Number of calls that have ended, without cancelled ones. */
+  /** Number of calls that have ended, except cancelled ones. */
   calls: number;
-  /** Number of calls that failed at the provider. Requests and content that it refuses do not count. */
+  /** Number of calls that failed at the provider. Requests and content that it rejects do not count. */
   failedCalls: number;
   /** Median duration of completed calls in ms. Absent without one. */
   medianLatencyMs?: number | undefined;
@@ -358,7 +374,7 @@ export type ProviderHealth = {
   lastFailureAt?: string | undefined;
 };
 
-/** Money, and how it went in the period. Amounts are decimals such as `0.00213`. */
+/** An amount of money and its course over the period. Amounts are decimals such as `0.00213`. */
 export type OverviewCost = {
   /** Currency, such as `USD`. */
   currency: string;
@@ -366,10 +382,22 @@ export type OverviewCost = {
   todayCost: string;
   /** The amount of the whole period. */
   totalCost: string;
-  /** The amount on each day or in each hour, oldest first. */
+  /** The amount of each day or hour, oldest first. */
   dailyCosts: string[];
   /** Number of calls in the period that are not in the amounts because their model had no price. */
   unpricedCalls: number;
+  /** How the days that are over differ from the same days one period earlier, as in OverviewNumber. */
+  change?: number | undefined;
+};
+
+/** A budget of the deployment. */
+export type OverviewBudget = {
+  /** `cost` or `tokens`. */
+  unit: "cost" | "tokens";
+  /** `day` or `month`, in the time zone of budgets. */
+  period: "day" | "month";
+  /** Share of the limit that the current period has used, without what calls in progress hold: 1 is all of it. */
+  usedShare: number;
 };
 
 /** A user as shown to administrators. */
@@ -402,7 +430,7 @@ export type AdminUser = {
   serviceAccount?: boolean | undefined;
   /** Time of the suspension. Absent unless the account is suspended. */
   suspendedAt?: string | undefined;
-  /** Data that administrators keep about the user, a JSON object. Absent when there is none. */
+  /** JSON object that administrators keep about the user. Absent if there is none. */
   metadata?: Record<string, unknown> | undefined;
 };
 
@@ -480,7 +508,7 @@ export type AdminApiKey = {
   name: string;
   /** The first four and the last four of its random characters, such as `x7Kq...b2Zt`. */
   hint: string;
-  /** Models that the key may use: public names, or `provider/model`. Empty when it may use all. */
+  /** Models that the key may use: public names, or `provider/model`. Empty if it may use all models. */
   models: string[];
   /** Maximum number of requests per minute of this key. Absent when only the general limits apply. */
   requestsPerMinute?: number | undefined;
@@ -502,15 +530,15 @@ export type AdminApiKey = {
   user?: Person | undefined;
 };
 
-/** An address that is told about audit events, as signed HTTP requests (Standard Webhooks). */
+/** An address that receives audit events as signed HTTP requests (Standard Webhooks). */
 export type Webhook = {
   /** UUIDv7. */
   id: string;
   /** URL that deliveries are posted to. */
   url: string;
-  /** What the webhook is for. Absent if nobody has written anything. */
+  /** Description of the webhook. Absent if there is none. */
   description?: string | undefined;
-  /** Names of audit events that are delivered, such as `user.email_changed`, or `user.*` for all of a domain. */
+  /** Names of the audit events that are delivered, such as `user.email_changed`, or `user.*` for all events of a domain. */
   events: string[];
   /** Time of the creation. Events from then on are delivered. */
   createdAt: string;
@@ -526,7 +554,7 @@ export type Webhook = {
   queued: number;
 };
 
-/** One event for one webhook. */
+/** The delivery of one event to one webhook. */
 export type WebhookDelivery = {
   /** UUIDv7. */
   id: string;
@@ -562,7 +590,7 @@ export type Provider = {
   configured: boolean;
   /** Models of the provider. The first one is the default. */
   models: Model[];
-  /** Name for people. Absent if the catalogue has none. */
+  /** Display name. Absent if the catalogue has none. */
   displayName?: string | undefined;
   /** Currency of the costs of its models, such as `USD`. Absent if none of them has a price. */
   currency?: string | undefined;
@@ -620,7 +648,7 @@ export type UsageDay = {
   alias?: string | undefined;
 };
 
-/** How a provider is doing in one process. */
+/** State of a provider in one process. */
 export type ProviderState = {
   /** Public id of the provider. */
   provider: string;
@@ -628,15 +656,15 @@ export type ProviderState = {
   configured: boolean;
   /** Number of API keys of the provider. */
   keys: number;
-  /** The keys that are set aside, by number. The others are in use, and the last one left is used in any case. */
+  /** The keys that are set aside, by number. The others are in use. If all are set aside, the one that returns first is used. */
   keysSetAside: ProviderKeySetAside[];
-  /** `closed`: calls of aliases go to the provider. `open`: they go to other providers first, since it has failed. `half-open`: the next call finds out whether it works again. Empty unless the provider is configured. */
+  /** `closed`: calls of aliases go to the provider. `open`: they go to other providers first, because it has failed. `half-open`: the next call tests whether it works again. Empty unless the provider is configured. */
   breaker: string;
   /** Number of requests to the provider that ended within the last minute, retries included, cancelled ones not. */
   attempts: number;
-  /** Number of those that failed. Requests and content that the provider refuses do not count. */
+  /** Number of those that failed. Requests and content that the provider rejects do not count. */
   failedAttempts: number;
-  /** How the last failed request failed, such as `overloaded`. Absent without one since the start of the process. */
+  /** Kind of the last failure, such as `overloaded`. Absent if there was none since the start of the process. */
   lastFailure?: string | undefined;
   /** Time of the last failed request. Absent without one. */
   lastFailureAt?: string | undefined;
@@ -692,7 +720,7 @@ export type UsageGroup = {
 export type Budget = {
   /** UUID. */
   id: string;
-  /** Whose calls it limits: `deployment` for all of them, `role` for each user of a role, `user` for one user, `key` for one API key. */
+  /** Calls that the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user, `key` for one API key. */
   scope: string;
   /** The role, or the UUID of the user or the API key. Absent for the deployment. */
   subject?: string | undefined;
@@ -730,13 +758,13 @@ export type Violation = {
   unsupported?: boolean | undefined;
 };
 
-/** A passkey that may be used, or must not be made again. */
+/** A passkey that may be used, or whose authenticator must not create another one. */
 export type PasskeyDescriptor = {
   /** Credential id in base64url. */
   id: string;
   /** `public-key`. */
   type: string;
-  /** How its authenticator is reached, such as `internal` or `usb`. */
+  /** Transports of its authenticator, such as `internal` or `usb`. */
   transports: string[];
 };
 
@@ -766,11 +794,11 @@ export type PasskeyAlgorithm = {
   type: string;
 };
 
-/** What an authenticator must be able to do. */
+/** Requirements for an authenticator. */
 export type PasskeySelection = {
   /** `required`: the passkey is discoverable. */
   residentKey: string;
-  /** True, for browsers that do not know `residentKey`. */
+  /** True, for browsers that do not support `residentKey`. */
   requireResidentKey: boolean;
   /** `required`: the user is verified. */
   userVerification: string;
@@ -788,7 +816,7 @@ export type PasskeyResponse = {
   userHandle?: string | undefined;
   /** Data and public key of a new passkey. */
   attestationObject?: string | undefined;
-  /** How the authenticator of a new passkey is reached, such as `internal` or `usb`. */
+  /** Transports of the authenticator of a new passkey, such as `internal` or `usb`. */
   transports: string[];
 };
 
@@ -802,17 +830,27 @@ export type Person = {
   email: string;
 };
 
+/** A webhook that needs attention. */
+export type OverviewWebhook = {
+  /** UUIDv7. */
+  id: string;
+  /** Where events are posted. */
+  url: string;
+  /** What it is for. Absent without a description. */
+  description?: string | undefined;
+};
+
 /** A model of a provider. */
 export type Model = {
   /** Public name of the model. */
   model: string;
   /** JSON names of request fields that this model ignores. Currently `temperature` or nothing. */
   ignored: string[];
-  /** Name for people. Absent if the catalogue has none. */
+  /** Display name. Absent if the catalogue has none. */
   displayName?: string | undefined;
 };
 
-/** An API key of a provider that is not used for a while. */
+/** An API key of a provider that is temporarily not used. */
 export type ProviderKeySetAside = {
   /** Number of the key in its variable, from 1. */
   number: number;
@@ -830,25 +868,25 @@ export type ErrorBody = {
   message: string;
   /** HTTP status text. */
   error: string;
-  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits what the caller's AI calls cost, and the model has no price. `BUDGET_EXCEEDED`: A budget of AI calls is used up, or calls that have not ended hold the rest of it. */
+  /** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: A passkey or its use could not be verified: it is invalid, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to somebody who proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser. Begin again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
   code: "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
   /** Every invalid field. Absent for other errors. */
   violations?: Violation[] | undefined;
 };
 
-/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: The use of a passkey, or a new one, proves nothing: it is wrong, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: This service or its configuration accepts no registration, or none of this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. It is returned only to whoever proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The answer of a sign-in provider proves nothing here: it is refused, wrong, used, too old, or from another browser. Begin again. `IDENTITY_TAKEN`: Another account has this identity. `EXTERNAL_EMAIL_MISSING`: The provider reports no e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits what the caller's AI calls cost, and the model has no price. `BUDGET_EXCEEDED`: A budget of AI calls is used up, or calls that have not ended hold the rest of it. */
+/** `INTERNAL`: An internal error. The response hides the cause; the log has it under the request id. `VALIDATION_FAILED`: At least one field is missing or invalid. `MALFORMED_REQUEST`: The request cannot be parsed, for example because of invalid JSON or invalid UTF-8. `TOKEN_INVALID`: The token from an e-mail is invalid, already used or expired. `INVALID_CURRENT_PASSWORD`: The current password, which confirms the operation, is wrong. `UNAUTHENTICATED`: The access token is missing, invalid, expired or revoked. `INVALID_CREDENTIALS`: The e-mail address or the password is wrong. `TICKET_INVALID`: The temporary token of a pending MFA login is invalid, already used or expired. `INVALID_CODE`: The TOTP code or backup code is wrong or already used. `REFRESH_TOKEN_INVALID`: The refresh token is missing, invalid, expired or revoked. `FORBIDDEN`: The caller lacks the required role. `CROSS_SITE`: A browser sent the request from another site (cross-site). `EMAIL_NOT_VERIFIED`: The e-mail address must be verified before login. `PASSWORD_EXPIRED`: The password has reached its maximum age. An e-mail with a reset link was sent. `IMPERSONATING`: The operation is not allowed while impersonating a user. `NOT_FOUND`: The route or the requested object does not exist. `METHOD_NOT_ALLOWED`: The path exists, but does not support this HTTP method. `REQUEST_TIMEOUT`: The request was not received in time. `EMAIL_TAKEN`: The e-mail address belongs to another account. `MFA_ALREADY_ENABLED`: MFA is already enabled. `MFA_NOT_ENABLED`: MFA is not enabled. `SELF_TARGETED`: Administrators cannot perform this operation on themselves. `LAST_ADMIN`: The last administrator cannot be demoted or deleted. `CONFLICT`: The current state of the object does not allow the operation. `PAYLOAD_TOO_LARGE`: The request body exceeds the route's size limit. `UNSUPPORTED_MEDIA_TYPE`: The content type of the request body is not JSON. `PROVIDER_NOT_CONFIGURED`: The AI provider has no API key on this server. `ACCOUNT_LOCKED`: The account is locked because of too many failed attempts. `RATE_LIMITED`: The caller has exceeded a rate limit. `PROVIDER_ERROR`: The AI provider failed. `NOT_IMPLEMENTED`: The operation is declared but not implemented yet. `UNAVAILABLE`: The service is overloaded, shutting down, or a dependency is unavailable. `CANCELLED`: The client cancelled the call or disconnected. `TOO_MANY_CONCURRENT`: The caller has too many concurrent requests, streams or watches. `REAUTHENTICATION_REQUIRED`: The operation requires a recent sign-in or, if the request has a password field, the password. `MFA_REQUIRED`: This deployment requires administrators to sign in with a second factor. `KEY_NOT_ALLOWED`: API keys cannot call this method. It requires the access token of a session. `PASSKEY_INVALID`: A passkey or its use could not be verified: it is invalid, expired, or was presented before. `PASSKEY_UNKNOWN`: No account has this passkey. `SIGN_UP_CLOSED`: The configuration does not allow registration, or not for this e-mail domain. `ACCOUNT_SUSPENDED`: An administrator has suspended the account. Returned only to somebody who proves to be its owner. `LAST_SIGN_IN_METHOD`: The account would be left without a way to sign in, or without the second factor that it requires. `EXTERNAL_FAILED`: The response of a sign-in provider could not be verified: it is an error, invalid, used, expired, or from another browser. Begin again. `IDENTITY_TAKEN`: The identity is connected to another account. `EXTERNAL_EMAIL_MISSING`: The provider did not report an e-mail address, which a new account needs. `MODEL_NOT_PRICED`: A budget limits the cost of the caller's AI calls, but the model has no price. `BUDGET_EXCEEDED`: A budget for AI calls is used up, or the rest of it is reserved for calls in progress. */
 export type ErrorCode = "INTERNAL" | "VALIDATION_FAILED" | "MALFORMED_REQUEST" | "TOKEN_INVALID" | "INVALID_CURRENT_PASSWORD" | "UNAUTHENTICATED" | "INVALID_CREDENTIALS" | "TICKET_INVALID" | "INVALID_CODE" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "CROSS_SITE" | "EMAIL_NOT_VERIFIED" | "PASSWORD_EXPIRED" | "IMPERSONATING" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "REQUEST_TIMEOUT" | "EMAIL_TAKEN" | "MFA_ALREADY_ENABLED" | "MFA_NOT_ENABLED" | "SELF_TARGETED" | "LAST_ADMIN" | "CONFLICT" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "PROVIDER_NOT_CONFIGURED" | "ACCOUNT_LOCKED" | "RATE_LIMITED" | "PROVIDER_ERROR" | "NOT_IMPLEMENTED" | "UNAVAILABLE" | "CANCELLED" | "TOO_MANY_CONCURRENT" | "REAUTHENTICATION_REQUIRED" | "MFA_REQUIRED" | "KEY_NOT_ALLOWED" | "PASSKEY_INVALID" | "PASSKEY_UNKNOWN" | "SIGN_UP_CLOSED" | "ACCOUNT_SUSPENDED" | "LAST_SIGN_IN_METHOD" | "EXTERNAL_FAILED" | "IDENTITY_TAKEN" | "EXTERNAL_EMAIL_MISSING" | "MODEL_NOT_PRICED" | "BUDGET_EXCEEDED";
 
 export type RegisterRequest = {
   /** E-mail address, at most 254 characters after trimming. A verification token is sent to it. */
   email: string;
-  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). Where codes by e-mail sign in it may be left out. */
+  /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character; a space counts as one. Never trimmed or truncated. Composed and decomposed characters are equivalent (NFC). It may be omitted if codes by e-mail are enabled. */
   password?: string | undefined;
   /** Display name, 1 to 100 characters after trimming. */
   name: string;
   /** Must be true. */
   acceptTerms: boolean;
-  /** Token of the link that the start prints while there is no administrator: the account becomes the first one. */
+  /** Token of the link that the start prints while there is no administrator. The account becomes the first administrator. */
   setupToken?: string | undefined;
   /** Language of the user, a BCP 47 tag of at most 35 characters such as `de` or `en-GB`. E-mails follow it. */
   locale?: string | undefined;
@@ -922,7 +960,7 @@ export type ResendVerificationResponse = {
 export type DisownRequest = {
   /** Single-use token from the e-mail about a new device, or from the verification e-mail. */
   token: string;
-  /** The address to which that e-mail was sent, typed in: programs that open links do not know it. */
+  /** The address that received the e-mail, entered by the user: programs that open links do not know it. */
   email: string;
 };
 
@@ -954,7 +992,7 @@ export type ResetPasswordResponse = {
 };
 
 export type SetupTotpRequest = {
-  /** The current password, 1 to 128 characters. Optional within 15 minutes of signing in. */
+  /** The current password, 1 to 128 characters. Optional within 15 minutes of the sign-in. */
   password?: string | undefined;
 };
 
@@ -990,7 +1028,7 @@ export type VerifyMfaResponse = {
 };
 
 export type StartPasskeyRequest = {
-  /** Temporary token from Login, for a second step. */
+  /** Temporary token from Login, for the second step of a login. */
   tempToken?: string | undefined;
 };
 
@@ -1000,9 +1038,9 @@ export type StartPasskeyResponse = {
 };
 
 export type VerifyPasskeyRequest = {
-  /** The use of a passkey, as the browser returns it. */
+  /** The use of a passkey, as returned by the browser. */
   credential: PasskeyCredential;
-  /** Temporary token from Login, for a second step. */
+  /** Temporary token from Login, for the second step of a login. */
   tempToken?: string | undefined;
 };
 
@@ -1013,7 +1051,7 @@ export type VerifyPasskeyResponse = {
   refreshToken: string;
   /** The user who signed in. */
   user: SignedInUser;
-  /** Always false: a passkey is two factors. */
+  /** Always false: a passkey counts as two factors. */
   requiresMfa: boolean;
   /** True when a password was used and has reached its maximum age. Absent otherwise. */
   passwordExpired?: boolean | undefined;
@@ -1024,11 +1062,11 @@ export type VerifyPasskeyResponse = {
 export type StartExternalRequest = {
   /** Id of the provider, such as `google`. */
   provider: string;
-  /** `sign-in`, which is the default; or `prove`, which asks the user to sign in at the provider anew and yields an `identityToken` to connect or to confirm with. */
+  /** `sign-in`, which is the default; or `prove`, which requires a new sign-in at the provider and returns an `identityToken` to connect or to confirm with. */
   purpose?: "sign-in" | "prove" | undefined;
-  /** The page or app that gets the answer: one of those that the service is configured for. The default is the web app's. */
+  /** The page or app that receives the response: one of those in the configuration. The default is the page of the web app. */
   returnTo?: string | undefined;
-  /** Whether the user accepts the terms, which a new account needs. */
+  /** Whether the user accepts the terms. Required for a new account. */
   acceptTerms?: boolean | undefined;
 };
 
@@ -1042,9 +1080,9 @@ export type FinishExternalRequest = {
   provider: string;
   /** Authorization code. Absent when the provider reports an error. */
   code?: string | undefined;
-  /** State, as StartExternal made it. */
+  /** State, as created by StartExternal. */
   state: string;
-  /** Issuer, where the provider sends it (RFC 9207). */
+  /** Issuer, if the provider sends it (RFC 9207). */
   iss?: string | undefined;
   /** Error of the provider, such as `access_denied`. */
   error?: string | undefined;
@@ -1086,7 +1124,7 @@ export type VerifyEmailCodeRequest = {
   email?: string | undefined;
   /** Code of six digits from the e-mail. White space and dashes are ignored. */
   code?: string | undefined;
-  /** Token of the link in the e-mail, in place of the address and the code. */
+  /** Token of the link in the e-mail, instead of the address and the code. */
   token?: string | undefined;
 };
 
@@ -1118,7 +1156,7 @@ export type ConnectIdentityResponse = {
 };
 
 export type DisableTotpRequest = {
-  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  /** The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a confirmation within the last 15 minutes instead. */
   password?: string | undefined;
   /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code?: string | undefined;
@@ -1132,7 +1170,7 @@ export type DisableTotpResponse = {
 };
 
 export type CreateBackupCodesRequest = {
-  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  /** The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a confirmation within the last 15 minutes instead. */
   password?: string | undefined;
   /** Six-digit TOTP code from the authenticator app. Whitespace and dashes are ignored. */
   code: string;
@@ -1150,7 +1188,7 @@ export type ConfirmRequest = {
   code?: string | undefined;
   /** An unused backup code. Letter case, white space and dashes are ignored. */
   backupCode?: string | undefined;
-  /** The use of a passkey of the caller, as the browser returns it. It needs no second factor. */
+  /** The use of a passkey of the caller, as returned by the browser. No second factor is required. */
   passkey?: PasskeyCredential | undefined;
   /** Proof of an identity of the caller, from FinishExternal with the purpose `prove`. */
   identityToken?: string | undefined;
@@ -1198,7 +1236,7 @@ export type UpdateProfileResponse = {
 };
 
 export type ChangePasswordRequest = {
-  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  /** The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a confirmation within the last 15 minutes instead. */
   currentPassword?: string | undefined;
   /** New password: 8 to 128 characters with an uppercase letter, a lowercase letter, a digit and a special character. Never trimmed or truncated. Must differ from the current password. */
   newPassword: string;
@@ -1214,7 +1252,7 @@ export type ChangePasswordResponse = {
 export type ChangeEmailRequest = {
   /** New e-mail address. A verification token is sent to it. */
   newEmail: string;
-  /** The current password, 1 to 128 characters. An account without a password leaves it out and needs a sign-in or a confirmation within the last 15 minutes instead. */
+  /** The current password, 1 to 128 characters. Accounts without a password omit it and need a sign-in or a confirmation within the last 15 minutes instead. */
   password?: string | undefined;
 };
 
@@ -1274,7 +1312,7 @@ export type CreatePasskeyOptionsResponse = {
 };
 
 export type CreatePasskeyRequest = {
-  /** The new passkey, as the browser returns it. */
+  /** The new passkey, as returned by the browser. */
   credential: PasskeyCredential;
   /** Name, 1 to 64 characters after trimming. The default is that of the device. */
   name?: string | undefined;
@@ -1335,9 +1373,9 @@ export type CreateApiKeyRequest = {
   name: string;
   /** Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default. */
   expiresAt?: string | undefined;
-  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all. */
+  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all models. */
   models?: string[] | undefined;
-  /** Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  /** Password of the caller, 1 to 128 characters. Optional within 15 minutes of the sign-in. */
   password?: string | undefined;
 };
 
@@ -1356,7 +1394,7 @@ export type RevokeApiKeyResponse = {
 };
 
 export type DeleteAccountRequest = {
-  /** The current password, 1 to 128 characters. Optional within 15 minutes of signing in. */
+  /** The current password, 1 to 128 characters. Optional within 15 minutes of the sign-in. */
   password?: string | undefined;
 };
 
@@ -1375,7 +1413,7 @@ export type ExportDataRequest = {
 export type ExportDataResponse = Record<string, unknown>;
 
 export type GetOverviewRequest = {
-  /** What the numbers cover: `24h`, this hour and the 23 before it, or `7d` or `30d`, the last days in UTC. The default is `30d`. */
+  /** Period of the figures: `24h` (this hour and the 23 before it), or `7d` or `30d` (the last days in UTC). The default is `30d`. */
   period?: "24h" | "7d" | "30d" | undefined;
 };
 
@@ -1386,7 +1424,7 @@ export type GetOverviewResponse = {
   users: number;
   /** True when `users` is an estimate. Absent otherwise. */
   usersEstimated?: boolean | undefined;
-  /** Number of users with a session that was used on the day. Without a total, since a user may be active on several days, and without a course for `24h`. */
+  /** Number of users with a session that was used on the day. There is no total, because a user may be active on several days, and no course for `24h`. */
   activeUsers: OverviewNumber;
   /** Number of successful sign-ins. */
   signIns: OverviewNumber;
@@ -1404,9 +1442,9 @@ export type GetOverviewResponse = {
   failedEmails: OverviewNumber;
   /** The models with the most calls in the period, at most 5, largest first. */
   models: OverviewModel[];
-  /** What an administrator should look at. Empty if all is well. */
+  /** Problems that need attention. Empty if there are none. */
   attention: OverviewNotice[];
-  /** How providers have replied within the last hour, of at most 20,000 calls. Providers without calls are left out. */
+  /** Calls to each provider within the last hour, up to 20,000 in total. Providers without calls are omitted. */
   providers: ProviderHealth[];
   /** Cost of AI calls at the prices of their time. Absent if no call of the period had a price. */
   aiCost?: OverviewCost | undefined;
@@ -1414,6 +1452,8 @@ export type GetOverviewResponse = {
   hours: string[];
   /** Share of the period's sign-ins that failed, from 0 to 1. Absent without a sign-in. */
   periodFailedSignInShare?: number | undefined;
+  /** The budgets of the deployment, and how far their current periods have used them. Empty without one. */
+  budgets: OverviewBudget[];
 };
 
 export type ListUsersRequest = {
@@ -1489,7 +1529,7 @@ export type UpdateUserRequest = {
   password?: string | undefined;
   /** Suspends (true) or reinstates (false) the account. A suspended user cannot sign in: all sessions end, and API keys are refused until the account is reinstated. Administrators cannot be suspended. */
   suspended?: boolean | undefined;
-  /** Data of your own about the user: a JSON object of at most 4 KiB, nested at most 8 levels deep, with numbers up to 2^53 - 1. It replaces the earlier one as a whole; an empty object removes it. The user can read it. `TOKEN_METADATA` names the members that access tokens carry in the claim `metadata`, from the next refresh on. */
+  /** Your own data about the user: a JSON object of at most 4 KiB, nested at most 8 levels deep, with integers up to 2^53 - 1. It replaces the previous object as a whole; an empty object removes it. The user can read it. `TOKEN_METADATA` lists the members that access tokens contain in the claim `metadata`, from the next refresh on. */
   metadata?: Record<string, unknown> | undefined;
 };
 
@@ -1640,7 +1680,7 @@ export type UpdateApiKeyRequest = {
   requestsPerMinute?: number | undefined;
   /** Time from which the key is refused. It can only be made earlier. */
   expiresAt?: string | undefined;
-  /** Only true is allowed. It revokes the key for good. */
+  /** Only true is allowed. It revokes the key permanently. */
   revoked?: boolean | undefined;
 };
 
@@ -1657,7 +1697,7 @@ export type CreateServiceAccountRequest = {
 };
 
 export type CreateServiceAccountResponse = {
-  /** The service account. Its address is a placeholder that no e-mail goes to. */
+  /** The service account. Its address is a placeholder that receives no e-mail. */
   user: AdminUser;
 };
 
@@ -1666,9 +1706,9 @@ export type CreateServiceAccountKeyRequest = {
   name: string;
   /** Time from which the key is refused, at most `API_KEY_MAX_AGE` (365 days) from now, which is also the default. */
   expiresAt?: string | undefined;
-  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all. */
+  /** Models that the key may use: up to 100 public names, or `provider/model`. By default it may use all models. */
   models?: string[] | undefined;
-  /** Password of the caller, 1 to 128 characters. It may be absent within 15 minutes of signing in. */
+  /** Password of the caller, 1 to 128 characters. Optional within 15 minutes of the sign-in. */
   password?: string | undefined;
 };
 
@@ -1684,9 +1724,9 @@ export type ListWebhooksResponse = Webhook[];
 export type CreateWebhookRequest = {
   /** URL that deliveries are posted to: https with a public address, or an address in `WEBHOOK_NETWORKS`, where http is allowed too. Without user, password and fragment. */
   url: string;
-  /** Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all of a domain. Events that strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`. */
+  /** Names of audit events to deliver, such as `user.email_changed`, or `user.*` for all events of a domain. Events that strangers cause are not offered: `auth.login_failed`, `auth.mfa_failed`, `auth.external_failed` and `admin.denied`. */
   events: string[];
-  /** What the webhook is for, up to 200 characters. */
+  /** Description of the webhook, up to 200 characters. */
   description?: string | undefined;
 };
 
@@ -1698,13 +1738,13 @@ export type CreateWebhookResponse = {
 };
 
 export type UpdateWebhookRequest = {
-  /** URL, as in CreateWebhook. Waiting deliveries go there, too. */
+  /** URL, as in CreateWebhook. Waiting deliveries are sent to it too. */
   url?: string | undefined;
   /** Names of audit events, as in CreateWebhook. An empty list changes nothing. */
   events?: string[] | undefined;
-  /** What the webhook is for, up to 200 characters. An empty text removes it. */
+  /** Description of the webhook, up to 200 characters. An empty string removes it. */
   description?: string | undefined;
-  /** True turns the webhook off: waiting deliveries fail, and no events are planned. False turns it on, from the events of now on; those in between can be replayed. */
+  /** True turns the webhook off: waiting deliveries fail, and no events are queued. False turns it on for events from now on; earlier ones can be replayed. */
   disabled?: boolean | undefined;
 };
 
@@ -1723,14 +1763,14 @@ export type DeleteWebhookResponse = {
 export type RotateWebhookSecretResponse = {
   /** The webhook after the change. */
   webhook: Webhook;
-  /** The new secret. It is never shown again. For 24 hours, deliveries are signed with the one before, too. */
+  /** The new secret. It is never shown again. For 24 hours, deliveries are also signed with the previous one. */
   secret: string;
 };
 
 export type TestWebhookResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
-  /** UUID of the delivery, whose outcome is in the list of deliveries. */
+  /** UUID of the delivery. The list of deliveries shows its outcome. */
   deliveryId: string;
 };
 
@@ -1744,7 +1784,7 @@ export type ReplayWebhookRequest = {
 export type ReplayWebhookResponse = {
   /** Human-readable confirmation. Do not parse it. */
   message: string;
-  /** Number of events that are delivered again, without those that are waiting anyway. */
+  /** Number of events that are delivered again, excluding those that were already waiting. */
   queued: number;
 };
 
@@ -1831,7 +1871,7 @@ export type ListUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
-  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  /** `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither. */
   groupBy?: "key" | "alias" | undefined;
 };
 
@@ -1846,7 +1886,7 @@ export type ListAllUsageRequest = {
   to?: string | undefined;
   /** Page number, 1 to 1,000. A page has up to 5,000 rows; a shorter page is the last one. The default is 1. */
   page?: number | undefined;
-  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  /** `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither. */
   groupBy?: "key" | "alias" | undefined;
 };
 
@@ -1859,7 +1899,7 @@ export type ExportUsageRequest = {
   from?: string | undefined;
   /** End of the period, exclusive. The default is the current time. */
   to?: string | undefined;
-  /** `key` lists the usage of each API key apart, `alias` that of each alias. Calls that are kept as daily totals have neither any more. */
+  /** `key` lists the usage of each API key separately, `alias` that of each alias. Daily totals contain neither. */
   groupBy?: "key" | "alias" | undefined;
 };
 
@@ -1874,7 +1914,7 @@ export type SumUsageRequest = {
   from?: string | undefined;
   /** Last day of the period: the day in UTC of this time, inclusive. The default is today. */
   to?: string | undefined;
-  /** What to sum up by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the calls themselves, which takes longer; calls that are kept as daily totals are in `others`. */
+  /** What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the calls themselves, which takes longer; calls that are kept as daily totals are in `others`. */
   groupBy?: "day" | "user" | "model" | "provider" | "key" | "alias" | undefined;
   /** Maximum number of groups: 1 to 100. The default is 10. */
   limit?: number | undefined;
@@ -1885,9 +1925,9 @@ export type SumUsageResponse = {
   days: string[];
   /** Sums of the whole period. */
   totals: UsageSums;
-  /** The groups with the most tokens, largest first; days newest first. Groups without calls are left out. */
+  /** The groups with the most tokens, largest first; days newest first. Groups without calls are omitted. */
   groups: UsageGroup[];
-  /** Sums of everything that `groups` leaves out, such as further groups, erased users, and calls without a key or alias. Absent without any. */
+  /** Sums of everything that is not in `groups`, such as further groups, erased users, and calls without a key or alias. Absent without any. */
   others?: UsageSums | undefined;
   /** Currency of all costs, such as `USD`. */
   currency: string;
@@ -1904,7 +1944,7 @@ export type ListBudgetsRequest = {
   page?: number | undefined;
   /** Filter by scope: `deployment`, `role`, `user` or `key`. */
   scope?: "deployment" | "role" | "user" | "key" | undefined;
-  /** Only budgets that limit this user: the user's own, those of the role and those of the user's API keys. Those of the role have what this user has used. */
+  /** Only budgets that limit this user: the user's own, those of the role and those of the user's API keys. Budgets of the role show the usage of this user. */
   userId?: string | undefined;
 };
 
@@ -1920,7 +1960,7 @@ export type ListBudgetsResponse = {
 };
 
 export type SetBudgetRequest = {
-  /** Whose calls the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user instead of the budget of the role, `key` for one API key. */
+  /** Calls that the budget limits: `deployment` for all of them, `role` for each user of a role, `user` for one user instead of the budget of the role, `key` for one API key. */
   scope: "deployment" | "role" | "user" | "key";
   /** The role (`user` or `admin`), or the UUID of the user or the API key. Absent for the deployment. */
   subject?: string | undefined;
@@ -1932,7 +1972,7 @@ export type SetBudgetRequest = {
   limit: string | number;
   /** Percentage of the limit from which an e-mail warns: 1 to 100. The default is 80, or the value that the budget has. */
   alertPercent?: number | undefined;
-  /** Counts the calls of the current period that have ended. Otherwise a new budget begins with nothing used, and an existing one keeps what it has counted. */
+  /** Sets the usage to that of the calls of the current period that have ended. Otherwise a new budget begins without usage, and an existing one keeps its usage. */
   fromUsage?: boolean | undefined;
 };
 
@@ -2100,7 +2140,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Creates an account and sends a verification token to its e-mail address. Requires no token. At most 10 requests in 900 seconds per address. At most 60 requests in 3600 seconds per address. */
     register: (body: RegisterRequest, options?: CallOptions) =>
       call<RegisterResponse>("POST", "/auth/register", { body }, options),
-    /** Verifies the e-mail address and the password. Returns tokens, or a temporary token when MFA is enabled. Requires no token. At most 5 requests in 900 seconds per address and account. */
+    /** Verifies the e-mail address and the password. Returns tokens, or a temporary token if a second factor is required. Requires no token. At most 5 requests in 900 seconds per address and account. */
     login: (body: LoginRequest, options?: CallOptions) =>
       call<LoginResponse>("POST", "/auth/login", { body }, options),
     /** Ends the session of the access token and clears the refresh cookie. Under impersonation, the administrator's cookie is kept. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -2130,22 +2170,22 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
     verifyMfa: (body: VerifyMfaRequest, options?: CallOptions) =>
       call<VerifyMfaResponse>("POST", "/auth/verify-mfa", { body }, options),
-    /** Begins a sign-in with a passkey. With `tempToken` it begins the second step of a login, for which passkeys of its account count. Requires no token. At most 120 requests in 60 seconds per address. */
+    /** Begins a sign-in with a passkey. With `tempToken` it begins the second step of a login, for which only passkeys of that account count. Requires no token. At most 120 requests in 60 seconds per address. */
     startPasskey: (body?: StartPasskeyRequest, options?: CallOptions) =>
       call<StartPasskeyResponse>("POST", "/auth/passkey-options", { body }, options),
     /** Signs in with a passkey, or completes a login that requires a second factor. Requires no token. At most 120 requests in 60 seconds per address. */
     verifyPasskey: (body: VerifyPasskeyRequest, options?: CallOptions) =>
       call<VerifyPasskeyResponse>("POST", "/auth/verify-passkey", { body }, options),
-    /** Begins a sign-in with a provider. Send the user to `authorizationUrl`. The provider's answer comes back to the page at `returnTo`, in the fragment, and only this browser or app can finish it. Requires no token. At most 60 requests in 60 seconds per address. */
+    /** Begins a sign-in with a provider. Send the user to `authorizationUrl`. The response of the provider arrives at the page `returnTo`, in the fragment, and only this browser or app can finish the sign-in. Requires no token. At most 60 requests in 60 seconds per address. */
     startExternal: (body: StartExternalRequest, options?: CallOptions) =>
       call<StartExternalResponse>("POST", "/auth/start-external", { body }, options),
-    /** Finishes a sign-in with a provider, with what came back. Answers like Login; or with `identityToken` where the account has to be proven first, and where the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
+    /** Finishes a sign-in with the response of the provider. Returns the same as Login, or `identityToken` if the account has to be proven first, or if the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
     finishExternal: (body: FinishExternalRequest, options?: CallOptions) =>
       call<FinishExternalResponse>("POST", "/auth/finish-external", { body }, options),
-    /** Sends a code for a sign-in to an address. The response is the same whether or not the account exists. Only where `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address. */
+    /** Sends a sign-in code to an address. The response is the same whether or not the account exists. Requires `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address. */
     requestEmailCode: (body: RequestEmailCodeRequest, options?: CallOptions) =>
       call<RequestEmailCodeResponse>("POST", "/auth/email-code", { body }, options),
-    /** Signs in with a mailed code, typed in; or with the token of the link in that e-mail, in the browser or app that asked for it. A code may be guessed five times. The address counts as verified. Requires no token. At most 10 requests in 900 seconds per address and account. */
+    /** Signs in with a code that was sent by e-mail, or with the token of the link in that e-mail, in the browser or app that requested it. Each code allows five guesses. The address counts as verified afterwards. Requires no token. At most 10 requests in 900 seconds per address and account. */
     verifyEmailCode: (body?: VerifyEmailCodeRequest, options?: CallOptions) =>
       call<VerifyEmailCodeResponse>("POST", "/auth/verify-email-code", { body }, options),
     /** Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation within the last 15 minutes. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -2157,7 +2197,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
     createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
       call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
-    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session counts as if it had just begun. With a password or an identity, an account that has a second factor needs a code or backup code too. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session is treated as if it had just begun. With a password or an identity, an account with a second factor also needs a code or backup code. Requires an access token. At most 100 requests in 60 seconds per user. */
     confirm: (body?: ConfirmRequest, options?: CallOptions) =>
       call<ConfirmResponse>("POST", "/auth/confirm", { body }, options),
     /** Lists the ways to sign in that this service offers, for a sign-in page. Requires no token. At most 120 requests in 60 seconds per address. */
@@ -2217,7 +2257,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the browsers and apps that have signed in to the caller's account, the last used first. At most 50 are kept. Requires an access token. At most 100 requests in 60 seconds per user. */
     listDevices: (options?: CallOptions) =>
       call<ListDevicesResponse>("GET", "/user/devices", {}, options),
-    /** Forgets a device: until it signs in again, it counts as one that never has. Its sessions stay open. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Removes a device. It counts as a new device when it signs in again. Its sessions stay open. Requires an access token. At most 100 requests in 60 seconds per user. */
     deleteDevice: (id: string, options?: CallOptions) =>
       call<DeleteDeviceResponse>("DELETE", `/user/devices/${encodeURIComponent(id)}`, {}, options),
     /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -2229,7 +2269,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session. Requires an access token. At most 100 requests in 60 seconds per user. */
     revokeSession: (id: string, options?: CallOptions) =>
       call<RevokeSessionResponse>("DELETE", `/user/sessions/${encodeURIComponent(id)}`, {}, options),
-    /** Creates an API key for AI routes. The response is the only one that contains the key. Requires a sign-in within the last 15 minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail. Requires an access token. At most 60 requests in 3600 seconds per user. */
+    /** Creates an API key for AI routes. Only this response contains the key. Requires a sign-in within the last 15 minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail. Requires an access token. At most 60 requests in 3600 seconds per user. */
     createApiKey: (body: CreateApiKeyRequest, options?: CallOptions) =>
       call<CreateApiKeyResponse>("POST", "/user/api-keys", { body }, options),
     /** Lists the valid API keys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
@@ -2247,7 +2287,7 @@ export const createApi = (call: Call, stream: Stream) => ({
   },
   /** Administration of users, sessions, the audit log, the e-mail log and webhooks. */
   admin: {
-    /** Returns the numbers of today and the last 30 days, and what needs attention. Days are those of UTC. What happened in the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the figures of today and of the period, and problems that need attention. Days are in UTC. Events of the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     getOverview: (query?: GetOverviewRequest, options?: CallOptions) =>
       call<GetOverviewResponse>("GET", "/admin/overview", { query }, options),
     /** Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -2265,7 +2305,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Erases a user immediately and irreversibly. For another administrator, or a user who was one within the last 7 days, a recent sign-in is required. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteUser: (id: string, options?: CallOptions) =>
       call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Takes every way to sign in from a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Removes every way to sign in of a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     resetAccess: (id: string, options?: CallOptions) =>
       call<ResetAccessResponse>("POST", `/admin/users/${encodeURIComponent(id)}/reset-access`, {}, options),
     /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -2283,7 +2323,7 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists e-mails, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listEmailLogs: (query?: ListEmailLogsRequest, options?: CallOptions) =>
       call<ListEmailLogsResponse>("GET", "/admin/email-logs", { query }, options),
-    /** Renders an e-mail as its recipient gets it, in the language of their account and with the texts of today. Its link has no token. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Renders an e-mail as its recipient gets it, in the language of their account and with the current texts. Its link has no token. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     previewEmail: (id: string, options?: CallOptions) =>
       call<PreviewEmailResponse>("GET", `/admin/email-logs/${encodeURIComponent(id)}/preview`, {}, options),
     /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -2292,22 +2332,22 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were administrators within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
-    /** Lists the API keys of all users, newest first, the expired and revoked ones too. With `search` or `state`, and without `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the API keys of all users, newest first, including expired and revoked ones. With `search` or `state`, and without `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAllApiKeys: (query?: ListAllApiKeysRequest, options?: CallOptions) =>
       call<ListAllApiKeysResponse>("GET", "/admin/api-keys", { query }, options),
-    /** Restricts or revokes an API key. An absent field keeps its value. A change holds from the next request of the key on. Returns CONFLICT for a key that is revoked already. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Restricts or revokes an API key. An absent field keeps its value. A change applies from the next request with the key on. Returns CONFLICT for a key that was already revoked. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     updateApiKey: (id: string, body?: UpdateApiKeyRequest, options?: CallOptions) =>
       call<UpdateApiKeyResponse>("PUT", `/admin/api-keys/${encodeURIComponent(id)}`, { body }, options),
-    /** Creates a service account: a user who never signs in, whose API keys administrators create. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a service account: a user that cannot sign in. Administrators create its API keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     createServiceAccount: (body: CreateServiceAccountRequest, options?: CallOptions) =>
       call<CreateServiceAccountResponse>("POST", "/admin/service-accounts", { body }, options),
-    /** Creates an API key of a service account. The response is the only one that contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is no service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates an API key of a service account. Only this response contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is not a service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     createServiceAccountKey: (id: string, body: CreateServiceAccountKeyRequest, options?: CallOptions) =>
       call<CreateServiceAccountKeyResponse>("POST", `/admin/users/${encodeURIComponent(id)}/api-keys`, { body }, options),
     /** Lists the webhooks, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listWebhooks: (options?: CallOptions) =>
       call<ListWebhooksResponse>("GET", "/admin/webhooks", {}, options),
-    /** Creates a webhook. The response is the only one that contains its secret. Requires a recent sign-in, by default within the last hour. Returns CONFLICT when there are 20 webhooks. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a webhook. Only this response contains its secret. Requires a recent sign-in, by default within the last hour. Returns CONFLICT when there are 20 webhooks. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     createWebhook: (body: CreateWebhookRequest, options?: CallOptions) =>
       call<CreateWebhookResponse>("POST", "/admin/webhooks", { body }, options),
     /** Changes a webhook, or turns it off or on. An absent field keeps its value. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -2316,10 +2356,10 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Deletes a webhook and its deliveries. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteWebhook: (id: string, options?: CallOptions) =>
       call<DeleteWebhookResponse>("DELETE", `/admin/webhooks/${encodeURIComponent(id)}`, {}, options),
-    /** Gives a webhook a new secret. For 24 hours, deliveries are signed with the previous one, too. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Replaces the secret of a webhook. For 24 hours, deliveries are also signed with the previous secret. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     rotateWebhookSecret: (id: string, options?: CallOptions) =>
       call<RotateWebhookSecretResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/rotate-secret`, {}, options),
-    /** Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works while the webhook is off, too. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works even while the webhook is off. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     testWebhook: (id: string, options?: CallOptions) =>
       call<TestWebhookResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/test`, {}, options),
     /** Delivers the events of a period again, with the same ids. Requires a recent sign-in, by default within the last hour. Returns VALIDATION_FAILED for a period with more than 10,000 matching events, and CONFLICT while the webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
@@ -2346,31 +2386,31 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),
-    /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage has sums of it. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage returns totals. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
       call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
-    /** Returns the usage of all users as a table for spreadsheets, with the filters of ListAllUsage. VALIDATION_FAILED if it has more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the usage of all users as CSV, with the filters of ListAllUsage. Returns VALIDATION_FAILED if there are more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     exportUsage: (query?: ExportUsageRequest, options?: CallOptions) =>
       call<ExportUsageResponse>("GET", "/admin/usage.csv", { query, isText: true }, options),
-    /** Shows how each provider of the catalogue is doing in the process that answers. Other processes have keys set aside and breakers of their own. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own breakers and keys that are set aside. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listProviderStates: (options?: CallOptions) =>
       call<ListProviderStatesResponse>("GET", "/admin/providers", {}, options),
-    /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are those of UTC, and count as a whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are in UTC and always whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
       call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),
-    /** Lists budgets, newest first, with what has been used in the current period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists budgets, newest first, with the usage of the current period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     listBudgets: (query?: ListBudgetsRequest, options?: CallOptions) =>
       call<ListBudgetsResponse>("GET", "/admin/budgets", { query }, options),
-    /** Creates a budget, or changes that of the same scope, subject, unit and period. It holds from the next call on; the first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a budget, or changes the one with the same scope, subject, unit and period. It applies from the next call on; the first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     setBudget: (body: SetBudgetRequest, options?: CallOptions) =>
       call<SetBudgetResponse>("PUT", "/admin/budgets", { body }, options),
-    /** Deletes a budget with what it has counted. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Deletes a budget and its recorded usage. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     deleteBudget: (id: string, options?: CallOptions) =>
       call<DeleteBudgetResponse>("DELETE", `/admin/budgets/${encodeURIComponent(id)}`, {}, options),
-    /** Corrects what a budget has counted in the current period, such as after a crash: calls that were lost count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
     adjustBudget: (id: string, body: AdjustBudgetRequest, options?: CallOptions) =>
       call<AdjustBudgetResponse>("POST", `/admin/budgets/${encodeURIComponent(id)}/adjust`, { body }, options),
-    /** Lists the budgets that limit the caller's own calls, with what has been used in the current period. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the budgets that limit the caller's own calls, with the usage of the current period. Requires an access token. At most 100 requests in 60 seconds per user. */
     listOwnBudgets: (options?: CallOptions) =>
       call<ListOwnBudgetsResponse>("GET", "/user/budgets", {}, options),
   },
