@@ -139,6 +139,9 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     },
   });
 
+  /** Streams of the first replica that have begun. A process that has just started is slower than the other. */
+  let begunAtFirst = 0;
+
   /** A stream, which every third client leaves in the middle. */
   async function call(key: string, index: number, ask: Ask): Promise<string> {
     const replica = replicas[index % 2] as Process;
@@ -147,6 +150,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     try {
       const answer = await postJson(replica.url + path, request, key, leaving.signal);
       if (answer.status !== 200) return String(answer.status);
+      if (index % 2 === 0) begunAtFirst++;
       if (index % 3 === 0) {
         await answer.body?.getReader().read();
         leaving.abort();
@@ -163,9 +167,9 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     Promise.all(times(2 * CALLS, (index) => call(keys[index % keys.length] as string, index, ask)));
 
   function startedRaceOf(keys: readonly string[]) {
-    const before = provider.metered.length;
+    const before = begunAtFirst;
     const outcomes = raceOf(keys);
-    const begun = until("some calls", () => provider.metered.length > before + 20);
+    const begun = until("some calls of the first replica", () => begunAtFirst > before + 5);
     return { outcomes, begun };
   }
 
