@@ -122,7 +122,10 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
     "SMTP refuses recipients": () => smtpAnswers("rcpt", { code: 550, text: "No such user" }),
     "SMTP refuses letters": () =>
       smtpAnswers("data", { code: 554, text: ["Looks like", "advertising"] }),
-    "SMTP never answers a letter": () => smtpAnswers("data", "hang"),
+    async "SMTP never answers a letter"() {
+      await smtpAnswers("data", "hang");
+      await during(links.SMTP.cut, links.SMTP.restore, 0); // or each letter would wait for ten minutes (RFC 5321)
+    },
     "SMTP answers nonsense": () =>
       smtpAnswers(PARTS[randomInt(3)] as Part, NONSENSE[randomInt(3)] as SmtpResponse),
     "SMTP ends TLS in the middle": () => during(links.SMTP.truncate, links.SMTP.restore),
