@@ -38,7 +38,7 @@ async function startWorkers(config: Config): Promise<void> {
   const log = createLog(config.logLevel);
   const { prepare } = isAlone ? {} : await import("../services/prepare.ts");
   const setupToken = await prepare?.(config, { log, clock: systemClock });
-  collectGarbage();
+  await collectGarbage();
   await runWorkers(config, log, (served) => printBanner(config, served, setupToken));
 }
 
@@ -70,7 +70,7 @@ async function start(config: Config): Promise<void> {
     log,
     startSpan: tracing?.start,
   });
-  collectGarbage();
+  await collectGarbage();
   const grpcServer = await services.listen();
   const registries = [gateway.metrics, ...services.registries];
   const metrics = await (link

@@ -30,7 +30,7 @@ async function startWorkers(config: Config): Promise<void> {
   const { prepare } = await import("./prepare.ts");
   await prepare(config, { log, clock: systemClock });
   if (config.internalUrl) await clearInternalAddress(config.internalUrl);
-  collectGarbage();
+  await collectGarbage();
   await runWorkers(config, log, () => {});
 }
 
@@ -47,7 +47,7 @@ async function start(config: Config): Promise<void> {
     ...{ log, clock: systemClock, internalSecret, tracing },
     ...{ hashSlots: link?.hashSlots, isPrepared: link !== undefined },
   });
-  collectGarbage();
+  await collectGarbage();
   const server = await listenOrExplain("GRPC_HOST", "GRPC_PORT", () => listenGrpc(app, config));
   const options = { url: internalUrl ?? "", secret: internalSecret, tls: config.tls };
   if (internalUrl && !link) await clearInternalAddress(internalUrl);
