@@ -59,7 +59,7 @@ export const account = {
   ],
   "security.mfa": ["Two-factor authentication", "Zwei-Faktor-Authentifizierung"],
   "security.mfaAbout": [
-    "A code of an authenticator app protects your account even if your password leaks.",
+    "A code from an authenticator app protects your account even if your password leaks.",
     "Ein Code einer Authenticator-App schützt Ihr Konto auch dann, wenn Ihr Passwort bekannt wird.",
   ],
   "security.mfaUnconfirmedAbout": [
