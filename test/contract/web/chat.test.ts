@@ -192,7 +192,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
         month: "short",
         timeZone: "UTC",
       }).format(new Date());
-      await chart.getByText(today, { exact: true }).waitFor();
+      await chart.locator("..").getByText(today, { exact: true }).waitFor();
       expect(problems.splice(0)).toEqual([expect.stringContaining("Cross-Origin-Opener-Policy")]); // needs https
     },
   );
