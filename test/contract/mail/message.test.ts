@@ -88,8 +88,8 @@ test("An e-mail declares light and dark schemes, and sets no text colour without
   const styles = [...html.matchAll(/style="([^"]*)"/g)].map(([, style]) => style ?? "");
   expect(styles.length).toBeGreaterThan(2);
   const colours = styles.filter((style) => /(^|;)color:/.test(style));
-  expect(colours).toHaveLength(1);
-  expect(colours[0]).toMatch(/(^|;)background:/);
+  expect(colours).toHaveLength(2); // the button and the mark
+  for (const style of colours) expect(style).toMatch(/(^|;)background:/);
 });
 
 test("A PNG logo is attached to the e-mail and shown in its HTML; an SVG logo is not", async () => {
