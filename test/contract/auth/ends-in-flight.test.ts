@@ -62,7 +62,7 @@ const WAYS: { way: string; begin: (account: SignedIn) => Promise<SignIn[]> }[] =
     async begin({ user: { email } }) {
       await app.httpClient().post("/auth/email-code", { email });
       const { text = "" } = await app.mail.emailTo(email, /Your code/);
-      const [, code = ""] = /Your code is (\d{6})\./.exec(text) ?? [];
+      const [, code = ""] = /Your code is (\d{6})/.exec(text) ?? [];
       return times(
         4,
         (i): SignIn =>
