@@ -41,7 +41,7 @@ const long = full
       "test/contract/commands/{migrate,restore,rotate-keys,withdraw-keys}.test.ts",
       "test/contract/{examples/examples,http/public-url-path,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
-      "test/resilience/{internal-listener,refused-statements,services-end,wrong-clock}.test.ts",
+      "test/resilience/{internal-listener,refused-statements,services-end,sign-in-restart,webhook-replicas,wrong-clock}.test.ts",
     ];
 
 /**
