@@ -11,6 +11,8 @@ import type { RedisClient } from "./redis.ts";
  * them on one node of a Redis cluster.
  */
 export type RateLimitKey = { key: string; max: number; windowMs: number };
+
+/** The part of a key in braces, by which a Redis cluster chooses its node. */
 const hashTag = (key: RateLimitKey | undefined) => /\{[^}]*\}/.exec(key?.key ?? "")?.[0];
 
 /** State of a request's tightest limit. A negative `remaining` means it is exceeded. */
