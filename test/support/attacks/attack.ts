@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 
 /** What an attacker can do. */
@@ -40,9 +40,24 @@ export async function runAttack(attack: Attack): Promise<number> {
   // In production it has its own machine. Here it gets what the server leaves of the cores.
   const child = spawn("chrt", ["--idle", "0", ...command], {
     stdio: ["ignore", "pipe", "inherit"],
+    detached: true, // a session of its own
   });
+  lowerSession(child.pid);
   const [opened] = await Promise.all([text(child.stdout), once(child, "close")]);
   return Number(opened);
+}
+
+/** The least share of CPU that a session can have (`setpriority(2)`). */
+const LEAST_NICE = 19;
+
+/**
+ * Gives the session of a process the least CPU. Where Linux groups processes by session (`sched(7)`,
+ * "The autogroup feature"), priorities only count within a session: the attacker would get as much as
+ * a connection of PostgreSQL.
+ */
+function lowerSession(pid: number | undefined): void {
+  const group = `/proc/${pid}/autogroup`;
+  if (existsSync(group)) writeFileSync(group, String(LEAST_NICE));
 }
 
 /** Clock ticks of Linux in a second. */
