@@ -8,6 +8,7 @@ import {
   type Http2Session,
   type SecureServerOptions,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
 import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
@@ -22,6 +23,8 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 const MAX_STRANGER_STREAMS = 32;
 const MAX_CONCURRENT_STREAMS = 250;
 const MAX_GATEWAY_STREAMS = 10_000;
+/** Number of calls that a connection begins in one turn of the event loop before a user is known. */
+const STRANGER_CALLS_PER_TURN = 4;
 const OPTIONS = {
   settings: { maxConcurrentStreams: MAX_STRANGER_STREAMS },
   // In MB, per connection. Node counts what disconnected clients did not read until the connection
@@ -48,7 +51,7 @@ export function createHttp2Server(
   const server = tls ? createSecureServer({ ...OPTIONS, ...tls }) : createServer(OPTIONS);
   const sockets = new Set<Socket>();
   const sessions = new Map<Http2Session, Connection>();
-  const begun = createTurnCounts();
+  const turns = createTurns();
   guard.watch(server);
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
@@ -82,7 +85,7 @@ export function createHttp2Server(
     const connection = session && sessions.get(session);
     if (!connection || session.destroyed) return undefined;
     try {
-      if (!connection.isShared()) begun.add(session);
+      if (!connection.isShared()) turns.count(session);
       return connection.open(request, () => raiseStreams(session, connection.isGateway()));
     } catch (error) {
       if (isFull(error)) request.stream.close(constants.NGHTTP2_REFUSED_STREAM);
@@ -102,7 +105,7 @@ export function createHttp2Server(
         const { stream } = request;
         stream.once("close", () => call.close(stream.aborted));
         setOpenCall(request, call);
-        listener(request, response);
+        turns.begin(stream, () => listener(request, response));
       });
     },
     /** Lets every connection close after its last call. */
@@ -126,21 +129,52 @@ function endSession(session: Http2Session): void {
   session.destroy();
 }
 
+/** What a connection has done in the current turn of the event loop, and what it does in the next ones. */
+type Turn = { received: number; begun: number; waiting: (() => void)[] };
+
 /**
- * Counts the calls that each connection begins in one turn of the event loop. No call of a turn can have
- * ended before the next one begins, unless the client has reset it: more calls than may be concurrent
- * are a flood (CVE-2023-44487). Node reads up to 64 KiB in a turn, so that one connection could otherwise
- * begin hundreds, and delay every other caller by 100 ms.
+ * Divides the calls of each connection among turns of the event loop. Node reads up to 64 KiB of a
+ * connection in a turn: hundreds of calls, which would delay every other caller by 100 ms.
  */
-function createTurnCounts() {
-  const counts = new Map<Http2Session, number>();
+function createTurns() {
+  const turns = new Map<Http2Session, Turn>();
+  const turnOf = (session: Http2Session): Turn => {
+    if (turns.size === 0) setImmediate(next);
+    const turn = turns.get(session) ?? { received: 0, begun: 0, waiting: [] };
+    turns.set(session, turn);
+    return turn;
+  };
+  /** Begins the next calls of every connection. */
+  const next = () => {
+    for (const [session, turn] of turns) {
+      const due = turn.waiting.splice(0, STRANGER_CALLS_PER_TURN);
+      if (due.length === 0) turns.delete(session);
+      Object.assign(turn, { received: 0, begun: due.length });
+      for (const begin of due) begin();
+    }
+    if (turns.size > 0) setImmediate(next);
+  };
   return {
-    /** @throws ServiceError TOO_MANY_CONCURRENT if a connection begins more calls than may be concurrent */
-    add(session: Http2Session): void {
-      if (counts.size === 0) setImmediate(() => counts.clear());
-      const count = (counts.get(session) ?? 0) + 1;
-      counts.set(session, count);
-      if (count > maxStreamsOf(session)) throw tooManyConcurrent();
+    /**
+     * Counts a call. No call of a turn can have ended before the next one arrives, unless the client has
+     * reset it: more calls than may be concurrent are a flood (CVE-2023-44487).
+     * @throws ServiceError TOO_MANY_CONCURRENT if a connection makes more calls than may be concurrent
+     */
+    count(session: Http2Session): void {
+      const turn = turnOf(session);
+      turn.received++;
+      if (turn.received > maxStreamsOf(session)) throw tooManyConcurrent();
+    },
+    /** Begins a call: at once, or in a later turn if its caller is unknown and has begun others. */
+    begin(stream: ServerHttp2Stream, begin: () => void): void {
+      const { session } = stream;
+      const turn = session && turns.get(session);
+      const isStranger = turn && maxStreamsOf(session) === MAX_STRANGER_STREAMS;
+      if (!isStranger || turn.begun++ < STRANGER_CALLS_PER_TURN) begin();
+      else
+        turn.waiting.push(() => {
+          if (!stream.destroyed) begin();
+        });
     },
   };
 }
