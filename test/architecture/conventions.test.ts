@@ -4,7 +4,18 @@ import { sourcesIn } from "./sources.ts";
 
 /** Names that several folders have. */
 const SHARED_NAMES = [
-  ...["errors", "handler", "health", "main", "openai", "queue", "server", "usage", "worker"],
+  ...[
+    "errors",
+    "handler",
+    "health",
+    "main",
+    "openai",
+    "process",
+    "queue",
+    "server",
+    "usage",
+    "worker",
+  ],
 ];
 /** Exceptions, which only become fewer. */
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
@@ -52,8 +63,8 @@ test("Conventions: types are cast through unknown in few places", () => {
 test("Conventions: only entry points read environment variables", () => {
   const readers = product.filter(({ text }) => /process\.env/.test(text)).map(({ path }) => path);
   expect(readers.sort()).toEqual([
-    "gateway/main.ts",
-    "services/main.ts",
+    "gateway/process.ts",
     "services/platform/process/node.ts",
+    "services/process.ts",
   ]);
 });
