@@ -41,7 +41,13 @@ export async function startServer(
   ];
   const child = spawn(command, rest, {
     cwd,
-    env: { PATH: process.env.PATH, PORT: "0", GRPC_PORT: "0", ...env },
+    env: {
+      PATH: process.env.PATH,
+      NODE_COMPILE_CACHE: "node_modules/.cache/gatehouse", // as `npm start` does
+      PORT: "0",
+      GRPC_PORT: "0",
+      ...env,
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const close = closing(() => end(child));
