@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { closing } from "./cleanup.ts";
 import { ALL_CORES, pinned } from "./cores.ts";
 import { freePort } from "./ports.ts";
@@ -43,7 +44,7 @@ export async function startServer(
     cwd,
     env: {
       PATH: process.env.PATH,
-      NODE_COMPILE_CACHE: "node_modules/.cache/gatehouse", // as `npm start` does
+      ...variablesOfStart(cwd),
       PORT: "0",
       GRPC_PORT: "0",
       ...env,
@@ -61,6 +62,12 @@ export async function startServer(
     rssKiB: () => sumOf(processesOf(child.pid as number).map(rssKiBOf)),
     close,
   };
+}
+
+/** The variables that `npm start` of a checkout sets. */
+function variablesOfStart(root: string): Record<string, string> {
+  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return Object.fromEntries([...scripts.start.matchAll(/\b([A-Z_]+)=(\S+)/g)].map(([, ...v]) => v));
 }
 
 async function end(child: ChildProcess): Promise<void> {
