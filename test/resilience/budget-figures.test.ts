@@ -1,6 +1,5 @@
 // How much budgets bear: these take minutes, and the machine for themselves.
 
-import { Agent, request } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
 import { v7 as uuid } from "uuid";
 import { expect, test } from "vitest";
@@ -13,6 +12,8 @@ import { createApiKey } from "../../services/platform/gate/api-key.ts";
 import { systemClock } from "../../services/platform/process/clock.ts";
 import { budgetCatalogue } from "../support/ai/budget-catalogue.ts";
 import { startMeteredProvider } from "../support/ai/metered-provider.ts";
+import { runElsewhere } from "../support/attacks/attack.ts";
+import { callSteadily, type SteadyAnswers } from "../support/attacks/steady-calls.ts";
 import { checkedCounters, faultsIn, insertBudget } from "../support/database/budgets.ts";
 import { runSql } from "../support/database/databases.ts";
 import { POSTGRES_BIN, startPostgresServer } from "../support/database/postgres-server.ts";
@@ -28,6 +29,8 @@ const PROMPT = {
   messages: [{ role: "user", parts: [{ text: "hello" }] }],
 } as unknown as Prompt;
 const SECONDS = 10;
+/** PostgreSQL publishes the statistics of an idle connection after 10 s. */
+const STATISTICS_MS = 11_000;
 
 describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async () => {
   const postgres = await forSuite(startPostgresServer());
@@ -103,42 +106,10 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
     const others = await Promise.all(times(10, () => keyOf()));
     await store.close();
     await wait(1_000); // a process reads every 750 ms whether there is a budget
-    const agent = new Agent({ keepAlive: true, maxSockets: 100 });
-    const send = (key: string) =>
-      new Promise<{ status: number; ms: number }>((resolve, reject) => {
-        const startedAt = performance.now();
-        const body = JSON.stringify({
-          ...{ model: "model-a-1", max_tokens: 100 },
-          messages: [{ role: "user", content: "5 tokens" }],
-        });
-        const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-        request(`${url}/v1/chat/completions`, { method: "POST", agent, headers }, (response) => {
-          response.resume().once("end", () => {
-            resolve({ status: response.statusCode ?? 0, ms: performance.now() - startedAt });
-          });
-        })
-          .on("error", reject)
-          .end(body);
-      });
-    /** Sends calls at a rate for some seconds. */
-    async function load(keys: readonly string[], perSecond: number) {
-      const sent: Promise<{ status: number; ms: number }>[] = [];
-      const startedAt = performance.now();
-      while (performance.now() - startedAt < SECONDS * 1_000) {
-        const due = ((performance.now() - startedAt) / 1_000) * perSecond;
-        while (sent.length < due) sent.push(send(keys[sent.length % keys.length] as string));
-        await wait(5);
-      }
-      const answers = await Promise.all(sent);
-      const sorted = answers.map(({ ms }) => ms).sort((a, b) => a - b);
-      const at = (share: number) => sorted[Math.floor(sorted.length * share)] ?? 0;
-      return {
-        statuses: [...new Set(answers.map(({ status }) => status))],
-        perSecond: answers.length / SECONDS,
-        p50: at(0.5),
-        p99: at(0.99),
-      };
-    }
+    const load = (keys: readonly string[], perSecond: number, seconds = SECONDS) => ({
+      ...{ url, keys, perSecond, seconds },
+    });
+    const refuseOne = () => callSteadily(load([refused], 1, 1));
     /** Scans of the counters, which only reservations and settlements make. */
     const scans = async () => {
       const [row] = await runSql<{ scans: number }>(
@@ -147,18 +118,20 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
       );
       return row?.scans ?? 0;
     };
-    await load(others, 50); // warms up
-    const before = await load(others, 50);
-    await send(refused);
-    await wait(2_500); // until it is forgotten, and in the statistics of PostgreSQL
+    await callSteadily(load(others, 50)); // warms up
+    const before = await callSteadily(load(others, 50));
+    await refuseOne();
+    await wait(STATISTICS_MS); // until it is forgotten, and in the statistics of PostgreSQL
     const idle = await scans();
-    await send(refused);
-    await wait(2_500);
+    await refuseOne();
+    await wait(STATISTICS_MS);
     const scansBefore = await scans();
     const ofStatement = scansBefore - idle;
     expect(ofStatement).toBeGreaterThan(0);
-    const [during, flood] = await Promise.all([load(others, 50), load([refused], 1_000)]);
-    await wait(2_500);
+    const flooding = runElsewhere("flood.ts", load([refused], 1_000));
+    const during = await callSteadily(load(others, 50));
+    const flood: SteadyAnswers = JSON.parse(await flooding);
+    await wait(STATISTICS_MS);
     const statements = ((await scans()) - scansBefore) / ofStatement / SECONDS;
     process.stdout.write(`${JSON.stringify({ before, during, flood, statements })}\n`);
     expect([before.statuses, during.statuses, flood.statuses]).toEqual([[200], [200], [429]]);

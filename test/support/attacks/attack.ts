@@ -34,17 +34,25 @@ export type Attack = {
  * Attacks for its time.
  * @returns the number of connections that the attacker opened
  */
-export async function runAttack(attack: Attack): Promise<number> {
-  const attacker = new URL("attacker.ts", import.meta.url).pathname;
-  const command = [process.execPath, attacker, JSON.stringify(attack)];
-  // In production it has its own machine. Here it gets what the server leaves of the cores.
+export const runAttack = async (attack: Attack): Promise<number> =>
+  Number(await runElsewhere("attacker.ts", attack));
+
+/**
+ * Runs a script of this folder as if it had its own machine, as attackers have in production: it gets
+ * what the others leave of the cores.
+ * @param task its argument
+ * @returns what it prints
+ */
+export async function runElsewhere(script: string, task: object): Promise<string> {
+  const path = new URL(script, import.meta.url).pathname;
+  const command = [process.execPath, path, JSON.stringify(task)];
   const child = spawn("chrt", ["--idle", "0", ...command], {
     stdio: ["ignore", "pipe", "inherit"],
     detached: true, // a session of its own
   });
   lowerSession(child.pid);
-  const [opened] = await Promise.all([text(child.stdout), once(child, "close")]);
-  return Number(opened);
+  const [printed] = await Promise.all([text(child.stdout), once(child, "close")]);
+  return printed;
 }
 
 /** The least share of CPU that a session can have (`setpriority(2)`). */
