@@ -5,12 +5,7 @@ import { revokeAllKeysOf } from "../accounts/revoke-api-keys.ts";
 import { recordAudit } from "../audit/record.ts";
 import type { Call } from "../call.ts";
 import { consumeOneTimeToken, olderAddress, readOneTimeToken } from "../mail/one-time-token.ts";
-import {
-  hasReachedLimit,
-  hasReachedTemplateLimit,
-  queueEmail,
-  queueEmails,
-} from "../mail/queue.ts";
+import { hasReachedLimit, queueEmail, queueEmails } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
 import { disableAuthenticator } from "../mfa/second-factor.ts";
 import { invalid } from "../platform/rpc/errors.ts";
@@ -49,7 +44,7 @@ const SAME_TOKEN_MS = 300_000;
  */
 export async function queueRequestedReset(
   call: Call,
-  user: Pick<User, "id" | "email" | "name" | "emailVerified">,
+  user: Pick<User, "id" | "email" | "name">,
 ): Promise<void> {
   await call.em.transactional(async () => {
     if (!(await lockUser(call, user.id))) return;
@@ -60,10 +55,7 @@ export async function queueRequestedReset(
       { user: id, kind: "reset-password", email, expiresAt: { $gt: now } },
       { refresh: true },
     );
-    const isLimited = token
-      ? await hasReachedLimit(call, user, "reset-password")
-      : !user.emailVerified && (await hasReachedTemplateLimit(call, id, "reset-password"));
-    if (isLimited) return;
+    if (token && (await hasReachedLimit(call, user, "reset-password"))) return;
     const isYoung = token && now.getTime() - token.createdAt.getTime() < SAME_TOKEN_MS;
     await queueReset(call, user, isYoung ? token.id : undefined);
   });

@@ -91,6 +91,33 @@ export async function invalidateTokensButNotMe({ em }: Db, userId: string): Prom
   await em.nativeDelete(OneTimeToken, { user: userId, kind: { $nin: UNDOING } });
 }
 
+/** The tokens that let whoever reads the mail of an account's address in. */
+const OF_MAILBOX: OneTimeTokenKind[] = [
+  "verify-email",
+  "reset-password",
+  "invitation",
+  "email-code",
+];
+
+/**
+ * Deletes what a change by a session makes void: a user's tokens of the given kinds, or all but those that undo a sign-in.
+ * While the address is not verified, the tokens that were mailed to it stay: a stranger may have registered it, and must
+ * not be able to keep its owner out. Lock the user first.
+ */
+export async function invalidateTokensOfSession(
+  { em }: Db,
+  userId: string,
+  kinds?: OneTimeTokenKind[],
+): Promise<void> {
+  const isChosen = kinds ? "t.kind in (:kinds)" : "t.kind not in (:UNDOING)";
+  await em.execute(
+    `delete from one_time_tokens t using users u
+     where t.user_id = :userId and u.id = t.user_id and ${isChosen}
+       and (u.email_verified_at is not null or t.kind not in (:OF_MAILBOX))`,
+    { userId, kinds: kinds ?? [], UNDOING, OF_MAILBOX },
+  );
+}
+
 /**
  * Keeps the token that undoes a sign-in although its account leaves the address that it was mailed to. An older one
  * that still holds takes precedence, so that further changes of the address don't replace it. A device that was known

@@ -24,7 +24,7 @@ import { countActiveKeys } from "../store/api-keys.ts";
 import { recentEmails } from "../store/emails.ts";
 import {
   invalidateOneTimeTokens,
-  invalidateTokensButNotMe,
+  invalidateTokensOfSession,
   issueOneTimeToken,
   type OneTimeTokenKind,
 } from "../store/one-time-tokens.ts";
@@ -97,7 +97,7 @@ export async function changePassword(
     const changed = await call.em.nativeUpdate(User, { id, passwordChangedAt }, changes);
     if (changed === 0) throw wrongPassword(); // changed by a concurrent request
     await revokeSessions(call, user.id, call.principal.session.id);
-    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
+    await invalidateTokensOfSession(call, user.id, PASSWORD_TOKENS);
     await recordAudit(call, "user.password_changed", { userId: user.id });
     await queueEmail(call, user, "password-changed");
     return countActiveKeys(call, user.id, now);
@@ -121,7 +121,7 @@ export async function setPassword(call: SessionCall, newPassword: string): Promi
     const changes = { passwordHash, hasPassword: true, passwordChangedAt: now, updatedAt: now };
     const isWithout = { id: user.id, hasPassword: false };
     if ((await call.em.nativeUpdate(User, isWithout, changes)) === 0) throw hasPassword();
-    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
+    await invalidateTokensOfSession(call, user.id, PASSWORD_TOKENS);
     await recordAudit(call, "user.password_set", { userId: user.id });
     await queueEmail(call, user, "password-set");
   });
@@ -144,7 +144,7 @@ export async function removePassword(call: SessionCall): Promise<void> {
     await voidPassword(call, user.id);
     await assertWayInRemains(call, user.id);
     await revokeSessions(call, user.id, session.id);
-    await invalidateOneTimeTokens(call, user.id, PASSWORD_TOKENS);
+    await invalidateTokensOfSession(call, user.id, PASSWORD_TOKENS);
     await recordAudit(call, "user.password_removed", { userId: user.id });
     await queueEmail(call, user, "password-removed");
   });
@@ -230,7 +230,7 @@ export async function deleteAccount(
     const deletionAt = new Date(now.getTime() + call.config.deletionGraceMs);
     await call.em.nativeUpdate(User, { id: user.id }, { deletionAt, updatedAt: now });
     await revokeSessions(call, user.id);
-    await invalidateTokensButNotMe(call, user.id);
+    await invalidateTokensOfSession(call, user.id);
     await recordAudit(call, "user.deletion_requested", { userId: user.id });
     const date = deletionAt.toISOString();
     await queueEmail(call, user, "deletion-requested", { date });

@@ -99,6 +99,39 @@ describe("E-mails that anybody can ask for", () => {
     expect((await app.login(user.email, NEW_PASSWORD)).status).toBe(200);
   });
 
+  test("leave the owner of an address a link that works, whatever is done in an account that a stranger has made with it", async () => {
+    const { user, post, put, delete: remove } = await app.signIn();
+    const { email } = user;
+    await passkeys.register({ post, put });
+    let { password } = user;
+    for (let i = 0; i < 8; i++) {
+      await askFor(RESET, email);
+      const newPassword = `Evil-pass-${i}`;
+      const change = { currentPassword: password, newPassword };
+      expect((await post("/user/change-password", change)).status).toBe(200);
+      password = newPassword;
+    }
+    await askFor(RESET, email);
+    expect((await remove("/user/password")).status).toBe(200);
+    expect((await put("/user/password", { newPassword: NEW_PASSWORD })).status).toBe(200);
+    await askFor(RESET, email);
+    expect((await post("/user/delete-account", {})).status).toBe(200);
+    expect(requestedOf(await sentTo(email))).toHaveLength(6);
+    const { token } = await app.mail.emailTo(email, /Reset/);
+    expect((await app.resetPassword(token)).status).toBe(200);
+    expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
+  });
+
+  test("leave the owner of an address the link that deletes an account, though a stranger requests its deletion", async () => {
+    const { user, post } = await app.signIn();
+    const { token } = await app.mail.emailTo(user.email, /Verify/);
+    expect((await post("/user/delete-account", {})).status).toBe(200);
+    expect((await app.login(user.email)).status).toBe(200);
+    const disowned = await app.httpClient().post("/auth/not-me", { token, email: user.email });
+    expect(disowned.status).toBe(200);
+    expect((await app.login(user.email)).status).toBe(401);
+  });
+
   test("do not keep a code from a browser that has signed in to the account", async () => {
     const { browser, user } = await app.signIn(await app.addVerifiedUser());
     await useUp(user.email);

@@ -87,7 +87,7 @@ test("POST /user/change-password: one of six parallel changes succeeds", async (
 });
 
 test("POST /user/change-password: voids mailed links and pending MFA tokens", async () => {
-  const account = await app.setUpFactor();
+  const account = await app.setUpFactor(await app.addVerifiedUser());
   const { user, post, authenticator } = account;
   const reset = await app.resetTokenFor(user.email);
   const newEmail = `new-${user.email}`;
