@@ -65,12 +65,13 @@ const PUBLIC_URL = "https://gatehouse.dev";
 /** The OpenAPI document of all routes. */
 export function openApiDocument() {
   const bindings = clientMethods().map(readBinding);
+  const shared = sharedLimits(bindings);
   const used = new Set<DescMessage>();
   const paths: Record<string, Record<string, unknown>> = {};
   for (const binding of bindings) {
     const path = binding.path.replace(/:(\w+)/g, "{$1}");
     paths[path] ??= {};
-    paths[path][binding.httpMethod.toLowerCase()] = operation(binding, used);
+    paths[path][binding.httpMethod.toLowerCase()] = operation(binding, used, shared);
   }
   const schemas: Record<string, Schema> = {
     Error: errorSchema(used),
@@ -119,7 +120,11 @@ function tagsOf(bindings: readonly HttpBinding[]) {
   ];
 }
 
-function operation(binding: HttpBinding, used: Set<DescMessage>) {
+function operation(
+  binding: HttpBinding,
+  used: Set<DescMessage>,
+  shared: ReadonlySet<string>,
+) {
   const { method, policy, format, pathFields, queryFields, bodyFields, requestCookies } = binding;
   const parameter = (
     place: "path" | "query" | "cookie",
@@ -141,7 +146,7 @@ function operation(binding: HttpBinding, used: Set<DescMessage>) {
     description: [
       format ? formattedMethod(binding).description : commentOn(method),
       access(policy),
-      ...policy.limits.map(limitText),
+      ...policy.limits.map((limit) => limitText(limit, shared)),
     ].join(" "),
     parameters: [
       ...pathFields.map((field) => parameter("path", field)),
@@ -217,11 +222,20 @@ function access(policy: Policy): string {
     : "Requires an access token.";
 }
 
-function limitText({ requests, windowSeconds, by }: Limit): string {
+/** The limits that several routes count towards, by their buckets. */
+function sharedLimits(bindings: readonly HttpBinding[]): ReadonlySet<string> {
+  const buckets = bindings.flatMap(({ policy }) => policy.limits.map(({ bucket }) => bucket));
+  return new Set(buckets.filter((bucket, i) => buckets.indexOf(bucket) < i));
+}
+
+function limitText({ bucket, requests, windowSeconds, by }: Limit, shared: ReadonlySet<string>) {
   const whose =
     { [LimitKey.USER]: "user", [LimitKey.ADDRESS]: "address" }[by as number] ??
     "address and account";
-  return `At most ${requests} requests in ${windowSeconds} seconds per ${whose}.`;
+  const most = `At most ${requests} requests in ${windowSeconds} seconds per ${whose}`;
+  return shared.has(bucket)
+    ? `${most}, together with the other routes of the limit \`${bucket}\`.`
+    : `${most}.`;
 }
 
 /** Abbreviations in names of methods, as they are written in text. */

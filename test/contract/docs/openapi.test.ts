@@ -147,7 +147,14 @@ test("GET /openapi.json: states access, limits with their headers, and field rul
     security: [],
     responses: { 200: {}, 400: {}, 429: {} },
   });
-  expect(paths["/auth/login"].post.description).toContain("5 requests in 900 seconds");
+  expect(paths["/auth/login"].post.description).toContain(
+    "5 requests in 900 seconds per address and account.",
+  );
+  const routes = ["/auth/register", "/auth/forgot-password", "/auth/email-code"];
+  for (const path of [...routes, "/auth/resend-verification", "/user/change-email"])
+    expect(paths[path].post.description).toContain(
+      "60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`.",
+    );
   expect(paths["/auth/login"].post.responses.default.headers).toHaveProperty("RateLimit-Reset");
   expect(paths["/health"].get.responses.default.headers ?? {}).not.toHaveProperty(
     "RateLimit-Reset",
