@@ -1,9 +1,17 @@
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { Code } from "@connectrpc/connect";
+import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import type { SimulatedAccount } from "../../../scripts/simulators/sign-in-provider.ts";
 import { NEW_PASSWORD } from "../../support/accounts.ts";
-import { githubAccount, googleAccount, startExternalApp } from "../../support/external.ts";
-import { withToken } from "../../support/http/client.ts";
+import {
+  type Answer,
+  githubAccount,
+  googleAccount,
+  RETURN_URLS,
+  startExternalApp,
+} from "../../support/external.ts";
+import { sendHttp, withToken } from "../../support/http/client.ts";
 
 const { app, main, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
   await startExternalApp();
@@ -169,6 +177,84 @@ test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the dev
   const { deviceToken } = begun;
   const { user, accessToken } = await finishExternal({ ...answer, deviceToken });
   expect([user?.email, typeof accessToken]).toEqual([account.email, "string"]);
+});
+
+describe("An app with a scheme of its own and its own cookie jar", () => {
+  const [, scheme = ""] = RETURN_URLS;
+
+  /** Signs in at the provider in the system browser, which has no cookies of the app. Returns what it opens. */
+  async function inSystemBrowser(authorizationUrl: string, account: SimulatedAccount) {
+    main.visitedBy(account);
+    const shown = await fetch(authorizationUrl, { redirect: "manual" });
+    main.visitedBy(undefined);
+    const callback = new URL(shown.headers.get("location") ?? "");
+    const forwarded = await sendHttp(app.url, "GET", callback.pathname + callback.search);
+    expect([forwarded.status, forwarded.headers.get("set-cookie")]).toEqual([303, null]);
+    return forwarded.headers.get("location") ?? "";
+  }
+
+  /** Reads the answer in what the operating system passes to the app. */
+  const answerIn = (opened: string) =>
+    Object.fromEntries(new URLSearchParams(opened.split("#")[1])) as Answer;
+
+  test("signs in, refreshes, connects another identity and confirms with it, over REST", async () => {
+    const phone = app.httpClient();
+    const account = googleAccount();
+    const begun = await start(phone, { returnTo: scheme });
+    const opened = await inSystemBrowser(begun.body.authorizationUrl, account);
+    expect(opened.startsWith(`${scheme}#provider=google&code=`)).toBe(true);
+    const thief = app.httpClient(); // another app with the same scheme
+    await start(thief);
+    const stolen = await finish(thief, answerIn(opened));
+    expect([stolen.status, stolen.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+    const { status, body } = await finish(phone, answerIn(opened));
+    expect([status, body.user?.email]).toEqual([200, account.email]);
+    expect((await phone.post("/auth/refresh")).status).toBe(200);
+
+    const own = withToken(phone, body.accessToken);
+    const other = googleAccount();
+    const prove = async (who: SimulatedAccount) => {
+      const { body: proving } = await start(phone, { returnTo: scheme, purpose: "prove" });
+      const page = await inSystemBrowser(proving.authorizationUrl, who);
+      return (await finish(phone, answerIn(page))).body.identityToken as string;
+    };
+    const connected = await own.post("/auth/connect-identity", {
+      identityToken: await prove(other),
+    });
+    expect([connected.status, connected.body.identity.email]).toEqual([201, other.email]);
+    const confirmed = await own.post("/auth/confirm", { identityToken: await prove(other) });
+    expect(confirmed.status).toBe(200);
+    const again = app.httpClient();
+    const back = await start(again, { returnTo: scheme });
+    const answer = answerIn(await inSystemBrowser(back.body.authorizationUrl, other));
+    expect((await finish(again, answer)).body.user.id).toBe(body.user.id);
+  });
+
+  test("learns that its user has refused, and begins again", async () => {
+    const phone = app.httpClient();
+    const { body } = await start(phone, { returnTo: scheme });
+    const refused = await fetch(body.authorizationUrl, { redirect: "manual" }); // nobody signs in
+    const callback = new URL(refused.headers.get("location") ?? "");
+    const forwarded = await sendHttp(app.url, "GET", callback.pathname + callback.search);
+    const answer = answerIn(forwarded.headers.get("location") ?? "");
+    expect(answer).toMatchObject({ provider: "google", error: "access_denied" });
+    const failed = await finish(phone, answer);
+    expect([failed.status, failed.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
+    const begun = await start(phone, { returnTo: scheme });
+    const opened = await inSystemBrowser(begun.body.authorizationUrl, googleAccount());
+    expect((await finish(phone, answerIn(opened))).status).toBe(200);
+  });
+
+  test("signs in over gRPC, where it keeps the device token itself", async () => {
+    const { startExternal, finishExternal } = app.grpc(AuthService);
+    const account = googleAccount();
+    const request = { provider: "google", returnTo: scheme, acceptTerms: true };
+    const { authorizationUrl, deviceToken } = await startExternal(request);
+    const answer = answerIn(await inSystemBrowser(authorizationUrl, account));
+    await expect(finishExternal(answer)).rejects.toMatchObject({ code: Code.Unauthenticated });
+    const { user } = await finishExternal({ ...answer, deviceToken });
+    expect(user?.email).toBe(account.email);
+  });
 });
 
 test("POST /auth/finish-external: respects the rules of a provider about new accounts", async () => {
