@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { extname, join } from "node:path";
+import { extname } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Config } from "../services/platform/config/config.ts";
+import { readWellKnown } from "../services/platform/process/well-known-files.ts";
 import type { Brand } from "./app-config.ts";
 import { nothingHere } from "./request-hooks.ts";
 
@@ -111,12 +112,7 @@ export function addWellKnown(
   { appUrl, wellKnown, relyingParty }: Pick<Config, "appUrl" | "wellKnown" | "relyingParty">,
 ): void {
   const page = appUrl + PASSKEY_PAGE;
-  const files = new Map(
-    (wellKnown === undefined ? [] : readdirSync(wellKnown)).map((name) => [
-      name,
-      readFileSync(join(wellKnown as string, name)),
-    ]),
-  );
+  const files = new Map(readWellKnown(wellKnown));
   if (relyingParty && !files.has(PASSKEY_ENDPOINTS))
     files.set(PASSKEY_ENDPOINTS, Buffer.from(JSON.stringify({ enroll: page, manage: page })));
   for (const [name, content] of files)

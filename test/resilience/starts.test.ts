@@ -92,6 +92,7 @@ describe("Start with wrong settings", () => {
       LOG_LEVEL: "loud",
       GEOIP_DB: "package.json",
       GRPC_TLS_CERT: CERT,
+      WELL_KNOWN: "package.json",
     };
     const problems = await refusal({
       ...env,
@@ -99,7 +100,7 @@ describe("Start with wrong settings", () => {
       OPENAI_API_KEY: "x",
       OPENAI_BASE_URL: "not-a-url",
     });
-    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY"])
+    for (const name of ["LOG_LEVEL", "GEOIP_DB", "OPENAI_BASE_URL", "GRPC_TLS_KEY", "WELL_KNOWN"])
       expect(problems).toContain(name);
     expect(problems).not.toContain("hide"); // a key in the place of its path
     expect(await refusal({ ...APART, GRPC_TLS_CA: "none", LOG_LEVEL: "loud" })).toMatch(
@@ -112,6 +113,8 @@ describe("Start with wrong settings", () => {
 
   const file = join(temporaryFolder(), "no-socket");
   writeFileSync(file, "");
+  const wellKnown = temporaryFolder();
+  writeFileSync(join(wellKnown, "jwks.json"), "{}");
   const root = { ADMIN_EMAIL: "Root-1@example.com" };
   const tls = {
     GRPC_TLS_CERT: CERT,
@@ -151,6 +154,7 @@ describe("Start with wrong settings", () => {
       env: { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
       says: /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
     },
+    { env: { WELL_KNOWN: wellKnown }, says: /WELL_KNOWN: jwks.json is served by Gatehouse itself$/ },
     { env: { DATA_DIR: "package.json" }, says: /DATA_DIR can't be used: .*$/ },
     {
       env: { DATA_DIR: "package.json", SERVICES_URL: " " }, // a blank one: services in this process

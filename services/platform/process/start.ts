@@ -1,6 +1,7 @@
 import { type Config, type ProcessRole, readConfig } from "../config/config.ts";
 import { readLogo } from "./logo-file.ts";
 import { readTlsFiles } from "./tls-files.ts";
+import { readWellKnown } from "./well-known-files.ts";
 
 /** Exits because the process can't start, with one line per problem on standard error. */
 export function refuseStart(problems: string[], exitCode = 1): never {
@@ -25,6 +26,7 @@ export async function readConfigOrExit(
   const checks = [
     () => readTlsFiles(config.tls),
     () => readLogo(config.appLogo),
+    () => readWellKnown(config.wellKnown),
     ...checksOf(config),
   ];
   for (const result of await Promise.allSettled(checks.map(async (check) => check()))) {

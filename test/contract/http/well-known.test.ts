@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startApp } from "../../support/app.ts";
@@ -11,7 +11,12 @@ test("WELL_KNOWN: serves the files of a directory as JSON, and nothing else", as
   const folder = temporaryFolder();
   const links = '[{"relation":["delegate_permission/common.get_login_creds"]}]';
   writeFileSync(join(folder, "assetlinks.json"), links);
-  writeFileSync(join(folder, "apple-app-site-association"), "{}");
+  const mounted = join(folder, "..2026_11_28"); // as Kubernetes mounts a ConfigMap
+  mkdirSync(mounted);
+  writeFileSync(join(mounted, "apple-app-site-association"), "{}");
+  symlinkSync("..2026_11_28", join(folder, "..data"));
+  symlinkSync("..data/apple-app-site-association", join(folder, "apple-app-site-association"));
+  mkdirSync(join(folder, "acme-challenge"));
   const app = await forTest(startApp({ mode: "embedded", env: { WELL_KNOWN: folder } }));
   const get = (path: string) => fetch(`${app.url}/.well-known/${path}`);
   const sent = await get("assetlinks.json");
@@ -19,7 +24,7 @@ test("WELL_KNOWN: serves the files of a directory as JSON, and nothing else", as
   expect(sent.headers.get("content-type")).toContain("application/json");
   expect((await get("apple-app-site-association")).status).toBe(200);
   expect((await get("passkey-endpoints")).status).toBe(200);
-  for (const path of ["webauthn", "..%2fetc%2fpasswd", "%2e%2e/package.json"])
+  for (const path of ["webauthn", "acme-challenge", "..data", "..%2fetc%2fpasswd", "%2e%2e/package.json"])
     expect((await get(path)).status).toBe(404);
 });
 
