@@ -166,6 +166,25 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
   return { name, app, newBrowser, open, signIn, signInUser, signInAdmin };
 }
 
+/** Gives a page of Chromium an authenticator, which verifies its user and answers at once. */
+export async function addAuthenticator(page: Page) {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("WebAuthn.enable");
+  const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", {
+    options: {
+      ...{ protocol: "ctap2", transport: "internal", hasResidentKey: true },
+      ...{ hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true },
+    },
+  });
+  return {
+    setPresence: (enabled: boolean) =>
+      cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled }),
+    /** The number of its passkeys. */
+    stored: async () =>
+      (await cdp.send("WebAuthn.getCredentials", { authenticatorId })).credentials.length,
+  };
+}
+
 /**
  * Expects no serious or critical violation of the accessibility rules of axe, and no page wider
  * than the window.

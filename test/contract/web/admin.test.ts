@@ -307,6 +307,27 @@ describeWeb("Web app: administration", {}, (web) => {
     expect((await web.app.mail.emailTo("ida@example.com")).subject).toBe("You are invited");
   });
 
+  test("resets the access of a user, who sets a new password by e-mail", async () => {
+    const user = await web.app.addVerifiedUser();
+    const { accessToken } = await web.app.signIn(user);
+    const tab = await web.signInAdmin();
+    const { page } = tab;
+    await goTo(page, `/admin/users/${user.id}`);
+    await press(page, "Reset access");
+    await expectAccessible(tab);
+    await press(page.getByRole("dialog"), "Reset access");
+    await see(page, "The access is reset");
+    expect(await web.app.profileStatus(accessToken)).toBe(401);
+    expect((await web.app.login(user.email)).status).toBe(401);
+    const { token } = await web.app.mail.emailTo(user.email, /Reset/);
+    expect((await web.app.resetPassword(token)).status).toBe(200);
+    await goTo(page, "/account/profile");
+    const [root] = await web.app.sql<{ id: string }>("select id from users where email = 'root@example.com'");
+    await goTo(page, `/admin/users/${root?.id}`);
+    await page.getByLabel("Address is verified").waitFor();
+    expect(await page.getByRole("button", { name: "Reset access" }).count()).toBe(0);
+  });
+
   test("suspends selected users and reinstates one, who reads the reason at the sign-in", async () => {
     const users = [
       await web.app.addVerifiedUser({ email: "stop1@example.com", name: "Stop One" }),

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   describeWeb,
   expectAccessible,
+  goTo,
   press,
   see,
   seeHeading,
@@ -42,5 +43,19 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     await press(here.page, "Sign in");
     await seeHeading(here.page, "Chat");
     expect(new URL(here.page.url()).hash).toBe("");
+  });
+
+  test("the password can be removed where a code signs in", async () => {
+    const user = await web.app.addVerifiedUser();
+    const tab = await web.signIn(user);
+    const { page } = tab;
+    await goTo(page, "/account/security");
+    await press(page, "Remove the password");
+    const dialog = page.getByRole("dialog");
+    await see(dialog, "You then sign in with a code by e-mail only.");
+    await expectAccessible(tab);
+    await press(dialog, "Remove the password");
+    await see(page, "Your account has no password.");
+    expect((await web.app.login(user.email)).status).toBe(401);
   });
 });

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { NEW_PASSWORD, type TestUser } from "../../support/accounts.ts";
 import {
+  addAuthenticator,
   describeWeb,
   enter,
   expectAccessible,
@@ -8,6 +9,7 @@ import {
   press,
   see,
   seeHeading,
+  signOut,
   submit,
   type Tab,
 } from "../../support/browser.ts";
@@ -15,31 +17,10 @@ import { freePort } from "../../support/network/sockets.ts";
 
 const url = `http://localhost:${await freePort()}`;
 const env = { PORT: new URL(url).port, PUBLIC_URL: url };
-const AUTHENTICATOR = {
-  protocol: "ctap2",
-  transport: "internal",
-  hasResidentKey: true,
-  hasUserVerification: true,
-  isUserVerified: true,
-  automaticPresenceSimulation: true,
-} as const;
 
 describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
   const menu = ({ page }: Tab) =>
     page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
-
-  /** Gives a page an authenticator. */
-  async function authenticatorOf({ page }: Tab) {
-    const cdp = await page.context().newCDPSession(page);
-    await cdp.send("WebAuthn.enable");
-    const options = AUTHENTICATOR;
-    const { authenticatorId } = await cdp.send("WebAuthn.addVirtualAuthenticator", { options });
-    const setPresence = (enabled: boolean) =>
-      cdp.send("WebAuthn.setAutomaticPresenceSimulation", { authenticatorId, enabled });
-    const stored = async () =>
-      (await cdp.send("WebAuthn.getCredentials", { authenticatorId })).credentials.length;
-    return { stored, setPresence };
-  }
 
   /** The security page of a user who has just signed in by password. */
   async function openSecurity(
@@ -57,7 +38,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
   test("adds, renames and removes a passkey, which the browser then forgets", async () => {
     const tab = await openSecurity(await web.app.addUser());
     const { page } = tab;
-    const { stored } = await authenticatorOf(tab);
+    const { stored } = await addAuthenticator(page);
     await press(page, "Add a passkey", "On one device only");
     expect(await stored()).toBe(1);
     await expectAccessible(tab);
@@ -72,11 +53,48 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await expect.poll(stored).toBe(0);
   });
 
+  test("offers a passkey once after a sign-in with a password, to those who have none", async () => {
+    const user = await web.app.addUser();
+    const context = await web.newBrowser({ viewport: { width: 360, height: 640 } });
+    const tab = await web.open(`${url}/sign-in`, context);
+    const { page } = tab;
+    const { stored } = await addAuthenticator(page);
+    const offer = page.getByRole("button", { name: "Set up a passkey" });
+    await enter(page, user);
+    await offer.waitFor();
+    await expectAccessible(tab);
+    await press(page, "Not now");
+    await expect.poll(() => offer.count()).toBe(0);
+    await goTo(page, "/account/profile");
+    await signOut(page);
+    await enter(page, user);
+    await menu(tab);
+    await goTo(page, "/account/security");
+    await see(page, "You have no passkey yet."); // answered later than the offer would have been
+    await goTo(page, "/account/profile");
+    await seeHeading(page, "Profile");
+    expect(await offer.count()).toBe(0);
+
+    const other = await web.open(`${url}/sign-in`, await web.newBrowser());
+    const authenticator = await addAuthenticator(other.page);
+    await enter(other.page, user);
+    await press(other.page, "Set up a passkey", "The passkey is added.");
+    expect([await stored(), await authenticator.stored()]).toEqual([0, 1]);
+    const third = await web.open(`${url}/sign-in`, await web.newBrowser());
+    await enter(third.page, user);
+    await menu(third);
+    await goTo(third.page, "/account/security");
+    await see(third.page, "On one device only");
+    await goTo(third.page, "/account/profile");
+    await seeHeading(third.page, "Profile");
+    expect(await third.page.getByRole("button", { name: "Set up a passkey" }).count()).toBe(0);
+  });
+
   test("asks for the password when the sign-in is old, and goes on then", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
-    await authenticatorOf(tab);
+    await addAuthenticator(page);
     web.app.clock.advance("20m");
     await press(page, "Add a passkey");
     const dialog = page.getByRole("dialog");
@@ -88,7 +106,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
-    await authenticatorOf(tab);
+    await addAuthenticator(page);
     const remove = page.getByRole("button", { name: "Remove the password" });
     expect(await remove.count()).toBe(0); // it is the only way in
     await press(page, "Add a passkey", "On one device only");
@@ -117,7 +135,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
-    await authenticatorOf(tab);
+    await addAuthenticator(page);
     await press(page, "Add a passkey", "On one device only");
     await page.setViewportSize({ width: 320, height: 640 });
     await page.evaluate("localStorage.setItem('gatehouse-language', 'de'); location.reload()");
@@ -142,7 +160,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
-    const { setPresence } = await authenticatorOf(tab);
+    const { setPresence } = await addAuthenticator(page);
     await press(page, "Add a passkey", "On one device only");
     await page.evaluate("fetch('/auth/logout', { method: 'POST' })");
     await page.evaluate("localStorage.clear(); location.href = '/sign-in'");
@@ -165,7 +183,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     const { page } = tab;
     await page.getByRole("button", { name: "Passkey verwenden" }).waitFor();
     await expectAccessible(tab);
-    await authenticatorOf(tab); // it has no passkey
+    await addAuthenticator(page); // it has no passkey
     await press(page, "Passkey verwenden", /Es wurde kein Passkey verwendet/);
   });
 });

@@ -12,6 +12,7 @@ class WaysIn {
   readonly hasPassword = $derived(this.#ways?.hasPassword ?? true);
   readonly hasPasskeys = $derived((this.#ways?.passkeys ?? 0) > 0);
   readonly hasIdentities = $derived((this.#ways?.identities ?? 0) > 0);
+  readonly hasEmailCode = $derived(this.#ways?.emailCode ?? false);
 
   /** Reads them again. An administrator who acts as somebody may not. */
   async load(): Promise<void> {

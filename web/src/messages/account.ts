@@ -39,7 +39,7 @@ export const account = {
   ],
   "security.byPasskey": ["a passkey", "einem Passkey"],
   "security.byProvider": ["a sign-in provider", "einem Anbieter"],
-  "security.byEither": ["a passkey or a sign-in provider", "einem Passkey oder einem Anbieter"],
+  "security.byCode": ["a code by e-mail", "einem Code per E-Mail"],
   "security.passwordRemoved": [
     "Your password is removed. All other sessions are signed out.",
     "Ihr Passwort ist entfernt. Alle anderen Sitzungen sind abgemeldet.",

@@ -51,6 +51,16 @@ export const admin = {
   "users.suspension": ["Suspension", "Stilllegung"],
   "users.suspendSome": ["Suspend accounts: {count}", "Konten stilllegen: {count}"],
   "users.reinstateSome": ["Reinstate accounts: {count}", "Konten wieder zulassen: {count}"],
+  "user.resetAccess": ["Reset access", "Zugang zurücksetzen"],
+  "user.resetAccessWhom": ["Reset the access of {email}", "Zugang von {email} zurücksetzen"],
+  "user.resetAccessAbout": [
+    "For an account that somebody else has got into. All sessions end; password, passkeys, connected providers, second factor and API keys are removed. An e-mail lets the user set a new password.",
+    "Für ein Konto, in das jemand anderes gelangt ist. Alle Sitzungen enden; Passwort, Passkeys, verbundene Anbieter, zweiter Faktor und API-Schlüssel werden entfernt. Eine E-Mail lässt den Benutzer ein neues Passwort festlegen.",
+  ],
+  "user.accessReset": [
+    "The access is reset, and an e-mail is on its way.",
+    "Der Zugang ist zurückgesetzt, und eine E-Mail ist unterwegs.",
+  ],
   "user.suspend": ["Suspend", "Stilllegen"],
   "user.suspendWhom": ["Suspend {email}", "{email} stilllegen"],
   "user.suspendAbout": [

@@ -17,10 +17,6 @@ export const external = {
     "Sie haben hier schon ein Konto. Melden Sie sich einmal wie bisher an, dann ist {provider} verbunden.",
   ],
   "external.connected": ["The provider is connected.", "Der Anbieter ist verbunden."],
-  "external.confirm": [
-    "Please enter your password to connect {provider}, and a code if your account asks for one.",
-    "Bitte geben Sie Ihr Passwort ein, um {provider} zu verbinden, und einen Code, wenn Ihr Konto danach fragt.",
-  ],
   "identities.title": ["Sign-in providers", "Anbieter für die Anmeldung"],
   "identities.about": [
     "Sign in with an account that you have elsewhere.",

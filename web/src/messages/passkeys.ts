@@ -47,6 +47,12 @@ export const passkeys = {
   "factor.require": ["Require it", "Verlangen"],
   "factor.stop": ["Stop requiring it", "Nicht mehr verlangen"],
   "passkeys.signIn": ["Use a passkey", "Passkey verwenden"],
+  "passkeys.offer": [
+    "Next time you can sign in with your fingerprint, your face or a PIN of your device.",
+    "Beim nächsten Mal können Sie sich mit Fingerabdruck, Gesicht oder einer PIN Ihres Geräts anmelden.",
+  ],
+  "passkeys.accept": ["Set up a passkey", "Passkey einrichten"],
+  "passkeys.later": ["Not now", "Nicht jetzt"],
   "passkeys.cancelled": [
     "No passkey was used. Please try again, or sign in with your password.",
     "Es wurde kein Passkey verwendet. Versuchen Sie es noch einmal, oder melden Sie sich mit Ihrem Passwort an.",
