@@ -35,6 +35,11 @@ export type ClientOptions = {
    */
   refreshToken?: "cookie" | TokenStore | undefined;
   /**
+   * Where a client without cookies keeps the token of its device, which identifies it at later sign-ins and finishes what
+   * it has begun at a sign-in provider. Default: memory.
+   */
+  deviceToken?: TokenStore | undefined;
+  /**
    * Makes other clients with the same refresh token wait. Default for cookies: a Web Lock across all
    * tabs.
    */
@@ -82,6 +87,7 @@ export function createClient(options: ClientOptions = {}): Client {
   const { baseUrl = "", onSignedOut = () => {}, refreshToken = defaultStore() } = options;
   const fetch = options.fetch ?? ((url, init) => globalThis.fetch(url, init)); // looked up on each call, because tracing libraries replace it
   const store = refreshToken === "cookie" ? undefined : refreshToken;
+  const device = store && (options.deviceToken ?? inMemory());
   const credentials = store ? "omit" : "include";
   const send = (
     method: string,
@@ -111,10 +117,12 @@ export function createClient(options: ClientOptions = {}): Client {
     signal?: AbortSignal,
   ) {
     const body = sent.body && JSON.stringify(sent.body);
+    const deviceToken = path.startsWith("/auth/") ? await device?.get() : undefined;
     const attempt = (token = access.accessToken()) => {
       const headers = {
         ...(body !== undefined && { "content-type": "application/json" }),
         ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        ...(deviceToken !== undefined && { cookie: `device=${deviceToken}` }),
       };
       return send(method, path + queryOf(sent.query), headers, body, signal);
     };
@@ -127,6 +135,8 @@ export function createClient(options: ClientOptions = {}): Client {
       response = await attempt();
     }
     if (!response.ok && response.status !== sent.accepts) throw await errorOf(response);
+    const given = device && deviceTokenIn(response);
+    if (given) await device.set(given);
     return response;
   }
   function apiWith(
@@ -206,8 +216,10 @@ function webLock(): Lock {
 }
 
 /** In browsers, the token is kept in a cookie; elsewhere, in memory. */
-function defaultStore(): "cookie" | TokenStore {
-  if ("document" in globalThis) return "cookie";
+const defaultStore = (): "cookie" | TokenStore =>
+  "document" in globalThis ? "cookie" : inMemory();
+
+function inMemory(): TokenStore {
   let held: string | undefined;
   return {
     get: () => held,
@@ -215,6 +227,13 @@ function defaultStore(): "cookie" | TokenStore {
       held = token;
     },
   };
+}
+
+/** The token of the device in a response. React Native joins all cookies in one header. */
+function deviceTokenIn({ headers }: Response): string | undefined {
+  const { getSetCookie } = headers as { getSetCookie?: () => string[] };
+  const cookies = getSetCookie?.call(headers).join() ?? headers.get("set-cookie") ?? "";
+  return /(?:^|[\s,])device=([\w-]+)/.exec(cookies)?.[1];
 }
 
 /** The query string. Built by hand, because React Native's `URLSearchParams` is incomplete. */

@@ -12,6 +12,7 @@ import {
   startExternalApp,
 } from "../../support/external.ts";
 import { sendHttp, withToken } from "../../support/http/client.ts";
+import { clientAt } from "../client/clients.ts";
 
 const { app, main, start, answerOf, finish, signInBy, prove, identitiesOf, userIdOf } =
   await startExternalApp();
@@ -243,6 +244,21 @@ describe("An app with a scheme of its own and its own cookie jar", () => {
     const begun = await start(phone, { returnTo: scheme });
     const opened = await inSystemBrowser(begun.body.authorizationUrl, googleAccount());
     expect((await finish(phone, answerIn(opened))).status).toBe(200);
+  });
+
+  test("signs in by the client without cookies, although the system has ended the app in the meantime", async () => {
+    let kept: string | undefined;
+    const deviceToken = { get: () => kept, set: (token: string | undefined) => void (kept = token) };
+    const account = googleAccount();
+    const request = { provider: "google", returnTo: scheme, acceptTerms: true };
+    const { authorizationUrl } = await clientAt(app.url, { deviceToken }).auth.startExternal(request);
+    const answer = answerIn(await inSystemBrowser(authorizationUrl, account));
+    await expect(clientAt(app.url).auth.finishExternal(answer)).rejects.toMatchObject({
+      code: "EXTERNAL_FAILED",
+    });
+    const client = clientAt(app.url, { deviceToken });
+    expect((await client.auth.finishExternal(answer)).user?.email).toBe(account.email);
+    expect(await client.user.listDevices()).toMatchObject([{ current: true }]);
   });
 
   test("signs in over gRPC, where it keeps the device token itself", async () => {
