@@ -221,7 +221,7 @@ type Claims = Partial<library.IDToken>;
 
 /**
  * The identity in an ID token, whose signature, issuer, audience, nonce and expiry the library has
- * checked.
+ * checked. An authorized party must be ours (OpenID Connect Core section 3.1.3.7).
  * @throws ServiceError EXTERNAL_FAILED
  */
 function readClaims(
@@ -234,7 +234,8 @@ function readClaims(
   const now = clock.now().getTime() / 1000;
   const isNamed =
     /^[\x20-\x7e]+$/.test(subject) && subject.length <= MAX_SUBJECT && issuer.length <= MAX_ISSUER;
-  if (!isNamed || iat > now + SKEW_SECONDS) throw externalFailed();
+  const isForUs = claims.azp === undefined || claims.azp === provider.clientId; // the library asks only if there are several audiences
+  if (!isNamed || !isForUs || iat > now + SKEW_SECONDS) throw externalFailed();
   const age = typeof authTime === "number" ? now - authTime : 0; // some providers do not tell
   if (isProof && (age > MAX_AUTH_AGE_SECONDS + SKEW_SECONDS || age < -SKEW_SECONDS))
     throw externalFailed();
