@@ -11,7 +11,7 @@ import { passkeyInvalid, verifyRegistration } from "../passkeys/verify-passkey.t
 import { ServiceError } from "../platform/rpc/errors.ts";
 import { deviceOf } from "../sessions/device.ts";
 import { completeCeremony } from "../store/ceremonies.ts";
-import { newId } from "../store/ids.ts";
+import { canonicalId, newId } from "../store/ids.ts";
 import {
   deletePasskey,
   insertPasskey,
@@ -109,9 +109,10 @@ export async function renameOwnPasskey(
  * @returns the credential ids of those that remain, for the browser
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, LAST_SIGN_IN_METHOD
  */
-export async function removePasskey(call: SessionCall, id: string): Promise<string[]> {
+export async function removePasskey(call: SessionCall, passkeyId: string): Promise<string[]> {
   assertRecentSignIn(call);
   const { user } = call.principal;
+  const id = canonicalId(passkeyId);
   return call.em.transactional(async () => {
     await lockCaller(call);
     const removed = await deletePasskey(call, { id, userId: user.id });

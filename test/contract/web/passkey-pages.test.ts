@@ -131,6 +131,26 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect((await web.app.login(user.email, NEW_PASSWORD)).status).toBe(200);
   });
 
+  test("an administrator without a password confirms a change of a role with the passkey", async () => {
+    const user = await web.app.addUser();
+    const admin = await web.app.addUser({ role: "admin" });
+    const tab = await openSecurity(admin);
+    const { page } = tab;
+    await addAuthenticator(page);
+    await press(page, "Add a passkey", "On one device only");
+    await press(page, "Remove the password");
+    const dialog = page.getByRole("dialog");
+    await press(dialog.last(), "Remove the password");
+    await see(page, "Your account has no password.");
+    await goTo(page, `/admin/users/${user.id}`);
+    await page.getByLabel("Role").selectOption("admin");
+    await expect.poll(() => page.getByLabel("Your own password").count()).toBe(0);
+    await press(page, "Save");
+    await press(dialog.last(), "Use a passkey");
+    await see(page, "Saved.");
+    expect((await web.app.login(user.email)).body.user.role).toBe("admin");
+  });
+
   test("requires a second factor at every sign-in, with backup codes, and stops, in German and by keyboard", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
