@@ -35,6 +35,9 @@ export type NewCredential = Pick<
   | "rpId"
 > & { ceremony: Ceremony };
 
+/** Longest credential id, in bytes (WebAuthn level 3, section 7.1, step 25). No index could hold a much longer one. */
+const MAX_CREDENTIAL_ID = 1_023;
+
 /**
  * Verifies the use of a passkey (WebAuthn level 3, section 7.2). A user must have been verified, so
  * it is two factors. The counter refuses nothing: moved and synced passkeys fall back to 0.
@@ -88,6 +91,7 @@ export async function verifyRegistration(
     .catch(refuse);
   if (!registrationInfo) throw passkeyInvalid();
   const { credential: made, credentialDeviceType, credentialBackedUp, aaguid } = registrationInfo;
+  if (bytesOf(made.id).length > MAX_CREDENTIAL_ID) throw passkeyInvalid();
   return {
     ceremony,
     credentialId: made.id,

@@ -111,10 +111,10 @@ export type Authenticator = ReturnType<typeof createAuthenticator>;
 export function createAuthenticator(
   origin = "http://gatehouse.test",
   algorithm: Algorithm = "ES256",
-  { backedUp = false } = {},
+  { backedUp = false, idBytes = 32 } = {},
 ) {
   const { publicKey, privateKey } = GENERATORS[algorithm]();
-  const id = randomBytes(32);
+  const id = randomBytes(idBytes);
   const usual = UP | UV | (backedUp ? BE | BS : 0);
   let counter = 0;
   let userHandle: string | undefined;
@@ -147,7 +147,7 @@ export function createAuthenticator(
     /** Makes its passkey, as `navigator.credentials.create` does. */
     create(options: Options, faults: Faults = {}) {
       userHandle = options.user?.id;
-      const length = Buffer.from([0, id.length]);
+      const length = Buffer.from([id.length >> 8, id.length & 0xff]);
       const attested = [Buffer.alloc(16), length, id, coseKey(algorithm, publicKey)];
       const flags = (faults.flags ?? usual) | AT;
       const data = authenticatorData(

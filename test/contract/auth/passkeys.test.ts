@@ -234,6 +234,21 @@ describe("Attacks on passkeys", () => {
     expect(await stored()).toEqual(before);
   });
 
+  test("a credential id of more than 1,023 bytes is 401, and nothing is stored", async () => {
+    const account = await app.signIn();
+    const before = await stored();
+    const register = async (idBytes: number) => {
+      const authenticator = createAuthenticator(ORIGIN, "ES256", { idBytes });
+      const made = authenticator.create(await passkeys.optionsFor(account, "register"));
+      const named = { ...made, id: made.id.slice(0, 1_364), rawId: made.rawId.slice(0, 1_364) };
+      return account.post("/user/passkeys", { credential: named });
+    };
+    for (const idBytes of [1_024, 3_000, 8_000])
+      expect(await register(idBytes)).toMatchObject(INVALID);
+    expect(await stored()).toEqual(before);
+    expect((await register(1_023)).status).toBe(201);
+  });
+
   test("another key, a foreign or missing user handle, and the type of a registration are refused", async () => {
     const { authenticator } = await passkeys.addUser();
     const { privateKey: key } = createAuthenticator();
@@ -398,6 +413,19 @@ describe("Second step", () => {
     const { body } = await app.login(user.email, "Brand-new-2");
     expect(body.requiresMfa).toBe(true);
     expect((await passkeys.signIn(authenticator)).status).toBe(200);
+  });
+
+  test("administrators see a required second factor, and turn it off", async () => {
+    const account = await passkeys.addUser();
+    const { user, put } = account;
+    await put("/user/second-factor", { required: true });
+    const admin = await app.signInAdmin();
+    const path = `/admin/users/${user.id}`;
+    const seen = async () => (await admin.get(path)).body.secondFactorRequired;
+    expect(await seen()).toBe(true);
+    expect((await admin.put(path, { mfaEnabled: false })).status).toBe(200);
+    expect(await seen()).toBeUndefined();
+    expect((await app.login(user.email)).body.requiresMfa).toBe(false);
   });
 });
 
