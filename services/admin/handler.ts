@@ -186,5 +186,9 @@ const webhookMessage = ({ previousUntil, ...webhook }: ListedWebhook, now: Date)
 
 const dateOf = (time: Timestamp | undefined) => time && timestampDate(time);
 
-const adminUser = ({ lockedUntil, ...user }: AdminUser, now: Date) =>
-  toMessage({ ...user, locked: lockedUntil !== null && lockedUntil > now });
+const adminUser = ({ lockedUntil, secondFactor, ...user }: AdminUser, now: Date) =>
+  toMessage({
+    ...user,
+    locked: lockedUntil !== null && lockedUntil > now,
+    secondFactorRequired: secondFactor ? true : null,
+  });
