@@ -36,7 +36,7 @@ export const needsFirstAdministrator = async ({
  */
 export async function assertSetupToken(
   call: Db & Secrets & { config: Pick<Config, "nodeEnv"> },
-  token: string,
+  token = "",
 ): Promise<void> {
   const isOurs = call.cipher.macs(CONTEXT, CONTEXT).some((mac) => equalSecrets(token, encode(mac)));
   if (isOurs && (await needsFirstAdministrator(call))) return;

@@ -26,9 +26,10 @@ import { resendVerification, verifyEmail } from "./verify-email.ts";
 export const authHandler: ServiceImpl<typeof AuthService> = {
   async register(req, ctx) {
     const call = callOf(ctx);
-    if (req.setupToken !== undefined) await assertSetupToken(call, req.setupToken);
-    const userId = await register(call, req.email, req.password, req.name, req.locale);
-    if (req.setupToken !== undefined) await makeFirstAdministrator(call, userId);
+    const isFirst = req.setupToken !== undefined;
+    if (isFirst) await assertSetupToken(call, req.setupToken);
+    const userId = await register(call, req.email, req.password, req.name, req.locale, isFirst);
+    if (isFirst) await makeFirstAdministrator(call, userId);
     return { message: "Welcome! Please check your e-mail and confirm your address.", userId };
   },
   async login(req, ctx) {

@@ -12,6 +12,7 @@ import { insertRegistration } from "../store/users.ts";
  * Creates an account and queues the e-mail that verifies its address; both or neither.
  * @param password may be empty where codes by e-mail sign in: the account has none
  * @param language that the user has chosen, a BCP 47 tag
+ * @param isFirst whether this is the first administrator, who need not be among those who may sign up
  * @returns the new user's id
  * @throws ServiceError SIGN_UP_CLOSED, EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */
@@ -21,9 +22,10 @@ export async function register(
   password: string,
   name: string,
   language?: string,
+  isFirst = false,
 ): Promise<string> {
   const address = readEmailAddress(email);
-  assertMaySignUp(call.config, address);
+  if (!isFirst) assertMaySignUp(call.config, address);
   const locale = readLocale(language) ?? null;
   const hasPassword = password !== "";
   const passwordHash = hasPassword

@@ -58,3 +58,17 @@ test("npm start in production: prints no link for a first administrator", async 
   expect(started.token).toBeUndefined();
   await started.end("SIGTERM");
 });
+
+test("POST /auth/register with the token that the start prints: works although only invited people may register", async () => {
+  const env = { REGISTRATION: "invited", SIGN_UP_DOMAINS: "example.org" };
+  const { post, token, end } = await startWith({ DATA_DIR: temporaryFolder(), ...env });
+  const others = await post("/auth/register", newAccount());
+  expect([others.status, others.body.code]).toEqual([403, "SIGN_UP_CLOSED"]);
+  const account = newAccount({ email: "first@example.com", setupToken: token });
+  expect((await post("/auth/register", account)).status).toBe(201);
+  const { body } = await post("/auth/login", { email: account.email, password: PASSWORD });
+  expect(body.user?.role).toBe("admin");
+  const late = await post("/auth/register", newAccount({ setupToken: token }));
+  expect([late.status, late.body.code]).toEqual([400, "TOKEN_INVALID"]);
+  await end("SIGTERM");
+});
