@@ -7,26 +7,26 @@ const NAME = /^[\w-][\w.-]*$/;
 const OWN = ["jwks.json", "change-password"];
 
 /**
- * Reads the files in the folder of `WELL_KNOWN`, by name. Hidden ones are not ours: Kubernetes keeps its own next to
+ * Reads the files in the directory of `WELL_KNOWN`, by name. Hidden ones are not ours: Kubernetes keeps its own next to
  * those of a volume.
  * @throws Error for operators, with a line per problem
  */
-export function readWellKnown(folder: string | undefined): ReadonlyMap<string, Buffer> {
-  if (folder === undefined) return new Map();
-  const names = namesIn(folder).filter((name) => !name.startsWith("."));
-  const problems = names.flatMap((name) => {
+export function readWellKnown(directory: string | undefined): ReadonlyMap<string, Buffer> {
+  if (directory === undefined) return new Map();
+  const files = filesIn(directory);
+  const problems = [...files.keys()].flatMap((name) => {
     if (OWN.includes(name)) return [`WELL_KNOWN: ${name} is served by Gatehouse itself`];
     return NAME.test(name) ? [] : [`WELL_KNOWN: ${name} must have letters, digits, _, - and . only`];
   });
   if (problems.length > 0) throw new Error(problems.join("\n"));
-  const paths = names.map((name) => [name, join(folder, name)] as const);
-  const files = paths.filter(([, path]) => statSync(path).isFile());
-  return new Map(files.map(([name, path]) => [name, readFileSync(path)]));
+  return files;
 }
 
-function namesIn(folder: string): string[] {
+function filesIn(directory: string): Map<string, Buffer> {
   try {
-    return readdirSync(folder);
+    const names = readdirSync(directory).filter((name) => !name.startsWith("."));
+    const files = names.filter((name) => statSync(join(directory, name)).isFile());
+    return new Map(files.map((name) => [name, readFileSync(join(directory, name))]));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new Error(`WELL_KNOWN names no directory that can be read (${code})`);
