@@ -169,14 +169,21 @@ async function arrive(
       return { identityToken: sealIdentity(call, identity, device, false) };
     if (!address) throw emailMissing(provider);
     if (!acceptTerms) throw invalid("acceptTerms", "must be true: the terms have to be accepted");
-    if (found.user) await attachBy(call, found.user, identity, arrived === "take-back");
-    else await createAccount(call, provider, identity, address);
+    const change = found.user
+      ? attachBy(call, found.user, identity, arrived === "take-back")
+      : createAccount(call, provider, identity, address);
+    await change.catch((error) => {
+      if (!(error instanceof Forestalled)) throw error;
+    });
   }
   throw externalFailed();
 }
 
 /** Decisions about one arrival: each but the last leads to a change that another caller may have forestalled. */
 const MAX_ATTEMPTS = 3;
+
+/** A concurrent caller has stored the identity, so the transaction is rolled back. */
+class Forestalled extends Error {}
 
 const emailMissing = ({ name }: ExternalProvider) =>
   new ServiceError(
@@ -277,7 +284,7 @@ async function attachBy(
   });
 }
 
-/** Stores an identity. A concurrent caller that has stored it rolls the transaction back. */
+/** @throws Forestalled */
 async function connect(
   call: Call,
   userId: string,
@@ -287,7 +294,7 @@ async function connect(
   const createdAt = call.clock.now();
   const identity = { id: newId(createdAt), userId, provider, issuer, subject, email };
   if (!(await insertIdentity(call, { ...identity, createdAt, lastUsedAt: null })))
-    throw externalFailed();
+    throw new Forestalled();
   const details = { identityId: identity.id, provider, how };
   await recordAudit(call, "user.identity_added", { userId, details });
 }

@@ -554,4 +554,15 @@ describe("Identities: concurrent requests", () => {
     const ids = new Set(answers.map(({ body }) => body.user.id));
     expect([...ids]).toEqual([await userIdOf(account.email as string)]);
   });
+
+  test("POST /auth/finish-external: concurrent first sign-ins create one account though the address at the provider changes", async () => {
+    const account = googleAccount();
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, (_, i) =>
+        signInBy({ ...account, email: `${i}.${account.email}` }),
+      ),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    expect(new Set(answers.map(({ body }) => body.user.id)).size).toBe(1);
+  });
 });
