@@ -176,6 +176,26 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect((await web.app.login(user.email)).body.requiresMfa).toBe(false);
   });
 
+  test("asks for a passkey or a backup code where the account has no authenticator app", async () => {
+    const user = await web.app.addUser();
+    const tab = await openSecurity(user);
+    const { page } = tab;
+    await addAuthenticator(page);
+    await press(page, "Add a passkey", "On one device only");
+    await press(page, "Require it");
+    const dialog = page.getByRole("dialog");
+    const backupCode = (await dialog.getByRole("listitem").first().textContent()) ?? "";
+    await press(dialog, "I have kept them");
+    const other = await web.open(`${url}/sign-in`, await web.newBrowser());
+    await enter(other.page, user);
+    await see(other.page, "Enter one of your backup codes.");
+    await other.page.getByRole("button", { name: "Use a passkey" }).waitFor();
+    expect(await other.page.getByRole("button", { name: "Use the authenticator app" }).count()).toBe(0);
+    await expectAccessible(other);
+    await submit(other.page, { "Backup code": backupCode }, "Verify");
+    await menu(other);
+  });
+
   test("signs in from the autofill, and completes a second step by a button", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);

@@ -17,6 +17,7 @@ import { toast } from "./toasts.svelte.ts";
 
 type Routes = ReturnType<Client["withAccessToken"]>;
 type Impersonation = { routes: Routes; user: User; endsAt: Date };
+type Waiting = { tempToken?: string | undefined; mfaMethods?: string[] | undefined };
 type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
 /** The address of the API: where the app is, unless it is built for another origin. */
@@ -36,6 +37,8 @@ class Session {
   /** True while the session has ended but its page is kept, with everything that was typed. */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
+  /** What completes the sign-in that waits for its second factor; empty for a code of an app or a backup code. */
+  factors = $state.raw<readonly string[]>([]);
   #client = this.#createClient();
 
   /** Whose data is shown. */
@@ -99,7 +102,7 @@ class Session {
    */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
-    if (answer.requiresMfa) return answer.tempToken;
+    if (answer.requiresMfa) return this.#wait(answer);
     await this.#begin(answer);
     return undefined;
   }
@@ -110,7 +113,7 @@ class Session {
    */
   async signInByCode(proof: VerifyEmailCodeRequest): Promise<string | undefined> {
     const answer = await this.#client.auth.verifyEmailCode(proof);
-    if (answer.requiresMfa) return answer.tempToken;
+    if (answer.requiresMfa) return this.#wait(answer);
     await this.#begin(answer);
     return undefined;
   }
@@ -147,7 +150,8 @@ class Session {
     answer: FinishExternalRequest,
   ): Promise<{ tempToken?: string | undefined; identityToken?: string | undefined }> {
     const finished = await this.#client.auth.finishExternal(answer);
-    const { tempToken, identityToken } = finished;
+    const { identityToken } = finished;
+    const tempToken = finished.requiresMfa ? this.#wait(finished) : undefined;
     if (finished.accessToken) await this.#begin(finished);
     return { tempToken, identityToken };
   }
@@ -188,6 +192,12 @@ class Session {
     await left.routes.auth.logout().catch(() => {}); // it ends by itself soon
     const { forgetConversations } = await import("./conversations.svelte.ts");
     await forgetConversations(left.user.id, true); // they are another person's
+  }
+
+  /** @returns the token of the second step */
+  #wait({ tempToken, mfaMethods = [] }: Waiting): string | undefined {
+    this.factors = mfaMethods;
+    return tempToken;
   }
 
   async #begin({
