@@ -4,6 +4,7 @@ import type { Call } from "../call.ts";
 import { consumeOneTimeToken, olderAddress } from "../mail/one-time-token.ts";
 import { hasReachedLimit, queueEmails } from "../mail/queue.ts";
 import { lifetimeOf } from "../mail/templates.ts";
+import { findFirstVerification } from "../store/emails.ts";
 import { issueOneTimeToken } from "../store/one-time-tokens.ts";
 import { lockUser, User } from "../store/users.ts";
 import { withAccount } from "./with-account.ts";
@@ -21,8 +22,9 @@ export async function resendVerification(call: Call, email: string): Promise<voi
         return;
       const { verifyTokenTtlMs } = call.config;
       const token = await issueOneTimeToken(call, "verify-email", user, verifyTokenTtlMs);
-      const lifetime = lifetimeOf(verifyTokenTtlMs);
-      await queueEmails(call, [user], "verify-email", { lifetime }, token.id);
+      const first = await findFirstVerification(call, user); // which says where the account was registered
+      const variables = { ...first?.variables, lifetime: lifetimeOf(verifyTokenTtlMs) };
+      await queueEmails(call, [user], "verify-email", variables, token.id);
     });
   });
 }

@@ -77,6 +77,18 @@ export function recentEmails(
   );
 }
 
+/** What the first verification e-mail of an account to an address says; undefined if it is no longer kept. */
+export const findFirstVerification = (
+  db: Db,
+  { id, email }: Pick<User, "id" | "email">,
+): Promise<Pick<Email, "variables"> | undefined> =>
+  firstRow(
+    db,
+    `select facts as variables from emails
+     where user_id = :id and "to" = :email and template = 'verify-email' order by id limit 1`,
+    { id, email },
+  );
+
 /** E-mails that anybody can ask for, to any address. */
 export const REQUESTED_EMAILS = ["verify-email", "change-email", "reset-password", "email-code"];
 

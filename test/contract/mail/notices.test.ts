@@ -1,6 +1,6 @@
 // What e-mails about the security of an account say: when, where, on which device, in which language.
 import { expect, test } from "vitest";
-import { NEW_PASSWORD, type SignedIn } from "../../support/accounts.ts";
+import { freshEmail, NEW_PASSWORD, newAccount, type SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";
 
 const app = await testApp();
@@ -45,6 +45,25 @@ test("POST /auth/register: the first e-mail is in the language of the registrati
   const { email } = await app.addUser({ locale: "de" });
   const { text } = await app.mail.emailTo(email, /E-Mail-Adresse bestätigen/);
   expect(text).toContain("Der Link funktioniert einmal, 24 Stunden lang.");
+});
+
+test("POST /auth/resend-verification: the e-mail says again where the account was registered, not where it was asked for", async () => {
+  const account = newAccount({ email: freshEmail() });
+  const stranger = app.httpClient();
+  const sent = await stranger.send("POST", "/auth/register", account, { "user-agent": CHROME });
+  expect(sent.status).toBe(201);
+  const rowsOf = (text = "") => text.match(/^(When|Where|Device): .*$/gm);
+  const first = await app.mail.emailTo(account.email, /Verify/);
+  expect(rowsOf(first.text)).toEqual(
+    expect.arrayContaining([`Where: ${stranger.address}`, "Device: Chrome on Linux"]),
+  );
+  app.clock.advance("10m");
+  await app.httpClient().post("/auth/resend-verification", { email: account.email });
+  await expect
+    .poll(async () => (await app.mail.emailTo(account.email, /Verify/)).token)
+    .not.toBe(first.token);
+  const again = await app.mail.emailTo(account.email, /Verify/);
+  expect(rowsOf(again.text)).toEqual(rowsOf(first.text));
 });
 
 test("PUT /admin/users/:id: the e-mail about the owner's second factor does not say where the administrator is", async () => {
