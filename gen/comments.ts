@@ -374,6 +374,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.account.v1.AdminUser.service_account": "True for a service account, which has no password and gets no e-mail. Absent otherwise.",
   "gatehouse.account.v1.AdminUser.suspended_at": "Time of the suspension. Absent unless the account is suspended.",
   "gatehouse.account.v1.AdminUser.metadata": "JSON object that administrators keep about the user. Absent if there is none.",
+  "gatehouse.account.v1.AdminUser.second_factor_required": "True when the owner has decided that every sign-in needs a second factor. Absent otherwise.",
   "gatehouse.account.v1.ListUsersRequest": "Request for ListUsers. All filters are combined with AND.",
   "gatehouse.account.v1.ListUsersRequest.limit": "Number of rows per page: 1 to 100. The default is 20.",
   "gatehouse.account.v1.ListUsersRequest.cursor": "Position returned as `next_cursor` by the previous page. It cannot be combined with `page`.",

@@ -432,6 +432,8 @@ export type AdminUser = {
   suspendedAt?: string | undefined;
   /** JSON object that administrators keep about the user. Absent if there is none. */
   metadata?: Record<string, unknown> | undefined;
+  /** True when the owner has decided that every sign-in needs a second factor. Absent otherwise. */
+  secondFactorRequired?: boolean | undefined;
 };
 
 /** A recorded event that concerns an account. */
@@ -2137,13 +2139,13 @@ export type Api = ReturnType<typeof createApi>;
 export const createApi = (call: Call, stream: Stream) => ({
   /** Registration, login and tokens. */
   auth: {
-    /** Creates an account and sends a verification token to its e-mail address. Requires no token. At most 10 requests in 900 seconds per address. At most 60 requests in 3600 seconds per address. */
+    /** Creates an account and sends a verification token to its e-mail address. Requires no token. At most 10 requests in 900 seconds per address. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     register: (body: RegisterRequest, options?: CallOptions) =>
       call<RegisterResponse>("POST", "/auth/register", { body }, options),
     /** Verifies the e-mail address and the password. Returns tokens, or a temporary token if a second factor is required. Requires no token. At most 5 requests in 900 seconds per address and account. */
     login: (body: LoginRequest, options?: CallOptions) =>
       call<LoginResponse>("POST", "/auth/login", { body }, options),
-    /** Ends the session of the access token and clears the refresh cookie. Under impersonation, the administrator's cookie is kept. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Ends the session of the access token and clears the refresh cookie. Under impersonation, the administrator's cookie is kept. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     logout: (options?: CallOptions) =>
       call<LogoutResponse>("POST", "/auth/logout", {}, options),
     /** Exchanges a refresh token for a new pair of tokens. Requires no token. At most 120 requests in 60 seconds per address. */
@@ -2152,19 +2154,19 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Verifies the e-mail address of a new account, or completes a change of e-mail address. Requires no token. At most 30 requests in 900 seconds per address. */
     verifyEmail: (body: VerifyEmailRequest, options?: CallOptions) =>
       call<VerifyEmailResponse>("POST", "/auth/verify-email", { body }, options),
-    /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address. */
+    /** Sends the verification token again. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     resendVerification: (body: ResendVerificationRequest, options?: CallOptions) =>
       call<ResendVerificationResponse>("POST", "/auth/resend-verification", { body }, options),
     /** Undoes a sign-in or a registration that the owner of an address did not make, with the token of the e-mail about it. A sign-in: ends every session, invalidates the password, removes passkeys, identities and second factors added since, forgets the known devices, gives the account the address back that it had then, and sends a password reset token. A registration whose address was never verified: erases the account. Requires no token. At most 30 requests in 900 seconds per address. */
     disown: (body: DisownRequest, options?: CallOptions) =>
       call<DisownResponse>("POST", "/auth/not-me", { body }, options),
-    /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address. */
+    /** Sends a password reset token. The response is the same whether or not the account exists. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     forgotPassword: (body: ForgotPasswordRequest, options?: CallOptions) =>
       call<ForgotPasswordResponse>("POST", "/auth/forgot-password", { body }, options),
     /** Sets a password with the token of a reset or of an invitation, and ends every session. Requires no token. At most 30 requests in 900 seconds per address. */
     resetPassword: (body: ResetPasswordRequest, options?: CallOptions) =>
       call<ResetPasswordResponse>("POST", "/auth/reset-password", { body }, options),
-    /** Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Creates a TOTP secret and backup codes. From the next login on, a second factor is required. Until the first code has been accepted, another call replaces the secret and the codes. Requires a sign-in within the last 15 minutes, or the password. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     setupTotp: (body?: SetupTotpRequest, options?: CallOptions) =>
       call<SetupTotpResponse>("POST", "/auth/setup-totp", { body }, options),
     /** Completes a login that requires a second factor. Requires no token. At most 10 requests in 900 seconds per address and account. */
@@ -2182,22 +2184,22 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Finishes a sign-in with the response of the provider. Returns the same as Login, or `identityToken` if the account has to be proven first, or if the exchange was begun to prove an identity. Requires no token. At most 60 requests in 60 seconds per address. */
     finishExternal: (body: FinishExternalRequest, options?: CallOptions) =>
       call<FinishExternalResponse>("POST", "/auth/finish-external", { body }, options),
-    /** Sends a sign-in code to an address. The response is the same whether or not the account exists. Requires `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address. */
+    /** Sends a sign-in code to an address. The response is the same whether or not the account exists. Requires `EMAIL_SIGN_IN=code`. Requires no token. At most 3 requests in 3600 seconds per address and account. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     requestEmailCode: (body: RequestEmailCodeRequest, options?: CallOptions) =>
       call<RequestEmailCodeResponse>("POST", "/auth/email-code", { body }, options),
     /** Signs in with a code that was sent by e-mail, or with the token of the link in that e-mail, in the browser or app that requested it. Each code allows five guesses. The address counts as verified afterwards. Requires no token. At most 10 requests in 900 seconds per address and account. */
     verifyEmailCode: (body?: VerifyEmailCodeRequest, options?: CallOptions) =>
       call<VerifyEmailCodeResponse>("POST", "/auth/verify-email-code", { body }, options),
-    /** Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation within the last 15 minutes. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Connects an identity to the account of the caller. The owner is notified by e-mail. Requires a sign-in or a confirmation within the last 15 minutes. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     connectIdentity: (body: ConnectIdentityRequest, options?: CallOptions) =>
       call<ConnectIdentityResponse>("POST", "/auth/connect-identity", { body }, options),
-    /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Disables MFA. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     disableTotp: (body?: DisableTotpRequest, options?: CallOptions) =>
       call<DisableTotpResponse>("POST", "/auth/disable-totp", { body }, options),
-    /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Creates a new set of backup codes. The old set becomes invalid. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createBackupCodes: (body: CreateBackupCodesRequest, options?: CallOptions) =>
       call<CreateBackupCodesResponse>("POST", "/auth/backup-codes", { body }, options),
-    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session is treated as if it had just begun. With a password or an identity, an account with a second factor also needs a code or backup code. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Confirms that the caller is the user, for operations that require a recent sign-in. For 15 minutes the session is treated as if it had just begun. With a password or an identity, an account with a second factor also needs a code or backup code. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     confirm: (body?: ConfirmRequest, options?: CallOptions) =>
       call<ConfirmResponse>("POST", "/auth/confirm", { body }, options),
     /** Lists the ways to sign in that this service offers, for a sign-in page. Requires no token. At most 120 requests in 60 seconds per address. */
@@ -2209,166 +2211,166 @@ export const createApi = (call: Call, stream: Stream) => ({
   },
   /** Operations of signed-in users on their own accounts. */
   user: {
-    /** Returns the caller's account. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns the caller's account. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     getProfile: (options?: CallOptions) =>
       call<GetProfileResponse>("GET", "/user/profile", {}, options),
-    /** Updates the display name and the bio. An absent field keeps its value. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Updates the display name and the bio. An absent field keeps its value. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     updateProfile: (body?: UpdateProfileRequest, options?: CallOptions) =>
       call<UpdateProfileResponse>("PUT", "/user/profile", { body }, options),
-    /** Sets a new password and revokes every other session. The user is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sets a new password and revokes every other session. The user is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     changePassword: (body: ChangePasswordRequest, options?: CallOptions) =>
       call<ChangePasswordResponse>("POST", "/user/change-password", { body }, options),
-    /** Sends a verification token to the new e-mail address. The address changes once the token is passed to VerifyEmail. The response is the same if another account uses the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user. At most 60 requests in 3600 seconds per address. */
+    /** Sends a verification token to the new e-mail address. The address changes once the token is passed to VerifyEmail. The response is the same if another account uses the address. At most three requests per hour are accepted. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. At most 60 requests in 3600 seconds per address, together with the other routes of the limit `requested-emails`. */
     changeEmail: (body: ChangeEmailRequest, options?: CallOptions) =>
       call<ChangeEmailResponse>("POST", "/user/change-email", { body }, options),
-    /** Returns the ways in which the caller can sign in. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns the ways in which the caller can sign in. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     getSignInMethods: (options?: CallOptions) =>
       call<GetSignInMethodsResponse>("GET", "/user/sign-in-methods", {}, options),
-    /** Sets the first password of an account that has none. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sets the first password of an account that has none. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     setPassword: (body: SetPasswordRequest, options?: CallOptions) =>
       call<SetPasswordResponse>("PUT", "/user/password", { body }, options),
-    /** Removes the password and revokes every other session. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Removes the password and revokes every other session. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     removePassword: (options?: CallOptions) =>
       call<RemovePasswordResponse>("DELETE", "/user/password", {}, options),
-    /** Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Sets whether every sign-in needs a second factor. Requires a passkey or a confirmed authenticator app, and a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     requireSecondFactor: (body: RequireSecondFactorRequest, options?: CallOptions) =>
       call<RequireSecondFactorResponse>("PUT", "/user/second-factor", { body }, options),
-    /** Begins to add a passkey, or to confirm the session with one. Adding one requires a sign-in or a confirmation within the last 15 minutes. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Begins to add a passkey, or to confirm the session with one. Adding one requires a sign-in or a confirmation within the last 15 minutes. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createPasskeyOptions: (body: CreatePasskeyOptionsRequest, options?: CallOptions) =>
       call<CreatePasskeyOptionsResponse>("POST", "/user/passkeys/options", { body }, options),
-    /** Adds a passkey. The owner is notified by e-mail. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Adds a passkey. The owner is notified by e-mail. An account has at most 20. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createPasskey: (body: CreatePasskeyRequest, options?: CallOptions) =>
       call<CreatePasskeyResponse>("POST", "/user/passkeys", { body }, options),
-    /** Lists the passkeys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the passkeys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listPasskeys: (options?: CallOptions) =>
       call<ListPasskeysResponse>("GET", "/user/passkeys", {}, options),
-    /** Renames a passkey of the caller. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Renames a passkey of the caller. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     renamePasskey: (id: string, body: RenamePasskeyRequest, options?: CallOptions) =>
       call<RenamePasskeyResponse>("PUT", `/user/passkeys/${encodeURIComponent(id)}`, { body }, options),
-    /** Removes a passkey of the caller. Another way to sign in must remain, and another second factor while one is required. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Removes a passkey of the caller. Another way to sign in must remain, and another second factor while one is required. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deletePasskey: (id: string, options?: CallOptions) =>
       call<DeletePasskeyResponse>("DELETE", `/user/passkeys/${encodeURIComponent(id)}`, {}, options),
-    /** Lists the identities of the caller, newest first: accounts at sign-in providers that are connected. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the identities of the caller, newest first: accounts at sign-in providers that are connected. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listIdentities: (options?: CallOptions) =>
       call<ListIdentitiesResponse>("GET", "/user/identities", {}, options),
-    /** Disconnects an identity of the caller. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Disconnects an identity of the caller. Another way to sign in must remain. Requires a sign-in or a confirmation within the last 15 minutes. The owner is notified by e-mail. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteIdentity: (id: string, options?: CallOptions) =>
       call<DeleteIdentityResponse>("DELETE", `/user/identities/${encodeURIComponent(id)}`, {}, options),
-    /** Lists the browsers and apps that have signed in to the caller's account, the last used first. At most 50 are kept. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the browsers and apps that have signed in to the caller's account, the last used first. At most 50 are kept. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listDevices: (options?: CallOptions) =>
       call<ListDevicesResponse>("GET", "/user/devices", {}, options),
-    /** Removes a device. It counts as a new device when it signs in again. Its sessions stay open. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Removes a device. It counts as a new device when it signs in again. Its sessions stay open. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteDevice: (id: string, options?: CallOptions) =>
       call<DeleteDeviceResponse>("DELETE", `/user/devices/${encodeURIComponent(id)}`, {}, options),
-    /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the caller's open sessions, newest first. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listSessions: (options?: CallOptions) =>
       call<ListSessionsResponse>("GET", "/user/sessions", {}, options),
-    /** Revokes all of the caller's sessions except the current one. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Revokes all of the caller's sessions except the current one. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     revokeOtherSessions: (options?: CallOptions) =>
       call<RevokeOtherSessionsResponse>("DELETE", "/user/sessions", {}, options),
-    /** Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Revokes one of the caller's sessions. Returns NOT_FOUND for another user's session. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     revokeSession: (id: string, options?: CallOptions) =>
       call<RevokeSessionResponse>("DELETE", `/user/sessions/${encodeURIComponent(id)}`, {}, options),
     /** Creates an API key for AI routes. Only this response contains the key. Requires a sign-in within the last 15 minutes, or the password. Returns CONFLICT when the caller has the maximum number of keys. The owner is notified by e-mail. Requires an access token. At most 60 requests in 3600 seconds per user. */
     createApiKey: (body: CreateApiKeyRequest, options?: CallOptions) =>
       call<CreateApiKeyResponse>("POST", "/user/api-keys", { body }, options),
-    /** Lists the valid API keys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the valid API keys of the caller, newest first. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listApiKeys: (options?: CallOptions) =>
       call<ListApiKeysResponse>("GET", "/user/api-keys", {}, options),
-    /** Revokes an API key of the caller. Its next request is refused, and its open streams end within a second. Returns NOT_FOUND for a key of another user. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Revokes an API key of the caller. Its next request is refused, and its open streams end within a second. Returns NOT_FOUND for a key of another user. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     revokeApiKey: (id: string, options?: CallOptions) =>
       call<RevokeApiKeyResponse>("DELETE", `/user/api-keys/${encodeURIComponent(id)}`, {}, options),
-    /** Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Schedules the account for deletion and revokes all its sessions. Signing in before the deletion date cancels the deletion. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteAccount: (body?: DeleteAccountRequest, options?: CallOptions) =>
       call<DeleteAccountResponse>("POST", "/user/delete-account", { body }, options),
-    /** Returns all data stored about the caller, page by page. Actions of other users are listed without their address, device and reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Returns all data stored about the caller, page by page. Actions of other users are listed without their address, device and reason. Each page is recorded in the audit log. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     exportData: (query?: ExportDataRequest, options?: CallOptions) =>
       call<ExportDataResponse>("GET", "/user/export", { query }, options),
   },
   /** Administration of users, sessions, the audit log, the e-mail log and webhooks. */
   admin: {
-    /** Returns the figures of today and of the period, and problems that need attention. Days are in UTC. Events of the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the figures of today and of the period, and problems that need attention. Days are in UTC. Events of the last second may be missing. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     getOverview: (query?: GetOverviewRequest, options?: CallOptions) =>
       call<GetOverviewResponse>("GET", "/admin/overview", { query }, options),
-    /** Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists users, newest first unless `sort` is given. If `search` has one or two characters and `page` is absent, a page may have fewer rows than `limit`. With 20,000 users or more, the `total` of such a search is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listUsers: (query?: ListUsersRequest, options?: CallOptions) =>
       call<ListUsersResponse>("GET", "/admin/users", { query }, options),
-    /** Creates an account without a password, and sends an e-mail with a token that sets one. Requires a recent sign-in, by default within the last hour. The role `admin` also requires the password of the caller, or a confirmation within 15 minutes. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates an account without a password, and sends an e-mail with a token that sets one. Requires a recent sign-in, by default within the last hour. The role `admin` also requires the password of the caller, or a confirmation within 15 minutes. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     inviteUser: (body: InviteUserRequest, options?: CallOptions) =>
       call<InviteUserResponse>("POST", "/admin/users", { body }, options),
-    /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     getUser: (id: string, options?: CallOptions) =>
       call<GetUserResponse>("GET", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Updates a user. An absent field keeps its value. Only the name, the metadata and the suspension of a service account can be changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Updates a user. An absent field keeps its value. Only the name, the metadata and the suspension of a service account can be changed. Changing the role, e-mail address, verification, MFA or suspension requires a recent sign-in, by default within the last hour. Changing the role also requires the caller's password, or a confirmation within 15 minutes; the user and all administrators are notified by e-mail. The address, verification and MFA of an administrator cannot be changed, nor those of a user who was an administrator within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     updateUser: (id: string, body?: UpdateUserRequest, options?: CallOptions) =>
       call<UpdateUserResponse>("PUT", `/admin/users/${encodeURIComponent(id)}`, { body }, options),
-    /** Erases a user immediately and irreversibly. For another administrator, or a user who was one within the last 7 days, a recent sign-in is required. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Erases a user immediately and irreversibly. For another administrator, or a user who was one within the last 7 days, a recent sign-in is required. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteUser: (id: string, options?: CallOptions) =>
       call<DeleteUserResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}`, {}, options),
-    /** Removes every way to sign in of a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Removes every way to sign in of a user, ends all sessions, and sends an e-mail with a token that sets a new password. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for another administrator, and for a user who was one in the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     resetAccess: (id: string, options?: CallOptions) =>
       call<ResetAccessResponse>("POST", `/admin/users/${encodeURIComponent(id)}/reset-access`, {}, options),
-    /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the open sessions of a user, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listUserSessions: (id: string, options?: CallOptions) =>
       call<ListUserSessionsResponse>("GET", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),
-    /** Revokes every session of a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Revokes every session of a user. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     revokeUserSessions: (id: string, options?: CallOptions) =>
       call<RevokeUserSessionsResponse>("DELETE", `/admin/users/${encodeURIComponent(id)}/sessions`, {}, options),
-    /** Lists the identities of a user, newest first: accounts at sign-in providers that are connected. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the identities of a user, newest first: accounts at sign-in providers that are connected. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listUserIdentities: (id: string, options?: CallOptions) =>
       call<ListUserIdentitiesResponse>("GET", `/admin/users/${encodeURIComponent(id)}/identities`, {}, options),
-    /** Lists audit events, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists audit events, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listAuditLogs: (query?: ListAuditLogsRequest, options?: CallOptions) =>
       call<ListAuditLogsResponse>("GET", "/admin/audit-logs", { query }, options),
-    /** Lists e-mails, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists e-mails, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listEmailLogs: (query?: ListEmailLogsRequest, options?: CallOptions) =>
       call<ListEmailLogsResponse>("GET", "/admin/email-logs", { query }, options),
-    /** Renders an e-mail as its recipient gets it, in the language of their account and with the current texts. Its link has no token. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Renders an e-mail as its recipient gets it, in the language of their account and with the current texts. Its link has no token. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     previewEmail: (id: string, options?: CallOptions) =>
       call<PreviewEmailResponse>("GET", `/admin/email-logs/${encodeURIComponent(id)}/preview`, {}, options),
-    /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Queues a failed e-mail again. Returns CONFLICT for an e-mail that has not failed. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     retryEmail: (id: string, options?: CallOptions) =>
       call<RetryEmailResponse>("POST", `/admin/email-logs/${encodeURIComponent(id)}/retry`, {}, options),
-    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were administrators within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Opens a session that acts as a user. It lasts at most 15 minutes and ends with the administrator's session. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for administrators and for users who were administrators within the last 7 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     impersonate: (userId: string, body?: ImpersonateRequest, options?: CallOptions) =>
       call<ImpersonateResponse>("POST", `/admin/impersonate/${encodeURIComponent(userId)}`, { body }, options),
-    /** Lists the API keys of all users, newest first, including expired and revoked ones. With `search` or `state`, and without `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the API keys of all users, newest first, including expired and revoked ones. With `search` or `state`, and without `page`, a response may have fewer rows than `limit`; from 20,000 keys on, its `total` is an estimate. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listAllApiKeys: (query?: ListAllApiKeysRequest, options?: CallOptions) =>
       call<ListAllApiKeysResponse>("GET", "/admin/api-keys", { query }, options),
-    /** Restricts or revokes an API key. An absent field keeps its value. A change applies from the next request with the key on. Returns CONFLICT for a key that was already revoked. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Restricts or revokes an API key. An absent field keeps its value. A change applies from the next request with the key on. Returns CONFLICT for a key that was already revoked. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     updateApiKey: (id: string, body?: UpdateApiKeyRequest, options?: CallOptions) =>
       call<UpdateApiKeyResponse>("PUT", `/admin/api-keys/${encodeURIComponent(id)}`, { body }, options),
-    /** Creates a service account: a user that cannot sign in. Administrators create its API keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a service account: a user that cannot sign in. Administrators create its API keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createServiceAccount: (body: CreateServiceAccountRequest, options?: CallOptions) =>
       call<CreateServiceAccountResponse>("POST", "/admin/service-accounts", { body }, options),
-    /** Creates an API key of a service account. Only this response contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is not a service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates an API key of a service account. Only this response contains the key. Requires a sign-in within the last 15 minutes, or the password of the caller. Returns CONFLICT for a user who is not a service account, and when it has the maximum number of keys. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createServiceAccountKey: (id: string, body: CreateServiceAccountKeyRequest, options?: CallOptions) =>
       call<CreateServiceAccountKeyResponse>("POST", `/admin/users/${encodeURIComponent(id)}/api-keys`, { body }, options),
-    /** Lists the webhooks, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the webhooks, newest first. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listWebhooks: (options?: CallOptions) =>
       call<ListWebhooksResponse>("GET", "/admin/webhooks", {}, options),
-    /** Creates a webhook. Only this response contains its secret. Requires a recent sign-in, by default within the last hour. Returns CONFLICT when there are 20 webhooks. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a webhook. Only this response contains its secret. Requires a recent sign-in, by default within the last hour. Returns CONFLICT when there are 20 webhooks. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     createWebhook: (body: CreateWebhookRequest, options?: CallOptions) =>
       call<CreateWebhookResponse>("POST", "/admin/webhooks", { body }, options),
-    /** Changes a webhook, or turns it off or on. An absent field keeps its value. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Changes a webhook, or turns it off or on. An absent field keeps its value. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     updateWebhook: (id: string, body?: UpdateWebhookRequest, options?: CallOptions) =>
       call<UpdateWebhookResponse>("PUT", `/admin/webhooks/${encodeURIComponent(id)}`, { body }, options),
-    /** Deletes a webhook and its deliveries. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Deletes a webhook and its deliveries. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteWebhook: (id: string, options?: CallOptions) =>
       call<DeleteWebhookResponse>("DELETE", `/admin/webhooks/${encodeURIComponent(id)}`, {}, options),
-    /** Replaces the secret of a webhook. For 24 hours, deliveries are also signed with the previous secret. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Replaces the secret of a webhook. For 24 hours, deliveries are also signed with the previous secret. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     rotateWebhookSecret: (id: string, options?: CallOptions) =>
       call<RotateWebhookSecretResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/rotate-secret`, {}, options),
-    /** Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works even while the webhook is off. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Delivers an event of the type `webhook.test`, once. Its outcome is in the list of deliveries. Works even while the webhook is off. Requires a recent sign-in, by default within the last hour. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     testWebhook: (id: string, options?: CallOptions) =>
       call<TestWebhookResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/test`, {}, options),
-    /** Delivers the events of a period again, with the same ids. Requires a recent sign-in, by default within the last hour. Returns VALIDATION_FAILED for a period with more than 10,000 matching events, and CONFLICT while the webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Delivers the events of a period again, with the same ids. Requires a recent sign-in, by default within the last hour. Returns VALIDATION_FAILED for a period with more than 10,000 matching events, and CONFLICT while the webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     replayWebhook: (id: string, body: ReplayWebhookRequest, options?: CallOptions) =>
       call<ReplayWebhookResponse>("POST", `/admin/webhooks/${encodeURIComponent(id)}/replay`, { body }, options),
-    /** Lists deliveries, newest first. Those that have ended are kept for 30 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists deliveries, newest first. Those that have ended are kept for 30 days. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listWebhookDeliveries: (query?: ListWebhookDeliveriesRequest, options?: CallOptions) =>
       call<ListWebhookDeliveriesResponse>("GET", "/admin/webhook-deliveries", { query }, options),
-    /** Queues a failed delivery again. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for a delivery that has not failed, and while its webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Queues a failed delivery again. Requires a recent sign-in, by default within the last hour. Returns CONFLICT for a delivery that has not failed, and while its webhook is off. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     retryWebhookDelivery: (id: string, options?: CallOptions) =>
       call<RetryWebhookDeliveryResponse>("POST", `/admin/webhook-deliveries/${encodeURIComponent(id)}/retry`, {}, options),
   },
@@ -2383,34 +2385,34 @@ export const createApi = (call: Call, stream: Stream) => ({
     /** Sends a conversation and streams the reply. REST sends server-sent events. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
     stream: (body: StreamChatRequest, options?: CallOptions) =>
       stream("/ai/stream", body, options),
-    /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user. */
+    /** Lists the caller's usage by day, provider and model, newest first. With an API key, lists the usage of its owner. Requires an access token or an API key. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listUsage: (query?: ListUsageRequest, options?: CallOptions) =>
       call<ListUsageResponse>("GET", "/user/usage", { query }, options),
-    /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage returns totals. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists the usage of all users by day, user, provider and model, newest first. SumUsage returns totals. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listAllUsage: (query?: ListAllUsageRequest, options?: CallOptions) =>
       call<ListAllUsageResponse>("GET", "/admin/usage", { query }, options),
-    /** Returns the usage of all users as CSV, with the filters of ListAllUsage. Returns VALIDATION_FAILED if there are more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the usage of all users as CSV, with the filters of ListAllUsage. Returns VALIDATION_FAILED if there are more than 50,000 rows: choose a shorter period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     exportUsage: (query?: ExportUsageRequest, options?: CallOptions) =>
       call<ExportUsageResponse>("GET", "/admin/usage.csv", { query, isText: true }, options),
-    /** Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own breakers and keys that are set aside. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Returns the state of each provider in the catalogue, as seen by the process that answers. Other processes have their own breakers and keys that are set aside. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listProviderStates: (options?: CallOptions) =>
       call<ListProviderStatesResponse>("GET", "/admin/providers", {}, options),
-    /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are in UTC and always whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Sums up the usage of all users, or of one, by day, user, model or provider. Days are in UTC and always whole. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     sumUsage: (query?: SumUsageRequest, options?: CallOptions) =>
       call<SumUsageResponse>("GET", "/admin/usage/sums", { query }, options),
-    /** Lists budgets, newest first, with the usage of the current period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Lists budgets, newest first, with the usage of the current period. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listBudgets: (query?: ListBudgetsRequest, options?: CallOptions) =>
       call<ListBudgetsResponse>("GET", "/admin/budgets", { query }, options),
-    /** Creates a budget, or changes the one with the same scope, subject, unit and period. It applies from the next call on; the first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Creates a budget, or changes the one with the same scope, subject, unit and period. It applies from the next call on; the first budget of a deployment within a second. Returns NOT_FOUND for an unknown user or API key. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     setBudget: (body: SetBudgetRequest, options?: CallOptions) =>
       call<SetBudgetResponse>("PUT", "/admin/budgets", { body }, options),
-    /** Deletes a budget and its recorded usage. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Deletes a budget and its recorded usage. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     deleteBudget: (id: string, options?: CallOptions) =>
       call<DeleteBudgetResponse>("DELETE", `/admin/budgets/${encodeURIComponent(id)}`, {}, options),
-    /** Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user. */
+    /** Corrects the usage of a budget in the current period, for example after a crash, when lost calls count in full. Requires the access token of an administrator. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     adjustBudget: (id: string, body: AdjustBudgetRequest, options?: CallOptions) =>
       call<AdjustBudgetResponse>("POST", `/admin/budgets/${encodeURIComponent(id)}/adjust`, { body }, options),
-    /** Lists the budgets that limit the caller's own calls, with the usage of the current period. Requires an access token. At most 100 requests in 60 seconds per user. */
+    /** Lists the budgets that limit the caller's own calls, with the usage of the current period. Requires an access token. At most 100 requests in 60 seconds per user, together with the other routes of the limit `authenticated`. */
     listOwnBudgets: (options?: CallOptions) =>
       call<ListOwnBudgetsResponse>("GET", "/user/budgets", {}, options),
   },

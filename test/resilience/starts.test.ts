@@ -154,7 +154,10 @@ describe("Start with wrong settings", () => {
       env: { DATABASE_URL: "postgres://u:hidden@127.0.0.1:1/x" },
       says: /DATABASE_URL: the database is not reachable: .* correct DATABASE_URL\.$/,
     },
-    { env: { WELL_KNOWN: wellKnown }, says: /WELL_KNOWN: jwks.json is served by Gatehouse itself$/ },
+    {
+      env: { WELL_KNOWN: wellKnown },
+      says: /WELL_KNOWN: jwks.json is served by Gatehouse itself$/,
+    },
     { env: { DATA_DIR: "package.json" }, says: /DATA_DIR can't be used: .*$/ },
     {
       env: { DATA_DIR: "package.json", SERVICES_URL: " " }, // a blank one: services in this process

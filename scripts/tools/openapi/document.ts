@@ -120,11 +120,7 @@ function tagsOf(bindings: readonly HttpBinding[]) {
   ];
 }
 
-function operation(
-  binding: HttpBinding,
-  used: Set<DescMessage>,
-  shared: ReadonlySet<string>,
-) {
+function operation(binding: HttpBinding, used: Set<DescMessage>, shared: ReadonlySet<string>) {
   const { method, policy, format, pathFields, queryFields, bodyFields, requestCookies } = binding;
   const parameter = (
     place: "path" | "query" | "cookie",

@@ -16,7 +16,9 @@ export function readWellKnown(directory: string | undefined): ReadonlyMap<string
   const files = filesIn(directory);
   const problems = [...files.keys()].flatMap((name) => {
     if (OWN.includes(name)) return [`WELL_KNOWN: ${name} is served by Gatehouse itself`];
-    return NAME.test(name) ? [] : [`WELL_KNOWN: ${name} must have letters, digits, _, - and . only`];
+    return NAME.test(name)
+      ? []
+      : [`WELL_KNOWN: ${name} must have letters, digits, _, - and . only`];
   });
   if (problems.length > 0) throw new Error(problems.join("\n"));
   return files;

@@ -190,7 +190,10 @@ describe("POST /auth/finish-external: ID tokens", () => {
     ],
     ["another authorized party", change({ aud: ["gatehouse-client", "other"], azp: "other" })],
     ["another authorized party of one audience", change({ azp: "other" })],
-    ["an audience among others that is not ours", change({ aud: ["other", "third"], azp: "other" })],
+    [
+      "an audience among others that is not ours",
+      change({ aud: ["other", "third"], azp: "other" }),
+    ],
     ["another issuer", change({ iss: "https://accounts.google.com" })],
     ["another nonce", change({ nonce: "x".repeat(43) })],
     ["no nonce", change({ nonce: undefined })],

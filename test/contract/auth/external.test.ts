@@ -248,10 +248,15 @@ describe("An app with a scheme of its own and its own cookie jar", () => {
 
   test("signs in by the client without cookies, although the system has ended the app in the meantime", async () => {
     let kept: string | undefined;
-    const deviceToken = { get: () => kept, set: (token: string | undefined) => void (kept = token) };
+    const deviceToken = {
+      get: () => kept,
+      set: (token: string | undefined) => void (kept = token),
+    };
     const account = googleAccount();
     const request = { provider: "google", returnTo: scheme, acceptTerms: true };
-    const { authorizationUrl } = await clientAt(app.url, { deviceToken }).auth.startExternal(request);
+    const { authorizationUrl } = await clientAt(app.url, { deviceToken }).auth.startExternal(
+      request,
+    );
     const answer = answerIn(await inSystemBrowser(authorizationUrl, account));
     await expect(clientAt(app.url).auth.finishExternal(answer)).rejects.toMatchObject({
       code: "EXTERNAL_FAILED",

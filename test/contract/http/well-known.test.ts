@@ -24,7 +24,13 @@ test("WELL_KNOWN: serves the files of a directory as JSON, and nothing else", as
   expect(sent.headers.get("content-type")).toContain("application/json");
   expect((await get("apple-app-site-association")).status).toBe(200);
   expect((await get("passkey-endpoints")).status).toBe(200);
-  for (const path of ["webauthn", "acme-challenge", "..data", "..%2fetc%2fpasswd", "%2e%2e/package.json"])
+  for (const path of [
+    "webauthn",
+    "acme-challenge",
+    "..data",
+    "..%2fetc%2fpasswd",
+    "%2e%2e/package.json",
+  ])
     expect((await get(path)).status).toBe(404);
 });
 

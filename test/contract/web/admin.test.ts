@@ -322,7 +322,9 @@ describeWeb("Web app: administration", {}, (web) => {
     const { token } = await web.app.mail.emailTo(user.email, /Reset/);
     expect((await web.app.resetPassword(token)).status).toBe(200);
     await goTo(page, "/account/profile");
-    const [root] = await web.app.sql<{ id: string }>("select id from users where email = 'root@example.com'");
+    const [root] = await web.app.sql<{ id: string }>(
+      "select id from users where email = 'root@example.com'",
+    );
     await goTo(page, `/admin/users/${root?.id}`);
     await page.getByLabel("Address is verified").waitFor();
     expect(await page.getByRole("button", { name: "Reset access" }).count()).toBe(0);

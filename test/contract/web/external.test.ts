@@ -97,30 +97,33 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await see(tab.page, "No provider is connected.");
   });
 
-  test.runIf(web.name === "Chromium")("connects in an old session of an account without a password, which a passkey confirms", async () => {
-    const user = await web.app.addUser();
-    const tab = await web.open(`${url}/sign-in`);
-    const { page } = tab;
-    await addAuthenticator(page);
-    await enter(page, user);
-    await press(page, "Set up a passkey", "The passkey is added.");
-    await goTo(page, "/account/security");
-    await press(page, "Remove the password");
-    await press(page.getByRole("dialog"), "Remove the password");
-    await see(page, "Your account has no password.");
-    await web.app.sql(
-      "update sessions set created_at = created_at - interval '16 minutes' where user_id = ?",
-      [user.id],
-    );
-    const account = googleAccount();
-    provider.visitedBy(account);
-    await press(page, "Connect Google");
-    await seeHeading(page, "Confirm that it is you");
-    await expectAccessible(tab);
-    await press(page.getByRole("dialog"), "Use a passkey");
-    await seeHeading(page, "Sign-in providers");
-    await see(page, `Google ${account.email}`);
-  });
+  test.runIf(web.name === "Chromium")(
+    "connects in an old session of an account without a password, which a passkey confirms",
+    async () => {
+      const user = await web.app.addUser();
+      const tab = await web.open(`${url}/sign-in`);
+      const { page } = tab;
+      await addAuthenticator(page);
+      await enter(page, user);
+      await press(page, "Set up a passkey", "The passkey is added.");
+      await goTo(page, "/account/security");
+      await press(page, "Remove the password");
+      await press(page.getByRole("dialog"), "Remove the password");
+      await see(page, "Your account has no password.");
+      await web.app.sql(
+        "update sessions set created_at = created_at - interval '16 minutes' where user_id = ?",
+        [user.id],
+      );
+      const account = googleAccount();
+      provider.visitedBy(account);
+      await press(page, "Connect Google");
+      await seeHeading(page, "Confirm that it is you");
+      await expectAccessible(tab);
+      await press(page.getByRole("dialog"), "Use a passkey");
+      await seeHeading(page, "Sign-in providers");
+      await see(page, `Google ${account.email}`);
+    },
+  );
 
   test("shows administrators which providers a user has connected", async () => {
     const account = googleAccount();

@@ -190,7 +190,9 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await enter(other.page, user);
     await see(other.page, "Enter one of your backup codes.");
     await other.page.getByRole("button", { name: "Use a passkey" }).waitFor();
-    expect(await other.page.getByRole("button", { name: "Use the authenticator app" }).count()).toBe(0);
+    expect(
+      await other.page.getByRole("button", { name: "Use the authenticator app" }).count(),
+    ).toBe(0);
     await expectAccessible(other);
     await submit(other.page, { "Backup code": backupCode }, "Verify");
     await menu(other);
