@@ -101,6 +101,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
         "Save",
         "Turn off two-factor authentication",
         "Change metadata",
+        "Reset access",
         "Suspend",
         "Delete this user",
       ],
@@ -154,6 +155,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     expect(await panel.getByRole("button").allInnerTexts()).toEqual([
       "Save",
       "Change metadata",
+      "Reset access",
       "Reinstate",
       "Delete this user",
     ]);
