@@ -15,8 +15,11 @@ import {
 
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
-/** Only ASCII, so that lower-casing gives the same result in every language and database. */
-const LOCAL_PART = /^[\x21-\x7e]+$/;
+/**
+ * A dot-atom (RFC 5322 section 3.2.3): mail programs read a comma or a second @ as several recipients. Only ASCII,
+ * so that lower-casing gives the same result in every language and database.
+ */
+const LOCAL_PART = /^[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*$/;
 /**
  * A host name with at least two labels (RFC 1123 section 2.1). Not an IP address, whose last label is
  * a number.

@@ -82,7 +82,7 @@ export function createMailTransport(
   });
   return {
     async send(email, signal) {
-      const envelope = { from: mailFrom.address, to: email.to.address };
+      const envelope = { from: mailFrom.address, to: [email.to] }; // a text would be split at commas
       await pool.sendMail({ envelope, raw: composeMessage(mailFrom, email), signal });
     },
     ping: async () => void (await probe.verify()),

@@ -288,6 +288,18 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
     expect([local.status, local.body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
   });
 
+  test.each([
+    "me@evil.example,",
+    "me@evil.example;",
+    "<me@evil.example>",
+    '"me@evil.example" ',
+    "a b",
+  ])("an address that mail programs read as several is none: %j before another", async (before) => {
+    const email = `${before}${randomUUID()}@example.com`;
+    const { status, body } = await signInBy(googleAccount({ email, hd: "x" }));
+    expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
+  });
+
   test("an unproven address does not open an account that was never verified", async () => {
     const user = await app.addUser();
     for (const provider of ["google", "microsoft"]) {

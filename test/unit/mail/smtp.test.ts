@@ -12,11 +12,11 @@ const LETTER_MS = 2_000;
 const LETTERS = 10;
 
 /** A transport to a server, and a mail. */
-function openSender(smtpUrl: string) {
+function openSender(smtpUrl: string, address = "ann@example.com") {
   const mailFrom = { name: "", address: "us@example.com" };
   const publicUrl = "http://localhost:8080";
   const sender = createMailTransport({ smtpUrl, mailFrom, publicUrl, dataDir: "" }, silent);
-  const to = { name: "", address: "ann@example.com" };
+  const to = { name: "", address };
   const email = { to, subject: "Hello", text: "Hello.", html: "<p>Hello.</p>", messageId: "<1@x>" };
   const send = () => sender.send(email, AbortSignal.timeout(LETTER_MS));
   return { send, close: () => sender.close() };
@@ -53,6 +53,26 @@ function drip(socket: Socket): void {
   const timer = setInterval(() => socket.write("250-wait\r\n"), PACE_MS);
   socket.once("close", () => clearInterval(timer));
 }
+
+test("SMTP: an e-mail has one recipient, whatever its address", async () => {
+  const recipients: string[] = [];
+  const server = new SMTPServer({
+    disabledCommands: ["STARTTLS", "AUTH"],
+    onRcptTo({ address }, _session, done) {
+      recipients.push(address);
+      done();
+    },
+  });
+  const url = `smtp://127.0.0.1:${await listen(server.server)}`;
+  const odd = openSender(url, "me@evil.example,ann@example.com");
+  await Promise.allSettled([odd.send()]); // a server may not accept it
+  const usual = openSender(url);
+  await usual.send();
+  for (const { close } of [odd, usual]) close();
+  await new Promise<void>((resolve) => server.close(resolve));
+  expect(recipients).toContain("ann@example.com");
+  expect(recipients).not.toContain("me@evil.example");
+});
 
 test("SMTP: the password is sent without TLS only to this machine, or if the URL allows it", async () => {
   const users: string[] = [];
