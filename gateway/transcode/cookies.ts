@@ -49,12 +49,13 @@ export async function readTokenCookies(
   );
 }
 
-/** The values of all cookies with the given name. Tokens need no decoding. */
+/** The different values of all cookies with the given name. Tokens need no decoding. */
 function cookieValues(header: string, name: string): string[] {
   const pairs = header.split(";").map((pair) => pair.trim());
-  return pairs
+  const values = pairs
     .filter((pair) => pair.startsWith(`${name}=`))
     .map((pair) => pair.slice(name.length + 1));
+  return [...new Set(values)];
 }
 
 /** The values that are unexpired refresh tokens of this service. */

@@ -48,6 +48,11 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     }
   });
 
+  test("accepts our cookie twice, beside another", async () => {
+    const { refreshToken } = await app.signIn();
+    expect((await refresh([refreshToken, "opaque", refreshToken])).status).toBe(200);
+  });
+
   test("returns 401 and keeps the cookie if two of them verify", async () => {
     const [mine, theirs] = [await app.signIn(), await app.signIn()];
     for (const tokens of [
