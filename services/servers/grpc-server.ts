@@ -29,7 +29,7 @@ import { type Unread, unreadKey } from "../platform/rpc/unread.ts";
 import { answerError, answerUnknownMethod } from "./error-answers.ts";
 import { createHttp2Server, refuseLongTimeout } from "./http2-server.ts";
 import { reflectionHandler } from "./reflection.ts";
-import { discardBody, dropParameters, GZIP, rawOf, receiveBody } from "./request-body.ts";
+import { discardBody, GZIP, plainContentType, rawOf, receiveBody } from "./request-body.ts";
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /**
@@ -157,7 +157,7 @@ export async function listenGrpc(
           "The :authority header is not a valid host.",
         );
       }
-      dropParameters(request.headers);
+      plainContentType(request.headers);
       origins.allow(request.headers, reply);
       if (request.method === "OPTIONS" && origins.preflight(request.headers, reply)) return;
       reply.header("grpc-accept-encoding", GZIP);

@@ -148,13 +148,13 @@ type RequestHeaders = FastifyRequest["headers"];
 const OTHER_CHARSET = /^charset\s*=\s*(?!"?utf-?8"?$)/i;
 
 /**
- * Removes the parameters of the content type, which are meaningless in all of the protocols and most
- * of which Connect would reject. A charset other than UTF-8 is left for Connect to reject.
+ * Writes the content type as Connect reads it: in lower case, and without its parameters, which are meaningless in all of
+ * the protocols. A charset other than UTF-8 is left for Connect to reject.
  */
-export function dropParameters(headers: RequestHeaders): void {
+export function plainContentType(headers: RequestHeaders): void {
   const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";");
   const isOther = parameters.some((parameter) => OTHER_CHARSET.test(parameter.trim()));
-  if (parameters.length > 0 && !isOther) headers["content-type"] = type.trim();
+  if (type !== "" && !isOther) headers["content-type"] = type.trim().toLowerCase();
 }
 
 const isJson = ({ "content-type": type = "" }: RequestHeaders) => /json/i.test(type);

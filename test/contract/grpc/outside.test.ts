@@ -126,6 +126,8 @@ describe("gRPC: content types with parameters", () => {
     { type: "application/proto; messageType=x", body: binary() },
     { type: "application/json; charset=utf-8; profile=x", body: text() },
     { type: "application/json;", body: text() },
+    { type: "Application/gRPC+Proto", body: framed(binary()) },
+    { type: "application/JSON", body: text() },
   ];
   test.each(accepted)("$type is accepted", async ({ type, body }) => {
     const answer = await send(session, { ":path": LOGIN, "content-type": type }, body);
