@@ -24,7 +24,7 @@ const SEPARATOR = /\p{Z}/gu;
 /**
  * Dashes, characters mistaken for one, and what the hyphen key of a Japanese keyboard produces.
  */
-const DASH = /[\p{Pd}\u02d7\u2043\u2212\u2500\u2796\u30fc]/gu;
+const DASH = /[\p{Pd}\p{Dash}\u02d7\u2043\u2212\u2500\u2796\u30fc]/gu;
 const DOT = /[\u3002\uff0e\uff61]/gu;
 const DIGIT = /(?![0-9])\p{Nd}/gu;
 /** ASCII characters in the full-width form of East Asian keyboards (RFC 8264 section 5.2.1, width mapping). */

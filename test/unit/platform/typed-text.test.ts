@@ -30,7 +30,7 @@ function charactersOf(pattern: RegExp): string[] {
 
 const blanks = charactersOf(/\p{White_Space}/u);
 const invisible = charactersOf(/\p{Default_Ignorable_Code_Point}/u);
-const dashes = [...charactersOf(/\p{Pd}/u), "\u2212"];
+const dashes = charactersOf(/\p{Pd}|\p{Dash}/u);
 const digits = charactersOf(/\p{Nd}/u);
 /** Ten digits of each script, in their order. */
 const scripts = Array.from({ length: digits.length / 10 }, (_, i) =>
