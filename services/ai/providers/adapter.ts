@@ -155,6 +155,10 @@ function joined(run: readonly Turn[]): Turn {
   return { role: first.role, parts, ...(toolCalls.length > 0 && { toolCalls }) };
 }
 
+/** Whether a choice or candidate is the first of its reply, the only one that is requested. */
+export const isFirst = (item: { index?: unknown } | null | undefined): boolean =>
+  Number(item?.index ?? 0) === 0;
+
 /**
  * Reads text that may be absent.
  * @throws TypeError for any other type
@@ -165,6 +169,9 @@ export function requireText(value: unknown): string {
   return value;
 }
 
+/** Types of parts that are nothing without a text: `text`, `output_text`. */
+const TEXT_TYPE = /text$/;
+
 /**
  * Reads the text of one part of a message, which is a string or an object with a text.
  * @returns undefined for other parts, such as images
@@ -174,6 +181,8 @@ export function textOfPart(part: unknown): string | undefined {
   if (typeof part === "string") return part;
   if (typeof part !== "object" || part === null || Array.isArray(part))
     throw new TypeError("A part is text or an object.");
-  const { text } = part as { text?: unknown };
-  return text === undefined ? undefined : requireText(text);
+  const { type, text } = part as { type?: unknown; text?: unknown };
+  if (text !== undefined) return requireText(text);
+  if (typeof type === "string" && TEXT_TYPE.test(type)) throw new TypeError("A text has a text.");
+  return undefined;
 }

@@ -11,7 +11,7 @@ import {
   userTurnsOf,
 } from "./adapter.ts";
 import { acceptedId } from "./call-ids.ts";
-import { createFinishReader } from "./finish-words.ts";
+import { createFinishReader, isToolCallWord } from "./finish-words.ts";
 import type { PromptPart, PromptToolCall, ReasoningEffort } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
 
@@ -114,16 +114,16 @@ const WITHOUT_CONTENT: ReadonlySet<Block["type"]> = new Set([
   "citations_delta",
 ] as const);
 
-/** `pause_turn` is missing: the model has not finished. Compatible servers also send "stop". */
+/** `pause_turn` is missing: the model has not finished. */
 const finishOf = createFinishReader({
-  good: ["end_turn", "stop_sequence", "tool_use", "stop"],
-  limits: ["max_tokens", "model_context_window_exceeded", "length"],
-  filters: ["refusal", "content_filter", "sensitive"],
+  good: ["end_turn", "stop_sequence", "tool_use"],
+  limits: ["model_context_window_exceeded"],
+  filters: ["refusal", "sensitive"],
 });
 
 const finishIn = (reason: unknown) => ({
   finish: finishOf(reason),
-  endsWithToolCall: reason === "tool_use",
+  endsWithToolCall: isToolCallWord(reason),
 });
 
 const countsOf = (usage: Counts | undefined): UsageCounts => ({

@@ -119,7 +119,8 @@ export class BodyParser {
    * Parses complete lines. The lines of a document bypass the SSE parser, which creates an error
    * with a stack for each line that is not a field.
    */
-  #parseLines(text: string): void {
+  #parseLines(received: string): void {
+    const text = withErrorData(received);
     if (this.#bareLines.length === 0 && !DOCUMENT_START.test(text))
       return void this.#parser.feed(text);
     for (const line of text.match(LINES) ?? []) {
@@ -134,6 +135,13 @@ export class BodyParser {
     if (this.#bareLength > DOCUMENT_CHARACTERS) this.#handlers.onTooLarge();
   }
 }
+
+/** A line that names an event after an error. */
+const ERROR_NAME = /(?<=^|[\r\n])event:[^\r\n]*(?:error|exception)[ \t]*(?=[\r\n])/gi;
+
+/** Adds an empty line of data to events that are errors: without any data the SSE parser drops them. */
+const withErrorData = (text: string): string =>
+  text.includes("event:") ? text.replace(ERROR_NAME, "$&\ndata:") : text;
 
 const DOCUMENT_START = /^[{[]/;
 /** Lines with their line endings. */

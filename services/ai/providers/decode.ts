@@ -14,9 +14,11 @@ import { type ToolCallPart, ToolCalls } from "./tool-calls.ts";
  */
 const DONE = /^"?\[DONE\]"?$/i;
 /** Names of events that report an error. */
-const ERROR_EVENT = /error$/i;
+const ERROR_EVENT = /(?:error|exception)$/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
+/** The beginning or the end of a JSON object with members, in a line that is damaged or no field of an event. */
+const JSON_PART = /\{\s*"|"\s*\}/;
 
 /** Which pieces of a reply are wanted in addition to its text. */
 export type WantedPieces = { reasoning?: boolean; toolCalls?: boolean };
@@ -303,14 +305,18 @@ export class ReplyDecoder {
   /** Reads the lines outside of events once no more of them follow. */
   #readBareLines(): void {
     if (this.#body.bareLines.length === 0 || this.#readDocuments()) return;
-    for (const line of this.#body.takeBareLines()) this.#readBareLine(line);
+    const lines = this.#body.takeBareLines();
+    for (const [index, line] of lines.entries())
+      this.#readBareLine(line, this.#isAtEnd && index === lines.length - 1);
   }
 
-  #readBareLine(line: string): void {
+  /** @param isLast whether the body ends with the line, so that the rest of it may be missing */
+  #readBareLine(line: string, isLast: boolean): void {
     if (this.isClosed) return;
-    const document = line.startsWith("{") ? parseJson(line) : undefined;
-    if (document !== undefined) this.#readDocument(document, false);
-    else this.#readPlainText(line);
+    const document = /^[{[]/.test(line) ? parseJson(line) : undefined;
+    if (document !== undefined) return void this.#readDocument(document, false);
+    if (!JSON_PART.test(line)) return void this.#readPlainText(line);
+    this.#readUnreadable(isLast && this.#hasPieces ? "broke off" : "unreadable reply");
   }
 
   /** @param isMarker whether the closing frame may replace the finish marker */
@@ -436,7 +442,7 @@ function documentsIn(lines: readonly string[]): unknown[] | undefined {
 function errorIn(document: object, isError: boolean): ProviderErrorKind | undefined {
   const { error, type, object } = document as { error?: unknown; type?: unknown; object?: unknown };
   const hasError = error || isError || type === "error" || object === "error";
-  return hasError ? classifyError(error || document) : undefined;
+  return hasError ? classifyError(document) : undefined;
 }
 
 /** The failure that lines outside of events report. The last line may be incomplete. */

@@ -76,8 +76,9 @@ function vectorsIn(data: unknown, { inputs, dimensions, encodingFormat }: Embedd
     throw unreadable("another number of embeddings than of inputs");
   const vectors = new Map<number, Vector>();
   let length = dimensions;
-  for (const item of data) {
-    const { index, embedding } = (item ?? {}) as { index?: unknown; embedding?: unknown };
+  for (const [position, item] of data.entries()) {
+    const { index: given, embedding } = (item ?? {}) as { index?: unknown; embedding?: unknown };
+    const index = given ?? position; // as clients read the list of a server that sends none
     if (!isIndex(index, inputs.length) || vectors.has(index))
       throw unreadable("an embedding without an index of its own");
     const vector = vectorOf(embedding, encodingFormat);

@@ -65,28 +65,29 @@ export function toProviderError(
 }
 
 /**
- * Meanings of error names (type, code or status) and HTTP statuses. The first match counts.
+ * Meanings of error names (type, code or status) and HTTP statuses. The first match counts. Names are in lower case
+ * and without `_`, `-` and `.`, since some servers write `RateLimitError`, and others `rate-limit`.
  * Messages are ignored, with one exception: `EXHAUSTED_BALANCE`.
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
-    /insufficient_(?:user_)?quota|current_quota|quota_(?:exceeded|failed)|credit|balance(?!r)|insufficient_?funds|billing|budget|arrearage|overdue|freetieronly|spend_limit|usage_limit|perday/,
+    /insufficient(?:user)?quota|currentquota|quota(?:exceeded|failed)|credit|balance(?!r)|insufficientfunds|billing|budget|arrearage|overdue|freetieronly|spendlimit|usagelimit|perday/,
     "quota exhausted",
   ],
-  [/rate_limit|slow_down|resource_exhausted|too_many_requests/, "rate limited"],
+  [/ratelimit|slowdown|resourceexhausted|toomanyrequests|throttl/, "rate limited"],
   [/overloaded|unavailable|capacity/, "overloaded"],
-  [/api_key|authentication|unauthenticated|permission/, "refused the key"],
+  [/apikey|authentication|unauthenticated|unauthorized|permission/, "refused the key"],
   [/timeout|deadline/, "timed out"],
-  [/content_filter|content_policy|data_inspection|moderation|safety/, "blocked the content"],
-  [/invalid_argument|not_found|too_large|unsupported|context_length/, "rejected the request"],
+  [/contentfilter|contentpolicy|datainspection|moderation|safety/, "blocked the content"],
+  [/invalidargument|notfound|toolarge|unsupported|contextlength/, "rejected the request"],
   [/http 40[13]/, "refused the key"],
   [/http 402/, "quota exhausted"],
   [/http (408|504|522|524)/, "timed out"],
   [/http 429/, "rate limited"],
   [/http (503|529)/, "overloaded"],
   // Some providers use these two names for every error.
-  [/invalid_request/, "rejected the request"],
-  [/server_error|api_error|internal/, "internal error"],
+  [/invalidrequest/, "rejected the request"],
+  [/servererror|apierror|internal/, "internal error"],
   [/http [123]/, "unreadable reply"], // a redirect: following it would send the key to another host
   [/http 4/, "rejected the request"],
   [/http 5/, "internal error"],
@@ -117,26 +118,41 @@ const BY_STATUS: ReadonlySet<ProviderErrorKind> = new Set([
 ]);
 
 type ErrorBody = Partial<
-  Record<"type" | "code" | "status" | "status_code" | "http_code" | "message", unknown>
+  Record<"type" | "code" | "status" | "status_code" | "statusCode" | "http_code", unknown>
 > & {
+  /** What it says, by the names of different frameworks. `error` is a name or a phrase. */
+  [text in "message" | "msg" | "detail" | "error"]?: unknown;
+} & {
   /** Set by OpenRouter for a prompt that a filter has flagged. */
   metadata?: { flagged_input?: unknown } | null;
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
 };
 
+/** The innermost error object of a document. Some servers nest them, and some send only a name, a phrase or a flag. */
+function innermostError(document: unknown): ErrorBody {
+  let body: ErrorBody = typeof document === "object" && document ? document : { error: document };
+  while (typeof body.error === "object" && body.error) body = body.error;
+  return body;
+}
+
+/** The name of an error, rather than a sentence about it. */
+const ERROR_NAME = /^[\w.-]{1,64}$/;
+
 /**
- * Classifies an error object, whether it was the body of an error response or part of a reply with
- * status 200.
- * @param error the innermost error object, as received
+ * Classifies an error, whether it was the body of an error response or part of a reply with status 200.
+ * @param error a document with an error in it, or the error, as received
  * @param status the HTTP status, unless that was 200
  */
 export function classifyError(error: unknown, status?: number): ProviderErrorKind {
-  const body: ErrorBody = typeof error === "object" && error ? error : {};
-  const { type, code, status: named, status_code, http_code, metadata, details } = body;
+  const body = innermostError(error);
+  const { type, code, status: named, status_code, statusCode, http_code, metadata, details } = body;
+  const phrase = typeof body.error === "string" ? body.error : "";
   // Some providers send the status as text. Other numbers are provider-specific codes.
   const httpStatus =
     status ??
-    [code, status_code, http_code].map(Number).find((number) => number >= 400 && number < 600);
+    [code, named, status_code, statusCode, http_code, statusIn(phrase)]
+      .map(Number)
+      .find((number) => number >= 400 && number < 600);
   const detailWords = listOf(details).flatMap((detail) => [
     detail?.reason,
     ...listOf(detail?.violations).map((violation) => violation?.quotaId),
@@ -145,19 +161,23 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
     type,
     code,
     named,
+    ERROR_NAME.test(phrase) && phrase,
     metadata?.flagged_input !== undefined && "moderation",
     ...detailWords,
   ]
     .filter((word) => typeof word === "string")
+    .map((word) => word.toLowerCase().replace(/[-_.]/g, ""))
     .concat(`http ${httpStatus}`)
-    .join(" ")
-    .toLowerCase();
+    .join(" ");
   const kind = ERROR_PATTERNS.find(([pattern]) => pattern.test(words))?.[1] ?? "broke off";
-  const text = typeof error === "string" ? error : body.message;
   const isExhausted =
-    BY_STATUS.has(kind) && typeof text === "string" && EXHAUSTED_BALANCE.test(text);
+    BY_STATUS.has(kind) && textsIn(body).some((text) => EXHAUSTED_BALANCE.test(text));
   return isExhausted ? "quota exhausted" : kind;
 }
+
+/** What an error says, to people. */
+const textsIn = ({ message, msg, detail, error }: ErrorBody): string[] =>
+  [message, msg, detail, error].filter((text) => typeof text === "string");
 
 /** How providers say that a conversation is too long. Most have no name for it. */
 const TOO_LONG =
@@ -165,8 +185,9 @@ const TOO_LONG =
 
 /** Whether a provider rejects a conversation because of its length. */
 export function isPromptTooLong(error: unknown): boolean {
-  const { code, message }: ErrorBody = typeof error === "object" && error ? error : {};
-  return [code, message].some((text) => typeof text === "string" && TOO_LONG.test(text));
+  const body = innermostError(error);
+  const code = typeof body.code === "string" ? body.code : "";
+  return [code, ...textsIn(body)].some((text) => TOO_LONG.test(text));
 }
 
 /** HTTP error statuses by their reason phrases in lower case. */
@@ -187,17 +208,21 @@ const STATUS_LINE = /^(?:HTTP\/[\d.]+ |error:? )?(?:([45]\d\d)\b[ :.-]*)?(.*?)[ 
  * @returns undefined for any other line
  */
 export function classifyText(line: string): ProviderErrorKind | undefined {
+  const status = statusIn(line);
+  return status === undefined ? undefined : classifyError(undefined, status);
+}
+
+/** The HTTP status that a line names, if it names nothing else. */
+function statusIn(line: string): number | undefined {
   if (line.length > STATUS_LINE_CHARACTERS) return undefined;
   const text = line.replace(/<[^<>]*>/g, "").trim();
   const [, number, phrase = ""] = STATUS_LINE.exec(text) ?? [];
-  const status = number ? Number(number) : STATUS_OF_PHRASE.get(phrase.toLowerCase());
-  return status === undefined ? undefined : classifyError(undefined, status);
+  return number ? Number(number) : STATUS_OF_PHRASE.get(phrase.toLowerCase());
 }
 
 /** The delay that Google puts into the error ("17s"), in milliseconds. */
 export function retryDelayOf(error: unknown): number | undefined {
-  const details = listOf((error as ErrorBody | null)?.details);
-  const delay = details
+  const delay = listOf(innermostError(error).details)
     .map((detail) => detail?.retryDelay)
     .find((value) => typeof value === "string");
   const seconds = /^(\d+(?:\.\d+)?)s$/.exec(delay ?? "")?.[1];

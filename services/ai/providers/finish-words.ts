@@ -14,22 +14,39 @@ type FinishWords = {
   filters: readonly string[];
 };
 
-/** How protobuf names an absent enum value, and DashScope a missing reason. */
-const ABSENT = /^$|^null$|unspecified$/;
+/** How protobuf names an absent enum value, DashScope a missing reason, and Python None. */
+const ABSENT = /^$|^null$|^none$|unspecified$/;
+/** The name of the enum before its value, as in `FinishReason.STOP` of Python. */
+const ENUM = /^finishreason\.?(?=.)/;
+
+/** Words of OpenAI, which proxies also put into replies of other dialects. */
+const COMMON: FinishWords = {
+  good: ["stop"],
+  limits: ["length", "max_tokens", "max_output_tokens"],
+  filters: ["content_filter"],
+};
+
+/** Finish reasons of tool calls, in all dialects that have one. */
+const TOOL_CALLS: ReadonlySet<string> = new Set(
+  ["tool_calls", "tool_call", "tool_use", "function_call"].map(normalize),
+);
 
 /**
  * Creates a function that reads the finish reasons of a dialect. Letter case, `-`, `_` and spaces
  * are ignored, since proxies spell the words of one provider in the style of another.
+ * @param own the words of the dialect, in addition to those of OpenAI
  * @returns a function from the received reason, of any type, to its meaning; undefined if absent
  */
-export function createFinishReader({ good, limits, filters }: FinishWords) {
+export function createFinishReader(own: FinishWords) {
   const known = new Map<string, Finish>();
   const add = (words: readonly string[], finish: Finish) => {
     for (const word of words) known.set(normalize(word), finish);
   };
-  add(good, { reason: "stop" });
-  add(limits, { reason: "length" });
-  add(filters, { failure: "blocked the content" });
+  for (const { good, limits, filters } of [COMMON, own]) {
+    add(good, { reason: "stop" });
+    add(limits, { reason: "length" });
+    add(filters, { failure: "blocked the content" });
+  }
   return (reason: unknown): Finish | undefined => {
     if (reason === undefined || reason === null || reason === 0) return undefined;
     if (typeof reason !== "string") return { failure: "broke off" };
@@ -39,4 +56,13 @@ export function createFinishReader({ good, limits, filters }: FinishWords) {
   };
 }
 
-const normalize = (word: string) => word.toLowerCase().replace(/[-_\s]/g, "");
+/** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */
+export const isToolCallWord = (reason: unknown): boolean =>
+  typeof reason === "string" && TOOL_CALLS.has(normalize(reason));
+
+function normalize(word: string): string {
+  return word
+    .toLowerCase()
+    .replace(/[-_\s]/g, "")
+    .replace(ENUM, "");
+}

@@ -8,6 +8,7 @@ import {
   type Adapter,
   argumentsOf,
   type FittedPrompt,
+  isFirst,
   joinedText,
   type Turn,
   textOfPart,
@@ -52,7 +53,7 @@ export const googleAdapter: Adapter = {
   },
   parse(document) {
     const { candidates, promptFeedback, usageMetadata } = document as GenerateContentResponse;
-    const candidate = candidates?.find((each) => (each?.index ?? 0) === 0);
+    const candidate = candidates?.find(isFirst);
     const { text, reasoning, toolCalls, isThinking, hasOther } = readParts(candidate?.content);
     return {
       text,
@@ -64,9 +65,10 @@ export const googleAdapter: Adapter = {
         // Counts that are zero are omitted.
         outputTokens: usageMetadata.candidatesTokenCount ?? 0,
         reasoningTokens: usageMetadata.thoughtsTokenCount,
+        totalTokens: usageMetadata.totalTokenCount,
       },
       active: isThinking,
-      finish: blockOf(promptFeedback?.blockReason) ?? finishOf(candidate?.finishReason),
+      finish: blockOf(promptFeedback?.blockReason) ?? finishIn(candidate?.finishReason),
       skipped: hasOther,
     };
   },
@@ -82,13 +84,19 @@ export function resourceOf(name: string): string {
 
 const finishOf = createFinishReader({
   good: ["STOP"],
-  limits: ["MAX_TOKENS"],
+  limits: ["MAX_TOKENS", "CONTINUATION"],
   filters: [
     ...["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"],
-    ...["MODEL_ARMOR", "JAILBREAK"],
+    ...["MODEL_ARMOR", "JAILBREAK", "ESCALATION"],
     ...["IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"],
   ],
 });
+
+/** Finish reasons by their numbers in protobuf, which some servers send. Those of Vertex differ from the sixth on. */
+const BY_NUMBER = ["FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION"];
+
+const finishIn = (reason: unknown): Finish | undefined =>
+  finishOf(typeof reason === "number" ? (BY_NUMBER[reason] ?? reason) : reason);
 
 /** Any reason means that the prompt was blocked. */
 const blockOf = (reason: unknown): Finish | undefined =>

@@ -166,7 +166,7 @@ function exchange(
 const isParseError = ({ code }: NodeJS.ErrnoException) => code?.startsWith("HPE_") ?? false;
 
 /**
- * Some servers omit the trailer of a compressed body. The finish marker shows whether it is
+ * Some servers omit the end of a compressed body, such as its trailer. The finish marker shows whether it is
  * complete.
  */
 const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
@@ -175,8 +175,8 @@ const DECOMPRESSORS: ReadonlyMap<string, () => NodeJS.ReadWriteStream> = new Map
   ["gzip", gunzip],
   ["x-gzip", gunzip],
   ["deflate", () => createInflate(WITHOUT_TRAILER)],
-  ["br", () => createBrotliDecompress()],
-  ["zstd", () => createZstdDecompress()],
+  ["br", () => createBrotliDecompress({ finishFlush: constants.BROTLI_OPERATION_FLUSH })],
+  ["zstd", () => createZstdDecompress({ finishFlush: constants.ZSTD_e_flush })],
 ]);
 
 /** Decompresses a body. Requests ask for an uncompressed one, but some proxies compress anyway. */

@@ -2,6 +2,7 @@ import type { OpenAI } from "openai";
 import {
   type Adapter,
   type FittedPrompt,
+  isFirst,
   joinedText,
   mergeAdjacent,
   onlyTextOf,
@@ -13,7 +14,7 @@ import {
 } from "./adapter.ts";
 import { acceptedId } from "./call-ids.ts";
 import { classifyError } from "./errors.ts";
-import { createFinishReader } from "./finish-words.ts";
+import { createFinishReader, isToolCallWord } from "./finish-words.ts";
 import type { PromptFormat, PromptPart, PromptTool, PromptToolCall } from "./provider.ts";
 import type { UsageCounts } from "./token-counts.ts";
 import type { ToolCallPart } from "./tool-calls.ts";
@@ -64,15 +65,16 @@ type Body = {
 /** Compatible servers also use the words of the providers behind them. */
 const finishOf = createFinishReader({
   good: [
-    ...["stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"],
+    ...["stop_sequence", "end_turn", "eos", "eos_token", "complete", "completed"],
+    ...["finish", "finished", "endoftext", "normal"], // of Titan, AI21 and ERNIE
     ...["tool_calls", "tool_call", "tool_use", "function_call"],
   ],
   limits: [
-    ...["length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens"],
-    ...["max_length", "model_length", "model_context_window_exceeded"],
+    ...["max_completion_tokens", "max_new_tokens", "token_limit", "max_length", "model_length"],
+    ...["max_output", "model_context_window_exceeded", "continuation"],
   ],
   filters: [
-    ...["content_filter", "content_filtered", "safety", "sensitive", "refusal", "recitation"],
+    ...["content_filtered", "safety", "sensitive", "refusal", "recitation", "escalation"],
     ...["prohibited_content", "blocklist", "spii", "model_armor", "guardrail_intervened"],
     ...["error_toxic"],
   ],
@@ -87,14 +89,14 @@ export const openaiAdapter: Adapter = {
   parse(document) {
     const { choices, usage, x_groq, base_resp } = document as Body;
     // Some servers send several choices although one was requested, each in its own chunks.
-    const choice = choices?.find((each) => (each?.index ?? 0) === 0);
+    const choice = choices?.find(isFirst);
     const message = messageIn(choice);
     const { content, refusal, reasoning_content, reasoning, tool_calls } = message;
     const { text, thoughts, hasOther } = readContent(content);
     const reason = choice?.finish_reason ?? message.finish_reason;
     const isToolCall = isToolCallWord(reason);
     const error = choice?.error ?? message.error ?? errorOfMiniMax(base_resp);
-    const counts = usage ?? choice?.usage ?? x_groq?.usage; // where Moonshot and Groq put it
+    const counts = realCountsIn([usage, choice?.usage, x_groq?.usage]); // as Moonshot and Groq send it
     return {
       text: text + requireText(refusal),
       usage: counts && countsOf(counts),
@@ -237,9 +239,6 @@ const OF_REPLIES = ["choices", "usage", "x_groq"];
 const OF_ERRORS = ["message", "msg", "detail", "code", "errors"];
 const isWithoutMembers = (document: object) => Object.keys(document).length === 0;
 
-/** Whether a finish reason is that of a tool call. Some servers send "stop" instead. */
-const isToolCallWord = (reason: unknown) => reason === "tool_calls" || reason === "function_call";
-
 const textIn = (value: unknown): string => (typeof value === "string" ? value : "");
 
 /** The message of a choice, or the piece of one. An empty piece may have the message next to it. */
@@ -302,15 +301,26 @@ function thoughtsIn({ thinking, text, reasoning }: Record<string, unknown>): str
   return given.map((part) => textIn((part as { text?: unknown } | null)?.text)).join("");
 }
 
+/** The first counts that are not zeros, which proxies put where the provider has none. */
+const realCountsIn = (places: readonly (Counts | null | undefined)[]) =>
+  places.find((counts) => numberIn(counts?.prompt_tokens) + numberIn(counts?.completion_tokens)) ??
+  places.find(Boolean);
+
 /**
  * Reads token counts. The total shows what the two others omit: hidden reasoning (xAI, Gemini), or
- * cached input, which some proxies count separately.
+ * cached input, which some proxies count separately. What is more than it is part of is separate, too.
  */
 function countsOf(counts: Counts): UsageCounts | undefined {
-  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = counts;
-  if (typeof input !== "number" || typeof output !== "number") return undefined;
-  const missing = Math.max(0, numberIn(total) - input - output);
+  const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = counts;
+  if (typeof prompt !== "number" || typeof completion !== "number") return undefined;
+  const ofAnthropic =
+    numberIn(counts.cache_read_input_tokens) + numberIn(counts.cache_creation_input_tokens);
+  const isCacheSeparate = ofAnthropic > prompt;
+  const input = isCacheSeparate ? prompt + ofAnthropic : prompt;
   const reasoning = counts.completion_tokens_details?.reasoning_tokens;
+  const isReasoningSeparate = numberIn(total) === 0 && numberIn(reasoning) > completion;
+  const output = isReasoningSeparate ? completion + numberIn(reasoning) : completion;
+  const missing = Math.max(0, numberIn(total) - input - output);
   const included = {
     includedCacheRead: cacheReadIn(counts),
     includedCacheWrite: cacheWriteIn(counts),
@@ -320,7 +330,7 @@ function countsOf(counts: Counts): UsageCounts | undefined {
   if (missing === reasoning)
     return { inputTokens: input, outputTokens: output + missing, ...included };
   const allCached = included.includedCacheRead + included.includedCacheWrite;
-  const cached = Math.min(missing, allCached);
+  const cached = isCacheSeparate ? 0 : Math.min(missing, allCached);
   const hidden = Math.min(missing - cached, reasoning || Number.POSITIVE_INFINITY);
   return { inputTokens: input + cached, outputTokens: output + hidden, ...included };
 }

@@ -301,17 +301,29 @@ function mayPass({ statusCode = 0, headers }: IncomingMessage): boolean {
 }
 
 /**
- * Reads the error object in the body of an error response.
- * @returns undefined if none arrives in time, or if the body is not JSON, as an error page is
+ * Reads the error in the body of an error response: a document, also as an event, or a text.
+ * @returns undefined if none arrives in time
  */
 async function errorIn(message: IncomingMessage, limitMs: number): Promise<unknown> {
   const content = addAbortSignal(AbortSignal.timeout(limitMs), decompressed(message));
   try {
-    const parsed: unknown = JSON.parse(String(await readAll(content, ERROR_BYTES)));
-    const body = (Array.isArray(parsed) ? parsed[0] : parsed) as { error?: unknown } | null;
-    return body?.error ?? body;
+    const body = String(await readAll(content, ERROR_BYTES));
+    const parsed = parseJson(EVENT_DATA.exec(body)?.[1] ?? body);
+    return Array.isArray(parsed) ? parsed[0] : parsed;
   } catch {
     return undefined; // the status alone decides
+  }
+}
+
+/** The data of an event. */
+const EVENT_DATA = /^data:(.*)$/m;
+
+/** Parses a JSON document. Returns any other text as it is. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
   }
 }
 

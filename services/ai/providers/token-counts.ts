@@ -6,6 +6,8 @@ const NAMES = [
   "cacheReadTokens",
   "outputTokens",
   "reasoningTokens",
+  // Not an addend. What it has in excess of the others is hidden reasoning.
+  "totalTokens",
   // Parts of other counts:
   "includedCacheRead",
   "includedCacheWrite",
@@ -70,8 +72,11 @@ export class TokenCounts {
 
   /** Undefined unless it has been reported. */
   get #outputTokens(): number | undefined {
-    const { outputTokens, reasoningTokens = 0 } = this.#counts;
-    return sumOf([outputTokens, reasoningTokens]);
+    const { outputTokens, reasoningTokens = 0, totalTokens } = this.#counts;
+    const reported = sumOf([outputTokens, reasoningTokens]);
+    const inputTokens = this.#inputTokens;
+    if (reported === undefined || !inputTokens || !isCount(totalTokens)) return reported;
+    return Math.max(reported, totalTokens - inputTokens);
   }
 
   /** What the usage consists of, as far as that is plausible. */

@@ -37,8 +37,8 @@ type Call = {
  */
 export class ToolCalls {
   readonly #calls: Call[] = [];
-  /** The latest call of each key. */
-  readonly #byKey = new Map<unknown, Call>();
+  /** The latest call of each key, as text: some servers send numbers in both forms. */
+  readonly #byKey = new Map<string, Call>();
   #named = 0;
   /** Number of characters that are held. */
   length = 0;
@@ -80,7 +80,8 @@ export class ToolCalls {
   }
 
   #callOf(part: ToolCallPart): Call {
-    const known = part.key === undefined ? undefined : this.#byKey.get(part.key);
+    const key = part.key === undefined ? undefined : String(part.key);
+    const known = key === undefined ? undefined : this.#byKey.get(key);
     if (known && !isAnother(part, known)) {
       known.givenId ||= part.id;
       return known;
@@ -95,7 +96,7 @@ export class ToolCalls {
       input: undefined,
     };
     this.#calls.push(call);
-    this.#byKey.set(part.key, call);
+    if (key !== undefined) this.#byKey.set(key, call);
     return call;
   }
 

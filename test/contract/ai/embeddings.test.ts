@@ -135,6 +135,29 @@ test("POST /v1/embeddings: no number is rounded, and the order is that of the te
   ]);
 });
 
+test.for([
+  ["no index", [{ embedding: [1, 2] }, { embedding: [3, 4] }]],
+  [
+    "null as every index",
+    [
+      { index: null, embedding: [1, 2] },
+      { index: null, embedding: [3, 4] },
+    ],
+  ],
+  ["no index of zero", [{ embedding: [1, 2] }, { index: 1, embedding: [3, 4] }]],
+] as const)(
+  "POST /v1/embeddings: the order is that of the list with %s",
+  async ([, data], { account }) => {
+    odd.answerWith(() => ({ body: { data } }));
+    const { status, body } = await account.post(PATH, oddRequest({ input: ["a", "b"] }));
+    expect(status).toBe(200);
+    expect(body.data).toEqual([
+      { object: "embedding", index: 0, embedding: [1, 2] },
+      { object: "embedding", index: 1, embedding: [3, 4] },
+    ]);
+  },
+);
+
 test("POST /v1/embeddings: numbers instead of base64 are encoded", async ({ account }) => {
   const vector = [0.1, -2, 3.5];
   odd.answerWith(() => ({ body: { data: [{ index: 0, embedding: vector }] } }));
@@ -149,7 +172,7 @@ const WRONG: [name: string, body: object | string, fields?: object][] = [
   ["an index twice", { data: [item(0), item(0)] }],
   ["an index beyond the texts", { data: [item(0), item(2)] }],
   ["a negative index", { data: [item(0), item(-1)] }],
-  ["no index", { data: [{ embedding: [1, 2] }, { embedding: [1, 2] }] }],
+  ["an index that is the place of another", { data: [{ embedding: [1, 2] }, item(0)] }],
   ["an index that is text", { data: [item(0), { index: "1", embedding: [1, 2] }] }],
   ["vectors of different lengths", { data: [item(0), item(1, [1, 2, 3])] }],
   ["an empty vector", { data: [item(0, []), item(1, [])] }],

@@ -98,8 +98,18 @@ const chunk = (index: number, content: string, finish_reason: string | null) => 
   choices: [{ index, delta: { content }, finish_reason }],
 });
 
-test("OpenAI dialect: ignores the chunks of all choices but the first", () => {
-  const frames = framesOf(chunk(0, "Hel", null), chunk(1, "Good", "stop"), chunk(0, "lo.", "stop"));
+test.each([
+  ["numbers", Number],
+  ["text", String],
+])("OpenAI dialect: ignores the chunks of all choices but the first, counted in %s", (_, as) => {
+  const chunkOf = (index: number, content: string, finish_reason: string | null) => ({
+    choices: [{ index: as(index), delta: { content }, finish_reason }],
+  });
+  const frames = framesOf(
+    chunkOf(0, "Hel", null),
+    chunkOf(1, "Good", "stop"),
+    chunkOf(0, "lo.", "stop"),
+  );
   expect(decode(openaiAdapter, frames)).toEqual({
     text: "Hello.",
     usage: undefined,
@@ -180,6 +190,37 @@ const OPENAI_COUNTS: {
     },
     tokens: [1025, 200],
   },
+  {
+    what: "input from Anthropic's cache, which is not in the total either",
+    usage: { ...counts(368, 19, 387), cache_read_input_tokens: 10_536 },
+    tokens: [10_904, 19],
+  },
+  {
+    what: "input from Anthropic's cache and hidden reasoning",
+    usage: { ...counts(25, 7, 1082), cache_read_input_tokens: 1000 },
+    tokens: [1025, 57],
+  },
+  {
+    what: "input from and into Anthropic's cache alone, without a total",
+    usage: {
+      ...{ prompt_tokens: 0, completion_tokens: 7 },
+      ...{ cache_read_input_tokens: 1000, cache_creation_input_tokens: 500 },
+    },
+    tokens: [1500, 7],
+  },
+  {
+    what: "more reasoning than completion, without a total",
+    usage: {
+      ...{ prompt_tokens: 25, completion_tokens: 5 },
+      completion_tokens_details: { reasoning_tokens: 50 },
+    },
+    tokens: [25, 55],
+  },
+  {
+    what: "more reasoning than completion, which the total excludes",
+    usage: { ...counts(25, 5, 30), completion_tokens_details: { reasoning_tokens: 50 } },
+    tokens: [25, 5],
+  },
   { what: "a total that is too small", usage: counts(100, 10, 5), tokens: [100, 10] },
   { what: "no output beside text", usage: counts(100, 0, 100), tokens: undefined },
   { what: "no input", usage: counts(0, 10, 10), tokens: undefined },
@@ -204,6 +245,11 @@ describe("OpenAI dialect: usage", () => {
   test.each([
     ["of a choice", { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }] }],
     ["of Groq", { choices: [], x_groq: { usage: counts(9, 2, 11) } }],
+    [
+      "of a choice, beside zeros of a proxy",
+      { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }], usage: counts(0, 0, 0) },
+    ],
+    ["of Groq, beside nothing", { choices: [], usage: {}, x_groq: { usage: counts(9, 2, 11) } }],
   ])("is read in the place %s", (_, document) => {
     const frames = framesOf(chunk(0, "Hello.", "stop"), document);
     expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });
@@ -284,9 +330,25 @@ test("Google dialect: usage has the maximum of each count, in whichever event", 
   expect(decode(googleAdapter, frames).usage).toEqual({ inputTokens: 10, outputTokens: 8 });
 });
 
-test("Google dialect: ignores the events of all candidates but the first", () => {
+test("Google dialect: hidden reasoning is in the total alone, of whichever event", () => {
+  const event = (finishReason: string | null, usageMetadata: Counts) => ({
+    candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
+    usageMetadata,
+  });
+  const thinking = event(null, { promptTokenCount: 10, totalTokenCount: 60 });
+  const known = { promptTokenCount: 10, candidatesTokenCount: 7, totalTokenCount: 67 };
+  for (const last of [known, { ...known, thoughtsTokenCount: 50 }]) {
+    const frames = framesOf(thinking, event("STOP", last));
+    expect(decode(googleAdapter, frames).usage).toEqual({ inputTokens: 10, outputTokens: 57 });
+  }
+});
+
+test.each([
+  ["numbers", Number],
+  ["text", String],
+])("Google dialect: ignores the events of all candidates but the first, counted in %s", (_, as) => {
   const event = (index: number, text: string, finishReason?: string) => ({
-    candidates: [{ index, content: { parts: [{ text }] }, finishReason }],
+    candidates: [{ index: as(index), content: { parts: [{ text }] }, finishReason }],
   });
   const frames = framesOf(
     event(0, "Hel"),
@@ -320,6 +382,8 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
       ["an image", [{ type: "image_url", image_url: { url: "data:" } }]],
       ["an object", { parts: ["Hi there"] }],
       ["a part whose text is an object", [{ type: "text", text: { value: "Hi there" } }]],
+      ["a text without a text", [{ text: "Hi " }, { type: "text", content: "there" }]],
+      ["an output without a text", ["Hi ", { type: "output_text", value: "there" }]],
       ["a number in a list", [7]],
       ["a list in a list", [["Hi there"]]],
       ["a number", 7],

@@ -1,4 +1,4 @@
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
@@ -76,6 +76,34 @@ describe("Envelopes of good replies", () => {
   });
 });
 
+/** Compressed bodies that have been flushed, but lack their end. */
+const WITHOUT_END = [
+  {
+    encoding: "deflate",
+    compress: (body: string) => deflateSync(body, { finishFlush: constants.Z_SYNC_FLUSH }),
+  },
+  {
+    encoding: "br",
+    compress: (body: string) =>
+      brotliCompressSync(body, { finishFlush: constants.BROTLI_OPERATION_FLUSH }),
+  },
+  {
+    encoding: "zstd",
+    compress: (body: string) => zstdCompressSync(body, { finishFlush: constants.ZSTD_e_flush }),
+  },
+];
+
+test.each(WITHOUT_END)(
+  "Envelopes of good replies: $encoding without its end",
+  async ({ encoding, compress }) => {
+    const good = Array(2).fill({ text: "Hi", failure: undefined, calls: 1 });
+    for (const body of [document, events])
+      expect(
+        await outcomesOf([response(compress(body), { "content-encoding": encoding })]),
+      ).toEqual(good);
+  },
+);
+
 describe("Attempts", () => {
   const error = (status: number, headers: Record<string, string>) =>
     response(
@@ -109,6 +137,17 @@ describe("Attempts", () => {
   ])("obey $what: %#", async ({ first, calls, failure }) => {
     const outcome = { text: failure ? "" : "Hi", failure, calls };
     expect(await outcomesOf([first, hi])).toEqual([outcome, outcome]);
+  });
+
+  test.each([
+    { what: "a name alone", body: '{"error":"insufficient_quota"}', status: 429 },
+    { what: "a text", body: "Insufficient balance", status: 429 },
+    { what: "an event", body: 'data: {"error":{"code":"insufficient_quota"}}\n\n', status: 429 },
+    { what: "FastAPI's detail", body: '{"detail":"Insufficient balance"}', status: 400 },
+    { what: "a nested error", body: '{"error":{"error":{"type":"BillingError"}}}', status: 500 },
+  ])("an exhausted balance is sent once: $what", async ({ body, status }) => {
+    const outcome = { text: "", failure: "quota exhausted", calls: 1 };
+    expect(await outcomesOf([response(body, {}, status), hi])).toEqual([outcome, outcome]);
   });
 
   test.each([408, 504, 522, 524])("status %i is named as a timeout", async (status) => {

@@ -1,3 +1,4 @@
+import { FinishReason } from "@google/genai";
 import { describe, expect, test } from "vitest";
 import type { Adapter } from "../../../services/ai/providers/adapter.ts";
 import { anthropicAdapter } from "../../../services/ai/providers/anthropic.ts";
@@ -25,7 +26,20 @@ const FAILURES: unknown[] = [
   ...[{ type: "stop" }, ["stop"], true, 7],
 ];
 /** Absent reasons: the reply has not ended. */
-const ABSENT = [null, undefined, "", "null", 0, "FINISH_REASON_UNSPECIFIED"];
+const ABSENT = [null, undefined, "", "null", "None", 0, "FINISH_REASON_UNSPECIFIED"];
+/** Words of OpenAI, with which translators answer in other dialects. */
+const COMMON = {
+  good: ["stop", "STOP", "FinishReason.STOP", "FINISH_REASON_STOP"],
+  limits: [
+    "length",
+    "LENGTH",
+    "MAX_TOKENS",
+    "max-tokens",
+    "max_output_tokens",
+    "finish_reason_length",
+  ],
+  filters: ["content_filter", "content-filter", "CONTENT_FILTER"],
+};
 
 const DIALECTS: Dialect[] = [
   {
@@ -39,12 +53,15 @@ const DIALECTS: Dialect[] = [
     whole: (finish_reason) => ({
       choices: [{ index: 0, message: { content: "Half of" }, finish_reason }],
     }),
-    good: ["stop", "STOP", "Stop", "eos", "eos_token", "COMPLETE", "end_turn", "endTurn"],
-    limits: [
-      ...["length", "LENGTH", "MAX_TOKENS", "max-tokens", "maxTokens", "max_output_tokens"],
-      ...["model_length", "max_completion_tokens", "model_context_window_exceeded"],
+    good: [
+      ...["Stop", "eos", "eos_token", "COMPLETE", "end_turn", "endTurn"],
+      ...["FINISH", "endoftext", "normal"],
     ],
-    filters: ["content_filter", "content-filter", "CONTENT_FILTER", "SAFETY", "sensitive"],
+    limits: [
+      ...["maxTokens", "model_length", "max_completion_tokens", "model_context_window_exceeded"],
+      ...["max_output", "TOKEN_LIMIT"],
+    ],
+    filters: ["SAFETY", "sensitive"],
   },
   {
     dialect: "anthropic",
@@ -60,7 +77,7 @@ const DIALECTS: Dialect[] = [
       stop_reason,
     }),
     good: ["end_turn", "END_TURN", "end-turn", "stop_sequence"],
-    limits: ["max_tokens", "MAX_TOKENS", "model_context_window_exceeded"],
+    limits: ["model_context_window_exceeded"],
     filters: ["refusal", "Refusal"],
   },
   {
@@ -74,11 +91,12 @@ const DIALECTS: Dialect[] = [
     whole: (finishReason) => ({
       candidates: [{ content: { parts: [{ text: "Half of" }] }, finishReason }],
     }),
-    good: ["STOP", "stop"],
-    limits: ["MAX_TOKENS", "max_tokens"],
+    good: ["STOP", 1],
+    limits: ["MAX_TOKENS", "CONTINUATION", 2],
     filters: [
       ...["SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"],
-      ...["MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "image-recitation"],
+      ...["MODEL_ARMOR", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"],
+      ...["ESCALATION", "image-recitation", 3, 4],
     ],
   },
 ];
@@ -98,15 +116,15 @@ describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole,
   ];
   const both = (end: string) => Array(2).fill({ text: "Half of", end });
 
-  test.each(words.good)("%j ends a reply", (reason) => {
+  test.each([...COMMON.good, ...words.good])("%j ends a reply", (reason) => {
     expect(endsOf(reason)).toEqual(both("stop"));
   });
 
-  test.each(words.limits)("%j is the maximum number of tokens", (reason) => {
+  test.each([...COMMON.limits, ...words.limits])("%j is the maximum number of tokens", (reason) => {
     expect(endsOf(reason)).toEqual(both("length"));
   });
 
-  test.each(words.filters)("%j is a filter", (reason) => {
+  test.each([...COMMON.filters, ...words.filters])("%j is a filter", (reason) => {
     expect(endsOf(reason)).toEqual(both("blocked the content"));
   });
 
@@ -118,6 +136,31 @@ describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole,
     expect(endOf(adapter, frames(reason))).toEqual({ text: "Half of", end: "broke off" });
   });
 });
+
+/** Finish reasons of Gemini that are failures. */
+const GOOGLE_FAILURES = [
+  ...["OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "MISSING_THOUGHT_SIGNATURE"],
+  ...["UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "NO_IMAGE", "IMAGE_OTHER"],
+  "PUP_LIMITED_DISABLED",
+];
+
+test("Finish reasons of google: all of its SDK are known", () => {
+  const { good, limits, filters } = DIALECTS[2] as Dialect;
+  const known = [...good, ...limits, ...filters, ...GOOGLE_FAILURES, ...ABSENT];
+  expect(known).toEqual(expect.arrayContaining(Object.values(FinishReason)));
+  for (const finishReason of GOOGLE_FAILURES) {
+    const candidates = [{ content: { parts: [{ text: "Half of" }] }, finishReason }];
+    expect(endOf(googleAdapter, JSON.stringify({ candidates })).end).toBe("broke off");
+  }
+});
+
+test.each(["tool_calls", "TOOL_CALLS", "tool-call", "tool_use", "ToolUse", "function_call"])(
+  "Finish reason %j: a reply without text and call is unreadable",
+  (reason) => {
+    const empty = { choices: [{ message: { content: null }, finish_reason: reason }] };
+    expect(endOf(openaiAdapter, JSON.stringify(empty)).end).toBe("unreadable reply");
+  },
+);
 
 test("Finish reasons of google: a blocked prompt is blocked whatever its reason, unless that is unspecified", () => {
   const blocked = (blockReason: string) =>

@@ -172,22 +172,115 @@ const BODIES: Body[] = [
     body: `${piece("a")}event: status\ndata: {"step":1}\n\n${piece("b")}${done}`,
     text: "ab",
   },
-  ...["Error", "stream_error", "server-error"].flatMap((name): Body[] => [
-    {
-      what: `words in an event ${name}`,
+  ...["Error", "stream_error", "server-error", "exception", "throttlingException"].flatMap(
+    (name): Body[] => [
+      {
+        what: `words in an event ${name}`,
+        adapter: openaiAdapter,
+        body: `${piece("a")}event: ${name}\ndata: the model has crashed\n\n${done}`,
+        text: "a",
+        error: "broke off",
+      },
+      {
+        what: `a document in an event ${name}`,
+        adapter: openaiAdapter,
+        body: `${piece("a")}event: ${name}\ndata: {"message":"x","code":503}\n\n${done}`,
+        text: "a",
+        error: "overloaded",
+      },
+    ],
+  ),
+  ...["event: error\n\n", "event:error\r\n\r\n", ": x\nevent: error\nid: 7\n\n"].map(
+    (frame): Body => ({
+      what: `an error event without data ${JSON.stringify(frame)}`,
       adapter: openaiAdapter,
-      body: `${piece("a")}event: ${name}\ndata: the model has crashed\n\n${done}`,
+      body: `${piece("a")}${frame}${piece("b")}${stop}${done}`,
       text: "a",
       error: "broke off",
-    },
-    {
-      what: `a document in an event ${name}`,
+    }),
+  ),
+  {
+    what: "the name of an error event in a text, behind a line end of Unicode",
+    adapter: openaiAdapter,
+    body: `${piece("a\u2028event: error\u2028")}${stop}${done}`,
+    text: "a\u2028event: error\u2028",
+  },
+  // Errors of other forms
+  ...(
+    [
+      [{ error: "overloaded" }, "overloaded"],
+      [{ error: "rate_limit_exceeded", message: "x" }, "rate limited"],
+      [{ error: "Service Unavailable", message: "x" }, "overloaded"],
+      [{ error: "x", message: "x", statusCode: 429 }, "rate limited"],
+      [{ error: true, code: 429 }, "rate limited"],
+      [{ error: { error: { type: "rate_limit_error" } } }, "rate limited"],
+      [{ error: { type: "RateLimitError", code: null } }, "rate limited"],
+      [{ error: { code: "Throttling.RateQuota" } }, "rate limited"],
+      [{ error: { type: "InvalidApiKey" } }, "refused the key"],
+      [{ error: { message: "x", status: 503 } }, "overloaded"],
+      [{ error: { message: "x", statusCode: "401" } }, "refused the key"],
+      [{ error: { msg: "Insufficient balance", code: 400 } }, "quota exhausted"],
+      [{ error: "it broke" }, "broke off"],
+      [{ error: [] }, "broke off"],
+    ] as const
+  ).map(
+    ([document, error]): Body => ({
+      what: `the error ${JSON.stringify(document)}`,
       adapter: openaiAdapter,
-      body: `${piece("a")}event: ${name}\ndata: {"message":"x","code":503}\n\n${done}`,
+      body: `${piece("a")}${framesOf(document)}${stop}${done}`,
       text: "a",
-      error: "overloaded",
-    },
-  ]),
+      error,
+    }),
+  ),
+  // Pieces that are damaged, or no event any more
+  ...[
+    `Data: ${JSON.stringify(chunk("b"))}`,
+    ` data: ${JSON.stringify(chunk("b"))}`,
+    `data : ${JSON.stringify(chunk("b"))}`,
+    JSON.stringify(chunk("b")).slice(21), // a colon would make it a comment
+    JSON.stringify(chunk("b")).slice(0, -20),
+  ].map(
+    (line): Body => ({
+      what: `a piece as the line ${line}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${line}\n\n${piece("c")}${stop}${done}`,
+      text: "a",
+      error: "unreadable reply",
+    }),
+  ),
+  {
+    what: "a damaged line behind the finish marker",
+    adapter: openaiAdapter,
+    body: `${piece("ab")}${stop}Data: ${JSON.stringify(chunk("c"))}\n\n${done}`,
+    text: "ab",
+  },
+  {
+    what: "a document per line, one of them damaged",
+    adapter: openaiAdapter,
+    body: [
+      JSON.stringify(chunk("a")),
+      `x${JSON.stringify(chunk("b"))}`,
+      JSON.stringify(chunk("c", "stop")),
+    ].join("\n"),
+    text: "a",
+    error: "unreadable reply",
+  },
+  {
+    what: "a document per line, the last of them cut",
+    adapter: openaiAdapter,
+    body: [chunk("a"), chunk("b")]
+      .map((each) => JSON.stringify(each))
+      .join("\n")
+      .slice(0, -9),
+    text: "a",
+    error: "broke off",
+  },
+  {
+    what: "an array per line",
+    adapter: googleAdapter,
+    body: [candidate("a"), candidate("b", "STOP")].map((each) => JSON.stringify([each])).join("\n"),
+    text: "ab",
+  },
   {
     what: "an error in the piece of a message",
     adapter: openaiAdapter,

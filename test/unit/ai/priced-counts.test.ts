@@ -123,6 +123,15 @@ const TABLE: [dialect: string, what: string, usage: Reported, counts: Counts][] 
   ],
   [
     "openai-compatible",
+    "input from Anthropic's cache beside the prompt and the total",
+    {
+      ...{ prompt_tokens: 25, completion_tokens: 7, total_tokens: 32 },
+      cache_read_input_tokens: 75,
+    },
+    { inputTokens: 100, outputTokens: 7, cachedInputTokens: 75 },
+  ],
+  [
+    "openai-compatible",
     "reasoning beside the completion",
     {
       ...{ prompt_tokens: 100, completion_tokens: 10, total_tokens: 160 },
@@ -158,6 +167,21 @@ const TABLE: [dialect: string, what: string, usage: Reported, counts: Counts][] 
       ...{ candidatesTokenCount: 10, thoughtsTokenCount: 20, totalTokenCount: 130 },
     },
     { inputTokens: 100, outputTokens: 30, cachedInputTokens: 60, reasoningTokens: 20 },
+  ],
+  [
+    "google",
+    "hidden thoughts in the total alone",
+    { promptTokenCount: 100, candidatesTokenCount: 10, totalTokenCount: 160 },
+    { inputTokens: 100, outputTokens: 60 },
+  ],
+  [
+    "google",
+    "a total that is too small",
+    {
+      ...{ promptTokenCount: 100, candidatesTokenCount: 10 },
+      ...{ thoughtsTokenCount: 20, totalTokenCount: 110 },
+    },
+    { inputTokens: 100, outputTokens: 30, reasoningTokens: 20 },
   ],
   [
     "google",

@@ -78,6 +78,14 @@ const DELTAS: [what: string, deltas: object[][], calls: [name: string, json: str
     [["a", '{"x":1}']],
   ],
   [
+    "an index that is text at first",
+    [
+      [{ index: "0", id: "1", function: { name: "a", arguments: '{"x":' } }],
+      [{ index: 0, function: { arguments: "1}" } }],
+    ],
+    [["a", '{"x":1}']],
+  ],
+  [
     "an index of 0 for every call",
     [
       [{ index: 0, id: "1", function: { name: "a", arguments: "{}" } }],
