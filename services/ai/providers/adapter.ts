@@ -183,6 +183,7 @@ export function textOfPart(part: unknown): string | undefined {
     throw new TypeError("A part is text or an object.");
   const { type, text } = part as { type?: unknown; text?: unknown };
   if (text !== undefined) return requireText(text);
-  if (typeof type === "string" && TEXT_TYPE.test(type)) throw new TypeError("A text has a text.");
+  if (typeof type === "string" && TEXT_TYPE.test(type))
+    throw new TypeError("The part has no text.");
   return undefined;
 }
