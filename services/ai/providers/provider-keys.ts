@@ -55,7 +55,8 @@ export class ProviderKeys {
   }
 
   /**
-   * Sets a key aside if the provider has refused it, or does not serve it for now.
+   * Sets a key aside if the provider has refused it, or does not serve it for now. A key with a rate limit is set aside
+   * for as long as the provider says, so not at all if it does not say.
    * @param tried the keys that the call has used
    * @returns another key with which the call can continue, if there is one
    */
@@ -64,13 +65,16 @@ export class ProviderKeys {
     { kind, facts }: ProviderError,
     tried: ReadonlySet<ProviderKey>,
   ): ProviderKey | undefined {
-    const waitMs = kind === "rate limited" ? facts.retryAfterMs : REFUSALS.get(kind);
+    const waitMs = kind === "rate limited" ? (facts.retryAfterMs ?? 0) : REFUSALS.get(kind);
     if (waitMs === undefined) return undefined;
-    const untilMs = this.#nowMs() + waitMs;
-    this.#setAside.set(key, { untilMs, reason: kind });
-    if (this.count > 1)
-      this.#onSetAside({ number: key.number, until: new Date(untilMs), reason: kind });
+    if (waitMs > 0) this.#setAsideFor(waitMs, key, kind);
     return this.#keys.find((other) => !tried.has(other) && this.#untilMs(other) <= this.#nowMs());
+  }
+
+  #setAsideFor(ms: number, key: ProviderKey, reason: ProviderErrorKind): void {
+    const untilMs = this.#nowMs() + ms;
+    this.#setAside.set(key, { untilMs, reason });
+    if (this.count > 1) this.#onSetAside({ number: key.number, until: new Date(untilMs), reason });
   }
 
   #untilMs(key: ProviderKey): number {

@@ -51,7 +51,7 @@ const SHIPPED = ["provider-a", "provider-b"].map((provider) => ({
 }));
 const before = (name: string) => ({ name: `with-${name}`, targets: [target(name, 1), ...SHIPPED] });
 const failing = [...GOES_ON, ...STAYS].map(({ name }) => idOf(name));
-const others = ["cut", "last", "second", "third", "broken", "keyed", "limited", "off"];
+const others = ["cut", "last", "second", "third", "broken", "keyed", "limited", "hurried", "off"];
 const moody = await forSuite(
   startMoodyProviders(
     {
@@ -59,6 +59,7 @@ const moody = await forSuite(
       ...{
         keyed: "sk-keyed-first, sk-keyed-second",
         limited: "sk-limited-first,sk-limited-second",
+        hurried: "sk-hurried-first,sk-hurried-second",
       },
       off: "",
     },
@@ -320,6 +321,21 @@ describe("Several keys of a provider", () => {
     app.clock.advance("31s");
     await post(PATH, question("limited"));
     expect(keys()).toEqual(["first", "second", "second", "first", "second"]);
+  });
+
+  test("a call goes on with the next key although the limit of the first says no time", async () => {
+    moody.set("hurried", (request, ...answer) =>
+      request.key === "sk-hurried-first"
+        ? failsWith(429, { code: "rate_limit_exceeded" })(request, ...answer)
+        : works(request, ...answer),
+    );
+    const { post } = await app.signIn();
+    const { status } = await post(PATH, question("hurried"));
+    expect(status).toBe(200);
+    expect(moody.requestsOf("hurried").map(({ key }) => key)).toEqual([
+      ...["sk-hurried-first", "sk-hurried-second"],
+    ]);
+    expect((await statesOf()).get("hurried")).toMatchObject({ keys: 2, keysSetAside: [] });
   });
 
   test("GET /admin/providers: says who has no key, and is for administrators", async () => {

@@ -4,11 +4,11 @@ import { ProviderKeys } from "../../../services/ai/providers/provider-keys.ts";
 import { systemClock } from "../../../services/platform/process/clock.ts";
 import { startModelServer } from "./model-server.ts";
 
-test.each([0, 1])(
-  "Several keys: each is used once for a call while all are limited for %d ms",
-  async (waitMs) => {
+test.each([{}, { "retry-after-ms": "0" }, { "retry-after-ms": "1" }])(
+  "Several keys: each is used once for a call while all are limited: %j",
+  async (headers) => {
     const { ask, keys } = await startModelServer("first,second,third", (response) =>
-      response.writeHead(429, { "retry-after-ms": String(waitMs) }).end(),
+      response.writeHead(429, headers).end(),
     );
     await expect(ask()).rejects.toThrow("rate limited");
     expect(keys.slice(0, 3)).toEqual(["first", "second", "third"]);
@@ -26,4 +26,14 @@ test("Several keys: a key that is set aside is not the next one", () => {
   const third = keys.pick();
   expect(keys.refuse(third, refused, new Set([third]))).toBeUndefined();
   expect(keys.pick().text).toBe("first"); // it comes back first
+});
+
+test("Several keys: a limit without a time sets no key aside, and ends no other time", () => {
+  const keys = new ProviderKeys(["first", "second"], systemClock);
+  const [first, limited] = [keys.pick(), new ProviderError("rate limited")];
+  expect(keys.refuse(first, limited, new Set([first]))?.text).toBe("second");
+  expect([keys.setAside, keys.pick()]).toEqual([[], first]);
+  keys.refuse(first, new ProviderError("quota exhausted"), new Set([first]));
+  keys.refuse(first, limited, new Set([first]));
+  expect(keys.setAside).toMatchObject([{ number: 1, reason: "quota exhausted" }]);
 });
