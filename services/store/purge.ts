@@ -30,6 +30,8 @@ const EXPIRED = {
       where d.user_id = split_part(subject, ':', 1)::uuid and d.id = split_part(subject, ':', 2)::uuid)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
   api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
+  budgets: `scope = 'key' and created_at <= :before
+    and not exists (select from api_keys k where k.id::text = budgets.subject)`, // of such a key
   budget_counters: "period_start + 62 <= :before::date and reserved = 0", // of no current period, however short the retention
   webhook_deliveries: "next_attempt_at is null and coalesce(delivered_at, queued_at) <= :before",
   emails: "status in ('sent', 'failed') and created_at <= :before",
@@ -60,6 +62,7 @@ export async function purgeExpired(
     completed_ceremonies: now,
     attempts: ago(config.lockoutResetMs + config.lockoutDurationMs),
     api_keys: ago(config.usageRetentionMs),
+    budgets: ago(config.usageRetentionMs),
     budget_counters: ago(config.usageRetentionMs),
     webhook_deliveries: ago(DELIVERY_RETENTION_MS),
     emails: ago(config.emailRetentionMs),

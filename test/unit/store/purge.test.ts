@@ -84,3 +84,32 @@ test("Retention: keeps what budgets have counted in current periods and hold, ho
   );
   expect(left).toEqual([{ day: "2026-09-02" }, { day: "2026-11-01" }, { day: "2026-11-28" }]);
 });
+
+test("Retention: deletes the budgets of API keys that are deleted", async () => {
+  const { store, em } = await openWithUsers(1, null);
+  const [kept, ended, unknown] = ["1", "2", "3"].map(
+    (digit) => `01930000-0000-7000-8000-00000000000${digit}`,
+  );
+  for (const [key, revokedAt] of [
+    [kept, null],
+    [ended, "2026-11-01T00:00:00Z"],
+  ])
+    await em.execute(
+      `insert into api_keys (id, user_id, digest, hint, name, created_at, created_by, revoked_at)
+       select ?::uuid, id, decode(md5(?::text), 'hex'), 'hint', 'key', '2026-10-01', id, ? from users`,
+      [key, key, revokedAt],
+    );
+  for (const subject of [kept, ended, unknown])
+    await em.execute(
+      `insert into budgets (id, scope, subject, unit, period, limit_amount, created_at)
+       values (gen_random_uuid(), 'key', ?, 'tokens', 'day', 9, '2026-10-01')`,
+      [subject],
+    );
+  await em.execute(`insert into budgets (id, scope, subject, unit, period, limit_amount, created_at)
+    values (gen_random_uuid(), 'role', 'user', 'tokens', 'day', 9, '2026-10-01')`);
+  const shortest = { ...config, usageRetentionMs: 86_400_000 };
+  const now = new Date("2026-11-28T12:00:00Z");
+  await purgeExpired(store, now, shortest, new AbortController().signal);
+  const left = await em.execute("select subject from budgets order by subject");
+  expect(left).toEqual([{ subject: kept }, { subject: "user" }]);
+});
