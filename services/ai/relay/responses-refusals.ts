@@ -17,7 +17,7 @@ const REFUSED = {
 const HARMLESS = {
   background: [false],
   store: [false],
-  service_tier: ["auto", "default", "flex"],
+  service_tier: ["auto", "default"], // the others have prices of their own
 } as const;
 
 /** Tools that the client runs: functions, and tools that take free text. */

@@ -34,6 +34,7 @@ describe("POST /v1/responses", () => {
       },
     ],
     ["service_tier", { service_tier: "priority" }],
+    ["service_tier", { service_tier: "flex" }],
     ["tools[0].type", { tools: [{ type: "web_search" }] }],
     ["tools[0].type", { tools: [{ type: "code_interpreter", container: { type: "auto" } }] }],
     ["tools[0].type", { tools: [{ type: "file_search", vector_store_ids: ["vs_1"] }] }],
