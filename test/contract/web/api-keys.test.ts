@@ -24,6 +24,10 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
     const shown = dialog.getByText(/^sk-gate-[0-9A-Za-z]{38}$/);
     await shown.waitFor();
     const key = await shown.innerText();
+    await see(
+      dialog,
+      `export OPENAI_BASE_URL=${new URL(page.url()).origin}/v1 OPENAI_API_KEY=${key}`,
+    );
     await expectAccessible(tab);
     expect(await keyStatus(web.app, key)).toBe(200);
     await press(dialog, "I have kept it");

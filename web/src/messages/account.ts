@@ -150,6 +150,7 @@ export const account = {
     "This is the key. It is shown only now: keep it where your program finds it.",
     "Das ist der Schlüssel. Er wird nur jetzt angezeigt: Bewahren Sie ihn auf, wo Ihr Programm ihn findet.",
   ],
+  "keys.settings": ["For clients of OpenAI's API:", "Für Clients der API von OpenAI:"],
   "keys.try": ["To try it:", "Zum Ausprobieren:"],
   "keys.done": ["I have kept it", "Ich habe ihn aufbewahrt"],
   "keys.created": ["created {date}", "angelegt {date}"],
