@@ -55,6 +55,7 @@ export function createAiContext(
   const budgets = createBudgetGate({
     ...{ db: store, clock, log, periodsOf, currency },
     onExceeded: (counters) => announce(counters.map(exceededOf)),
+    settleEnded: usage.flush,
   });
   const credentials = createCredentialWatcher(store, clock, log);
   const longestMs = config.aiTotalTimeoutMs;

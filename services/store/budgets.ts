@@ -34,7 +34,7 @@ export type BudgetCounter = Pick<
   input: bigint;
   /** The most that a token of its output can use. */
   perOutput: bigint;
-  /** The call was the first to be refused because the budget of this period is used up. */
+  /** The call was the first to be refused because the rest of this period, half of the budget or less, does not suffice. */
   isNewlyExceeded: boolean;
 };
 
@@ -104,7 +104,8 @@ type ReservedRow = Omit<ReserveOutcome, "counters"> & {
 };
 
 /**
- * Reserves what a call may use at most, in all of its budgets or in none, and writes its row. `for no key
+ * Reserves what a call may use at most, in all of its budgets or in none, and writes its row. A call that is refused while
+ * most of a budget is left is too large, and does not use the budget up. `for no key
  * update` waits for concurrent calls and reads what they have left: without it, the statement would add to
  * the counters of its snapshot, and calls at the same time would all fit. All callers lock the counters in
  * one order.
@@ -145,6 +146,7 @@ const reserve = prepared<
       and not exists (select from ok) and (select count(*) from locked) = (select count(*) from rules)
       and l.limit_amount - l.used < l.input + l.per_output * :least::bigint
       and l.limit_amount >= l.input + l.per_output * :least::bigint
+      and l.used >= l.limit_amount - l.used
     returning c.budget_id)
   select exists (select from owner) as "hasOwner", (select count(*)::int from rules) as rules, (select output::int from ok) as granted,
     exists (select from rules where unit = 'cost' and (input is null or per_output is null)) as "isUnpriced",

@@ -46,12 +46,13 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
     const until = performance.now() + SECONDS * 1_000;
     const run = async () => {
       const own = await openQuietStore(postgres.url);
+      const ledger = openUsageLedger(own, systemClock, silent);
       const gate = createBudgetGate({
         ...{ db: own, clock: systemClock, log: silent, currency: "USD" },
         periodsOf: createPeriods("UTC"),
         onExceeded: () => {},
+        settleEnded: ledger.flush,
       });
-      const ledger = openUsageLedger(own, systemClock, silent);
       const call = async () => {
         const start = { userId, provider: "p", model: "m", inputTokens: 2 };
         while (performance.now() < until) {

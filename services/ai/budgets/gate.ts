@@ -43,6 +43,8 @@ type GateDeps = {
   currency: string;
   /** Called with the counters whose period is used up for the first time. */
   onExceeded: (counters: readonly BudgetCounter[]) => void;
+  /** Books the calls of this process that have ended. */
+  settleEnded: () => Promise<void>;
 };
 
 /** The maximum usage of a call. */
@@ -69,7 +71,8 @@ type Refusal = {
 };
 
 /** Creates the gate that admits AI calls within their budgets. */
-export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceeded }: GateDeps) {
+export function createBudgetGate(deps: GateDeps) {
+  const { db, clock, log, periodsOf, currency, onExceeded, settleEnded } = deps;
   let mayExist = true; // until the table has been read
   let hasLogged = false;
   let changes = 0;
@@ -163,13 +166,25 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     throw unavailable("The budgets are changing. Please try again.");
   }
 
+  /**
+   * Queries once more if only calls in progress are in the way: some may have ended, such as the one before in the
+   * same conversation, and wait to be booked.
+   * @throws ServiceError UNAUTHENTICATED, UNAVAILABLE
+   */
+  async function askSettled(request: ReserveRequest): Promise<ReserveOutcome> {
+    const outcome = await ask(request);
+    if (!isHeld(outcome, request.least)) return outcome;
+    await settleEnded();
+    return ask(request);
+  }
+
   /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE */
   async function tryToReserve(
     request: GateRequest,
     periods: Periods,
     metrics: Metrics,
   ): Promise<BudgetReservation | undefined> {
-    const { rules, counters, isUnpriced, granted } = await ask(request);
+    const { rules, counters, isUnpriced, granted } = await askSettled(request);
     if (rules === 0) return undefined;
     if (isUnpriced) {
       remember(priceNeed(request), { need: 0n, error: unpricedError });
@@ -240,6 +255,13 @@ export function createBudgetGate({ db, clock, log, periodsOf, currency, onExceed
     close: watching.close,
   };
 }
+
+/** Whether calls in progress are all that keeps a call from its budgets. */
+const isHeld = ({ rules, isUnpriced, granted, counters }: ReserveOutcome, least: number): boolean =>
+  rules > 0 &&
+  !isUnpriced &&
+  granted === null &&
+  counters.every((each) => each.limit - each.used >= needOf(each, least));
 
 /** Maximum cost of a call over all of its models; undefined if one has no price. */
 function highestOf(prompts: Targets<AnyPrompt>, inputTokens: number) {

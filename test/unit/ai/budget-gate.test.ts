@@ -25,7 +25,12 @@ const RATES = { input: 0n, cachedInput: 0n, cacheWrite: 0n, cacheWrite1h: 0n, ou
 const FREE = [{ ...RATES, above: 0 }];
 
 /** A gate on a store, with the names of the statements that it has run. */
-async function openGate(store: Store, isAway = () => false, held = Promise.resolve()) {
+async function openGate(
+  store: Store,
+  isAway = () => false,
+  held = Promise.resolve(),
+  settleEnded = () => Promise.resolve(),
+) {
   const statements: string[] = [];
   const query: Store["query"] = async (statement, values) => {
     statements.push(statement.name);
@@ -39,6 +44,7 @@ async function openGate(store: Store, isAway = () => false, held = Promise.resol
     ...{ db: { query }, clock: systemClock, log: silent, currency: "USD" },
     periodsOf: createPeriods("UTC"),
     onExceeded: (counters) => exceeded.push(...counters.map(({ subject }) => subject)),
+    settleEnded,
   });
   const metrics = createMetrics();
   const [userId = ""] = await insertUsers(store, 1);
@@ -163,6 +169,44 @@ test("Budget gate: reports once that a budget no longer suffices", async () => {
   await reserve("hello", 10);
   await store.fork().execute("update budget_counters set used = 150, reserved = 0");
   for (const most of [90, 80, 70]) await expect(reserve("hello", most)).rejects.toThrow("budget");
+  expect(exceeded).toEqual([userId]);
+});
+
+test("Budget gate: books calls that have ended before it refuses one because of what they hold", async () => {
+  const store = await openMigrated();
+  const release = () =>
+    store.fork().execute("update budget_counters set used = used + 1, reserved = 0");
+  const settled = vi.fn(async () => void (await release()));
+  const { gate, reserve, count, userId } = await openGate(store, undefined, undefined, settled);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 1_000 });
+  gate.forget();
+  for (const calls of [1, 2, 3]) {
+    expect(await reserve("hello", 500)).toMatchObject({ outputTokens: 500 });
+    expect(settled).toHaveBeenCalledTimes(calls - 1);
+  }
+  settled.mockImplementation(async () => {});
+  const before = count("reserve_budgets");
+  for (let i = 0; i < 3; i++) await expect(reserve("hello", 500)).rejects.toThrow("is held by");
+  expect(count("reserve_budgets")).toBe(before + 2);
+});
+
+test("Budget gate: a call that is too large does not use up a budget of which most is left", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, exceeded, userId } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 1_000 });
+  gate.forget();
+  await reserve("hello", 10);
+  const use = (used: number) =>
+    store.fork().execute("update budget_counters set used = ?, reserved = 0", [used]);
+  await use(490);
+  await expect(reserve("hello", 500)).rejects.toThrow(
+    "it may use more than the rest of 510 tokens",
+  );
+  expect(exceeded).toEqual([]);
+  await use(500);
+  await expect(reserve("hello", 490)).rejects.toThrow(
+    "it may use more than the rest of 500 tokens",
+  );
   expect(exceeded).toEqual([userId]);
 });
 
