@@ -64,6 +64,7 @@ const PROVIDER_STATUSES: Readonly<Record<ProviderFailure, number>> = {
   [ProviderFailure.OVERLOADED]: 529,
   [ProviderFailure.TIMED_OUT]: 504,
   [ProviderFailure.OTHER]: 500,
+  [ProviderFailure.ACCOUNT_REFUSED]: 500,
 };
 
 /** An error as Anthropic's clients read it. */

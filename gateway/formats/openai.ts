@@ -68,6 +68,7 @@ const PROVIDER_CODES: Readonly<Record<ProviderFailure, Known>> = {
   [ProviderFailure.OVERLOADED]: ["provider_overloaded", 503],
   [ProviderFailure.TIMED_OUT]: ["provider_timed_out", 504],
   [ProviderFailure.OTHER]: ["provider_error", 500],
+  [ProviderFailure.ACCOUNT_REFUSED]: ["provider_error", 500],
 };
 
 /** Codes of errors about the model. */

@@ -1,4 +1,4 @@
-import { Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { HttpErrorResponse } from "../transcode/http-error.ts";
 
 /** Statuses below 500 after which the same request may succeed. */
@@ -11,10 +11,12 @@ const LONGEST_WAIT_SECONDS = 5;
  * repeat requests that fail with 408, 409, 429 or 5xx.
  */
 export function retryAdvice(
-  { reason, retryAfterSeconds = Number.POSITIVE_INFINITY }: HttpErrorResponse,
+  { reason, retryAfterSeconds = Number.POSITIVE_INFINITY, providerFailure }: HttpErrorResponse,
   status: number,
 ): Record<string, string> {
   const isSpent = reason === Reason.BUDGET_EXCEEDED && retryAfterSeconds > LONGEST_WAIT_SECONDS;
-  const isFinal = isSpent || (status < 500 && !PASSING.includes(status)) || status === 501;
+  const isRefused = providerFailure === ProviderFailure.ACCOUNT_REFUSED;
+  const isFinal =
+    isSpent || isRefused || (status < 500 && !PASSING.includes(status)) || status === 501;
   return isFinal ? { "x-should-retry": "false" } : {};
 }

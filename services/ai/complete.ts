@@ -8,7 +8,6 @@ import type {
   Tool,
   ToolCall,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { decimalOf } from "../platform/money.ts";
 import { invalidFields } from "../platform/rpc/errors.ts";
 import { parseExactly } from "../platform/rpc/exact-json.ts";
 import { isBlank } from "./blank-text.ts";
@@ -16,7 +15,6 @@ import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS, textsOf } from "./check-completion.ts";
 import { adaptRequest } from "./completion-fields.ts";
 import { ableTargets, findAlias, findModel, type Target } from "./models.ts";
-import { costOf } from "./price.ts";
 import { readCallId } from "./providers/call-ids.ts";
 import type {
   Prompt,
@@ -26,10 +24,9 @@ import type {
   PromptTool,
   PromptToolCall,
   ReplyEvent,
-  Usage,
-  UsageDetails,
 } from "./providers/provider.ts";
 import {
+  costIn,
   type ReplyDeps,
   type ReplyView,
   type Response,
@@ -114,24 +111,17 @@ function createView(): ReplyView<EventInit> {
     event: { case: "finished", value: { finishReason, ...(usage && { usage }) } },
   });
   return {
-    outputsOf(event, id, target) {
-      if (event.kind === "usage")
-        usage = tokenUsageOf({ ...event.usage, ...event.details }, target.prompt.model);
+    outputsOf(event, call, target) {
+      if (event.kind === "usage") usage = { ...event.usage, ...event.details, ...costIn(call) };
       const output = event.kind === "finished" ? finished(event.reason) : pieceOf(event);
       if (!output) return [];
       if (hasBegun) return [output];
       hasBegun = true;
-      return [{ event: { case: "started", value: startedOf(id, target) } }, output];
+      return [{ event: { case: "started", value: startedOf(call.id, target) } }, output];
     },
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
   };
 }
-
-/** The tokens of a reply, with their cost if the model has a price. */
-const tokenUsageOf = (tokens: Usage & UsageDetails, { price }: Target["model"]) => ({
-  ...tokens,
-  ...(price && { cost: decimalOf(costOf(price, tokens)) }),
-});
 
 function pieceOf(event: ReplyEvent): EventInit | undefined {
   if (event.kind === "text") return { event: { case: "text", value: event.text } };

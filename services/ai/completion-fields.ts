@@ -135,16 +135,19 @@ function excludesSampling(
   return model.reasoningEffort !== undefined && effort !== model.reasoningEffort;
 }
 
-/** Parts of fields without an equivalent at the provider. */
+/** Fields, and parts of them, that mean nothing in this request or have no equivalent at the provider. */
 function ignoredDetails(
-  { messages, tools, responseFormat }: CompleteRequest,
+  { messages, tools, toolChoice, parallelToolCalls, responseFormat }: CompleteRequest,
   { entry: { dialect } }: Target,
 ): string[] {
   const hasDetail = messages.some(({ parts }) =>
     parts.some(({ part }) => part.case === "image" && isDetailed(part.value.detail)),
   );
   const isForeign = dialect === "anthropic" || dialect === "google";
+  const hasTools = tools.length > 0;
   return [
+    ...(toolChoice && !hasTools ? ["tool_choice"] : []),
+    ...(parallelToolCalls !== undefined && !hasTools ? ["parallel_tool_calls"] : []),
     ...(hasDetail && dialect !== "openai" ? ["detail"] : []),
     ...(dialect === "google" && tools.some(({ strict }) => strict) ? ["strict"] : []),
     ...(isForeign && responseFormat?.description ? ["response_format.description"] : []),

@@ -4,15 +4,14 @@ import type {
   CreateEmbeddingsRequest,
   EmbeddingsEventSchema,
 } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
-import { decimalOf } from "../platform/money.ts";
 import { invalidFields, type Violation } from "../platform/rpc/errors.ts";
 import { isEmbedding } from "./catalogue.ts";
 import { charactersIn } from "./characters.ts";
 import { MAX_CHARACTERS } from "./check-completion.ts";
 import { findAlias, findModel, type Target } from "./models.ts";
-import { costOf } from "./price.ts";
 import type { EmbeddingPrompt, ReplyEvent, Vector } from "./providers/provider.ts";
 import {
+  costIn,
   type ReplyDeps,
   type ReplyView,
   type Response,
@@ -75,15 +74,12 @@ const ALIAS =
 function viewOf({ entry, model }: Target, ignored: readonly string[]): ReplyView<EventInit> {
   let usage: FinishedInit["usage"];
   return {
-    outputsOf(event: ReplyEvent, id): EventInit[] {
-      if (event.kind === "usage") {
-        const cost = model.price && { cost: decimalOf(costOf(model.price, event.usage)) };
-        usage = { ...event.usage, ...cost };
-      }
+    outputsOf(event: ReplyEvent, call): EventInit[] {
+      if (event.kind === "usage") usage = { ...event.usage, ...costIn(call) };
       if (event.kind === "finished")
         return [{ event: { case: "finished", value: { ...(usage && { usage }) } } }];
       if (event.kind !== "embeddings") return [];
-      const started = { id, provider: entry.id, model: model.name, ignored: [...ignored] };
+      const started = { id: call.id, provider: entry.id, model: model.name, ignored: [...ignored] };
       return [{ event: { case: "started", value: started } }, ...event.vectors.map(embeddingOf)];
     },
   };

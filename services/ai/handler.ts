@@ -66,7 +66,9 @@ export const aiHandler: ServiceImpl<typeof AIService> = {
     return relay(userCallOf(ctx), "messages", req, responseOf(ctx));
   },
   async countMessageTokens(req, ctx) {
-    return { body: await countTokens(userCallOf(ctx), req) };
+    const { answer: body, ignored } = await countTokens(userCallOf(ctx), req);
+    if (ignored.length > 0) ctx.responseHeader.set(AI_IGNORED, ignored.join(", "));
+    return { body };
   },
   relayResponses(req, ctx) {
     return relay(userCallOf(ctx), "responses", req, responseOf(ctx));

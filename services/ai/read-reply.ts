@@ -1,6 +1,7 @@
 import { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { UserCall } from "../call.ts";
 import type { Permit } from "../platform/gate/admission.ts";
+import { decimalOf } from "../platform/money.ts";
 import { ServiceError } from "../platform/rpc/errors.ts";
 import type { UserPrincipal } from "../principal.ts";
 import type { BudgetReservation } from "./budgets/gate.ts";
@@ -46,10 +47,10 @@ export type Route = {
 /** The parts of a reply that a caller receives. */
 export type ReplyView<Output> = {
   /**
-   * @param callId id of the call in the usage of the caller
+   * @param call its id in the usage of the caller, and its row there
    * @param target the model that has the call
    */
-  outputsOf(event: ReplyEvent, callId: string, target: RouteTarget): readonly Output[];
+  outputsOf(event: ReplyEvent, call: RecordedCall, target: RouteTarget): readonly Output[];
   /** The end of a reply that a filter has interrupted, if the caller has received part of it and no failure is reported. */
   blocked?(): Output | undefined;
 };
@@ -100,13 +101,14 @@ export async function* readReply<Output>(
     for await (const event of ai.providers.reply(sent, signal, { reserve, onProgress })) {
       usage.observe(event);
       measurement.observe(event);
-      for (const output of view.outputsOf(event, usage.id, current)) yield output;
+      for (const output of view.outputsOf(event, usage, current)) yield output;
     }
     outcome = "completed";
   } catch (thrown) {
     if (signal.aborted) throw thrown;
     outcome = thrown instanceof ProviderError ? thrown.kind : "failed";
     const failure = failureOf(thrown, call, current.entry);
+    moveHeaders(reservation, response, failure);
     const end = outcome === "blocked the content" ? view.blocked?.() : undefined;
     if (end === undefined) throw failure;
     yield end;
@@ -174,6 +176,18 @@ function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservatio
   return { ...limited, isStream: true, isCollected: !prompt.isStream };
 }
 
+/** Moves the headers of a reservation to an error: over REST it is sent without those of the response. */
+function moveHeaders(
+  reservation: BudgetReservation | undefined,
+  { header }: Response,
+  failure: ServiceError,
+): void {
+  for (const [name, value] of reservation?.headers ?? []) {
+    header.delete(name);
+    failure.headers.push([name, value]);
+  }
+}
+
 /** Counts a call that used more than its budget reservation. */
 function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): boolean }): void {
   if (usage.exceedsReservation()) metrics.budgetOvershoot.inc();
@@ -183,6 +197,8 @@ function countOvershoot({ metrics }: ReplyDeps, usage: { exceedsReservation(): b
 const isOpaque = (prompt: AnyPrompt) => "relay" in prompt && !prompt.isStream;
 
 type UsageOfCall = ReturnType<AiContext["usage"]["prepare"]>;
+/** A call as far as it is recorded. */
+type RecordedCall = Pick<UsageOfCall, "id" | "row">;
 
 /** Observers that record a call for a model. */
 type Observers = {
@@ -206,6 +222,10 @@ function follow(
   measurement.moveTo(next.entry.vendor, next.prompt.model);
   return next;
 }
+
+/** The cost of a call so far: that of its row, with attempts that were repeated. Absent without a price. */
+export const costIn = ({ row }: RecordedCall): { cost?: string } =>
+  row.cost_nanos === null ? {} : { cost: decimalOf(BigInt(row.cost_nanos)) };
 
 /** What the caller receives when a reply begins. */
 export const startedOf = (id: string, { entry, prompt, ignored = [] }: RouteTarget) => ({
@@ -266,4 +286,6 @@ const FAILURES: { [kind in ProviderErrorKind]?: ProviderFailure } = {
   "rate limited": ProviderFailure.RATE_LIMITED,
   overloaded: ProviderFailure.OVERLOADED,
   "timed out": ProviderFailure.TIMED_OUT,
+  "refused the key": ProviderFailure.ACCOUNT_REFUSED,
+  "quota exhausted": ProviderFailure.ACCOUNT_REFUSED,
 };

@@ -45,14 +45,14 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = UNREAD_KINDS;
 
 /**
  * Input and output of a row by their prices.
- * @param repeatedTokens the part of its input that was sent with earlier attempts
+ * @param inputTokens input without that of earlier attempts
  */
 const pricedTokensOf = (
   row: UsageRow,
-  repeatedTokens: number,
+  inputTokens: number,
   cacheWrite1hTokens: number,
 ): PricedTokens => ({
-  inputTokens: row.input_tokens - repeatedTokens,
+  inputTokens,
   outputTokens: row.output_tokens,
   cachedInputTokens: row.cached_input_tokens ?? 0,
   cacheWriteTokens: row.cache_write_tokens ?? 0,
@@ -122,12 +122,13 @@ export function openUsageLedger(
         reasoning_tokens: null,
         estimated: true,
         attempts: 1,
-        /** Computed whenever the row is written, so that it always fits the counts. */
+        /** Computed whenever it is read, so that it always fits the counts. */
         get cost_nanos() {
           const prices = repeated.filter((each) => each !== undefined);
           if (!price || prices.length < repeated.length) return null;
-          const tokens = pricedTokensOf(row, repeated.length * repeatedTokens, cacheWrite1hTokens);
-          return String(costOf(price, tokens, { prices, inputTokens: repeatedTokens }));
+          const { each, own } = ended ?? { each: row.input_tokens, own: row.input_tokens };
+          const tokens = pricedTokensOf(row, own, cacheWrite1hTokens);
+          return String(costOf(price, tokens, { prices, inputTokens: each }));
         },
         latency_ms: null,
         first_chunk_ms: null,
@@ -137,7 +138,8 @@ export function openUsageLedger(
       let writtenMs = 0;
       /** Prices of the failed attempts that may have been read: their input may be charged for too. */
       const repeated: (Price | undefined)[] = [];
-      let repeatedTokens = 0; // input of each of them, once the call has ended
+      /** Input of each of them and of the last attempt, once the call has ended. Until then it is that of the row. */
+      let ended: { each: number; own: number } | undefined;
       let isUnread = () => true; // until something is sent
       let cacheWrite1hTokens = 0;
       let reported: (() => ReportedUsage) | undefined;
@@ -235,8 +237,9 @@ export function openUsageLedger(
           const isEstimate = row.estimated && !addReported();
           const isFree =
             isEstimate && characters === 0 && (isUnread() || INPUT_UNREAD.has(outcome));
-          repeatedTokens = row.input_tokens;
-          row.input_tokens *= repeated.length + (isFree ? 0 : 1);
+          const each = row.input_tokens;
+          ended = { each, own: isFree ? 0 : each };
+          row.input_tokens = repeated.length * each + ended.own;
           if (isOpaque && reservation && isEstimate && !isFree)
             row.output_tokens = reservation.outputTokens;
           if (repeated.length > 0) row.estimated = true;

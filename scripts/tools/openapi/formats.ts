@@ -7,6 +7,7 @@ import {
   Reason,
   ReasonSchema,
 } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import type { ErrorDetails, Violation } from "../../../services/platform/rpc/errors.ts";
 import type { Schema } from "./components.ts";
 import { commentOn, json, property } from "./components.ts";
 
@@ -162,8 +163,8 @@ const METHODS: Readonly<Record<string, Documented>> = {
       "`store: true`, parts other than text and images, tools other than functions, and what the model does not support. Ignored, " +
       "and named in `X-AI-Ignored`: `user`, `metadata`, `service_tier`, `verbosity`, `safety_identifier`, `prompt_cache_*`, unknown " +
       "fields, and what only tunes a reply and the model does not take. `usage` has `cost` if the model has a price: a decimal as " +
-      "text, in the currency of the deployment. A stream that fails ends with an event `error` and without " +
-      "`[DONE]`.",
+      "text, in the currency of the deployment. A stream that fails has an event with `error` before `[DONE]`, and no " +
+      "`finish_reason`.",
     request: json(
       "A request of OpenAI's chat completions.",
       open("See the reference of OpenAI's API."),
@@ -217,7 +218,8 @@ const METHODS: Readonly<Record<string, Documented>> = {
   CountMessageTokens: {
     description:
       "Passes a request to count the tokens of a conversation on to a model of Anthropic's dialect. It costs nothing, and counts as a " +
-      "request. Refused is what `POST /v1/messages` refuses.",
+      "request. Refused is what `POST /v1/messages` refuses. Values of `anthropic-beta` that the catalogue does not allow are named in " +
+      "`X-AI-Ignored`.",
     request: json("A request of Anthropic's API.", open("See the reference of Anthropic's API."), {
       model: MESSAGE_REQUEST.model,
       messages: MESSAGE_REQUEST.messages,
@@ -275,12 +277,19 @@ export function formattedMethod({ method }: HttpBinding): Documented {
 }
 
 /** The errors of a method in a foreign format, by status. */
-export function formattedFailures({ format }: HttpBinding, reasons: readonly Reason[]) {
-  const failures = reasons.flatMap((reason) =>
-    reason === Reason.PROVIDER_ERROR
-      ? PROVIDER_FAILURES.map((failure) => errorOf(format, reason, failure))
-      : [errorOf(format, reason)],
-  );
+export function formattedFailures(binding: HttpBinding, reasons: readonly Reason[]) {
+  const { format } = binding;
+  const failures = reasons.flatMap((reason) => {
+    if (reason === Reason.PROVIDER_ERROR)
+      return PROVIDER_FAILURES.map((providerFailure) =>
+        errorOf(format, reason, { providerFailure }),
+      );
+    if (reason === Reason.VALIDATION_FAILED)
+      return sampleViolations(binding).map((each) =>
+        errorOf(format, reason, { violations: [each] }),
+      );
+    return [errorOf(format, reason)];
+  });
   const byStatus = Object.groupBy(failures, ({ status }) => status);
   return Object.entries(byStatus).map(([status, group = []]) => {
     const bodies = group.map(({ body }) => body as Parameters<typeof codeIn>[0]);
@@ -293,17 +302,25 @@ const PROVIDER_FAILURES = ProviderFailureSchema.values
   .map((value) => value.number as ProviderFailure)
   .filter((value) => value !== ProviderFailure.UNSPECIFIED);
 
-function errorOf(
-  format: HttpBinding["format"],
-  reason: Reason,
-  providerFailure: ProviderFailure = ProviderFailure.UNSPECIFIED,
-) {
+const INVALID: Violation = { field: "model", message: "must be at most 193 characters" };
+const UNSUPPORTED: Violation = { field: "store", message: "is not supported", unsupported: true };
+
+/** A violation of each kind that a method can report. Only Complete refuses fields whatever their value. */
+function sampleViolations({ method, bodyFields }: HttpBinding): Violation[] {
+  if (!bodyFields) return [INVALID];
+  return method.name === "Complete"
+    ? [INVALID, UNSUPPORTED, { ...UNSUPPORTED, field: "audio" }]
+    : [INVALID, UNSUPPORTED];
+}
+
+function errorOf(format: HttpBinding["format"], reason: Reason, details: ErrorDetails = {}) {
+  const { providerFailure = ProviderFailure.UNSPECIFIED } = details;
   const value =
     providerFailure === ProviderFailure.UNSPECIFIED
       ? ReasonSchema.value[reason]
       : ProviderFailureSchema.value[providerFailure];
   const message = value ? commentOn(value) : "";
-  return errorResponse(httpError(reason, message, { providerFailure }), format, true);
+  return errorResponse(httpError(reason, message, details), format, true);
 }
 
 /** The response of any status that a method in a foreign format does not list. */

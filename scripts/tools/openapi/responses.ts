@@ -141,8 +141,12 @@ const LIMIT = ["RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"];
 /** Statuses of errors after which a retry helps. */
 const PASSING = [423, 429, 503];
 
-/** Headers that a refusal has too. */
+/** Headers that refusals by budgets and failures of providers have too. */
 const isOfBudget = (name: string) => name.startsWith("X-Budget-");
+
+/** Whether a status may be that of a call which was admitted or refused by its budgets. */
+const isOfCall = (status: number, format: HttpBinding["format"]) =>
+  status === 429 || status >= 500 || (status === 400 && format !== undefined);
 
 /** References to the headers that a response of this status may have. */
 export function headersOf(binding: HttpBinding, status: number, isLimited: boolean) {
@@ -159,7 +163,9 @@ export function headersOf(binding: HttpBinding, status: number, isLimited: boole
     ...(PASSING.includes(status) ? ["Retry-After"] : []),
     ...(status === 401 ? ["WWW-Authenticate"] : []),
     ...(touchesCookie ? ["Set-Cookie"] : []),
-    ...policy.responseHeaders.filter((name) => isSuccess || (status === 429 && isOfBudget(name))),
+    ...policy.responseHeaders.filter(
+      (name) => isSuccess || (isOfCall(status, format) && isOfBudget(name)),
+    ),
     ...(isSuccess && format ? formattedMethod(binding).headers : []),
     ...(!isSuccess && format ? ["X-Should-Retry"] : []),
   ]);

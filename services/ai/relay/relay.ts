@@ -6,6 +6,7 @@ import { ableTargets, EMBEDDINGS_ONLY, findAlias, findModel, type Target } from 
 import type { RelayApi, RelayPrompt } from "../providers/provider.ts";
 import { RELAY_APIS } from "../providers/relay-apis.ts";
 import {
+  costIn,
   failureOf,
   type ReplyDeps,
   type ReplyView,
@@ -56,25 +57,27 @@ export function relay(
 
 /**
  * Passes on a request to count the tokens of a conversation. It is free and not recorded as usage.
- * @returns the answer of the provider, a JSON object
+ * @returns the answer of the provider, a JSON object, and the names of fields that had no effect
  * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
-export async function countTokens(call: ReplyDeps, request: RelayRequest): Promise<string> {
+export async function countTokens(
+  call: ReplyDeps,
+  request: RelayRequest,
+): Promise<{ answer: string; ignored: readonly string[] }> {
   const body = readRelayBody("count_tokens", request.body);
-  const { targets } = findTargets(call, "count_tokens", body.model);
-  const prompts = mapTargets(targets, (target) => ({
-    provider: target.entry.id,
-    prompt: routeTarget("count_tokens", body, request, target).prompt,
-  }));
-  let { entry } = targets[0];
+  const { targets: found } = findTargets(call, "count_tokens", body.model);
+  const targets = mapTargets(found, (target) => routeTarget("count_tokens", body, request, target));
+  const prompts = mapTargets(targets, ({ entry, prompt }) => ({ provider: entry.id, prompt }));
+  let current = targets[0];
   const onTarget = (index: number) => {
-    entry = targets[index]?.entry ?? entry;
+    current = targets[index] ?? current;
   };
   try {
-    return await call.ai.providers.answer(prompts, call.signal, onTarget);
+    const answer = await call.ai.providers.answer(prompts, call.signal, onTarget);
+    return { answer, ignored: current.ignored };
   } catch (thrown) {
     if (call.signal.aborted) throw thrown;
-    throw failureOf(thrown, call, entry);
+    throw failureOf(thrown, call, current.entry);
   }
 }
 
@@ -109,7 +112,7 @@ function routeTarget(
   body: RelayBody,
   request: RelayRequest,
   { entry, model }: Target,
-): RouteTarget & { prompt: RelayPrompt } {
+): RouteTarget & { prompt: RelayPrompt; ignored: readonly string[] } {
   const ignored = (request.betas ?? [])
     .filter((beta) => !entry.betas?.includes(beta))
     .map((beta) => `anthropic-beta.${beta}`);
@@ -173,14 +176,14 @@ function createView(): ReplyView<EventInit> {
     event: { case: "finished", value: { finishReason, ...(usage && { usage }) } },
   });
   return {
-    outputsOf(event, id, target) {
-      if (event.kind === "usage") usage = { ...event.usage, ...event.details };
+    outputsOf(event, call, target) {
+      if (event.kind === "usage") usage = { ...event.usage, ...event.details, ...costIn(call) };
       if (event.kind === "finished") return [finished(event.reason)];
       if (event.kind !== "relayed") return [];
       const data: EventInit = { event: { case: "data", value: event.data } };
       if (hasBegun) return [data];
       hasBegun = true;
-      return [{ event: { case: "started", value: startedOf(id, target) } }, data];
+      return [{ event: { case: "started", value: startedOf(call.id, target) } }, data];
     },
     blocked: () => (hasBegun ? finished("content_filter") : undefined),
   };

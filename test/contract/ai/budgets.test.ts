@@ -157,6 +157,34 @@ describe("A call under a budget", () => {
     expect(await usageOf(account)).toMatchObject({ inputTokens: 2, outputTokens: 40 });
   });
 
+  test("gets what the call before has not used, however soon it follows", async () => {
+    const account = await withBudget(60_000);
+    for (let i = 0; i < 5; i++)
+      for (const stream of [false, true]) {
+        const request = completionOf("40 tokens", { stream }); // holds all that is left
+        expect((await account.post("/v1/chat/completions", request)).status).toBe(200);
+      }
+  });
+
+  test("shows its caller what is left although the provider fails, on both ports", async () => {
+    const account = await withBudget(900_000);
+    const stream = true;
+    for (const [path, request, status] of [
+      ["/ai/chat", conversationOf("504"), 500],
+      ["/ai/stream", conversationOf("504"), 200],
+      ["/v1/chat/completions", completionOf("504"), 504],
+      ["/v1/chat/completions", completionOf("504", { stream }), 504],
+    ] as const) {
+      const { headers, ...answer } = await account.post(path, request);
+      expect([answer.status, headers.get("x-budget-limit")]).toEqual([status, "900000"]);
+    }
+    const { metadata } = await errorOf(
+      app.grpc(AIService).chat(conversationOf("504"), { headers: account.headers }),
+    );
+    expect(metadata.get("x-budget-limit")).toBe("900000");
+    expect(Number(metadata.get("x-budget-reset"))).toBeGreaterThan(0);
+  });
+
   test("of tokens counts input and output", async () => {
     const account = await withBudget(10_000);
     await account.post("/ai/chat", conversationOf("40 tokens", { maxTokens: 100 }));

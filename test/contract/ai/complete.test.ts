@@ -78,7 +78,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
       ["invalid", ProviderFailure.REJECTED],
       ["rate-limited", ProviderFailure.RATE_LIMITED],
       ["overloaded", ProviderFailure.OVERLOADED],
-      ["bad-key", ProviderFailure.OTHER],
+      ["bad-key", ProviderFailure.ACCOUNT_REFUSED],
     ] as const) {
       const found = await failureOf(completionOf(`case: ${name}`, model), headers);
       expect(found, name).toMatchObject({
@@ -150,4 +150,7 @@ test("Complete: a header lists the fields without effect, including those of the
   expect(await namesOf({ ...tuned, ignored: ["user", "seed"] }, "model-b-1")).toBe(
     "user, seed, temperature, top_p, frequency_penalty, presence_penalty",
   );
+  const toolless = { toolChoice: { mode: "auto", name: "" }, parallelToolCalls: false };
+  for (const model of PROVIDERS.map(modelOf))
+    expect(await namesOf(toolless, model)).toBe("tool_choice, parallel_tool_calls");
 });

@@ -251,6 +251,31 @@ test("Complete: the usage of a reply contains its cost", async () => {
   });
 });
 
+test.each([false, true])(
+  "POST /v1/chat/completions: the cost in the reply is that of the usage, with a repeated attempt (stream: %s)",
+  async (stream) => {
+    const { post, user } = await app.signIn();
+    const text = `case: reset-after-headers-once ${crypto.randomUUID()}`;
+    const options = stream ? { stream, stream_options: { include_usage: true } } : {};
+    const messages = [{ role: "user", content: text }];
+    const reply = await post("/v1/chat/completions", { model: "model-b-1", messages, ...options });
+    const [, usage = "{}"] = /"usage":(\{[^\n]*?\})\}(?:\n|$)/.exec(reply.text) ?? [];
+    const { prompt_tokens: input, completion_tokens: output, cost, ...details } = JSON.parse(usage);
+    const { cached_tokens: cached } = details.prompt_tokens_details;
+    const billed = { cached, written: 0, writtenForHour: 0, output };
+    const truth = truthOf(priceOf("provider-b"), { ...billed, fresh: 2 * input - cached });
+    expect(cost).toBe(moneyIn(truth));
+    await expect
+      .poll(() =>
+        app.sql(
+          "select attempts, input_tokens, cost_nanos::text as cost from ai_usage where user_id = ? and outcome = 'completed'",
+          [user.id],
+        ),
+      )
+      .toEqual([{ attempts: 2, input_tokens: 2 * input, cost: String(truth) }]);
+  },
+);
+
 test("GET /user/usage, /admin/usage: groupBy=key and alias, with the cost of each", async () => {
   const account = await app.signIn();
   const { user, get } = account;

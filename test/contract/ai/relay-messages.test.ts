@@ -145,6 +145,26 @@ describe("POST /v1/messages", () => {
     expect(request?.headers["x-api-key"]).toBeUndefined();
   });
 
+  test("POST /v1/messages/count_tokens: lists the values of anthropic-beta that it omits", async ({
+    account,
+  }) => {
+    const { messages } = bodyOf("Hello!");
+    const betas = "context-1m-2025-08-07,interleaved-thinking-2025-05-14";
+    const count = (given: Record<string, string>) =>
+      sendHttp(
+        app.url,
+        "POST",
+        `${path}/count_tokens`,
+        { model: "model-b-1", messages },
+        { ...bearer(account.accessToken), ...given },
+      );
+    const { status, headers } = await count({ "anthropic-beta": betas });
+    expect([status, headers.get("x-ai-ignored")]).toEqual([
+      ...[200, "anthropic-beta.context-1m-2025-08-07"],
+    ]);
+    expect((await count({})).headers.get("x-ai-ignored")).toBeNull();
+  });
+
   test("POST /v1/messages/count_tokens: returns the count, which is not recorded as usage", async ({
     account: { user, post, get },
   }) => {

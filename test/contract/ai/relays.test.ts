@@ -133,7 +133,8 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
           message: expect.stringContaining("The AI provider"),
         });
         expect(JSON.stringify(answer.body)).not.toContain("sk-echo");
-        expect(answer.headers.get("x-should-retry")).toBe(status === 400 ? "false" : null);
+        const isFinal = status === 400 || name === "bad-key";
+        expect(answer.headers.get("x-should-retry")).toBe(isFinal ? "false" : null);
       }
     },
   );

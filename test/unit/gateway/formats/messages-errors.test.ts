@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { anthropicFormat } from "../../../../gateway/formats/messages-format.ts";
 import { httpError } from "../../../../gateway/transcode/errors.ts";
-import { Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
+import { ProviderFailure, Reason } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /** Whether Anthropic's clients repeat a request that has failed. */
 const isRepeated = (reason: Reason, retryAfterSeconds?: number) => {
@@ -21,4 +21,13 @@ test("Anthropic's errors: a limit of requests is repeated, and what stays refuse
   expect(isRepeated(Reason.RATE_LIMITED, 3_600)).toBe(true);
   for (const reason of [Reason.MODEL_NOT_PRICED, Reason.NOT_FOUND, Reason.KEY_NOT_ALLOWED])
     expect(isRepeated(reason)).toBe(false);
+});
+
+test("Anthropic's errors: a provider that refuses the key of this server is not asked again", () => {
+  const errorOf = (providerFailure: ProviderFailure) =>
+    anthropicFormat.error(httpError(Reason.PROVIDER_ERROR, "No.", { providerFailure }), true);
+  const refused = { status: 500, body: { type: "error", error: { type: "api_error" } } };
+  const final = { headers: { "x-should-retry": "false" } };
+  expect(errorOf(ProviderFailure.ACCOUNT_REFUSED)).toMatchObject({ ...refused, ...final });
+  expect(errorOf(ProviderFailure.OTHER)).toMatchObject({ ...refused, headers: {} });
 });

@@ -63,6 +63,7 @@ test.each<[name: keyof typeof ProviderFailure, status: number, code: string, rep
   ["OVERLOADED", 503, "provider_overloaded", true],
   ["TIMED_OUT", 504, "provider_timed_out", true],
   ["OTHER", 500, "provider_error", true],
+  ["ACCOUNT_REFUSED", 500, "provider_error"],
   ["UNSPECIFIED", 500, "provider_error", true],
 ])("OpenAI's errors: the provider's failure %s is %d", (name, status, code, repeats = false) => {
   const providerFailure = ProviderFailure[name];
