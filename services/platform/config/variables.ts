@@ -53,7 +53,7 @@ export const commonVariables = {
     "`off` disables rate limits, for load tests. The limits on e-mails per account still apply.",
   ),
   aiStreamsPerUser: setting(kind.number(1, 9_999), "20").describe(
-    "Maximum number of concurrent AI streams per user, counted by each process or worker. Additional streams get 429.",
+    "Maximum number of concurrent AI streams per user, counted by each process or worker. Calls of models under `/v1` count as streams, streamed or not. Additional streams get 429.",
   ),
   aiStreamsPerServiceAccount: setting(kind.number(1, 99_999), "200").describe(
     "Maximum number of concurrent AI streams per service account, counted in the same way.",
