@@ -13,14 +13,14 @@ export type KeyReference = {
 /** Finds a usable key by its digest, in hexadecimal. */
 export type FindKey = (digest: string) => Promise<KeyReference | undefined>;
 
-/** How long a port caches a key, in ms. The services read it for every call. */
+/** Age from which a port looks a key up again, in ms. The services read it for every call. */
 const FRESH_MS = 750;
 /** Maximum number of remembered keys; the oldest is removed first. */
 const MAX_KEYS = 10_000;
 
 /**
- * Remembers the keys that a port has found, so that a busy key costs about one look-up a second.
- * Unknown keys are not remembered.
+ * Remembers the keys that a port has found, so that a busy key costs about one look-up a second, and that no call
+ * waits for it. Unknown keys are not remembered.
  */
 export function createKeyCache(find: FindKey) {
   const known = new Map<string, { key: KeyReference; readAt: number }>();
@@ -40,7 +40,8 @@ export function createKeyCache(find: FindKey) {
 
   return {
     /**
-     * Finds a key. Concurrent callers share a look-up.
+     * Finds a key. Concurrent callers share a look-up. A call with a known key does not wait for it: if the key has
+     * been revoked, the services refuse the call.
      * @throws ServiceError UNAVAILABLE if keys can't be looked up
      */
     async find(digest: string): Promise<KeyReference | undefined> {
@@ -48,7 +49,9 @@ export function createKeyCache(find: FindKey) {
       if (entry && performance.now() - entry.readAt < FRESH_MS) return entry.key;
       const shared = pending.get(digest) ?? look(digest).finally(() => pending.delete(digest));
       pending.set(digest, shared);
-      return shared;
+      if (!entry) return shared;
+      shared.catch(() => {}); // the services cannot read it either, and fail the call
+      return entry.key;
     },
     /** Whether the key was valid when it was last looked up. */
     wasValid: (digest: string): boolean => known.has(digest),

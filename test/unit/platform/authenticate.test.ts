@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { createAdmission } from "../../../services/platform/gate/admission.ts";
 import { createApiKey } from "../../../services/platform/gate/api-key.ts";
@@ -15,6 +15,7 @@ function openAuthenticator() {
   const clock = createClock();
   const known = createApiKey();
   const looked: string[] = [];
+  const store = { isRevoked: false };
   const key: KeyReference = {
     userId: "owner",
     keyId: "id",
@@ -29,7 +30,7 @@ function openAuthenticator() {
     rateLimiter: createRateLimiter(undefined, clock),
     async findKey(digest) {
       looked.push(digest);
-      return digest === known.digest ? key : undefined;
+      return digest === known.digest && !store.isRevoked ? key : undefined;
     },
   });
   /**
@@ -50,7 +51,7 @@ function openAuthenticator() {
       (error) => (error instanceof ServiceError ? error.reason : error),
     );
   };
-  return { clock, known, looked, send };
+  return { clock, known, looked, store, send };
 }
 
 const { UNAUTHENTICATED, RATE_LIMITED } = Reason;
@@ -81,6 +82,20 @@ test("API keys at a port: a key that was valid before is looked up, whatever oth
   for (let i = 0; i < 35; i++) await send(createApiKey().key);
   expect(await send(createApiKey().key)).toBe(RATE_LIMITED);
   expect(await send(known.key)).toBe("id");
+});
+
+test("API keys at a port: a known one is looked up again after 750 ms, without delaying the call that does so", async () => {
+  const { known, looked, store, send } = openAuthenticator();
+  const elapsed = vi.spyOn(performance, "now");
+  expect(await send(known.key)).toBe("id");
+  store.isRevoked = true;
+  expect(await send(known.key)).toBe("id");
+  expect(looked).toHaveLength(1);
+  elapsed.mockReturnValue(performance.now() + 751);
+  expect(await send(known.key)).toBe("id"); // the services refuse it
+  expect(looked).toHaveLength(2);
+  expect(await send(known.key)).toBe(UNAUTHENTICATED);
+  elapsed.mockRestore();
 });
 
 test("API keys at a port: unknown ones that a gateway forwards are not counted", async () => {
