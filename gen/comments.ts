@@ -1280,7 +1280,7 @@ export const comments: Readonly<Record<string, string>> = {
   "gatehouse.ai.v1.SumUsageRequest.user_id": "Filter by user.",
   "gatehouse.ai.v1.SumUsageRequest.from": "First day of the period: the day in UTC of this time, at most 366 days before the last one. The default is 29 days before the last day.",
   "gatehouse.ai.v1.SumUsageRequest.to": "Last day of the period: the day in UTC of this time, inclusive. The default is today.",
-  "gatehouse.ai.v1.SumUsageRequest.group_by": "What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the calls themselves, which takes longer; calls that are kept as daily totals are in `others`.",
+  "gatehouse.ai.v1.SumUsageRequest.group_by": "What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. Calls that are kept as daily totals have neither key nor alias, and are in `others`.",
   "gatehouse.ai.v1.SumUsageRequest.limit": "Maximum number of groups: 1 to 100. The default is 10.",
   "gatehouse.ai.v1.SumUsageResponse": "Response of SumUsage.",
   "gatehouse.ai.v1.SumUsageResponse.days": "Every day of the period in UTC, such as `2026-11-21`, oldest first.",

@@ -12,8 +12,8 @@ const CALL_DAYS = 90;
 
 /**
  * Fills an empty PostgreSQL database with users, audit events and e-mails that are spread over the
- * past year, and AI calls that are spread over the past 90 days. The SQL server generates the rows. The
- * events are not sealed.
+ * past year, and AI calls that are spread over the past 90 days. A hundredth of the users have an API key
+ * and make all of their calls with it. The SQL server generates the rows. The events are not sealed.
  */
 export async function seed(url: string, { users, events, emails, calls }: Sizes): Promise<void> {
   const store = await openStore({ kind: "postgres", url }, createLog("warn"));
@@ -45,7 +45,9 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
     );
   }
 
-  await client.query("set synchronous_commit = off; set maintenance_work_mem = '1GB'");
+  await client.query(
+    "set synchronous_commit = off; set maintenance_work_mem = '1GB'; set work_mem = '512MB'",
+  );
   await client.query("drop index if exists users_search");
   await inChunks(
     "users",
@@ -71,7 +73,9 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
   select audit_add_partition(month::date) from generate_series(
     date_trunc('month', (now() - interval '366 days') at time zone 'UTC'), date_trunc('month', now()), '1 month') as month`);
   await client.query(
-    "create temporary table people as select row_number() over (order by id) as n, id, role, email from users",
+    `create temporary table people as
+     select n, id, role, email, case when n <= ${users} / 100 then gen_random_uuid() end as key_id
+     from (select row_number() over (order by id) as n, id, role, email from users) as numbered`,
   );
   await client.query("create index on people (n); analyze people");
   await client.query(
@@ -110,22 +114,49 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
         from generate_series(${from}, ${to}) as i) as e
   join people p on p.n = e.person`,
   );
-  await client.query(
-    `update ai_usage_summing set summed_from = now() - interval '${CALL_DAYS + 1} days'`, // the triggers count every call
-  );
-  // Half of the calls belong to a tenth of the users.
+  await client.query(`
+  insert into api_keys (id, user_id, digest, hint, name, created_at, created_by)
+  select key_id, id, decode(md5(key_id::text) || md5(id::text), 'hex'), 'gh_0000', 'Key ' || n, now() - interval '${CALL_DAYS} days', id
+  from people where key_id is not null`);
+  // The sums of the calls are inserted at the end, and indexes are created then, which takes a third of the time.
+  await client.query("update ai_usage_summing set summed_from = '-infinity'");
+  await client.query("alter table ai_usage disable trigger user");
+  const definitions = (
+    await client.query<{ drop: string; create: string }>(`
+  select 'drop index ' || indexrelid::regclass as drop, pg_get_indexdef(indexrelid) as create
+  from pg_index where indexrelid::regclass::text in ('ai_usage_user', 'ai_usage_created', 'ai_usage_users_tokens')
+  union all
+  select 'alter table ai_usage_users drop constraint ai_usage_users_key',
+    'alter table ai_usage_users add constraint ai_usage_users_key ' || pg_get_constraintdef(oid)
+  from pg_constraint where conname = 'ai_usage_users_key'`)
+  ).rows;
+  for (const { drop } of definitions) await client.query(drop);
+  // Half of the calls belong to a tenth of the users. A seventh name an alias.
   await inChunks(
     "AI calls",
     calls,
     (from, to) => `
-  insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms, first_chunk_ms, created_at)
-  select ${idOf("i", calls)}, p.id, 'provider-' || substr('abcd', 1 + i % 4, 1), 'model-' || substr('abcd', 1 + i % 4, 1) || '-' || 1 + i % 3,
+  insert into ai_usage (id, user_id, api_key_id, alias, provider, model, outcome, input_tokens, output_tokens, estimated, latency_ms,
+    first_chunk_ms, created_at)
+  select ${idOf("i", calls)}, p.id, p.key_id, case when i % 7 = 0 then 'alias-' || i % 5 end, 'provider-' || substr('abcd', 1 + i % 4, 1), 'model-' || substr('abcd', 1 + i % 4, 1) || '-' || 1 + i % 3,
     case when i % 50 = 7 then 'rate limited' else 'completed' end, 100 + i % 900, 50 + i % 700, i % 50 = 7, 900 + i % 3000, 300 + i % 500, made
   from (select i, now() - interval '${CALL_DAYS} days' + i * interval '${CALL_DAYS} days' / ${calls} as made,
           case when i % 2 = 0 then 1 + (i::bigint * 7919) % greatest(1, ${users} / 10) else 1 + (i::bigint * 104729) % ${users} end as person
         from generate_series(${from}, ${to}) as i) as c
   join people p on p.n = c.person`,
   );
+  const sums =
+    "count(*), sum(input_tokens), sum(output_tokens), sum(estimated::int) from ai_usage group by";
+  const counts = "calls, input_tokens, output_tokens, estimated_calls";
+  const day = "(created_at at time zone 'UTC')::date";
+  await client.query(
+    `insert into ai_usage_users (day, user_id, ${counts}) select ${day}, user_id, ${sums} 1, 2 order by 1, 2`,
+  );
+  await client.query(
+    `insert into ai_usage_models (day, provider, model, ${counts}) select ${day}, provider, model, ${sums} 1, 2, 3`,
+  );
+  for (const { create } of definitions) await client.query(create);
+  await client.query("alter table ai_usage enable trigger user");
   await client.query(`
   create index users_search on users using gin ((searchable(email || chr(10) || name || chr(10) || canonical_email)) gin_trgm_ops) with (fastupdate = off)`);
   await client.query("vacuum (analyze) users");

@@ -6,6 +6,7 @@
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import pg from "pg";
 import { closeAll } from "../harness/cleanup.ts";
@@ -33,9 +34,21 @@ const PAGES: Record<string, string> = {
       `/admin/usage/sums?groupBy=${by}&${daysTo(30)}`,
     ]),
   ),
-  "usage sums, top 10 users of 30 days": `/admin/usage/sums?groupBy=user&limit=10&${daysTo(30)}`,
-  "usage sums, top 100 users of 30 days": `/admin/usage/sums?groupBy=user&limit=100&${daysTo(30)}`,
-  "usage sums, top 10 users of 90 days": `/admin/usage/sums?groupBy=user&limit=10&${daysTo(90)}`,
+  ...Object.fromEntries(
+    [7, 30, 90].flatMap((days) =>
+      [10, 100].map((limit) => [
+        `usage sums, top ${limit} users of ${days} days`,
+        `/admin/usage/sums?groupBy=user&limit=${limit}&${daysTo(days)}`,
+      ]),
+    ),
+  ),
+  "usage sums, top 10 users of 14 days": `/admin/usage/sums?groupBy=user&limit=10&${daysTo(14)}`,
+  ...Object.fromEntries(
+    ["key", "alias"].map((by) => [
+      `usage sums by ${by}, 30 days`,
+      `/admin/usage/sums?groupBy=${by}&${daysTo(30)}`,
+    ]),
+  ),
   "usage, first page": "/admin/usage",
   "user search, part of a name": "/admin/users?search=sven",
   "user search, an address": "/admin/users?search=tara.12345",
@@ -58,6 +71,8 @@ try {
   await signUp(server, EMAIL).catch(() => {}); // of an earlier run
   await database.query("update users set role = 'admin' where email = $1", [EMAIL]);
   const { accessToken } = await signIn(server, EMAIL);
+  const closedAfterMs = await closedMs();
+  process.stdout.write(`days that are over: closed after ${Math.round(closedAfterMs / 1000)} s\n`);
   for (const [name, path] of Object.entries(PAGES)) {
     if (!isChosen(name)) continue;
     const times: number[] = [];
@@ -68,6 +83,19 @@ try {
 } finally {
   await database.end();
   await closeAll();
+}
+
+/** Time until the server has closed the days that are over, in ms. */
+async function closedMs(): Promise<number> {
+  const began = performance.now();
+  const isClosed = async () => {
+    const { rows } = await database.query(
+      "select 1 from ai_usage_rankings where last_day = (now() at time zone 'UTC')::date - 1",
+    );
+    return rows.length > 0;
+  };
+  while (!(await isClosed())) await wait(500);
+  return performance.now() - began;
 }
 
 /** Time until the whole answer has arrived, in ms. */

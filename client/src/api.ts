@@ -1916,7 +1916,7 @@ export type SumUsageRequest = {
   from?: string | undefined;
   /** Last day of the period: the day in UTC of this time, inclusive. The default is today. */
   to?: string | undefined;
-  /** What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the calls themselves, which takes longer; calls that are kept as daily totals are in `others`. */
+  /** What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. Calls that are kept as daily totals have neither key nor alias, and are in `others`. */
   groupBy?: "day" | "user" | "model" | "provider" | "key" | "alias" | undefined;
   /** Maximum number of groups: 1 to 100. The default is 10. */
   limit?: number | undefined;

@@ -27,6 +27,7 @@ import { checkSchema, grantServiceRole } from "../../services/store/schema.ts";
 import { findSecretKeys } from "../../services/store/secret-keys.ts";
 import { endAllTokens, revokeSomeSessions } from "../../services/store/sessions.ts";
 import { readDatabaseTime, type Store } from "../../services/store/store.ts";
+import { reopenDays } from "../../services/store/usage-rankings.ts";
 import { verifyFromCommandLine } from "./audit-report.ts";
 
 const USAGE = `npm run admin -- <command>
@@ -135,6 +136,7 @@ async function afterRestore(store: Store, option: string, config: Config): Promi
     const now = call.clock.now();
     const sessions = await endAllTokens(call, now); // and deletes all signing keys: the next start creates one
     const apiKeys = option === "" ? await revokeAllKeys(call, now) : 0;
+    await reopenDays(call);
     await recordAudit(call, "admin.sessions_revoked", {
       userId: undefined,
       details: { sessions, apiKeys, restored: true },

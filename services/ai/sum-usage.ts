@@ -5,14 +5,14 @@ import type { UserCall } from "../call.ts";
 import { decimalOf } from "../platform/money.ts";
 import { invalid } from "../platform/rpc/errors.ts";
 import type { Person } from "../store/person.ts";
+import { sumPartDays } from "../store/usage-parts.ts";
+import { findTopUsers } from "../store/usage-rankings.ts";
 import {
   type CallSums,
   type Days,
-  findTopUsers,
   type ModelDay,
   sumModelDays,
   sumModelDaysOf,
-  sumPartDays,
   sumUserDays,
 } from "../store/usage-sums.ts";
 import type { AiContext } from "./context.ts";
@@ -85,7 +85,7 @@ export async function sumUsage(
     ? sumModelDaysOf(call, { userId, ...period })
     : sumModelDays(call, period));
   const totals = addUp(modelDays, days);
-  const rows = await rowsOf(call, groupBy, { ...period, days, limit, userId, modelDays });
+  const rows = await rowsOf(call, groupBy, { ...period, limit, userId, modelDays });
   const groups = groupsOf(rows, days).sort(groupBy === "day" ? newestFirst : mostTokensFirst);
   const listed = groups.slice(0, limit);
   const others = subtract(totals, listed);
@@ -117,7 +117,6 @@ function daysOf(now: Date, from: Timestamp | undefined, to: Timestamp | undefine
 }
 
 type RowsRequest = Days & {
-  days: string[];
   limit: number;
   userId: string | undefined;
   modelDays: readonly ModelDay[];
@@ -131,8 +130,7 @@ async function rowsOf(
 ): Promise<GroupDay[]> {
   if (groupBy === "user") return userRows(call, request, userId);
   if (groupBy === "key" || groupBy === "alias") {
-    const { firstDay, lastDay } = request;
-    const filter = { by: groupBy, userId: userId ?? null, firstDay, lastDay } as const;
+    const filter = { ...request, by: groupBy, userId: userId ?? null } as const;
     return (await sumPartDays(call, filter)).map(({ part, name, user, ...row }) => ({
       ...row,
       group:
@@ -147,7 +145,7 @@ async function rowsOf(
 /** The rows of the users with the most tokens. */
 async function userRows(
   call: Pick<UserCall, "em">,
-  request: Days & { days: string[]; limit: number },
+  request: Days & { limit: number },
   userId: string | undefined,
 ): Promise<GroupDay[]> {
   const userIds = userId ? [userId] : (await findTopUsers(call, request)).map((top) => top.userId);

@@ -5,6 +5,7 @@ import type { AgreedTime } from "../platform/process/agreed-time.ts";
 import { every, type Job } from "../platform/process/background.ts";
 import { purgeExpired } from "../store/purge.ts";
 import { forgetPreviousSecrets } from "../store/webhooks.ts";
+import { closeDays } from "./close-days.ts";
 import { reEncrypt } from "./re-encrypt.ts";
 import { sumUpEarlier } from "./sum-up-earlier.ts";
 
@@ -40,6 +41,11 @@ export function startJobs(context: AppContext): { close(): Promise<void> } {
       name: "settle lost AI calls",
       intervalMs: MINUTE_MS,
       run: (now, signal) => context.ai.settleLost(now, signal),
+    },
+    {
+      name: "close days of AI usage",
+      intervalMs: MINUTE_MS,
+      run: (now, signal) => closeDays(store, now, context.config, signal),
     },
     {
       name: "purge expired rows",

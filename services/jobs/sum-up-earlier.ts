@@ -29,7 +29,7 @@ export async function sumUpEarlier(
 }
 
 /** The next run tries again. */
-function ignoreLockTimeout(error: unknown): false {
+export function ignoreLockTimeout(error: unknown): false {
   if (!isLockTimeout(error)) throw error;
   return false;
 }

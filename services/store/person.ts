@@ -13,8 +13,8 @@ export async function findPeople({ em }: Db, ids: readonly string[]): Promise<Ma
   const unique = [...new Set(ids)];
   if (unique.length === 0) return new Map();
   const people = await em.execute<Person[]>(
-    "select id, name, email from users where id = any(array[:ids]::uuid[])",
-    { ids: unique },
+    "select id, name, email from users where id = any(:ids::uuid[])",
+    { ids: `{${unique.join()}}` }, // one value, since there may be 5,000
   );
   return new Map(people.map((person) => [person.id, person]));
 }

@@ -4,6 +4,7 @@ import { closeActiveDays } from "./overview.ts";
 import { oneRow } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { firstDetailedDay, rollUpUsage } from "./usage.ts";
+import { forgetClosedDays } from "./usage-parts.ts";
 
 /** Number of table pages (8 KiB each) that one statement scans. */
 const PAGES_PER_STATEMENT = 64;
@@ -85,6 +86,7 @@ export async function purgeExpired(
   }
   await closeActiveDays({ em: store.fork() }, new Date(now.getTime() - ACTIVE_DAY_MS));
   const firstDay = firstDetailedDay(now, config.usageRetentionMs);
+  if (config.usageRetentionMs > 0) await forgetClosedDays({ em: store.fork() }, firstDay);
   while (
     !signal.aborted &&
     (await rollUpUsage({ em: store.fork() }, firstDay, CALLS_PER_STATEMENT)) > 0

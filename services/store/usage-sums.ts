@@ -27,16 +27,16 @@ export type ModelTotals = Omit<
 /** Whole days in UTC, both inclusive, such as `2026-11-21`. */
 export type Days = { firstDay: string; lastDay: string };
 
-const SUMS = `sum(calls)::float8 as calls, sum(input_tokens)::float8 as "inputTokens",
+export const SUMS = `sum(calls)::float8 as calls, sum(input_tokens)::float8 as "inputTokens",
   sum(output_tokens)::float8 as "outputTokens", sum(estimated_calls)::float8 as "estimatedCalls",
   coalesce(sum(cached_input_tokens), 0)::float8 as "cachedInputTokens",
   coalesce(sum(reasoning_tokens), 0)::float8 as "reasoningTokens", coalesce(sum(cost_nanos), 0)::text as "costNanos",
   coalesce(sum(priced_calls), 0)::float8 as "pricedCalls"`;
 /** The columns that are added up. */
-const COUNTS = `calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
+export const COUNTS = `calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
   priced_calls`;
 const DAY = `to_char(day, 'YYYY-MM-DD') as day`;
-const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
+export const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 
 /** Sums up the calls of all users by day, provider and model. */
 export const sumModelDays = async (db: Db, days: Days): Promise<ModelDay[]> =>
@@ -58,45 +58,6 @@ export const sumModelHours = ({ em }: Db, since: Date): Promise<ModelTotals[]> =
        from ai_usage where created_at >= :since group by 1, provider, model) as sums`,
     { since },
   );
-
-/** What calls had in common, and their sums by day. */
-export type PartDay = CallSums & {
-  day: string;
-  /** Id of the API key, or name of the alias. */
-  part: string;
-  /** Name of the API key; null once it is deleted. */
-  name: string | null;
-  /** Owner of the API key. */
-  user: Person | null;
-};
-
-/**
- * Sums up calls that were made with an API key, or that named an alias, by day. Reads the calls
- * themselves: daily totals have neither.
- */
-export const sumPartDays = (
-  { em }: Db,
-  { by, ...values }: Days & { by: "key" | "alias"; userId: string | null },
-): Promise<PartDay[]> => {
-  const part = by === "key" ? "api_key_id" : "alias";
-  return em.execute(
-    `select to_char(s.day, 'YYYY-MM-DD') as day, s.part::text as part, s.calls, s."inputTokens", s."outputTokens",
-       s."estimatedCalls", s."cachedInputTokens", s."reasoningTokens", s."costNanos", s."pricedCalls",
-       k.name, ${personColumn("u", "user")}
-     from (
-       select day, part, ${SUMS} from (
-         select (created_at at time zone 'UTC')::date as day, ${part} as part, 1 as calls, input_tokens, output_tokens,
-           estimated::int as estimated_calls, cached_input_tokens, reasoning_tokens, cost_nanos,
-           (cost_nanos is not null)::int as priced_calls
-         from ai_usage
-         where ${part} is not null and (:userId::uuid is null or user_id = :userId::uuid)
-           and created_at >= :firstDay::date::timestamp at time zone 'UTC'
-           and created_at < (:lastDay::date + 1)::timestamp at time zone 'UTC') as usage
-       group by day, part) as s
-     left join api_keys k on ${by === "key" ? "k.id = s.part" : "false"} left join users u on u.id = k.user_id`,
-    values,
-  );
-};
 
 /** Left out once there are none: the planner would expect many, and compile its plan for a second. */
 const UNSUMMED_MODELS = `union all
@@ -120,70 +81,14 @@ export const sumModelDaysOf = (
     { userId, ...days },
   );
 
-/** A user and the tokens of the period. */
-type TopUser = { userId: string; tokens: number };
-
 /** The calls of users by day, also of calls that are not in the sums yet. */
-const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
+export const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
   union all
   select user_id, day, ${COUNTS} from ai_usage_unsummed)`;
 
 /** Whether there are calls that were made before the sums existed and are not in them yet. */
 export const hasUnsummed = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 from ai_usage_summing where summed_from > '-infinity'");
-
-/** How many users of each day are candidates per user to find, in the order of attempts. */
-const DEPTHS = [2, 5, 50];
-
-/**
- * The users with the most tokens of a period, largest first. Adding up every user takes seconds for a
- * million of them. Therefore only the top users of each day are added up. A user who is on no day among
- * these has at most the sum of the last places, the bound: once enough candidates reach it, the answer is
- * exact (Fagin's threshold algorithm). Users who all use about the same are added up.
- */
-export async function findTopUsers(
-  db: Db,
-  request: Days & { days: string[]; limit: number },
-): Promise<TopUser[]> {
-  const depths = (await hasUnsummed(db)) ? [] : DEPTHS;
-  for (const depth of depths) {
-    const top = await findCandidates(db, { ...request, depth: depth * request.limit });
-    if (top) return top;
-  }
-  return db.em.execute(
-    `select user_id as "userId", sum(input_tokens + output_tokens)::float8 as tokens
-     from ${USER_DAYS} as usage where ${IN_PERIOD} and user_id is not null
-     group by user_id order by tokens desc, user_id limit :limit`,
-    request,
-  );
-}
-
-/** @returns undefined if users who are no candidates may have more tokens */
-async function findCandidates(
-  { em }: Db,
-  request: Days & { days: string[]; limit: number; depth: number },
-): Promise<TopUser[] | undefined> {
-  const rows = await em.execute<(TopUser & { bound: number })[]>(
-    `with tops as materialized (
-       select d.day, t.user_id, t.tokens from unnest(array[:days]::date[]) as d (day)
-       cross join lateral (
-         select user_id, input_tokens + output_tokens as tokens from ai_usage_users
-         where day = d.day and user_id is not null order by input_tokens + output_tokens desc limit :depth) as t),
-     bound as (
-       select coalesce(sum(lowest), 0)::float8 as bound from (
-         select case when count(*) = :depth then min(tokens) else 0 end as lowest from tops group by day) as days)
-     select c.user_id as "userId", s.tokens::float8 as tokens, bound
-     from (select distinct user_id from tops) as c cross join bound
-     cross join lateral (
-       select sum(input_tokens + output_tokens) as tokens from ai_usage_users
-       where user_id = c.user_id and ${IN_PERIOD}) as s
-     order by s.tokens desc, c.user_id limit :limit`,
-    request,
-  );
-  const bound = rows[0]?.bound ?? 0;
-  const last = rows.length < request.limit ? undefined : rows.at(-1);
-  return bound === 0 || (last && last.tokens >= bound) ? rows : undefined;
-}
 
 /** The calls of a user on a day (UTC). */
 export type UserDay = CallSums & { day: string; user: Person };

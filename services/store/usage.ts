@@ -120,7 +120,7 @@ const callsOf = (caller: string) => `
   select provider, model, calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens,
     reasoning_tokens, cost_nanos, priced_calls, null as part
   from ai_usage_days
-  where ${caller} and day = callers.day and day >= :from::timestamptz at time zone 'UTC'
+  where ${caller} and day = callers.day and callers.day <= (select max(day) from ai_usage_days) and day >= :from::timestamptz at time zone 'UTC'
     and day < :to::timestamptz at time zone 'UTC'
   union all
   select provider, model, 1, input_tokens, output_tokens, estimated::int, cached_input_tokens,

@@ -3,7 +3,8 @@ import { expect, test } from "vitest";
 import { sumUpEarlier } from "../../../services/jobs/sum-up-earlier.ts";
 import { countActiveUsersByDay, countEventsByDay } from "../../../services/store/overview.ts";
 import { sumUsageByDay } from "../../../services/store/usage.ts";
-import { findTopUsers, sumModelDays, sumUserDays } from "../../../services/store/usage-sums.ts";
+import { findTopUsers } from "../../../services/store/usage-rankings.ts";
+import { sumModelDays, sumUserDays } from "../../../services/store/usage-sums.ts";
 import { createDatabase } from "../../support/database/databases.ts";
 import { insertUsers, openQuietStore } from "../../support/database/store.ts";
 import { forTest } from "../../support/suites.ts";
@@ -13,7 +14,6 @@ const NOW = new Date();
 const DAY_MS = 86_400_000;
 const dayOf = (daysAgo: number) =>
   new Date(NOW.getTime() - daysAgo * DAY_MS).toISOString().slice(0, 10);
-const days = Array.from({ length: 10 }, (_, i) => dayOf(9 - i));
 const period = { firstDay: dayOf(9), lastDay: dayOf(0) };
 const still = new AbortController().signal;
 
@@ -49,7 +49,7 @@ async function openUpgraded(url?: string) {
       { userId: null, from: new Date(dayOf(9)), to: NOW, groupBy: undefined },
       { limit: 30, offset: 3 },
     ),
-    top: (await findTopUsers(db, { ...period, days, limit: 1 })).map(({ userId }) => userId),
+    top: (await findTopUsers(db, { ...period, limit: 1 })).map(({ userId }) => userId),
   });
   return { store, db, sql, ann, read };
 }

@@ -1982,8 +1982,8 @@ export type SumUsageRequest = Message$1<"gatehouse.ai.v1.SumUsageRequest"> & {
   to?: Timestamp | undefined;
 
   /**
-   * What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. `key` and `alias` read the
-   * calls themselves, which takes longer; calls that are kept as daily totals are in `others`.
+   * What to group by: `day`, `user`, `model`, `provider`, `key` or `alias`. The default is `day`. Calls that are kept as daily
+   * totals have neither key nor alias, and are in `others`.
    *
    * @generated from field: optional string group_by = 4;
    */
