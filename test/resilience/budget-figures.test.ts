@@ -29,6 +29,7 @@ const PROMPT = {
   messages: [{ role: "user", parts: [{ text: "hello" }] }],
 } as unknown as Prompt;
 const SECONDS = 10;
+const FLOOD = new URL("../support/attacks/flood.ts", import.meta.url);
 /** PostgreSQL publishes the statistics of an idle connection after 10 s. */
 const STATISTICS_MS = 11_000;
 
@@ -129,7 +130,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
     const scansBefore = await scans();
     const ofStatement = scansBefore - idle;
     expect(ofStatement).toBeGreaterThan(0);
-    const flooding = runElsewhere("flood.ts", load([refused], 1_000));
+    const flooding = runElsewhere(FLOOD, load([refused], 1_000));
     const during = await callSteadily(load(others, 50));
     const flood: SteadyAnswers = JSON.parse(await flooding);
     await wait(STATISTICS_MS);

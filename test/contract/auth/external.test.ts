@@ -250,7 +250,9 @@ describe("An app with a scheme of its own and its own cookie jar", () => {
     let kept: string | undefined;
     const deviceToken = {
       get: () => kept,
-      set: (token: string | undefined) => void (kept = token),
+      set(token: string | undefined) {
+        kept = token;
+      },
     };
     const account = googleAccount();
     const request = { provider: "google", returnTo: scheme, acceptTerms: true };

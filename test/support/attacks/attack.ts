@@ -35,17 +35,16 @@ export type Attack = {
  * @returns the number of connections that the attacker opened
  */
 export const runAttack = async (attack: Attack): Promise<number> =>
-  Number(await runElsewhere("attacker.ts", attack));
+  Number(await runElsewhere(new URL("attacker.ts", import.meta.url), attack));
 
 /**
- * Runs a script of this folder as if it had its own machine, as attackers have in production: it gets
- * what the others leave of the cores.
+ * Runs a script as if it had its own machine, as attackers have in production: it gets what the others
+ * leave of the cores.
  * @param task its argument
  * @returns what it prints
  */
-export async function runElsewhere(script: string, task: object): Promise<string> {
-  const path = new URL(script, import.meta.url).pathname;
-  const command = [process.execPath, path, JSON.stringify(task)];
+export async function runElsewhere(script: URL, task: object): Promise<string> {
+  const command = [process.execPath, script.pathname, JSON.stringify(task)];
   const child = spawn("chrt", ["--idle", "0", ...command], {
     stdio: ["ignore", "pipe", "inherit"],
     detached: true, // a session of its own
