@@ -8,8 +8,8 @@ import { times } from "../support/tally.ts";
 /** Attempts of a request that gets 503. Together they last longer than a replica drains. */
 const TRIES = 8;
 /**
- * Pause of a user after each round of requests, in ms: the load is to meet each moment, not to fill
- * the cores.
+ * Pause of a user after each round of requests, in ms: the load must cover every moment, not
+ * saturate the cores.
  */
 const PAUSE_MS = 100;
 

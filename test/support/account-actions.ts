@@ -36,7 +36,7 @@ export type Authenticator = {
 /** User, outcome and details of an `admin.denied` event. */
 type Denial = { user_id: string | null; outcome: string; [detail: string]: unknown };
 
-/** What tests do with accounts, by the routes. Each request is from a new address. */
+/** What tests do with accounts, over REST. Each request is from a new address. */
 export function createActions(app: App) {
   const login = (email: string, password: string = PASSWORD) =>
     app.httpClient().post("/auth/login", { email, password });
@@ -84,11 +84,11 @@ export function createActions(app: App) {
     return body.tempToken;
   }
 
-  /** Completes a sign-in by a code or a backup code. */
+  /** Completes a sign-in with a code or a backup code. */
   const verifyMfa = (tempToken: string, factor: object) =>
     app.httpClient().post("/auth/verify-mfa", { tempToken, ...factor });
 
-  /** Signs in by password and a code or a backup code. */
+  /** Signs in with a password and a code or a backup code. */
   const signInBy = async (user: TestUser, factor: object) =>
     verifyMfa(await mfaTokenFor(user), factor);
 
@@ -106,14 +106,14 @@ export function createActions(app: App) {
     /** Changes a user's role as an administrator, who confirms it by password. */
     changeRole: ({ user: admin, put }: SignedIn, userId: string, role: "user" | "admin") =>
       put(`/admin/users/${userId}`, { role, password: admin.password }),
-    /** Locks an account by five wrong passwords. */
+    /** Locks an account with five wrong passwords. */
     async lock(email: string): Promise<void> {
       for (let i = 0; i < 5; i++) await guess(email);
     },
     verifyEmail: (token: unknown) => app.httpClient().post("/auth/verify-email", { token }),
     resetPassword: (token: unknown, password = NEW_PASSWORD) =>
       app.httpClient().post("/auth/reset-password", { token, password }),
-    /** Sets up a second factor and confirms it by a first code. Its next code is valid. */
+    /** Sets up a second factor and confirms it with a first code. Its next code is valid. */
     async setUpConfirmedFactor(given?: TestUser) {
       const account = await setUpFactor(given);
       const { status } = await signInBy(account.user, { code: await account.authenticator.code() });
@@ -121,7 +121,7 @@ export function createActions(app: App) {
       app.clock.advance("30s");
       return account;
     },
-    /** Refreshes by a cookie. */
+    /** Refreshes with a cookie. */
     refresh: (token: string | undefined, headers: Record<string, string> = {}) =>
       app.httpClient().send("POST", "/auth/refresh", undefined, {
         ...(token !== undefined && { cookie: `refreshToken=${token}` }),

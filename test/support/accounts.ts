@@ -18,7 +18,7 @@ export type SignedIn = Awaited<ReturnType<ReturnType<typeof createAccounts>["sig
 
 export const PASSWORD = "Correct-horse-1";
 
-/** Functions that make accounts by the routes. */
+/** Functions that create accounts over REST. */
 export function createAccounts({
   httpClient,
   mail,
@@ -47,7 +47,7 @@ export function createAccounts({
       credentials: { email, password: PASSWORD },
     };
   }
-  /** Registers a new account and confirms its address by the mailed token. */
+  /** Registers a new account and confirms its address with the mailed token. */
   async function addVerifiedUser(changes: Parameters<typeof addUser>[0] = {}): Promise<TestUser> {
     const user = await addUser(changes);
     if (!mail) throw new Error("the mailbox is missing");
@@ -72,7 +72,7 @@ export function createAccounts({
   return { addUser, addVerifiedUser, signIn };
 }
 
-/** Functions that make accounts at a process. */
+/** Functions that create accounts at a process. */
 export const accountsAt = (url: string) =>
   createAccounts({ httpClient: () => createHttpClient(url) });
 

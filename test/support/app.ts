@@ -29,8 +29,8 @@ import { temporaryFolder } from "./temporary-folder.ts";
 export type Mode = "embedded" | "servers" | "apart" | "replicas";
 
 /**
- * Every feature of signing in that is off by default. A run with `TEST_FEATURES=yes` turns them on in each suite that
- * does not say otherwise: clients that know nothing of them are to see no difference.
+ * Every feature of signing in that is off by default. A run with `TEST_FEATURES=yes` turns them on
+ * in each suite without settings of its own: clients that do not know them must see no difference.
  */
 const FEATURES = {
   EMAIL_SIGN_IN: "code",

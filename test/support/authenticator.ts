@@ -30,7 +30,7 @@ export type Faults = {
   attestationObject?: string;
 };
 
-/** ES384 is one that the product does not offer. */
+/** The product does not offer ES384. */
 export type Algorithm = "ES256" | "EdDSA" | "RS256" | "ES384";
 
 const UP = 0x01;
@@ -144,7 +144,7 @@ export function createAuthenticator(
   return {
     id: id.toString("base64url"),
     privateKey,
-    /** Makes its passkey, as `navigator.credentials.create` does. */
+    /** Creates its passkey, as `navigator.credentials.create` does. */
     create(options: Options, faults: Faults = {}) {
       userHandle = options.user?.id;
       const length = Buffer.from([id.length >> 8, id.length & 0xff]);

@@ -46,7 +46,7 @@ const BROWSERS = {
 };
 type BrowserName = keyof typeof BROWSERS;
 export const CHROMIUM: BrowserName[] = ["Chromium"];
-/** For suites of what browsers do each in their own way. */
+/** For suites of features that differ between browsers. */
 export const BOTH: BrowserName[] = ["Chromium", "Firefox"];
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Browsers log the statuses of refused requests as errors. */
@@ -203,7 +203,7 @@ export async function expectAccessible({ page }: Tab): Promise<void> {
 }
 
 /**
- * A text as the app shows it: the hyphen of "e-mail" is one at which no line breaks, except in e-mails.
+ * A text as the app shows it: the hyphen of "e-mail" does not break, except in e-mails.
  * @param exact whether it is the whole text
  */
 export function shown(text: string | RegExp, exact = false): string | RegExp {

@@ -1,4 +1,4 @@
-// The product with simulated sign-in providers, and what tests do with them, by the routes.
+// The product with simulated sign-in providers, and what tests do with them, over REST.
 
 import { randomInt, randomUUID } from "node:crypto";
 import { writeFileSync } from "node:fs";
@@ -14,7 +14,7 @@ import type { HttpClient } from "./http/client.ts";
 import { forSuite } from "./suites.ts";
 import { temporaryFolder } from "./temporary-folder.ts";
 
-/** What came back from a provider, for POST /auth/finish-external. */
+/** What a provider has returned, for POST /auth/finish-external. */
 export type Answer = {
   provider: string;
   code?: string;

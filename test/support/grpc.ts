@@ -148,6 +148,6 @@ const CODES = [
   ResourceExhausted,
   Unavailable,
 ];
-/** The HTTP status that REST has for a status of gRPC. */
+/** The HTTP status of REST for a gRPC status. */
 export const httpStatusOf = (code: number) =>
   [200, 400, 401, 413, 423, 429, 503][CODES.indexOf(code)] ?? code;

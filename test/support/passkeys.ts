@@ -4,7 +4,7 @@ import { type Authenticator, createAuthenticator, type Faults } from "./authenti
 
 type Account = Pick<SignedIn, "post" | "put">;
 
-/** What tests do with passkeys, by the routes. Each public request is from a new address. */
+/** What tests do with passkeys, over REST. Each public request is from a new address. */
 export function passkeyActions(app: TestApp) {
   const optionsFor = async ({ post }: Account, purpose: "register" | "confirm") => {
     const { status, body } = await post("/user/passkeys/options", { purpose });

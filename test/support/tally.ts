@@ -1,4 +1,4 @@
-// Repeated and parallel requests, and the count of their outcomes.
+// Repeated and concurrent requests, and the count of their outcomes.
 
 /** Makes a number of items by index. */
 export function times<T>(count: number, make: (index: number) => T): T[] {
@@ -6,7 +6,7 @@ export function times<T>(count: number, make: (index: number) => T): T[] {
 }
 
 /**
- * The numbers of parallel guesses that were evaluated and refused: by a lock, a limit or a full
+ * The numbers of concurrent guesses that were evaluated and refused: by a lock, a limit or a full
  * queue.
  */
 export function tallyGuesses(answers: readonly { status: number }[]): {
@@ -28,7 +28,7 @@ export function tally<T>(
   return counts;
 }
 
-/** The number of responses of each status to parallel requests. */
+/** The number of responses of each status to concurrent requests. */
 export const statusesOf = async (
   count: number,
   request: (index: number) => Promise<{ status: number }>,

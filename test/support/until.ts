@@ -2,10 +2,10 @@
 
 import { setTimeout as wait } from "node:timers/promises";
 
-/** A count that does not change for this time is still, also on a busy machine. */
+/** A count that does not change for this time has stopped, even on a busy machine. */
 const STILL_MS = 150;
 
-/** Only what hangs takes so long, also on one core beside other work. In ms. */
+/** Only a wait that hangs takes so long, even on one busy core. In ms. */
 const LONGEST_WAIT_MS = 100_000;
 
 /** Codes of errors by which a file, process or port that a test waits for is not there yet. */

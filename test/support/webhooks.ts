@@ -89,14 +89,14 @@ export function expectSigned({ headers, body }: Received, ...secrets: string[]):
 /** A recorded change of a webhook. */
 type Change = { actor_id: string | null; details: object };
 
-/** What an administrator enters of a webhook, beside its URL. */
+/** What an administrator enters for a webhook, in addition to its URL. */
 type Form = { events?: string[]; description?: string };
 
 /** What tests do with webhooks. */
 export function webhookActions(app: TestApp) {
   let signedIn: { at: number; admin: SignedIn } | undefined;
 
-  /** An administrator whose token holds, also after a test has moved the clock. */
+  /** An administrator whose token is valid, even after a test has moved the clock. */
   async function asAdmin(): Promise<SignedIn> {
     const at = app.clock.now().getTime();
     if (!signedIn || at - signedIn.at > 600_000) signedIn = { at, admin: await app.signInAdmin() };

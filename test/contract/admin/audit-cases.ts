@@ -74,7 +74,7 @@ const FIREFOX = {
 
 const IDENTITY = { identityId: TEXT, provider: "google" };
 
-/** What is recorded about the counter of a passkey that has fallen. */
+/** What is recorded if the counter of a passkey has decreased. */
 const COUNTER = { passkeyId: TEXT, from: 9, to: 5 };
 
 /** Cases by the name of the method, with the circumstances where they matter. The product sends codes by e-mail. */
@@ -82,7 +82,7 @@ export function auditCases(
   app: TestApp,
   { answerOf, prove }: Pick<Providers, "answerOf" | "prove">,
 ): Record<string, () => Promise<AuditCase>> {
-  /** A budget of a new account, and what is recorded of it. */
+  /** A budget of a new account, and what is recorded about it. */
   const withBudget = async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const form = { ...BUDGET, subject: user.id, limit: "900000" };
@@ -91,7 +91,10 @@ export function auditCases(
     const [token, actor] = [admin.accessToken, admin.user.id];
     return { id, token, actor, user: user.id, details: { ...form, id } };
   };
-  /** A webhook for events that no case causes, and a request about it of the administrator who has made it. */
+  /**
+   * A webhook for events that no case causes, and a request about it by the administrator who
+   * created it.
+   */
   const withWebhook =
     (details: object, body: object = {}, event: "changed" | "replayed" = "changed") =>
     async (): Promise<AuditCase & { id: string }> => {
@@ -143,7 +146,7 @@ export function auditCases(
     };
   const passkeys = passkeyActions(app);
   const deviceOf = ({ cookies }: HttpClient) => `device=${cookies.get("device")}`;
-  /** What comes back from a provider to a browser. It is tried once, whatever follows. */
+  /** What a provider returns to a browser. It is used once, whatever follows. */
   const answerIn = async (browser: HttpClient) => ({
     body: await answerOf(browser, googleAccount()),
     cookie: deviceOf(browser),

@@ -20,8 +20,8 @@ export type Row = {
 };
 
 /**
- * Starts the product for a suite, and its SMTP server. The server accepts every mail unless a test
- * changes its responses.
+ * Starts the product for a suite, and its SMTP server. The server accepts every e-mail unless a
+ * test changes its responses.
  */
 export async function openMailFixture(mode: Mode) {
   const smtpServer = await startSmtpServer();
@@ -46,7 +46,9 @@ export async function openMailFixture(mode: Mode) {
     smtpServer,
     /** Opens the server again after a test has closed it. */
     reopen: async () => void Object.assign(smtpServer, await startSmtpServer(port)),
-    /** Lets the server refuse recipients whose address begins so, and accept all others. */
+    /**
+     * Lets the server refuse recipients whose address begins with a text, and accept all others.
+     */
     refuse(prefix: string, reply: SmtpResponse) {
       smtpServer.responses.rcpt = (to) => (to.startsWith(prefix) ? reply : "accept");
     },

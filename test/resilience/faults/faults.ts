@@ -26,7 +26,7 @@ const NONSENSE: SmtpResponse[] = [
 ];
 
 /**
- * Two replicas on their own servers, and the faults that may come over them.
+ * Two replicas on their own servers, and the faults that may hit them.
  * @param freezeMs how long a replica is frozen
  */
 export async function startFaultyDeployment(freezeMs = FAULT_MS) {
@@ -124,7 +124,7 @@ export async function startFaultyDeployment(freezeMs = FAULT_MS) {
       smtpAnswers("data", { code: 554, text: ["Looks like", "advertising"] }),
     async "SMTP never answers a letter"() {
       await smtpAnswers("data", "hang");
-      await during(links.SMTP.cut, links.SMTP.restore, 0); // or each letter would wait for ten minutes (RFC 5321)
+      await during(links.SMTP.cut, links.SMTP.restore, 0); // or each e-mail would wait for ten minutes (RFC 5321)
     },
     "SMTP answers nonsense": () =>
       smtpAnswers(PARTS[randomInt(3)] as Part, NONSENSE[randomInt(3)] as SmtpResponse),

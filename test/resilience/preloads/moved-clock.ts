@@ -1,7 +1,7 @@
 /**
- * Loaded before a process, whose clock each SIGUSR2 then puts forward, back, and right, in turn.
- * `MOVED_CLOCK_MS`: by how much, an hour by default. `MOVED_CLOCK_MOVES`: how often it has been moved
- * when the process starts.
+ * Loaded before a process, whose clock each SIGUSR2 then moves forwards, backwards and to the right
+ * time, in turn. `MOVED_CLOCK_MS`: by how much, an hour by default. `MOVED_CLOCK_MOVES`: the number
+ * of moves when the process starts.
  */
 const HOUR_MS = 3_600_000;
 const STEP_MS = Number(process.env.MOVED_CLOCK_MS ?? HOUR_MS);

@@ -8,8 +8,8 @@ import { temporaryFolder } from "../temporary-folder.ts";
 const PRICE = { input: 1, output: 4 };
 
 /**
- * Writes it. `model-a-1` has a price, `model-a-3` is free, and no other model has a price. Nothing is added to
- * the text of a prompt. The alias `assistant` goes to the first, and on to the third.
+ * Writes it. `model-a-1` has a price, `model-a-3` is free, and no other model has a price. Nothing
+ * is added to the text of a prompt. The alias `assistant` leads to the first, then to the third.
  * @returns its path, for `AI_CATALOG`
  */
 export function budgetCatalogue(): string {

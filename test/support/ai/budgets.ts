@@ -38,7 +38,7 @@ export const settledBudget = ({ get }: Pick<SignedIn, "get">) =>
     return body[0]?.reserved === "0" ? body[0] : undefined;
   });
 
-/** What it has used by then. */
+/** The amount that it has used by then. */
 export const usedBy = async (account: Pick<SignedIn, "get">): Promise<string> =>
   (await settledBudget(account)).used;
 

@@ -73,7 +73,7 @@ export function eventsIn(body: string): { text: string; error: string | undefine
   return { text, error };
 }
 
-/** Texts in which nobody sees anything, by the name of a character in them. */
+/** Texts without a visible character, by the name of a character in them. */
 export const BLANKS: [name: string, text: string][] = [
   ["nothing", ""],
   ["blanks and tabs", " \t  "],

@@ -77,7 +77,7 @@ export function cloudEntry({ id, endpoint, dialect }: CloudRow) {
   return { id, endpoint, dialect, models: endpoint === "azure" ? [chat, embedding] : [chat] };
 }
 
-/** Credentials of this process: those of its machine, or of AWS those of a user. */
+/** Credentials of this process: those of its machine, or for AWS those of a user. */
 type Access = { lifetimeSeconds?: number; awsKeys?: "machine" | "static" };
 
 /**

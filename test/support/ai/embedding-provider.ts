@@ -1,4 +1,4 @@
-// Models of embeddings in the catalogue beside the shipped ones, and a provider of them that answers as a test says.
+// Embedding models in a catalogue, and their provider, whose responses a test chooses.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
@@ -75,7 +75,7 @@ export async function startEmbeddingProvider() {
   return {
     /** Variables that make a process use the catalogue. */
     env: { AI_CATALOG: path, ODD_KEY: "odd-first,odd-second" },
-    /** Says how the provider answers from now on; by default as {@link embeddingsOf}. */
+    /** Sets the responses of the provider from now on; by default {@link embeddingsOf}. */
     answerWith: (next: Answer = usual) => {
       answer = next;
     },

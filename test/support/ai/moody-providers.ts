@@ -1,4 +1,4 @@
-// Providers that fail as a test says, in the catalogue beside the shipped ones.
+// Providers whose failures a test chooses, in a catalogue with the shipped ones.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -113,7 +113,7 @@ export async function startMoodyProviders(
   return {
     /** Variables that make a process use the catalogue. */
     env: { AI_CATALOG: path, ...Object.fromEntries(variables) } as Record<string, string>,
-    /** Says how a provider answers from now on. */
+    /** Sets the responses of a provider from now on. */
     set: (provider: string, mood: Mood) => void moods.set(provider, mood),
     /** The requests to a provider so far. */
     requestsOf: (provider: string) => requests.filter((each) => each.provider === provider),

@@ -5,7 +5,7 @@ import type OpenAI from "openai";
 type Params = OpenAI.ChatCompletionCreateParamsStreaming;
 export type Json = Record<string, unknown>;
 
-/** A text that is found again wherever it goes. */
+/** A text that tests find wherever it goes. */
 const MARK = "Marked01";
 const USER = { role: "user", content: "Hello!" };
 export const BASE = { model: "model-a-1", messages: [USER] as Json[] };

@@ -1,4 +1,4 @@
-// A catalogue with prices, and what calls cost by it, computed apart from the product.
+// A catalogue with prices, and the costs of calls by it, computed independently of the product.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

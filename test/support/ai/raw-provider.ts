@@ -3,11 +3,11 @@
 import { createServer, type Socket } from "node:net";
 import { listen } from "../network/sockets.ts";
 
-/** A request that has arrived whole, and the connection to answer on. */
+/** A complete request, and the connection for its response. */
 export type RawExchange = {
   socket: Socket;
   request: string;
-  /** How many requests the connection has had before this one. */
+  /** The number of earlier requests on the connection. */
   earlier: number;
 };
 

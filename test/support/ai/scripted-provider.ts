@@ -58,7 +58,7 @@ export async function startScriptedProvider() {
     add(script: readonly ScriptedResponse[]): number {
       return scripts.push(script) - 1;
     },
-    /** How many requests have asked for a script. */
+    /** The number of requests for a script. */
     callsOf: (number: number) => calls[number] ?? 0,
     close: () =>
       new Promise<void>((resolve) => {

@@ -25,13 +25,13 @@ export type Attack = {
   /** Of this machine: all of 127.0.0.0/8 is. */
   address: string;
   ports: { rest: number; grpc: number; internal: number };
-  /** Of a user; by default the attacker is nobody. */
+  /** Of a user; without it the attacker has not signed in. */
   token?: string | undefined;
   ms: number;
 };
 
 /**
- * Attacks for its time.
+ * Runs an attack for its time.
  * @returns the number of connections that the attacker opened
  */
 export const runAttack = async (attack: Attack): Promise<number> =>

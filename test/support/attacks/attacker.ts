@@ -1,7 +1,7 @@
 /**
- * The attacker of `test/resilience/exhaustion.test.ts`, in a separate process: does one thing
- * from one address of 127.0.0.0/8 for some time, as much of it as the server lets in. Prints how
- * many connections it has opened.
+ * The attacker of `test/resilience/exhaustion.test.ts`, in a separate process: it repeats one
+ * action from one address of 127.0.0.0/8 for some time, as often as the server accepts it. Prints
+ * how many connections it has opened.
  */
 import { connect, type NetConnectOpts, type Socket } from "node:net";
 import { CHAT, LOGIN, PROFILE, REFLECTION, STREAM } from "../grpc.ts";

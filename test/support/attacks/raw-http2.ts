@@ -57,7 +57,7 @@ export const halfRequest = (streamId: number, block: Uint8Array, body = Buffer.a
 export const moreBody = (streamId: number, body = Buffer.alloc(1)): Buffer =>
   frame(FRAME.data, 0, streamId, body);
 
-/** The headers of a request that its client gives up at once (CVE-2023-44487). */
+/** The headers of a request that its client resets immediately (CVE-2023-44487). */
 export function resetRequest(streamId: number, block: Uint8Array): Buffer {
   const code = Buffer.alloc(4);
   code.writeUInt32BE(CANCEL);

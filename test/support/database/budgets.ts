@@ -80,7 +80,7 @@ export const endedRow = (row: UsageRow, inputTokens: number, outputTokens: numbe
   cost_nanos: String(3 * inputTokens + 15 * outputTokens),
 });
 
-/** A counter beside the sums of the rows that it has to agree with. */
+/** A counter, and the sums of the rows that it must match. */
 export type Checked = {
   limit: number;
   used: number;

@@ -13,7 +13,7 @@ const SLOTS = 16_384;
 
 /**
  * Starts a Redis server that stores nothing.
- * @param login options of redis-cli, by which `ask` sends commands
+ * @param login options of redis-cli, with which `ask` sends commands
  */
 export async function startRedis(port: string, options: string[] = [], login: string[] = []) {
   const ask = async (...command: string[]) =>

@@ -29,7 +29,7 @@ export async function begin(url: string, statement: string, values: unknown[]) {
 }
 
 /**
- * Sends a request that waits for a transaction. The transaction runs further statements then, and
+ * Sends a request that waits for a transaction. The transaction then runs further statements, and
  * commits.
  * @returns the response
  */

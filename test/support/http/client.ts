@@ -14,8 +14,8 @@ export type HttpResponse = { status: number; headers: Headers; text: string; bod
 export type HttpClient = ReturnType<typeof createHttpClient>;
 
 /**
- * Sends a request. A `body` is JSON, or text or bytes as they are; its type is JSON unless
- * `headers` have another.
+ * Sends a request. A `body` is JSON, or unchanged text or bytes; its type is JSON unless `headers`
+ * have another.
  */
 export async function sendHttp(
   url: string,

@@ -21,7 +21,7 @@ import {
   type TransportKind,
 } from "./gateway.ts";
 
-/** The interceptors that refuse a request with wrong types. */
+/** The interceptors that reject a request with wrong types. */
 const mapError = createErrorMapper(silent, () => {});
 const mapErrors: Interceptor = (next) => (req) =>
   onComplete(next, req, (error) => error && mapError(error, req));
@@ -34,7 +34,9 @@ const validateTypes: Interceptor = (next) => {
 };
 const interceptors = [mapErrors, validateTypes];
 
-/** Starts a gateway for one suite. Its services answer every valid request by an empty message. */
+/**
+ * Starts a gateway for one suite. Its services answer every valid request with an empty message.
+ */
 export async function startRecordingServices(
   transportKind: TransportKind,
   settings: Settings = {},

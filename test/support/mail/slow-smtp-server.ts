@@ -18,8 +18,8 @@ type Rules = {
 };
 
 /**
- * An SMTP server whose replies come as late as a test says. It stores a mail at the final dot, also
- * if the client leaves before the reply.
+ * An SMTP server whose replies are as late as a test says. It stores a mail at the final dot, even
+ * if the client disconnects before the reply.
  */
 export async function startSlowSmtpServer(rules: Rules = {}) {
   const received: SlowMail[] = [];

@@ -51,7 +51,7 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
     silence() {
       state = "silent";
     },
-    /** Ends connections within what the server sends. */
+    /** Ends connections in the middle of what the server sends. */
     truncate() {
       state = "truncated";
     },
@@ -63,7 +63,7 @@ export async function startProxy(url: string, onData: (part: Buffer) => void = (
       state = "open";
       for (const socket of sockets) socket.destroy();
     },
-    /** Another server takes the place of the target, as after a failover. */
+    /** Replaces the target with another server, as a failover does. */
     moveTo(to: number) {
       target.port = to;
       for (const socket of sockets) socket.destroy();

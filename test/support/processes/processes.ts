@@ -17,7 +17,7 @@ const COMPILED = join(tmpdir(), "gatehouse-test-compiled");
 const MAIN = "gateway/main.ts";
 /** The secret between gateway and services, unless a test chooses one. */
 const INTERNAL_SECRET = "between-gateway-and-services";
-/** An option for short processes: they end before optimizing the embedded database pays. */
+/** An option for short processes: they end before it pays off to optimize the embedded database. */
 const SHORT_LIVED = "--liftoff-only";
 
 /**

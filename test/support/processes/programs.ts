@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { until } from "../until.ts";
 
-/** Longer than starts on a busy machine last. */
+/** Longer than any start on a busy machine. */
 const LONGEST_START_MS = 110_000;
 
 /** A server program that a test runs and ends. */
@@ -46,7 +46,7 @@ export async function startProgram<T>(
     kill: (signal: NodeJS.Signals) => void child.kill(signal),
     /** Its exit code, or the signal that ended it, once its output has ended too. */
     ended,
-    /** Resolves at its end, while its children may go on. */
+    /** Resolves at its end, while its children may continue. */
     exited,
   };
 }

@@ -18,7 +18,7 @@ const interrupted = (failure: ProviderErrorKind, names: string) =>
   named(names, [{ text: PREFIX, failure }, nothing(failure)]);
 
 /**
- * The outcomes of stream and chat that differ from the whole reply. A single outcome is that of
+ * The outcomes of stream and chat that differ from the complete reply. A single outcome is that of
  * both.
  */
 const EXPECTED: Outcomes = {

@@ -81,7 +81,7 @@ export async function play(
   };
 }
 
-/** Lets everything happen that waits for no timer. */
+/** Lets all work finish that waits for no timer. */
 async function settle(): Promise<void> {
   for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve));
 }

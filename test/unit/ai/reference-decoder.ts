@@ -7,7 +7,7 @@ export type Arrival = { bytes: Buffer; afterMs: number };
 export type Body = { arrivals: Arrival[]; ending: "end" | "reset" | "silence" };
 
 export type Outcome = "finished" | "limit" | "failed";
-/** What a reader of a body must have come to. */
+/** The result that a reader of a body must have. */
 export type Verdict = {
   /** All of it; only its beginning if a finish marker has named a failure: more may be read or not. */
   text: string;

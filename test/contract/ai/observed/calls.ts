@@ -6,7 +6,7 @@ import type { TestApp } from "../../../support/app.ts";
 export type Tokens = { inputTokens: number; outputTokens: number };
 export type Account = Awaited<ReturnType<TestApp["signIn"]>>;
 
-/** What a caller gets of a reply: its text, why it ended or what failed, and its usage. */
+/** What a caller receives: the text of a reply, why it ended or what failed, and its usage. */
 export type Outcome = {
   text: string;
   end?: string;
@@ -17,7 +17,7 @@ export type Outcome = {
 /** Calls a model by one route or RPC. */
 export type Play = (request: object, account: Account) => Promise<Outcome>;
 
-/** The kind of a failure of a provider; any other message as it is. */
+/** The kind of a failure of a provider; any other message unchanged. */
 const kindIn = (message = "") =>
   /^The AI provider \S+ failed: (.*)\.$/.exec(message)?.[1] ?? message;
 

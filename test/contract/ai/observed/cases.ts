@@ -18,7 +18,7 @@ type Observed = {
   };
 };
 
-/** A reply, and what is right. */
+/** A reply, and its right outcome. */
 export type ObservedReply = Observed & {
   /** The responses to the first request, to the second, and so on. */
   upstream: ScriptedResponse[];
@@ -37,7 +37,7 @@ export type ObservedReply = Observed & {
   sdkDiffers?: string;
 };
 
-/** What a server refuses. */
+/** What a server rejects. */
 export type Refusal = {
   when: "a text is blank" | "no user-agent" | "no accept" | "a system instruction";
   status: number;
@@ -45,22 +45,22 @@ export type Refusal = {
   body: string;
 };
 
-/** A request, by what its server takes and how it answers a good one: with the text `hi`. */
+/** A request: what its server accepts, and its response to a valid one, with the text `hi`. */
 export type ObservedRequest = Observed & {
   /** Settings of the process. `{origin}` is the server's. */
   env?: Record<string, string>;
   /** The only model of the provider in the catalogue, instead of the shipped ones. */
   model?: object;
-  /** How often the call is made, one after the other: once by default. */
+  /** The number of consecutive calls, by default one. */
   times?: number;
   upstream: {
     refusals?: Refusal[];
-    /** The only path there is, and that of streams. */
+    /** The only path that exists, and that of streams. */
     path?: string;
     streamPath?: string;
     /**
      * Header fields of the response, beside the content type. `{length}` is that of the body,
-     * `{20000 characters}` as many.
+     * `{20000 characters}` a text of this length.
      */
     head?: string[];
     isChunked?: boolean;
@@ -71,7 +71,7 @@ export type ObservedRequest = Observed & {
     text?: string;
     end?: "stop";
     failureSays?: string;
-    /** The field that the product refuses itself. */
+    /** The field that the product itself rejects. */
     refused?: string;
     upstreamCalls?: number;
     /** At least one connection was reset, so that the row tests something. */
