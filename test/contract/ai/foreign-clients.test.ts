@@ -279,5 +279,9 @@ test("POST /v1/chat/completions by ai: an error has the status and the message o
   const error = await whole(await connect("no-such-model"), plain).catch(
     (thrown: unknown) => thrown,
   );
-  expect(APICallError.isInstance(error) && error.statusCode).toBe(404);
+  expect(APICallError.isInstance(error)).toBe(true);
+  expect(error).toMatchObject({
+    statusCode: 404,
+    message: expect.stringContaining("does not exist"),
+  });
 });
