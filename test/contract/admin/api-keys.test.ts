@@ -59,7 +59,7 @@ describe("GET /admin/api-keys", () => {
     expect(await admin.get("/admin/api-keys?state=gone")).toMatchObject(invalid("state"));
   });
 
-  test("pages by cursor", async () => {
+  test("returns keys page by page", async () => {
     const [admin, account] = await Promise.all([app.signInAdmin(), app.signIn()]);
     const keys = [];
     for (let i = 0; i < 5; i++) keys.unshift((await createKey(account)).apiKey.id);
@@ -168,7 +168,7 @@ describe("Service accounts", () => {
     expect(event).toMatchObject({ actor_id: admin.user.id });
   });
 
-  test("POST /admin/users/:id/api-keys: is 409 for a person, and asks for a recent sign-in or the password", async () => {
+  test("POST /admin/users/:id/api-keys: is 409 for a person, and requires a recent sign-in or the password", async () => {
     const { admin, id } = await createService(app);
     const person = await app.addUser();
     const path = (user: string) => `/admin/users/${user}/api-keys`;

@@ -20,7 +20,7 @@ test("GET /admin/audit-logs: returns the documented fields, newest first", async
   expect(body.items[1].event).toBe("auth.register");
 });
 
-test("GET /admin/audit-logs: has the newest seal and the number of unsealed events", async ({
+test("GET /admin/audit-logs: returns the newest seal and the number of unsealed events", async ({
   admin,
 }) => {
   const chain = async () => (await admin.get("/admin/audit-logs?limit=1")).body.chain;
@@ -67,6 +67,6 @@ test("GET /admin/audit-logs: filters by user, actor, event and time, and pages b
 });
 
 const REFUSED = ["userId=7", "actorId=x", "from=yesterday", "to=0001-01-01T00:00:00Z", "cursor=x"];
-test.for(REFUSED)("GET /admin/audit-logs: refuses %s", async (query, { admin }) => {
+test.for(REFUSED)("GET /admin/audit-logs: rejects %s", async (query, { admin }) => {
   expect((await admin.get(`/admin/audit-logs?${query}`)).status).toBe(400);
 });

@@ -28,7 +28,7 @@ const auditOf = (event: string, userId: string | null) =>
   );
 
 describe("PUT /admin/budgets", () => {
-  test("creates a budget, and changes it by its scope, subject, unit and period", async () => {
+  test("creates a budget, and updates the budget with the same scope, subject, unit and period", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const { status, body } = await admin.put("/admin/budgets", ofUser(user.id));
     expect([status, body.budget]).toEqual([
@@ -65,7 +65,7 @@ describe("PUT /admin/budgets", () => {
     ]);
   });
 
-  test("begins days and months at midnight in BUDGET_TIME_ZONE", async () => {
+  test("days and months begin at midnight in BUDGET_TIME_ZONE", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     for (const period of ["day", "month"]) {
       const { body } = await admin.put("/admin/budgets", ofUser(user.id, { period }));
@@ -76,7 +76,7 @@ describe("PUT /admin/budgets", () => {
     }
   });
 
-  test("counts the calls that have ended with fromUsage", async () => {
+  test("fromUsage counts completed calls", async () => {
     const [admin, account] = [await app.signInAdmin(), await app.signIn()];
     const request = {
       ...{ provider: "provider-a", model: "model-a-1" },
@@ -94,7 +94,7 @@ describe("PUT /admin/budgets", () => {
     expect(cost.budget.used).toBe("0.000324");
   });
 
-  test("400 for an impossible budget, on both ports", async () => {
+  test("is 400 for an invalid budget, on both ports", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const attempts: [object, string][] = [
       [{ scope: "team" }, "scope"],
@@ -127,7 +127,7 @@ describe("PUT /admin/budgets", () => {
     expect((await admin.get(`/admin/budgets?userId=${user.id}`)).body.items).toEqual([]);
   });
 
-  test("404 for an unknown user or API key", async () => {
+  test("is 404 for an unknown user or API key", async () => {
     const admin = await app.signInAdmin();
     for (const scope of ["user", "key"]) {
       const answer = await admin.put("/admin/budgets", ofUser(uuid(), { scope }));
@@ -137,7 +137,7 @@ describe("PUT /admin/budgets", () => {
 });
 
 describe("GET /admin/budgets", () => {
-  test("lists budgets by scope and by user, newest first, with the use of the user for those of the role", async () => {
+  test("lists budgets by scope and by user, newest first; budgets of a role show the usage of that user", async () => {
     const [admin, account] = [await app.signInAdmin(), await app.signIn()];
     const { id } = account.user;
     const { apiKey } = await createKey(account);
@@ -173,7 +173,7 @@ describe("GET /admin/budgets", () => {
 });
 
 describe("POST /admin/budgets/:id/adjust", () => {
-  test("replaces what has been used, and records why", async () => {
+  test("replaces the used amount, and records the reason", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const { body } = await admin.put("/admin/budgets", ofUser(user.id));
     const path = `/admin/budgets/${body.budget.id}/adjust`;
@@ -187,7 +187,7 @@ describe("POST /admin/budgets/:id/adjust", () => {
     ]);
   });
 
-  test("of a role needs the user, and others none", async () => {
+  test("requires a user for a budget of a role, and rejects one for other budgets", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const ofRole = ofUser("user", { scope: "role" });
     const role = (await admin.put("/admin/budgets", ofRole)).body.budget.id;
@@ -207,7 +207,7 @@ describe("POST /admin/budgets/:id/adjust", () => {
 });
 
 describe("DELETE /admin/budgets/:id", () => {
-  test("deletes a budget with what it has counted, once", async () => {
+  test("deletes a budget with its counters, once", async () => {
     const [admin, { user }] = [await app.signInAdmin(), await app.signIn()];
     const { body } = await admin.put("/admin/budgets", ofUser(user.id));
     const path = `/admin/budgets/${body.budget.id}`;
@@ -223,7 +223,7 @@ describe("DELETE /admin/budgets/:id", () => {
   });
 });
 
-test("/admin/budgets: for administrators only", async () => {
+test("/admin/budgets: is for administrators only", async () => {
   const { get, put, post, delete: remove, user } = await app.signIn();
   for (const answer of [
     await get("/admin/budgets"),

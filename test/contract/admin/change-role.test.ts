@@ -82,7 +82,7 @@ describe("PUT /admin/users/:id: a change of role", () => {
     expect((await app.changeRole(later, target?.id ?? "", "admin")).status).toBe(200);
   });
 
-  test("with other changes applies all of them or none", async ({ admin }) => {
+  test("applies all or none of the changes in one request", async ({ admin }) => {
     const { id } = await app.addUser();
     const changes = { role: "admin", name: "Bea" };
     expect((await admin.put(`/admin/users/${id}`, changes)).status).toBe(403);
@@ -109,13 +109,13 @@ describe("PUT /admin/users/:id: a change of role", () => {
   });
 });
 
-describe("A change of role is announced by e-mail", () => {
+describe("E-mails about a change of role", () => {
   const changes = [
     { role: "admin", from: "user", name: "administrator" },
     { role: "user", from: "admin", name: "user" },
   ] as const;
   test.for(changes)(
-    "to the user and to every administrator: $role",
+    "go to the user and to every administrator: $role",
     async ({ role, from, name }, { admin }) => {
       const user = await app.addUser(from === "admin" ? { role: from } : {});
       const bystander = await app.addUser({ role: "admin" });
@@ -129,7 +129,7 @@ describe("A change of role is announced by e-mail", () => {
     },
   );
 
-  test("also after many changes within an hour", async ({ admin }) => {
+  test("are sent even after many changes within an hour", async ({ admin }) => {
     const users = await Promise.all(times(7, () => app.addUser()));
     for (const { id } of users) expect((await app.changeRole(admin, id, "admin")).status).toBe(200);
     const told = "select facts->>'email' as email from emails where user_id = ? and template = ?";
@@ -138,7 +138,7 @@ describe("A change of role is announced by e-mail", () => {
     expect(addresses).toEqual(expect.arrayContaining(users.map(({ email }) => email)));
   });
 
-  test("not if the role stays as it is", async ({ admin }) => {
+  test("are not sent if the role does not change", async ({ admin }) => {
     const user = await app.addUser();
     expect((await app.changeRole(admin, user.id, "user")).status).toBe(200);
     const told = "select 1 from emails where user_id = ? and template = 'role-changed'";
@@ -146,7 +146,7 @@ describe("A change of role is announced by e-mail", () => {
   });
 });
 
-describe("An administrator of the last 7 days", () => {
+describe("Someone who was an administrator in the last 7 days", () => {
   /** Demotes a new administrator. */
   async function demote() {
     const [admin, victim] = [await app.signInAdmin(), await app.addUser({ role: "admin" })];
@@ -182,7 +182,7 @@ describe("An administrator of the last 7 days", () => {
     expect(status).toBe(200);
   });
 
-  test("is not taken over by a promoted second account", async () => {
+  test("is protected from a second account that the same administrator promoted", async () => {
     const { admin, victim } = await demote();
     const second = await app.signIn();
     expect((await app.changeRole(admin, second.user.id, "admin")).status).toBe(200);
@@ -193,7 +193,7 @@ describe("An administrator of the last 7 days", () => {
     expect(await second.put(`/admin/users/${victim.id}`, change)).toMatchObject(refused);
   });
 
-  test("may be renamed, unlocked, signed out and deleted, as an administrator may", async () => {
+  test("can be renamed, unlocked, signed out and deleted", async () => {
     const { admin, victim } = await demote();
     const path = `/admin/users/${victim.id}`;
     const statuses = [

@@ -10,7 +10,7 @@ const app = await testApp();
 
 const ids = [uuid(), "11111111-1111-1111-1111-111111111111"]; // the routes allow ids of any version
 test.each(ids)(
-  "Audit log: a refused administrator action records the unknown id %s",
+  "Audit log: a refused action of an administrator records the unknown id %s",
   async (id) => {
     const admin = await app.signInAdmin();
     const answers = [
@@ -31,7 +31,7 @@ test.each(ids)(
   },
 );
 
-test("Audit log: a refused action on the caller's own account is no administrator event", async () => {
+test("Audit log: a refused action on the caller's own account is not an administrator event", async () => {
   const { user, post } = await app.signIn();
   const answer = await post("/auth/disable-totp", { password: user.password });
   expect(answer).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));

@@ -8,7 +8,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
   const mail = await openMailFixture(mode);
   const { app, register, rowOf, receivedFor, refuse, accept } = mail;
 
-  test("POST /admin/email-logs/:id/retry: requeues only e-mails that failed with a 5xx reply", async () => {
+  test("POST /admin/email-logs/:id/retry: requeues only failed e-mails", async () => {
     refuse("gone", { code: 550, text: "No such user" });
     const [gone, fine] = [await register("gone"), await register("fine")];
     const failed = await rowOf(gone, (row) => row.status === "failed");
@@ -54,7 +54,7 @@ describe.each(modes)("E-mails of administrators, %s", async (mode) => {
       (quote: string) => `5.7.1 Looks like spam: ${Buffer.from(quote).toString("base64")}`,
     ],
   ])(
-    "GET /admin/email-logs: a mail that a reply quotes %s is stored without its token",
+    "GET /admin/email-logs: the token of an e-mail that a reply quotes %s is not stored",
     async (_form, answer) => {
       let quote = "";
       let token = "";

@@ -41,7 +41,7 @@ test("POST /admin/impersonate/:userId: opens a marked session of 15 minutes with
 
 const ENDS = ["logout", "revocation", "demotion", "deletion"];
 test.for(ENDS)(
-  "POST /admin/impersonate/:userId: ends with the administrator's %s",
+  "POST /admin/impersonate/:userId: the session ends with the administrator's %s",
   async (end, { admin, user }) => {
     const chief = await app.signInAdmin();
     const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
@@ -55,7 +55,7 @@ test.for(ENDS)(
   },
 );
 
-test("POST /admin/impersonate/:userId: ends no later than the administrator's session", async ({
+test("POST /admin/impersonate/:userId: the session ends no later than the administrator's", async ({
   admin,
   user,
 }) => {
@@ -65,7 +65,7 @@ test("POST /admin/impersonate/:userId: ends no later than the administrator's se
   expect(body.expiresAt).toBe(end.toISOString());
 });
 
-test("POST /admin/impersonate/:userId: does not find a user who is about to be erased", async ({
+test("POST /admin/impersonate/:userId: is 404 for a user who is about to be erased", async ({
   admin,
   user,
 }) => {
@@ -76,7 +76,7 @@ test("POST /admin/impersonate/:userId: does not find a user who is about to be e
 const raced = test.runIf(app.mode !== "embedded"); // with a transaction of another connection
 
 raced(
-  "POST /admin/impersonate/:userId: refuses a user who is being promoted",
+  "POST /admin/impersonate/:userId: is refused for a user who is promoted in the meantime",
   async ({ admin, user }) => {
     const promotion = "update users set role = 'admin' where id = $1";
     const impersonate = () => admin.post(`/admin/impersonate/${user.id}`, {});
@@ -88,7 +88,7 @@ raced(
 /** Ends of an administrator's session before the commit. */
 const RACERS = ["update sessions set revoked_at = now()", "delete from sessions"];
 raced.for(RACERS)(
-  "POST /admin/impersonate/:userId: refuses after a racing %s",
+  "POST /admin/impersonate/:userId: is refused after a concurrent %s",
   async (racer, { admin, user }) => {
     const lock = "select 1 from users where id = $1 for update";
     const end: [string, unknown[]] = [`${racer} where user_id = $1`, [admin.user.id]];
@@ -99,7 +99,7 @@ raced.for(RACERS)(
   },
 );
 
-test("POST /admin/impersonate/:userId: never displaces the user's own sessions, and the user's logins displace it", async () => {
+test("POST /admin/impersonate/:userId: never displaces the user's own sessions, but new sign-ins of the user displace it", async () => {
   const admin = await app.signInAdmin();
   const { user, ...own } = await app.signIn();
   await app.sql(
@@ -122,7 +122,7 @@ test("POST /admin/impersonate/:userId: never displaces the user's own sessions, 
   expect(await own.profileStatus()).toBe(200);
 });
 
-test("POST /admin/impersonate/:userId: forbids account changes, and records each attempt", async ({
+test("POST /admin/impersonate/:userId: account changes are forbidden, and each attempt is recorded", async ({
   admin,
   user,
 }) => {

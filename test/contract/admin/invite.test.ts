@@ -28,7 +28,7 @@ test("POST /admin/users: creates an account without a password, until the owner 
   expect(event).toMatchObject({ actor_id: admin.user.id, details: { role: "user" } });
 });
 
-test("POST /admin/users: an invitation is valid for 7 days", async () => {
+test("POST /admin/users: an invitation expires after 7 days", async () => {
   const admin = await app.signInAdmin();
   const [early, late] = [freshEmail(), freshEmail()];
   for (const email of [early, late]) await admin.post("/admin/users", { email, name: "Bea" });
@@ -59,7 +59,7 @@ test("POST /admin/users: inviting an administrator requires the password or a co
   expect((await invite({})).status).toBe(201);
 });
 
-test("POST /admin/users: needs a recent sign-in and valid fields, over REST and gRPC", async () => {
+test("POST /admin/users: requires a recent sign-in and valid fields, over REST and gRPC", async () => {
   const { browser, post, headers } = await app.signInAdmin();
   const wrong = { email: "no address", name: "", role: "owner" };
   expect(await post("/admin/users", wrong)).toMatchObject(invalid("email", "name", "role"));

@@ -43,7 +43,7 @@ test("Last administrator: if six concurrently demote each other, at least one re
   expect((await remaining(ids)).length).toBeGreaterThan(0); // a demoted caller is refused
 });
 
-test("Last administrator: cannot be demoted or deleted", async () => {
+test("Last administrator: can be neither demoted nor deleted", async () => {
   const admin = await app.signInAdmin();
   const demotion = "update users set role = 'user' where role = 'admin' and id <> ? returning id";
   const others = await app.sql<{ id: string }>(demotion, [admin.user.id]);

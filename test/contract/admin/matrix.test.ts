@@ -171,7 +171,7 @@ test("Administrator routes as an administrator: are open; unknown objects are 40
   }
 });
 
-test("Administrator routes as a user: the audit log has the caller, the user and the reason of each refusal", async () => {
+test("Administrator routes as a user: the audit log records the caller, the target and the reason of each refusal", async () => {
   const { user, accessToken } = await app.signIn();
   for (const route of adminRoutes) await askRest(route, ids.existing, accessToken);
   const denied = await app.denialsOf(user.id);

@@ -35,7 +35,7 @@ const KEPT: { what: string; metadata: JsonObject }[] = [
 ];
 
 test.for(KEPT)(
-  "PUT /admin/users/:id, metadata: keeps $what, over REST and gRPC",
+  "PUT /admin/users/:id, metadata: stores $what unchanged, over REST and gRPC",
   async ({ metadata }) => {
     const [admin, account] = [await app.signInAdmin(), await app.signIn()];
     const { id } = account.user;
@@ -67,7 +67,7 @@ test("PUT /admin/users/:id, metadata: accepts 4,096 bytes of JSON, which the use
   expect((await account.get("/user/export")).body.profile.metadata).toEqual(metadata);
 });
 
-test("PUT /admin/users/:id, metadata: is replaced as a whole, kept if it is absent, and removed by an empty object", async () => {
+test("PUT /admin/users/:id, metadata: is replaced as a whole, unchanged if absent, and removed by an empty object", async () => {
   const [admin, account] = [await app.signInAdmin(), await app.signIn()];
   const { id } = account.user;
   const put = async (body: object) => (await admin.put(`/admin/users/${id}`, body)).body.user;
@@ -92,7 +92,7 @@ const REFUSED: { what: string; json: string }[] = [
   { what: "a text", json: '"{}"' },
   { what: "a number", json: "7" },
 ];
-test.for(REFUSED)("PUT /admin/users/:id, metadata: refuses $what", async ({ json }) => {
+test.for(REFUSED)("PUT /admin/users/:id, metadata: rejects $what", async ({ json }) => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const answer = await admin.put(`/admin/users/${user.id}`, `{"name":"Bea","metadata":${json}}`);
   expect(answer).toMatchObject(invalid("metadata"));
@@ -117,7 +117,7 @@ const REFUSED_BY_GRPC: { what: string; metadata: JsonObject }[] = [
   { what: "more than 4,096 bytes", metadata: sized(4_098) },
   { what: "a NUL character in a name", metadata: { a: { "b\0": 1 } } },
 ];
-test.for(REFUSED_BY_GRPC)("gRPC UpdateUser, metadata: refuses $what", async ({ metadata }) => {
+test.for(REFUSED_BY_GRPC)("gRPC UpdateUser, metadata: rejects $what", async ({ metadata }) => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const error = await errorOf(service.updateUser({ id: user.id, metadata }, admin));
   const [failure] = error.findDetails(FailureSchema);
@@ -125,7 +125,7 @@ test.for(REFUSED_BY_GRPC)("gRPC UpdateUser, metadata: refuses $what", async ({ m
   expect(failure?.violations.map(({ field }) => field)).toEqual(["metadata"]);
 });
 
-test("gRPC UpdateUser, metadata: refuses sixty levels, and in JSON what PostgreSQL can't store", async () => {
+test("gRPC UpdateUser, metadata: rejects sixty levels, and JSON that PostgreSQL cannot store", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   const deep = await errorOf(service.updateUser({ id: user.id, metadata: nested(60) }, admin));
   expect(deep.findDetails(FailureSchema)[0]?.reason).toBe(Reason.MALFORMED_REQUEST);
@@ -190,7 +190,7 @@ test("TOKEN_METADATA: tokens contain the chosen members in a separate claim, and
   expect(await claiming.profileStatus(body.accessToken)).toBe(200);
 });
 
-test("TOKEN_METADATA: a refreshed token has the newest values, over REST and gRPC, and no claim if there are none", async () => {
+test("TOKEN_METADATA: a refreshed token contains the newest values, over REST and gRPC, and no claim if there are none", async () => {
   const [admin, account] = [await claiming.signInAdmin(), await claiming.signIn()];
   const { id } = account.user;
   expect(await verified(account.accessToken)).not.toHaveProperty("metadata");
@@ -219,7 +219,7 @@ test("TOKEN_METADATA: tokens of a second factor and of an impersonation contain 
   expect((await impersonated.get("/user/profile")).body.metadata).toEqual(metadata);
 });
 
-test("TOKEN_METADATA: the longest token is accepted on both ports, and shorter than 6.5 KiB", async () => {
+test("TOKEN_METADATA: the longest token is shorter than 6.5 KiB, and accepted on both ports", async () => {
   const [admin, user] = [await claiming.signInAdmin(), await claiming.addUser()];
   const metadata = { plan: "é".repeat((4_096 - 11) / 2) };
   await admin.put(`/admin/users/${user.id}`, { metadata });

@@ -49,7 +49,7 @@ test("GET /admin/overview: counts sign-ins, registrations and active users of to
   expect((await overview()).activeUsers.today).toBe(before.activeUsers.today + 1);
 });
 
-test("GET /admin/overview, period: shows 7 days, or 24 hours by hour, as GetOverview does", async () => {
+test("GET /admin/overview, period: covers 7 days, or 24 hours by the hour, over REST and gRPC", async () => {
   const user = await app.addUser();
   await app.login(user.email);
   await app.login(user.email, WRONG_PASSWORD);
@@ -170,7 +170,7 @@ test("GET /admin/overview: shows failed e-mails, locked accounts and a failing p
   });
 });
 
-test("GET /admin/overview: names locked users and tells how e-mails failed, as GetOverview does", async () => {
+test("GET /admin/overview: lists locked users and the error of failed e-mails, over REST and gRPC", async () => {
   const until = new Date(app.clock.now().getTime() + 100 * DAY_MS);
   until.setUTCMilliseconds(120);
   const users = await Promise.all([1, 2, 3, 4].map((i) => app.addUser({ name: `Locked ${i}` })));
@@ -205,7 +205,7 @@ test("GET /admin/overview: names locked users and tells how e-mails failed, as G
   ]);
 });
 
-test("GET /admin/overview: shows webhooks that fail or were turned off, not those that somebody turned off", async () => {
+test("GET /admin/overview: shows webhooks that fail or were disabled automatically, and not those that somebody disabled", async () => {
   const add = (path: string, failingSince: string | null, reason: string | null) =>
     app.sql(
       `insert into webhooks (id, url, description, events, secret, position, failing_since, disabled_at, disabled_reason, created_at)
@@ -239,7 +239,7 @@ test("GET /admin/overview: shows webhooks that fail or were turned off, not thos
   await app.sql("delete from webhooks where url like 'https://hooks.example/%'");
 });
 
-test("GET /admin/overview: compares the days that are over with the same days one period earlier", async () => {
+test("GET /admin/overview: compares complete days with the same days one period earlier", async () => {
   const user = await app.addUser();
   for (const daysAgo of [2, 3, 3, 9, 10, 13, 14])
     await storeCall(user.id, "steady", "completed", atDay(daysAgo));
@@ -259,7 +259,7 @@ test("GET /admin/overview: compares the days that are over with the same days on
     expect(day[number], number).not.toHaveProperty("change");
 });
 
-test("GET /admin/overview: shows how much of a budget of the deployment is used", async () => {
+test("GET /admin/overview: shows the used share of budgets of the deployment", async () => {
   const budget = { scope: "deployment", unit: "tokens", period: "month", limit: "1000000" };
   const { body } = await admin.put("/admin/budgets", budget);
   const { id } = body.budget;
@@ -274,7 +274,7 @@ test("GET /admin/overview: shows how much of a budget of the deployment is used"
   expect((await overview()).budgets).toEqual([]);
 });
 
-test("GET /admin/overview: a reply of a provider is part of its health", async () => {
+test("GET /admin/overview: calls of a provider are part of its health", async () => {
   const { post } = await app.signIn();
   await post("/ai/chat", conversationOf("case: plain", "provider-a"));
   await expect

@@ -13,7 +13,7 @@ async function signInLongAgo(app: TestApp) {
   return { user, ...withToken(browser, (await browser.post("/auth/refresh")).body.accessToken) };
 }
 
-test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in within the last hour", async () => {
+test("PUT /admin/users/:id, POST /admin/impersonate/:userId: require a sign-in within the last hour", async () => {
   const { user: admin, put, post } = await signInLongAgo(shared);
   const target = await shared.addUser();
   const required = refusal(403, "REAUTHENTICATION_REQUIRED");
@@ -39,7 +39,7 @@ test("PUT /admin/users/:id, POST /admin/impersonate/:userId: need a sign-in with
   expect((await shared.changeRole(again, target.id, "admin")).status).toBe(200);
 });
 
-test("DELETE /admin/users/:id: of another administrator, present or recent, needs a sign-in within the last hour", async () => {
+test("DELETE /admin/users/:id: requires a sign-in within the last hour if the user is or recently was an administrator", async () => {
   const caller = await signInLongAgo(shared);
   const recent = await shared.signIn(caller.user);
   const [other, demoted, user] = [

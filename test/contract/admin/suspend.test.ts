@@ -36,7 +36,7 @@ test("POST /auth/login: a wrong password of a suspended account gets the same re
   );
 });
 
-test("POST /auth/login: right passwords of a suspended account never lock it", async () => {
+test("POST /auth/login: correct passwords of a suspended account never lock it", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   await setSuspended(admin, user.id, true);
   for (let i = 0; i < 4; i++) await app.guess(user.email);
@@ -116,7 +116,7 @@ test("PUT /admin/users/:id, suspended: is refused for oneself and other administ
   expect(await app.login(other.email)).toMatchObject(SUSPENDED);
 });
 
-test("POST /admin/impersonate/:userId: a suspended user can't be impersonated", async () => {
+test("POST /admin/impersonate/:userId: is 409 for a suspended user", async () => {
   const [admin, user] = [await app.signInAdmin(), await app.addUser()];
   await setSuspended(admin, user.id, true);
   expect(await admin.post(`/admin/impersonate/${user.id}`, {})).toMatchObject(
@@ -124,7 +124,7 @@ test("POST /admin/impersonate/:userId: a suspended user can't be impersonated", 
   );
 });
 
-test("PUT /admin/users/:id, suspended: needs a recent sign-in, over REST and gRPC", async () => {
+test("PUT /admin/users/:id, suspended: requires a recent sign-in, over REST and gRPC", async () => {
   const admin = await app.signInAdmin();
   const user = await app.addUser();
   const client = app.grpc(AdminService);

@@ -61,7 +61,9 @@ test("PUT /admin/users/:id: mailed links stay valid if only the spelling of the 
   expect((await app.resetPassword(reset)).status).toBe(200);
 });
 
-test("PUT /admin/users/:id: shows and clears the lock of the second factor", async ({ admin }) => {
+test("PUT /admin/users/:id: a lock of the second factor is shown and can be removed", async ({
+  admin,
+}) => {
   const { user, authenticator } = await app.setUpFactor();
   const search = `search=${encodeURIComponent(user.email)}`;
   const found = async (query = "") =>
@@ -81,7 +83,7 @@ test("PUT /admin/users/:id: shows and clears the lock of the second factor", asy
   expect(await verify()).toBe(200);
 });
 
-test("PUT /admin/users/:id: unlocks the new address and leaves the old address locked", async ({
+test("PUT /admin/users/:id: a move to a locked address unlocks it, and deletes the failed attempts of the old address", async ({
   admin,
 }) => {
   const user = await app.addUser();
@@ -108,7 +110,7 @@ test("PUT /admin/users/:id: removes a second factor, ends the sessions and notif
   expect(await account.profileStatus()).toBe(401);
 });
 
-test("PUT /admin/users/:id: wrong codes for a removed second factor do not lock the next one", async ({
+test("PUT /admin/users/:id: wrong codes of a removed second factor do not lock the next one", async ({
   admin,
 }) => {
   const { user } = await app.setUpFactor();
@@ -136,12 +138,12 @@ test.each([
   [{ mfaEnabled: true }, "mfaEnabled"],
   [{ name: "" }, "name"],
   [{ email: "not-an-address" }, "email"],
-])("PUT /admin/users/:id: refuses %j", async (body, field) => {
+])("PUT /admin/users/:id: rejects %j", async (body, field) => {
   const admin = await app.signInAdmin();
   expect(await admin.put(`/admin/users/${admin.user.id}`, body)).toMatchObject(invalid(field));
 });
 
-test("/admin: refuses to demote, delete or impersonate the caller, and records each attempt", async ({
+test("/admin: callers cannot demote, delete or impersonate themselves, and each attempt is recorded", async ({
   admin,
 }) => {
   const refused = refusal(409, "SELF_TARGETED");
@@ -157,7 +159,7 @@ test("/admin: refuses to demote, delete or impersonate the caller, and records e
 
 const changes = [{ email: "moved@example.com" }, { emailVerified: true }, { mfaEnabled: false }];
 test.for(changes)(
-  "PUT /admin/users/:id: refuses %j of the caller and other administrators",
+  "PUT /admin/users/:id: refuses %j for the caller and other administrators",
   async (change, { admin }) => {
     const other = await app.addUser({ role: "admin" });
     for (const { id } of [admin.user, other]) {

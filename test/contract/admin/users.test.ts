@@ -43,7 +43,9 @@ test("GET /admin/users/:id: returns the user as in the list, with the last login
   expect([status, body]).toEqual([200, listed]);
 });
 
-test("GET /admin/users: pages by cursor and by number, with the total", async ({ admin }) => {
+test("GET /admin/users: returns pages by cursor and by number, with the total", async ({
+  admin,
+}) => {
   const { word, newest } = await group(5);
   const seen: string[] = [];
   let query = `search=${word}&limit=2`;
@@ -62,7 +64,7 @@ test("GET /admin/users: pages by cursor and by number, with the total", async ({
   expect(third.body.nextCursor).toBeUndefined();
 });
 
-test("GET /admin/users: finds a part of the address or name in any case, and escapes wildcards", async ({
+test("GET /admin/users, search: matches a part of the address or name in any case, and wildcards literally", async ({
   admin,
 }) => {
   const word = randomUUID().slice(0, 8);
@@ -81,7 +83,7 @@ test("GET /admin/users: finds a part of the address or name in any case, and esc
   expect(await find(word.slice(0, 2))).toContain(user.id);
 });
 
-test("GET /admin/users: filters by role, verified address and lock, alone and combined", async ({
+test("GET /admin/users: filters by role, verified address and lock, individually and combined", async ({
   admin,
 }) => {
   const { word, users, newest } = await group(4);
@@ -122,13 +124,13 @@ test.each([
   ["search=%0A", "search"],
   ["search=%7F", "search"],
   ["search=example%00com", "search"],
-])("GET /admin/users: refuses %s", async (query, field) => {
+])("GET /admin/users: rejects %s", async (query, field) => {
   const answer = await (await app.signInAdmin()).get(`/admin/users?${query}`);
   expect(answer.status).toBe(400);
   expect(fieldsIn(answer)).toEqual([field]);
 });
 
-test("GET /admin/users: rejects a cursor with a page, and an invalid cursor with all other violations", async ({
+test("GET /admin/users: a cursor cannot be combined with a page, and an invalid cursor is listed with all other violations", async ({
   admin,
 }) => {
   const { body } = await admin.get("/admin/users?limit=1");
@@ -141,7 +143,7 @@ test("GET /admin/users: rejects a cursor with a page, and an invalid cursor with
   ]);
 });
 
-test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array, and end all", async ({
+test("GET, DELETE /admin/users/:id/sessions: list the open sessions as an array, and end all of them", async ({
   admin,
 }) => {
   const { user, ...mine } = await app.signIn();
@@ -204,7 +206,7 @@ test("GET /admin/users, sort: by address or time, in both directions, page by pa
   expect(own(items)).toEqual([a, b, c]);
 });
 
-test("GET /admin/users, sort: by the last sign-in, those who never signed in at its beginning, page by page", async ({
+test("GET /admin/users, sort: by last sign-in, with users who never signed in before all others, page by page", async ({
   admin,
 }) => {
   const { users } = await group(4);
@@ -244,7 +246,7 @@ test("GET /admin/users, sort: by the last sign-in, those who never signed in at 
   expect(await admin.get(foreign)).toMatchObject(invalid("cursor"));
 });
 
-test("GET /admin/users, mfaEnabled: lists accounts with or without two-factor authentication, over gRPC too", async ({
+test("GET /admin/users, mfaEnabled: lists users with or without two-factor authentication, over gRPC too", async ({
   admin,
 }) => {
   const { word, users } = await group(3);
@@ -263,7 +265,7 @@ test("GET /admin/users, mfaEnabled: lists accounts with or without two-factor au
   expect(await admin.get("/admin/users?mfaEnabled=maybe")).toMatchObject(invalid("mfaEnabled"));
 });
 
-test("GET /admin/users, sort: refuses other orders, a search, and the cursor of an erased user", async ({
+test("GET /admin/users, sort: rejects other orders, a search, and the cursor of an erased user", async ({
   admin,
 }) => {
   for (const query of ["sort=name", "sort=email&search=ann"])

@@ -10,7 +10,7 @@ const { asAdmin, addWebhook, rename, untilSealed } = webhookActions(app);
 const RENAMED = "user.profile_updated";
 
 describe("Webhooks", () => {
-  test("deliver an event with its user, signed, and nothing about the client", async () => {
+  test("deliver a signed event with its user, without data about the client", async () => {
     const { id, endpoint, secret, deliveries } = await addWebhook();
     const { user, ...account } = await rename();
     const [received] = await endpoint.until(RENAMED, user.id);
@@ -73,7 +73,7 @@ describe("Webhooks", () => {
     expect(await app.denialsOf(account.user.id)).toHaveLength(1);
   });
 
-  test("deliver the erasure of a user without the user", async () => {
+  test("deliver the erasure of a user without the profile", async () => {
     const { endpoint, secret } = await addWebhook({ events: ["user.erased"] });
     const [admin, user] = [await asAdmin(), await app.addUser()];
     await admin.delete(`/admin/users/${user.id}`);
@@ -83,7 +83,7 @@ describe("Webhooks", () => {
     if (received) expectSigned(received, secret);
   });
 
-  test("try again with the same id after 5 seconds, and when the endpoint asks for it", async () => {
+  test("retry with the same id after 5 seconds, or when the endpoint asks for it", async () => {
     const { endpoint, deliveries, read } = await addWebhook({}, status(500));
     const { user } = await rename();
     await endpoint.until(RENAMED, user.id);

@@ -78,7 +78,7 @@ describe("POST /admin/webhooks", () => {
       "https://100.64.0.1",
     ],
   ];
-  test.each(badUrls)("refuses the URL %j on both ports", async (url) => {
+  test.each(badUrls)("rejects the URL %j on both ports", async (url) => {
     const admin = await asAdmin();
     expect(await admin.post("/admin/webhooks", form({ url }))).toMatchObject(invalid("url"));
     await expect(grpc.createWebhook(form({ url }), admin)).rejects.toMatchObject({
@@ -102,7 +102,7 @@ describe("POST /admin/webhooks", () => {
     [{ description: "x".repeat(201) }, "description"],
     [{ description: "two\nlines" }, "description"],
   ];
-  test.each(badEvents)("refuses %j on both ports", async (more, field) => {
+  test.each(badEvents)("rejects %j on both ports", async (more, field) => {
     const admin = await asAdmin();
     const { status, body } = await admin.post("/admin/webhooks", form(more));
     expect([status, body.violations?.[0].field]).toEqual([400, field]);
@@ -123,7 +123,7 @@ describe("POST /admin/webhooks", () => {
 });
 
 describe("PUT, DELETE /admin/webhooks/:id", () => {
-  test("change what is given, and record it", async () => {
+  test("change only the given fields, and record each change", async () => {
     const admin = await asAdmin();
     const { id, path, read, changes } = await addWebhook({ description: "CRM" });
     const { status: changed, body } = await admin.put(path, { url: URL_PUBLIC });
@@ -195,7 +195,7 @@ describe("POST /admin/webhooks/:id/test", () => {
 });
 
 describe("POST /admin/webhooks/:id/replay", () => {
-  test("queues the events of a period, each once", async () => {
+  test("queues the events of a period again, with their ids", async () => {
     const { path, endpoint } = await addWebhook({ events: ["user.*"] });
     const admin = await asAdmin();
     const from = app.clock.now().toISOString();
@@ -215,7 +215,7 @@ describe("POST /admin/webhooks/:id/replay", () => {
     [{ from: "1969-12-31T23:59:59Z" }, "from"],
     [{ from: "2100-01-01T00:00:00Z" }, "from"],
     [{ from: "2026-01-02T00:00:00Z", to: "2026-01-01T00:00:00Z" }, "to"],
-  ])("refuses the period %j on both ports", async (period, field) => {
+  ])("rejects the period %j on both ports", async (period, field) => {
     const { id, path } = await addWebhook();
     const admin = await asAdmin();
     expect(await admin.post(`${path}/replay`, period)).toMatchObject(invalid(field));
@@ -227,7 +227,7 @@ describe("POST /admin/webhooks/:id/replay", () => {
     });
   });
 
-  test("refuses a period with more than 10,000 events", async () => {
+  test("rejects a period with more than 10,000 events", async () => {
     const { path } = await addWebhook({ events: ["user.restored"] });
     const admin = await asAdmin();
     const day = "2019-03-01T00:00:00Z";
@@ -246,7 +246,7 @@ describe("POST /admin/webhooks/:id/replay", () => {
 });
 
 describe("/admin/webhooks", () => {
-  test("need a sign-in within the last hour for changes, and an existing webhook", async () => {
+  test("require a sign-in within the last hour for changes, and are 404 for unknown webhooks", async () => {
     const { id } = await addWebhook();
     const { browser } = await app.signInAdmin();
     const absent = uuid();
@@ -278,7 +278,7 @@ describe("/admin/webhooks", () => {
     expect((await get("/admin/webhook-deliveries")).status).toBe(200);
   });
 
-  test("list deliveries by pages and filters", async () => {
+  test("list deliveries page by page, and filter them", async () => {
     const { id, path, endpoint, deliveries } = await addWebhook({}, status(204));
     const admin = await asAdmin();
     for (let i = 0; i < 5; i++) await admin.post(`${path}/test`, {});
