@@ -162,7 +162,7 @@ describe("POST /v1/chat/completions with an alias", () => {
     for (const name of names) moody.set(name, works);
   });
 
-  test("chooses a model by weight", async () => {
+  test("chooses the first model by weight", async () => {
     const { post } = await app.signIn();
     const answers = await Promise.all(times(60, () => post(PATH, question("spread"))));
     const counts = Map.groupBy(answers, (answer) => answer.headers.get("x-ai-provider"));
@@ -170,7 +170,7 @@ describe("POST /v1/chat/completions with an alias", () => {
     expect(counts.get("provider-a")?.length).toBeGreaterThan(counts.get("provider-b")?.length ?? 0);
   });
 
-  test("skips models that cannot take the call, and is 400 if none can", async () => {
+  test("skips models that do not support the call or have no key, and is 400 or 404 if none remains", async () => {
     const { post } = await app.signIn();
     const content = [
       { type: "text", text: "case: plain" },
@@ -230,7 +230,7 @@ describe("Aliases", () => {
     expect((await client.post(PATH, question("spread"), other.key)).status).toBe(404);
   });
 
-  test("POST /ai/chat takes none: who names a provider gets that provider", async () => {
+  test("POST /ai/chat: rejects an alias, because the request names a provider", async () => {
     const { post } = await app.signIn();
     const messages = [{ role: "user", content: "case: plain" }];
     const request = { provider: "provider-a", model: "spread", messages };
@@ -242,7 +242,7 @@ describe("Aliases", () => {
 });
 
 describe("Breaker", () => {
-  test("opens at five failures in a row, and lets one call try after ten seconds", async () => {
+  test("opens after five failures in a row, and lets one call through after ten seconds", async () => {
     moody.set("broken", failsWith(503, { code: "overloaded" }));
     const { post } = await app.signIn();
     const ask = async () =>
@@ -271,7 +271,7 @@ describe("Breaker", () => {
 });
 
 describe("Several keys of a provider", () => {
-  test("a refused key is set aside for ten minutes, and the call goes on with the next", async () => {
+  test("a refused key is set aside for ten minutes, and the call continues with the next one", async () => {
     moody.set("keyed", (request, ...answer) =>
       request.key === "sk-keyed-first"
         ? failsWith(401, { code: "invalid_api_key" })(request, ...answer)
@@ -338,7 +338,7 @@ describe("Several keys of a provider", () => {
     expect((await statesOf()).get("hurried")).toMatchObject({ keys: 2, keysSetAside: [] });
   });
 
-  test("GET /admin/providers: says who has no key, and is for administrators", async () => {
+  test("GET /admin/providers: shows providers without a key, and is for administrators", async () => {
     expect((await statesOf()).get("off")).toMatchObject({ configured: false, keys: 0 });
     expect((await (await app.signIn()).get("/admin/providers")).status).toBe(403);
   });

@@ -8,7 +8,7 @@ import { errorOf } from "../../support/http/stub-services.ts";
 
 const app = await testApp();
 
-describe("AI: a conversation without any text of the user", () => {
+describe("AI: a conversation without text of the user", () => {
   test.each(BLANKS)("is 400 at every route and RPC: %s", async (_, blank) => {
     const { post, headers } = await app.signIn();
     const turns = ["user", "assistant", "system", "user"].map((role) => ({ role, content: blank }));
@@ -32,15 +32,18 @@ describe("AI: a conversation without any text of the user", () => {
   });
 });
 
-test.each(PROVIDERS)("POST /ai/chat: blank turns beside text do not fail %s", async (provider) => {
-  const { post } = await app.signIn();
-  const [asked] = conversationOf("case: plain").messages;
-  const blank = (role: string) => ({ role, content: "\n\n\u00a0" });
-  const conversation = {
-    provider,
-    systemPrompt: "\n\n",
-    messages: [blank("user"), asked, blank("assistant"), blank("system"), blank("user")],
-  };
-  const { status, body } = await post("/ai/chat", conversation);
-  expect({ status, content: body.content }).toEqual({ status: 200, content: REPLY });
-});
+test.each(PROVIDERS)(
+  "POST /ai/chat: %s replies to a conversation that also has blank turns",
+  async (provider) => {
+    const { post } = await app.signIn();
+    const [asked] = conversationOf("case: plain").messages;
+    const blank = (role: string) => ({ role, content: "\n\n\u00a0" });
+    const conversation = {
+      provider,
+      systemPrompt: "\n\n",
+      messages: [blank("user"), asked, blank("assistant"), blank("system"), blank("user")],
+    };
+    const { status, body } = await post("/ai/chat", conversation);
+    expect({ status, content: body.content }).toEqual({ status: 200, content: REPLY });
+  },
+);

@@ -78,43 +78,43 @@ describe("A call of an alias under a budget", () => {
   test.each([
     ["timed out", isSilent],
     ["was reset before its first byte", resets],
-  ])(
-    "that %s is booked with its input at the price of the model that had it",
-    async (_how, mood) => {
-      moody.set("costly", mood);
-      const account = await withBudget({ limit: 1 });
-      const { status, text } = await account.post(PATH, question("assistant", { stream: true }));
-      expect([status, text.includes('"model":"cheap"')]).toEqual([200, true]);
-      expect(await usedBy(account)).toBe("0.000141"); // 11 * 10,000 more
-      const { body } = await account.get("/user/usage");
-      expect(body).toMatchObject([{ inputTokens: 22, outputTokens: 5, estimatedCalls: 1 }]);
-    },
-  );
+  ])("books the input of an attempt that %s, at the price of its model", async (_how, mood) => {
+    moody.set("costly", mood);
+    const account = await withBudget({ limit: 1 });
+    const { status, text } = await account.post(PATH, question("assistant", { stream: true }));
+    expect([status, text.includes('"model":"cheap"')]).toEqual([200, true]);
+    expect(await usedBy(account)).toBe("0.000141"); // 11 * 10,000 more
+    const { body } = await account.get("/user/usage");
+    expect(body).toMatchObject([{ inputTokens: 22, outputTokens: 5, estimatedCalls: 1 }]);
+  });
 
   test.each([
     ["a time-out", isSilent, 504],
     ["a reset", resets, 500],
-  ])("goes on once after %s, since no more input is held", async (_what, mood, expected) => {
-    for (const name of ["costly", "cheap"]) moody.set(name, mood);
-    const account = await withBudget({ limit: 1 });
-    const [before] = sentTo("third");
-    const { status } = await account.post(PATH, question("assistant", { stream: true }));
-    expect([status, ...sentTo("third")]).toEqual([expected, before]);
-    expect(await usedBy(account)).toBe("0.000022"); // an estimate of 2 tokens for each
-    for (const name of ["costly", "cheap"]) {
-      moody.set(name, works);
-      await account.post(PATH, question(name)); // otherwise its breaker would open
-    }
-  });
+  ])(
+    "continues only once after %s, because no more input is reserved",
+    async (_what, mood, expected) => {
+      for (const name of ["costly", "cheap"]) moody.set(name, mood);
+      const account = await withBudget({ limit: 1 });
+      const [before] = sentTo("third");
+      const { status } = await account.post(PATH, question("assistant", { stream: true }));
+      expect([status, ...sentTo("third")]).toEqual([expected, before]);
+      expect(await usedBy(account)).toBe("0.000022"); // an estimate of 2 tokens for each
+      for (const name of ["costly", "cheap"]) {
+        moody.set(name, works);
+        await account.post(PATH, question(name)); // otherwise its breaker would open
+      }
+    },
+  );
 
-  test("holds what the most expensive of its models may cost", async () => {
+  test("reserves the cost of its most expensive model", async () => {
     const account = await withBudget({ limit: "0.003" });
     const refused = await account.post(PATH, question("assistant")); // 100 * 40,000 nano-units
     expect([refused.status, refused.body.error.code]).toEqual([429, "budget_exceeded"]);
     expect((await account.post(PATH, question("cheap"))).status).toBe(200);
   });
 
-  test("gets what is left as its maximum at each model, or what the model can", async () => {
+  test("gets the rest of the budget as its maximum at each model, or the maximum of the model", async () => {
     moody.set("costly", overloaded);
     const account = await withBudget({ unit: "tokens", limit: 2_000 });
     const sent = sentTo("costly");
@@ -127,14 +127,14 @@ describe("A call of an alias under a budget", () => {
     expect(mostOf("cheap")).toBe(500);
   });
 
-  test("is refused below its own maximum, although one of its models writes less", async () => {
+  test("is refused if the budget is below its own maximum, even if one of its models writes less", async () => {
     const account = await withBudget({ unit: "tokens", limit: 900 });
     const request = question("assistant", { max_tokens: 1_000 });
     expect((await account.post(PATH, request)).status).toBe(429);
     expect((await account.post(PATH, { ...request, model: "cheap" })).status).toBe(200);
   });
 
-  test("skips models without a price if the budget is of money", async () => {
+  test("skips models without a price under a budget of money", async () => {
     const [money, tokens] = [
       await withBudget({ limit: 1 }),
       await withBudget({ unit: "tokens", limit: 90_000 }),
@@ -152,7 +152,7 @@ describe("A call of an alias under a budget", () => {
     expect(headers.get("x-ai-model")).toBe("unknown");
   });
 
-  test("is 403 MODEL_NOT_PRICED if none has a price, and names the first", async () => {
+  test("is 403 MODEL_NOT_PRICED if no model has a price, and names the first", async () => {
     const account = await withBudget({ limit: 1 });
     const { status, body } = await account.post(PATH, question("unpriced"));
     expect([status, body.error.code]).toEqual([403, "model_not_priced"]);
@@ -161,7 +161,7 @@ describe("A call of an alias under a budget", () => {
     expect(other.body.error.message).toContain("The model unheard has no price");
   });
 
-  test("among many at once exceeds nothing, wherever it goes", async () => {
+  test("does not exceed the budget among many concurrent calls, whichever model replies", async () => {
     moody.set("costly", (request, response, raw) =>
       (Math.random() < 0.5 ? overloaded : works)(request, response, raw),
     );

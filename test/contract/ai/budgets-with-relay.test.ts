@@ -67,7 +67,7 @@ describe.each(APIS)("POST $path under a budget", ({ path, provider, field, bodyO
   const lastBody = () => (requests().at(-1)?.body ?? {}) as Record<string, unknown>;
 
   test.each([false, true])(
-    "is booked with what the provider reports (stream: %s)",
+    "is booked with the usage that the provider reports (stream: %s)",
     async (stream) => {
       const account = await withBudget({ unit: "cost", limit: 10 });
       const { status, headers } = await account.post(path, caseOf("calling", { stream }));

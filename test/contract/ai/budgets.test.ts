@@ -55,7 +55,7 @@ beforeAll(async () => {
 });
 
 describe("A call that exceeds its budget", () => {
-  test.each(["/ai/chat", "/ai/stream"])("POST %s: 429 BUDGET_EXCEEDED", async (path) => {
+  test.each(["/ai/chat", "/ai/stream"])("POST %s: is 429 BUDGET_EXCEEDED", async (path) => {
     const account = await withBudget(0);
     const { status, body, headers } = await account.post(path, conversationOf("5 tokens"));
     expect([status, body.code]).toEqual([429, "BUDGET_EXCEEDED"]);
@@ -87,7 +87,7 @@ describe("A call that exceeds its budget", () => {
     },
   );
 
-  test("Chat, StreamChat, Complete: RESOURCE_EXHAUSTED", async () => {
+  test("Chat, StreamChat, Complete: fail with RESOURCE_EXHAUSTED", async () => {
     const { headers } = await withBudget(0);
     const client = app.grpc(AIService);
     const read = async (stream: AsyncIterable<unknown>) => {
@@ -111,7 +111,7 @@ describe("A call that exceeds its budget", () => {
     }
   });
 
-  test("never reaches the provider, and leaves no usage", async () => {
+  test("does not reach the provider, and records no usage", async () => {
     const account = await withBudget(0);
     const before = provider.requests.length;
     await account.post("/ai/chat", conversationOf("5 tokens"));
@@ -131,7 +131,7 @@ describe("A call that exceeds its budget", () => {
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(5);
   });
 
-  test("says that waiting does not help if it needs more than the whole budget", async () => {
+  test("says that waiting does not help if the call needs more than the whole budget", async () => {
     const account = await withBudget(300);
     const request = conversationOf("900 tokens", { maxTokens: 900 });
     const { status, body, headers } = await account.post("/ai/chat", request);
@@ -202,7 +202,7 @@ describe("A call under a budget", () => {
     expect(Number(used)).toBe(granted + 2);
   });
 
-  test("is refused below its own maximum", async () => {
+  test("is refused if the budget is below its own maximum and its input", async () => {
     const account = await withBudget(400);
     const request = conversationOf("900 tokens", { maxTokens: 399 });
     expect(await account.post("/ai/chat", request)).toMatchObject(refusal(429, "BUDGET_EXCEEDED"));
@@ -236,7 +236,7 @@ describe("A call under a budget", () => {
     expect(await usageOf(account)).toMatchObject({ calls: 1, estimatedCalls: 1 });
   });
 
-  test("that is abandoned is booked with the tokens of its images", async () => {
+  test("that is abandoned is booked with the estimated tokens of its images", async () => {
     const account = await withBudget(100_000);
     const leaving = new AbortController();
     const url = `data:image/png;base64,${"A".repeat(400)}`;
@@ -286,7 +286,7 @@ describe("A call under a budget", () => {
     expect(await settledBudget(money)).toMatchObject({ used: "0" });
   });
 
-  test("waits for calls that have not ended: 429 with Retry-After 5, which may be repeated", async () => {
+  test("is refused while other calls hold the budget: 429 with Retry-After 5, without advice not to repeat it", async () => {
     const account = await withBudget(1_200);
     const leaving = new AbortController();
     const slow = completionOf("500 tokens, 20 ms each", { stream: true, max_tokens: 900 });
@@ -357,7 +357,7 @@ describe("A budget", () => {
     expect(answer).toMatchObject(refusal(429, "BUDGET_EXCEEDED"));
   });
 
-  test("of the deployment limits all calls, and its figures are not shown to users", async () => {
+  test("of the deployment limits all calls, and users do not see its figures", async () => {
     const other = await withBudget(900_000);
     const budget = await setBudget({ scope: "deployment", limit: 0 });
     const account = await app.signIn();
@@ -398,7 +398,7 @@ describe("A budget", () => {
     await until("the refusal to be forgotten", async () => (await status()) === 200, 2_000);
   });
 
-  test("warns once at its threshold and once when it is used up, and records the latter", async () => {
+  test("sends one e-mail at its threshold and one when it is used up, and records the latter", async () => {
     const account = await withBudget("0.01", { unit: "cost" });
     const { email, id: user } = account.user;
     await account.post("/ai/chat", conversationOf("2100 tokens", { maxTokens: 2_200 })); // 0.0084 USD
@@ -491,7 +491,7 @@ describe("A call under a budget whose provider is slow", async () => {
     expect(streamed.text).toContain("timed out");
   });
 
-  test("one attempt that has timed out is repeated, and the input of both is booked", async () => {
+  test("one attempt that timed out is repeated, and the input of both is booked", async () => {
     const account = await limitedAccount();
     const before = provider.requests.length;
     const answer = await account.post("/ai/chat", conversationOf("504"));
@@ -501,7 +501,7 @@ describe("A call under a budget whose provider is slow", async () => {
   });
 });
 
-test("GET /user/budgets: not with an API key", async () => {
+test("GET /user/budgets: is refused with an API key", async () => {
   const { key } = await createKey(await app.signIn());
   const answer = await app.httpClient().send("GET", "/user/budgets", undefined, bearer(key));
   expect(answer).toMatchObject(refusal(403, "KEY_NOT_ALLOWED"));

@@ -25,7 +25,7 @@ const textIn = (text: string) =>
 
 describe.each(PROVIDERS)("POST /v1/chat/completions: %s", (provider) => {
   test.for([false, true])(
-    "fails with the status of the failure before the first piece (stream: %s)",
+    "a failure before the first chunk has the status of its cause (stream: %s)",
     async (stream, { account: { post } }) => {
       for (const [name, status, code] of [
         ["invalid", 400, "provider_rejected"],
@@ -66,19 +66,21 @@ describe.each(PROVIDERS)("POST /v1/chat/completions: %s", (provider) => {
     });
   });
 
-  test("ends with length at the maximum of tokens", async ({ account: { post } }) => {
+  test("ends with finish_reason length at the maximum number of tokens", async ({
+    account: { post },
+  }) => {
     const { body } = await post(PATH, completionOf("case: at-maximum", provider));
     expect(body.choices[0]).toMatchObject({ finish_reason: "length", message: { content: REPLY } });
   });
 
-  test("returns a reply of 4 MB, and takes a question of 2 MB", async ({ account: { post } }) => {
+  test("accepts a question of 2 MB, and returns a reply of 4 MB", async ({ account: { post } }) => {
     const large = completionOf(`${"x ".repeat(1_000_000)}\ncase: large-reply 4000000`, provider);
     const { status, body } = await post(PATH, large);
     expect([status, body.choices?.[0].message.content.length]).toEqual([200, 4_000_000]);
   });
 });
 
-test("POST /v1/chat/completions: 2,048 messages are accepted, and 2,049 refused", async ({
+test("POST /v1/chat/completions: 2,048 messages are accepted, and 2,049 are rejected", async ({
   account: { post },
 }) => {
   const messages = (count: number) => [
@@ -112,7 +114,7 @@ test("POST /v1/chat/completions: the message lists all violations, with OpenAI's
     expect(body.error.message).toContain(field);
 });
 
-test("POST /v1/chat/completions: a seed beyond 2^53 is refused, not rounded", async ({
+test("POST /v1/chat/completions: a seed beyond 2^53 is rejected, not rounded", async ({
   account: { accessToken },
 }) => {
   const request = JSON.stringify({ ...completionOf("case: plain"), seed: 0 });
@@ -123,7 +125,7 @@ test("POST /v1/chat/completions: a seed beyond 2^53 is refused, not rounded", as
   expect([status, body.error.param]).toEqual([400, "seed"]);
 });
 
-test("POST /v1/chat/completions, GET /v1/models: without a credential, and with a wrong one, it is 401", async () => {
+test("POST /v1/chat/completions, GET /v1/models: are 401 without a credential and with a wrong one", async () => {
   const client = app.httpClient();
   for (const token of [undefined, "sk-gate-wrong", "ey.wrong.token"])
     for (const answer of [
@@ -136,7 +138,7 @@ test("POST /v1/chat/completions, GET /v1/models: without a credential, and with 
     }
 });
 
-test("GET /v1/models: a key lists its models, and others are 404", async ({ account }) => {
+test("GET /v1/models: an API key lists its own models, and others are 404", async ({ account }) => {
   const { key } = await createKey(account, { models: ["model-b-1", "provider-c/model-c-1"] });
   const client = app.httpClient();
   const { body } = await client.get("/v1/models", key);
@@ -175,7 +177,7 @@ test("POST /v1/chat/completions: a stream ends with an error when its key is rev
   expect(stream.text).not.toContain('"finish_reason":"');
 });
 
-test("POST /v1/chat/completions: the usage of a call is that of its user, with the id of the reply", async ({
+test("POST /v1/chat/completions: usage is recorded for the user, with the id of the reply", async ({
   account: { get, post },
 }) => {
   const { body } = await post(PATH, completionOf("case: plain", "provider-b"));

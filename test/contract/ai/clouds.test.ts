@@ -60,7 +60,9 @@ describe.each(CLOUDS)("A cloud behind the routes: $id", ({ id, dialect }) => {
     expect(rows).toEqual([expect.objectContaining({ provider, model, ...sums, cost: "0.001846" })]);
   });
 
-  test("POST /v1/chat/completions: whole, streamed, with tools", async ({ account: { post } }) => {
+  test("POST /v1/chat/completions: replies in full, as a stream, and with tool calls", async ({
+    account: { post },
+  }) => {
     const whole = await post(PATH, { model, messages: messagesOf("case: plain") });
     expect(whole.body.choices[0].message.content).toBe(REPLY);
     expect(whole.headers.get("x-ai-provider")).toBe(provider);
@@ -87,7 +89,7 @@ describe.each(CLOUDS)("A cloud behind the routes: $id", ({ id, dialect }) => {
     });
   });
 
-  test("POST /v1/chat/completions: errors have the statuses of the dialect", async ({
+  test("POST /v1/chat/completions: failures have the status of their cause", async ({
     account: { post },
   }) => {
     for (const [name, status] of [
@@ -155,7 +157,9 @@ test("POST /v1/chat/completions: an alias continues from one cloud to another", 
   expect([attemptsAt("bedrock-openai"), attemptsAt("vertex-anthropic")]).toEqual([1, 2]);
 });
 
-test("POST /v1/chat/completions: the client's abort reaches the cloud", async ({ account }) => {
+test("POST /v1/chat/completions: an abort of the client closes the connection to the cloud", async ({
+  account,
+}) => {
   const client = new AbortController();
   const { requests } = clouds.simulatorOf("vertex-google");
   const before = requests.length;

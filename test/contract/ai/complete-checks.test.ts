@@ -40,7 +40,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
   ["no message of the user", talk(textMessage("assistant", "Hello.")), "messages"],
   ["a blank message", talk(textMessage("user", " ")), "messages"],
   ["an unknown role", talk(user, textMessage("robot", "Hello.")), "messages[1].role"],
-  ["a part of nothing", talk(user, { role: "user", parts: [{}] }), "messages[1].parts[0]"],
+  ["an empty part", talk(user, { role: "user", parts: [{}] }), "messages[1].parts[0]"],
   ["4,000,001 characters", talk(textMessage("user", "x".repeat(4_000_001))), "messages"],
   [
     "17 images",
@@ -52,14 +52,14 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     talk(user, { role: "assistant", parts: [image(PNG)] }),
     "messages[1].parts",
   ],
-  ["an image of nothing", talk({ role: "user", parts: [image({})] }), "messages[0].parts[0].image"],
+  ["an empty image", talk({ role: "user", parts: [image({})] }), "messages[0].parts[0].image"],
   [
     "an image without its type",
     talk({ role: "user", parts: [image({ data: "AAAA" })] }),
     "messages[0].parts[0].image",
   ],
   [
-    "an image that is no base64",
+    "an image that is not base64",
     talk({ role: "user", parts: [image({ ...PNG, data: "Grüße" })] }),
     "messages[0].parts[0].image",
   ],
@@ -69,7 +69,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     "messages[0].parts[0].image.url",
   ],
   [
-    "calls of the user",
+    "tool calls of the user",
     talk({ ...user, toolCalls: [{ id: "1", name: "a", arguments: "{}" }] }, result("1")),
     "messages[0].toolCalls",
   ],
@@ -86,7 +86,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
   ],
   ["a last call without a result", talk(user, calling([{ id: "1" }])), "messages"],
   [
-    "two calls of one id",
+    "two calls with one id",
     talk(user, calling([{ id: "1" }, { id: "1" }]), result("1")),
     "messages[1].toolCalls[1].id",
   ],
@@ -96,7 +96,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     "messages[1].toolCalls[0].arguments",
   ],
   [
-    "arguments that are no JSON",
+    "arguments that are not JSON",
     talk(user, calling([{ id: "1", arguments: "{" }]), result("1")),
     "messages[1].toolCalls[0].arguments",
   ],
@@ -106,7 +106,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     "messages[1].toolCalls[0].arguments",
   ],
   [
-    "two tools of one name",
+    "two tools with one name",
     { ...talk(user), tools: [{ name: "a" }, { name: "a" }] },
     "tools[1].name",
   ],
@@ -127,7 +127,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
     "tools[0].parametersJson",
   ],
   [
-    "a choice of no tool",
+    "a choice of an unknown tool",
     { ...talk(user), toolChoice: { mode: "function", name: "a" } },
     "toolChoice",
   ],
@@ -162,7 +162,7 @@ const WRONG: [what: string, request: CompletionInit, fields: string][] = [
   ],
 ];
 
-test.for(WRONG)("Complete: %s is refused", async ([, request, fields], { account }) => {
+test.for(WRONG)("Complete: %s is rejected", async ([, request, fields], { account }) => {
   const error = await errorOf(readCompletion(app, { model: "model-a-1", ...request }, account));
   expect(error.code).toBe(Code.InvalidArgument);
   const violations = error.findDetails(FailureSchema)[0]?.violations ?? [];
@@ -186,7 +186,7 @@ test("Complete: values at their limits are accepted", async ({ account }) => {
     await readCompletion(app, { model, messages }, account);
 });
 
-test("Complete: a model whose provider has no key is not configured, and is not listed", async () => {
+test("Complete: a model whose provider has no key is refused as not configured, and is not listed", async () => {
   const account = await unconfigured.signIn();
   const { listModels, getModel } = unconfigured.grpc(AIService);
   const request = completionOf("Hello.", "model-d-1");
@@ -197,7 +197,7 @@ test("Complete: a model whose provider has no key is not configured, and is not 
   expect((await errorOf(getModel({ model: "model-d-1" }, account))).code).toBe(Code.NotFound);
 });
 
-test("ListModels, GetModel: show the models of all providers with their names for Complete", async ({
+test("ListModels, GetModel: return the models of all providers with their names for Complete", async ({
   account,
 }) => {
   const { listModels, getModel } = app.grpc(AIService);

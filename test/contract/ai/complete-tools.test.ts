@@ -169,7 +169,7 @@ describe.each(PROVIDERS)("Complete with tools: %s", (provider) => {
     { stream: true, name: "calling-bytes" },
     { stream: false, name: "calling" },
   ])(
-    "replies with reasoning, text, two calls and all usage ($name, stream: $stream)",
+    "replies with reasoning, text, two tool calls and the full usage ($name, stream: $stream)",
     async ({ stream, name }, { account }) => {
       const request = { ...calling, ...completionOf(`case: ${name}`, model), stream };
       const reply = await readCompletion(app, request, account);

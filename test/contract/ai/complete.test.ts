@@ -63,7 +63,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
   });
 
   test.for([true, false])(
-    "ends with length at the maximum of tokens (stream: %s)",
+    "ends with finish reason length at the maximum number of tokens (stream: %s)",
     async (stream, { account }) => {
       const request = { ...completionOf("case: at-maximum", model), stream };
       const { finished } = await readCompletion(app, request, account);
@@ -71,7 +71,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
     },
   );
 
-  test("fails before the first event if the provider does, and names the failure", async ({
+  test("fails before the first event if the provider fails, and names the failure", async ({
     account: { headers },
   }) => {
     for (const [name, failure] of [
@@ -100,7 +100,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
     expect(new Set(kinds)).toEqual(new Set(["started", "text"]));
   });
 
-  test("ends with content_filter if a filter cuts the reply off, and fails if there is none", async ({
+  test("ends with content_filter if a filter interrupts a stream, and fails if the reply is not streamed", async ({
     account,
   }) => {
     const request = completionOf("case: blocked", model);
@@ -111,7 +111,7 @@ describe.each(PROVIDERS)("Complete: %s", (provider) => {
     });
   });
 
-  test("sends system text to its place, and turns in order", async ({ account }) => {
+  test("accepts system text and several turns", async ({ account }) => {
     const messages = [
       textMessage("system", "Be brief."),
       textMessage("user", "Hello."),

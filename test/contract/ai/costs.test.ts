@@ -54,7 +54,7 @@ function randomCall(number: (below: number) => number) {
   return { provider, billed, reasoning: number(2) === 0 ? number(billed.output) : 0 };
 }
 
-test("GET /ai/providers: names the currency of providers whose models have prices, as ListProviders does", async () => {
+test("GET /ai/providers: shows the currency of providers with priced models, over gRPC too", async () => {
   const account = await app.signIn();
   const { body } = await account.get("/ai/providers");
   type Listed = { provider: string; currency?: string };
@@ -91,7 +91,7 @@ async function call({ post }: Account, way: (typeof WAYS)[number], provider: str
 const CALLS = process.env.TEST_FULL ? 10_000 : 1_000;
 const PARALLEL = 20;
 
-test(`POST /ai/chat, /ai/stream, /v1/chat/completions: the costs of ${CALLS} mixed calls are exactly those of their tokens`, async () => {
+test(`POST /ai/chat, /ai/stream, /v1/chat/completions: the costs of ${CALLS} mixed calls match their tokens exactly`, async () => {
   const account = await app.signIn();
   const number = numbersFrom(7);
   let truth = 0n;
@@ -155,7 +155,7 @@ test(`POST /ai/chat, /ai/stream, /v1/chat/completions: the costs of ${CALLS} mix
   expect(summed).toEqual({ cost: String(truth), calls: CALLS });
 }, 300_000);
 
-describe.each(PROVIDERS)("Cost of a stream of %s that is cut off", (provider) => {
+describe.each(PROVIDERS)("Cost of an interrupted stream of %s", (provider) => {
   const billed = {
     ...{ fresh: 700, cached: 4_000, output: 900 },
     written: provider === "provider-b" ? 200 : 0,
@@ -193,14 +193,14 @@ describe.each(PROVIDERS)("Cost of a stream of %s that is cut off", (provider) =>
     ];
   };
 
-  test("by the provider", async () => {
+  test("covers the reported or estimated tokens if the provider breaks it off", async () => {
     const { post, user } = await app.signIn();
     const name = "reset-midway-billed";
     await post("/ai/stream", conversationOf(text(name), provider));
     await expect.poll(() => rowOf(user.id)).toEqual(expected(name, "broke off"));
   });
 
-  test("by the client", async () => {
+  test("covers the reported or estimated tokens if the client aborts it", async () => {
     const { accessToken, user } = await app.signIn();
     const name = "silent-midway-billed";
     const gone = new AbortController();
@@ -276,7 +276,7 @@ test.each([false, true])(
   },
 );
 
-test("GET /user/usage, /admin/usage: groupBy=key and alias, with the cost of each", async () => {
+test("GET /user/usage, GET /admin/usage: group by key and by alias, with the cost of each", async () => {
   const account = await app.signIn();
   const { user, get } = account;
   const { key, apiKey } = await createKey(account);
@@ -361,7 +361,7 @@ test.runIf(process.env.TEST_FULL)(
   60_000,
 );
 
-test("GET /admin/overview: shows what calls cost, and how many have no price", async () => {
+test("GET /admin/overview: shows the cost of calls, and the number of calls without a price", async () => {
   const { user, post } = await app.signIn();
   const before = (await admin.get("/admin/overview")).body.aiCost;
   const billed = { fresh: 1_000, cached: 0, written: 0, writtenForHour: 0, output: 7 };
@@ -384,7 +384,7 @@ test("GET /admin/overview: shows what calls cost, and how many have no price", a
   expect(aiCost.dailyCosts.at(-1)).toBe(aiCost.todayCost);
 });
 
-test("GET /user/export: has the cost of each call", async () => {
+test("GET /user/export: contains the cost of each call", async () => {
   const { get, post } = await app.signIn();
   const billed = { fresh: 1_000, cached: 20, written: 30, writtenForHour: 0, output: 7 };
   await post("/ai/chat", conversationOf(caseOf(billed, 3)));

@@ -54,7 +54,7 @@ describe.each([
   });
 });
 
-test("openai: numbers of a provider that has no base64 arrive too", async () => {
+test("openai: numbers arrive too if the provider has no base64", async () => {
   const vector = [0.5, -0.25, 3];
   odd.answerWith(() => ({ body: { data: [{ index: 0, embedding: vector }] } }));
   const client = new OpenAI({ apiKey: key, baseURL });
@@ -62,7 +62,7 @@ test("openai: numbers of a provider that has no base64 arrive too", async () => 
   expect([...(data[0]?.embedding ?? [])]).toEqual(vector);
 });
 
-test("openai: throws its errors for refusals and failures", async () => {
+test("openai: refusals and failures throw the client's errors", async () => {
   const client = new OpenAI({ apiKey: key, baseURL, maxRetries: 0 });
   const create = (model: string, input: string | number[] = "Hello!") =>
     client.embeddings.create({ model, input });

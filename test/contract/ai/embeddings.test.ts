@@ -88,14 +88,14 @@ describe.each([
     );
   });
 
-  test("takes a single text, and provider/model", async ({ account }) => {
+  test("accepts a single text, and provider/model", async ({ account }) => {
     const { body } = await sentTo(account, { model: `${provider}/${model}`, input: "Hello!" });
     expect(body.data).toHaveLength(1);
     expect(body.model).toBe(model);
   });
 });
 
-test("CreateEmbeddings: the events have what REST returns", async ({ account }) => {
+test("CreateEmbeddings: the events contain what REST returns", async ({ account }) => {
   const { started, embeddings, finished } = await readEvents({}, account);
   expect(started).toMatchObject({ provider: "provider-a", model: "embed-a", ignored: [] });
   expect(embeddings.map(({ index, numbers }) => [index, numbers])).toEqual(
@@ -109,7 +109,7 @@ test("CreateEmbeddings: the events have what REST returns", async ({ account }) 
   );
 });
 
-test("POST /v1/embeddings: dimensions reach the provider, and its refusal is 400", async ({
+test("POST /v1/embeddings: dimensions reach the provider, and are 400 if it rejects them", async ({
   account,
 }) => {
   const { body } = await sentTo(account, { dimensions: 256, encoding_format: "float" });
@@ -120,7 +120,7 @@ test("POST /v1/embeddings: dimensions reach the provider, and its refusal is 400
   expect([refused.status, refused.body.error.code]).toEqual([400, "provider_rejected"]);
 });
 
-test("POST /v1/embeddings: no number is rounded, and the order is that of the texts", async ({
+test("POST /v1/embeddings: numbers are not rounded, and are in the order of the texts", async ({
   account,
 }) => {
   const numbers = "[0.1234567890123456789, 5e-324, -0.0000001, 123456789012345680000, -1.5E+3]";
@@ -241,7 +241,7 @@ const WRONG: [name: string, body: object | string, fields?: object][] = [
 ];
 
 test.for(WRONG)(
-  "POST /v1/embeddings: fails, and returns no vector, for %s",
+  "POST /v1/embeddings: fails without returning a vector if the reply contains %s",
   async ([, body, fields], { account }) => {
     odd.answerWith(() => ({ body }));
     const answer = await account.post(PATH, oddRequest({ input: ["a", "b"], ...fields }));
@@ -250,20 +250,22 @@ test.for(WRONG)(
   },
 );
 
-test("POST /v1/embeddings: fails for a reply of more than 48 MiB", async ({ account }) => {
+test("POST /v1/embeddings: fails if the reply exceeds 48 MiB", async ({ account }) => {
   odd.answerWith(() => ({ body: `{"data":[],"padding":"${"x".repeat(49 * 1024 * 1024)}"}` }));
   const { status, body } = await account.post(PATH, oddRequest());
   expect([status, body.error.message]).toEqual([500, expect.stringContaining("reply too large")]);
 });
 
-test("CreateEmbeddings: a wrong reply is a failure before the first event", async ({ account }) => {
+test("CreateEmbeddings: an invalid reply is a failure before the first event", async ({
+  account,
+}) => {
   odd.answerWith(() => ({ body: { data: [item(0), item(0)] } }));
   const request = { model: "embed-odd", input: ["a", "b"] };
   const error = await errorOf(readEvents(request, account));
   expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.PROVIDER_ERROR);
 });
 
-test("POST /v1/embeddings: is sent again after a failure, and with the next key", async ({
+test("POST /v1/embeddings: is sent again after a failure, and with the next key if the first is refused", async ({
   account,
 }) => {
   const before = odd.requests.length;
@@ -287,13 +289,16 @@ test.each([
   [429, "rate_limit_exceeded", 429, "provider_rate_limited"],
   [503, "overloaded", 503, "provider_overloaded"],
   [400, "invalid_value", 400, "provider_rejected"],
-])("POST /v1/embeddings: %s %s of the provider is %s %s", async (status, code, ours, ourCode) => {
-  const account = await app.signIn();
-  odd.answerWith(() => ({ status, body: { error: { code, message: "sk-echo" } } }));
-  const answer = await account.post(PATH, oddRequest());
-  expect([answer.status, answer.body.error.code]).toEqual([ours, ourCode]);
-  expect(answer.text).not.toContain("sk-echo");
-});
+])(
+  "POST /v1/embeddings: %s %s from the provider becomes %s %s",
+  async (status, code, ours, ourCode) => {
+    const account = await app.signIn();
+    odd.answerWith(() => ({ status, body: { error: { code, message: "sk-echo" } } }));
+    const answer = await account.post(PATH, oddRequest());
+    expect([answer.status, answer.body.error.code]).toEqual([ours, ourCode]);
+    expect(answer.text).not.toContain("sk-echo");
+  },
+);
 
 const REFUSED: [field: string, fields: object][] = [
   ["input", { input: undefined }],
@@ -317,7 +322,7 @@ const REFUSED: [field: string, fields: object][] = [
 const shortOf = (fields: object) => JSON.stringify(fields).slice(0, 60);
 
 test.for(REFUSED.map(([field, fields]) => ({ field, fields, request: shortOf(fields) })))(
-  "POST /v1/embeddings: refuses $field in $request",
+  "POST /v1/embeddings: rejects $field in $request",
   async ({ field, fields }, { account }) => {
     const { status, body } = await sentTo(account, fields);
     expect([status, body.error.param]).toEqual([400, field]);
@@ -348,7 +353,7 @@ test.each<[string, Init]>([
   ["an alias", { model: "assistant" }],
   ["dimensions of 0", { dimensions: 0 }],
   ["another format", { encodingFormat: "int8" }],
-])("CreateEmbeddings: refuses %s", async (_what, fields) => {
+])("CreateEmbeddings: rejects %s", async (_what, fields) => {
   const error = await errorOf(readEvents(fields, await app.signIn()));
   expect(error.code).toBe(Code.InvalidArgument);
   expect(error.findDetails(FailureSchema)[0]?.reason).toBe(Reason.VALIDATION_FAILED);
@@ -363,7 +368,7 @@ test("POST /v1/embeddings, CreateEmbeddings: 2,048 texts are accepted", async ({
   expect(embeddings).toHaveLength(2_048);
 });
 
-test("POST /v1/embeddings, CreateEmbeddings: a reply of 5 MB arrives", async ({ account }) => {
+test("POST /v1/embeddings, CreateEmbeddings: a reply of 5 MB is returned", async ({ account }) => {
   const input = Array.from({ length: 600 }, (_each, index) => `text ${index}`);
   const { body } = await sentTo(account, { input, encoding_format: "base64" });
   expect(body.data.map(({ embedding }: { embedding: string }) => embedding)).toEqual(
@@ -412,7 +417,7 @@ describe("An embedding model", () => {
     expect(JSON.stringify(providers)).not.toMatch(/embed|"odd"/);
   });
 
-  test("is called with an API key that may use it, and is 404 with another", async ({
+  test("can be called with an API key that allows it, and is 404 with another", async ({
     account,
   }) => {
     const client = app.httpClient();
@@ -439,7 +444,9 @@ const rowsOf = ({ user }: SignedIn, count: number) =>
     return rows.filter(({ outcome }) => outcome !== "running").length === count ? rows : undefined;
   });
 
-test("POST /v1/embeddings: usage is that of the provider, without output", async ({ account }) => {
+test("POST /v1/embeddings: usage is that of the provider or an estimate, without output", async ({
+  account,
+}) => {
   await sentTo(account);
   odd.answerWith(({ input }) => ({ body: { data: embeddingsOf({ input }).data } }));
   const { body } = await account.post(PATH, oddRequest());
@@ -491,7 +498,7 @@ describe("A budget", () => {
     expect((await settledBudget(enough)).used).toBe(String(TOKENS));
   });
 
-  test("of money is exact, and refuses a model without a price", async () => {
+  test("of money is exact to the reserved cost, and refuses a model without a price", async () => {
     const most = moneyIn(BigInt(MOST) * PRICE_NANOS);
     const account = await withBudget(most, "cost");
     expect((await sentTo(account)).status).toBe(200);

@@ -69,7 +69,7 @@ test("StreamChat: the end of the session ends the stream with UNAUTHENTICATED", 
 });
 
 onServers(
-  "POST /ai/stream: the end of a session at one replica ends only its streams at the other",
+  "POST /ai/stream: the end of a session at one replica ends its streams at the other, and no others",
   async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await forTest(startApp({ env: { DATABASE_URL, DATA_DIR } }));
@@ -107,7 +107,7 @@ test("POST /ai/stream: a shutdown ends streams with an error event and [DONE], a
   if (isShared) expect(await endedCalls(user.id, 1)).toMatchObject([{ outcome: "cancelled" }]);
 });
 
-test("AI: a client that disconnects is no provider failure in log or usage, over REST and gRPC", async () => {
+test("AI: a client that disconnects is not a provider failure in log or usage, over REST and gRPC", async () => {
   const { user, accessToken, headers } = await app.signIn();
   const logged = app.logs.length;
   const leave = new AbortController();

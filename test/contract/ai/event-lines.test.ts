@@ -8,7 +8,7 @@ const app = await testApp();
 /** What ends a line for `str.splitlines` of Python. Other readers know some of these. */
 const LINE_ENDS = [..."\n\v\f\r\u001c\u001d\u001e\u0085\u2028\u2029"];
 
-test("POST /ai/stream: an event is one line for readers that end lines as Unicode does", async () => {
+test("POST /ai/stream: an event is one line for readers that accept Unicode line ends", async () => {
   const { post } = await app.signIn();
   const text = "a\u2028b\u2029c\u0085d\u000be\u000cf\u001cg\u001eh";
   const choice = { index: 0, delta: { content: text }, finish_reason: "stop" };

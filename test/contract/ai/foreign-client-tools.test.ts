@@ -84,21 +84,24 @@ async function joined<Piece extends { concat(other: Piece): Piece }>(stream: Asy
   return pieces.reduce((sum, piece) => sum.concat(piece));
 }
 
-describe.each(Object.entries(CLIENTS))("POST /v1/chat/completions by %s", (_name, rounds) => {
-  describe.each(PROVIDERS)("%s", (provider) => {
-    test.each([false, true])(
-      "calls two tools, and replies to their results (stream: %s)",
-      async (isStream) => {
-        const { key: apiKey } = await createKey(await app.signIn());
-        const place = { model: `model-${provider.at(-1)}-1`, apiKey, baseURL: `${app.url}/v1` };
-        const given: unknown[] = [];
-        const run = (args: unknown) => {
-          given.push(args);
-          return RESULT;
-        };
-        expect(await rounds(place, run, isStream)).toBe(REPLY);
-        expect(given).toEqual(CALLS);
-      },
-    );
-  });
-});
+describe.each(Object.entries(CLIENTS))(
+  "POST /v1/chat/completions called by %s",
+  (_name, rounds) => {
+    describe.each(PROVIDERS)("%s", (provider) => {
+      test.each([false, true])(
+        "calls two tools, and replies to their results (stream: %s)",
+        async (isStream) => {
+          const { key: apiKey } = await createKey(await app.signIn());
+          const place = { model: `model-${provider.at(-1)}-1`, apiKey, baseURL: `${app.url}/v1` };
+          const given: unknown[] = [];
+          const run = (args: unknown) => {
+            given.push(args);
+            return RESULT;
+          };
+          expect(await rounds(place, run, isStream)).toBe(REPLY);
+          expect(given).toEqual(CALLS);
+        },
+      );
+    });
+  },
+);

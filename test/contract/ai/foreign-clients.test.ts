@@ -150,22 +150,22 @@ type LangchainReply = {
 };
 
 describe.each(Object.entries(CLIENTS))(
-  "POST /v1/chat/completions by %s",
+  "POST /v1/chat/completions called by %s",
   (_name, { whole, stream }) => {
-    test.each(PROVIDERS)("a whole reply of %s, with its usage", async (provider) => {
+    test.each(PROVIDERS)("a complete reply of %s has its usage", async (provider) => {
       const to = await connect(modelOf(provider));
       const reply = { text: REPLY, pieces: 1, usage: USAGE, finish: "stop" };
       expect(await whole(to, plain)).toEqual(reply);
       expect(to.sent.count).toBe(1);
     });
 
-    test.each(PROVIDERS)("a stream of %s, with its usage", async (provider) => {
+    test.each(PROVIDERS)("a stream of %s has its usage", async (provider) => {
       const { pieces, ...reply } = await stream(await connect(modelOf(provider)), plain);
       expect(reply).toEqual({ text: REPLY, usage: USAGE, finish: "stop" });
       expect(pieces).toBeGreaterThanOrEqual(1);
     });
 
-    test.each(PROVIDERS)("a stream of %s that breaks off is an error", async (provider) => {
+    test.each(PROVIDERS)("an interrupted stream of %s is an error", async (provider) => {
       const to = await connect(modelOf(provider));
       await expect(stream(to, broken())).rejects.toThrow();
     });
@@ -179,7 +179,7 @@ describe.each(Object.entries(CLIENTS))(
         }
     });
 
-    test("an abort ends the call of the provider", async () => {
+    test("an abort ends the call to the provider", async () => {
       const content = `case: silent-midway ${crypto.randomUUID()}`;
       const abort = new AbortController();
       const reply = stream(await connect(), content, abort.signal).catch((error: unknown) => error);
@@ -193,7 +193,7 @@ describe.each(Object.entries(CLIENTS))(
   },
 );
 
-describe("/v1 by openai", () => {
+describe("/v1 called by openai", () => {
   test("lists models, each of which replies, and returns one by name", async () => {
     const client = openaiClient(await connect());
     const models = [];
@@ -274,7 +274,7 @@ describe("/v1 by openai", () => {
   });
 });
 
-test("POST /v1/chat/completions by ai: an error has the status and the message of the response", async () => {
+test("POST /v1/chat/completions called by ai: an error has the status and the message of the response", async () => {
   const { whole } = CLIENTS["ai with @ai-sdk/openai-compatible"] as { whole: Talk };
   const error = await whole(await connect("no-such-model"), plain).catch(
     (thrown: unknown) => thrown,

@@ -95,10 +95,10 @@ const testCases = (
 testCases(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN, rest);
 testCases(IN_TURN, grpc);
 
-test("AI: the provider simulators have at least 40 cases", () =>
+test("AI: the provider simulators have more than 40 cases", () =>
   expect(CASES.length).toBeGreaterThan(40));
 
-test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, whole or streamed", async () => {
+test("AI: a reply that takes longer than AI_TOTAL_TIMEOUT fails, streamed or not", async () => {
   const impatient = await forTest(startApp({ env: { AI_TOTAL_TIMEOUT: "1s" } }));
   const caller = await impatient.signIn();
   const ask = (path: string) => caller.post(path, conversationOf("case: pings-midway"));

@@ -18,7 +18,7 @@ const app = await startSuiteApp({
 });
 
 test.each(["endless", "endless-event", "large-reply 100000000"])(
-  "POST /ai/chat, Chat: a reply beyond the memory of the process fails early, and releases it: %s",
+  "POST /ai/chat, Chat: a reply that exceeds the memory of the process fails early and releases the memory: %s",
   async (name) => {
     const account = await app.signIn();
     const before = app.providers[0]?.requests.length ?? 0;

@@ -23,7 +23,7 @@ function outcomeOf(call: string, { text, end, failureSays, usage }: ObservedRepl
 describe.concurrent.each(OBSERVED_REPLIES)("Observed reply $id", (reply) => {
   const { expected, request, upstream } = reply;
 
-  test.concurrent.each(PLAYED_CALLS)("%s: has the right text and end", async (call) => {
+  test.concurrent.each(PLAYED_CALLS)("%s: returns the expected text and end", async (call) => {
     const account = await app.signIn();
     const maxTokens = provider.add(upstream);
     const outcome = await plays[call]({ ...request, maxTokens }, account);
@@ -32,7 +32,7 @@ describe.concurrent.each(OBSERVED_REPLIES)("Observed reply $id", (reply) => {
     await expectLedger(account, expected);
   });
 
-  test.concurrent("the official SDK agrees, unless the table says why it does not", async () => {
+  test.concurrent("the official SDK agrees, unless the table explains why not", async () => {
     const maxTokens = provider.add(upstream.slice(-1));
     const kind = isStreamed(reply.call) ? "stream" : "whole";
     const theirs = await askSdk(reply.dialect, kind, { origin: provider.url, maxTokens });

@@ -163,17 +163,20 @@ describe.each(OBSERVED_REQUESTS)("Observed request $id", async (input) => {
     if (expected.sent) expectSent(receivedIn(server.requests.at(-1) ?? ""), expected.sent);
   });
 
-  test.runIf(expected.refused)("POST /ai/chat, POST /ai/stream: 400 names the field", async () => {
-    const { post } = await app.signIn();
-    for (const path of ["/ai/chat", "/ai/stream"])
-      expect(await post(path, request)).toMatchObject({
-        status: 400,
-        body: { code: "VALIDATION_FAILED", violations: [{ field: expected.refused }] },
-      });
-  });
+  test.runIf(expected.refused)(
+    "POST /ai/chat, POST /ai/stream: 400 names the rejected field",
+    async () => {
+      const { post } = await app.signIn();
+      for (const path of ["/ai/chat", "/ai/stream"])
+        expect(await post(path, request)).toMatchObject({
+          status: 400,
+          body: { code: "VALIDATION_FAILED", violations: [{ field: expected.refused }] },
+        });
+    },
+  );
 });
 
-test("Observed inputs: each is played, as a reply or as a request", () => {
+test("Observed inputs: each one is played, as a reply or as a request", () => {
   const played = [...OBSERVED_REPLIES, ...OBSERVED_REQUESTS].map(({ id }) => id);
   expect(new Set(played).size).toBe(OBSERVED.length);
   expect(played.sort()).toEqual(OBSERVED.map(({ id }) => id).sort());

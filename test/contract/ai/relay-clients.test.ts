@@ -54,8 +54,8 @@ const thrownBy = async (promise: PromiseLike<unknown>) => {
   return undefined;
 };
 
-describe("POST /v1/messages by @anthropic-ai/sdk", () => {
-  test("a whole reply, with its usage", async () => {
+describe("POST /v1/messages called by @anthropic-ai/sdk", () => {
+  test("a complete reply has its usage", async () => {
     const { client, sent } = await anthropic();
     const message = await client.messages.create({ ...MESSAGE, messages: asked(plain) });
     expect(message.content).toEqual([{ type: "text", text: REPLY }]);
@@ -66,7 +66,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     expect(sent.count).toBe(1);
   });
 
-  test("a stream, with its usage", async () => {
+  test("a stream has its usage", async () => {
     const { client } = await anthropic();
     const stream = client.messages.stream({ ...MESSAGE, messages: asked(plain) });
     const message = await stream.finalMessage();
@@ -133,7 +133,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     expect(message.content).toMatchObject([{ text: REPLY }]);
   });
 
-  test("countTokens", async () => {
+  test("countTokens returns the number of tokens", async () => {
     const { client } = await anthropic();
     const { input_tokens } = await client.messages.countTokens({
       ...{ model: MESSAGE.model, messages: asked(plain), tools: [LOOK_UP] },
@@ -157,7 +157,7 @@ describe("POST /v1/messages by @anthropic-ai/sdk", () => {
     }
   });
 
-  test("an abort ends the call of the provider", async () => {
+  test("an abort ends the call to the provider", async () => {
     const { client } = await anthropic();
     const content = `case: silent-midway ${crypto.randomUUID()}`;
     const stream = client.messages.stream({ ...MESSAGE, messages: asked(content) });
@@ -211,8 +211,8 @@ const FUNCTION: OpenAI.Responses.FunctionTool = {
   strict: false,
 };
 
-describe("POST /v1/responses by openai", () => {
-  test("a whole reply, with its usage", async () => {
+describe("POST /v1/responses called by openai", () => {
+  test("a complete reply has its usage", async () => {
     const { client, sent } = await openai();
     const response = await client.responses.create({ ...RESPONSE, input: plain });
     expect([response.status, response.output_text]).toEqual(["completed", REPLY]);
@@ -223,7 +223,7 @@ describe("POST /v1/responses by openai", () => {
     expect(sent.count).toBe(1);
   });
 
-  test("a stream, with its usage", async () => {
+  test("a stream has its usage", async () => {
     const { client } = await openai();
     let text = "";
     const stream = client.responses
@@ -270,7 +270,7 @@ describe("POST /v1/responses by openai", () => {
     },
   );
 
-  test("an image", async () => {
+  test("an image is accepted", async () => {
     const { client } = await openai();
     const response = await client.responses.create({
       ...RESPONSE,
@@ -307,7 +307,7 @@ describe("POST /v1/responses by openai", () => {
     }
   });
 
-  test("an abort ends the call of the provider", async () => {
+  test("an abort ends the call to the provider", async () => {
     const { client } = await openai();
     const input = `case: silent-midway ${crypto.randomUUID()}`;
     const stream = client.responses.stream({ ...RESPONSE, input });

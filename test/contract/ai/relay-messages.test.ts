@@ -43,14 +43,14 @@ describe("POST /v1/messages", () => {
       "messages[0].content[0].type",
       { messages: [{ role: "user", content: [{ type: "container_upload", file_id: "file_1" }] }] },
     ],
-  ])("refuses %s", async ([field, fields], { account: { post } }) => {
+  ])("rejects %s", async ([field, fields], { account: { post } }) => {
     const { status, body } = await post(path, refused(fields));
     expect([status, body.type, body.error.type]).toEqual([400, "error", "invalid_request_error"]);
     expect(body.error.message).toContain(`${field} is not supported`);
     expect((await post(`${path}/count_tokens`, refused(fields))).status).toBe(400);
   });
 
-  test("a tool of the client may have any argument", async ({ account: { post } }) => {
+  test("a tool of the client accepts any argument", async ({ account: { post } }) => {
     const input = { file_id: "file_1", container: "c_1", type: "file" };
     const { status } = await post(
       path,
@@ -69,7 +69,9 @@ describe("POST /v1/messages", () => {
     expect(status).toBe(200);
   });
 
-  test("a result may name tools of the request that are loaded on demand", async ({ account }) => {
+  test("a result may refer to tools of the request that are loaded on demand", async ({
+    account,
+  }) => {
     const found = [{ type: "tool_reference", tool_name: "read" }];
     const { status } = await sendHttp(
       app.url,

@@ -70,13 +70,15 @@ describe("POST /v1/responses", () => {
         ],
       },
     ],
-  ])("refuses %s", async ([field, fields], { account: { post } }) => {
+  ])("rejects %s", async ([field, fields], { account: { post } }) => {
     const { status, body } = await post(path, { ...bodyOf("case: plain"), ...fields });
     expect([status, body.error.param]).toEqual([400, field]);
     expect(body.error.message).toContain(`${field} is not supported`);
   });
 
-  test("tools of the client may be in namespaces and in items", async ({ account: { post } }) => {
+  test("tools of the client are accepted in namespaces and in items", async ({
+    account: { post },
+  }) => {
     const tools = [
       {
         type: "namespace",

@@ -43,7 +43,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     ) ?? [];
 
   test.for(["plain", "calling", "thinking", "idle", "comments", "multi-line", "bytes", "gzip"])(
-    "every event of a stream is unchanged: %s",
+    "events of a stream are unchanged: %s",
     async (name, { account: { post } }) => {
       const content = `case: ${name}`;
       const { status, headers, text } = await post(path, { ...bodyOf(content), stream: true });
@@ -57,7 +57,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
   );
 
   test.for(["plain", "calling", "at-maximum"])(
-    "a whole reply is unchanged: %s",
+    "a complete reply is unchanged: %s",
     async (name, { account: { post } }) => {
       const content = `case: ${name}`;
       const { status, headers, body } = await post(path, bodyOf(content));
@@ -83,7 +83,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     expect(JSON.stringify(request?.headers)).not.toContain(accessToken);
   });
 
-  test("a maximum of tokens above that of the model is lowered, and a smaller one is not", async ({
+  test("a maximum above that of the model is lowered, and a smaller one is unchanged", async ({
     account: { post },
   }) => {
     for (const [given, sent] of [
@@ -102,17 +102,20 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
   test.for([
     ...["reset-midway", "closed-midway", "ended-midway", "half-an-event", "broken-utf8"],
     ...["error-event", "error-event-named", "malformed-event"],
-  ])("a stream that fails never looks finished: %s", async (name, { account: { post } }) => {
-    const content = `case: ${name} ${crypto.randomUUID()}`;
-    const { status, text } = await post(path, { ...bodyOf(content), stream: true });
-    expect(status).toBe(200);
-    expect(text).not.toContain(api.last);
-    expect(text).toMatch(/\n\nevent: error\ndata: \{"type":"error",[^\n]+\}\n\n$/);
-    expect(text).not.toContain("sk-echo");
-    expect(text.match(/^event: error$/gm)).toHaveLength(1);
-  });
+  ])(
+    "a stream that fails ends with an error and without its closing event: %s",
+    async (name, { account: { post } }) => {
+      const content = `case: ${name} ${crypto.randomUUID()}`;
+      const { status, text } = await post(path, { ...bodyOf(content), stream: true });
+      expect(status).toBe(200);
+      expect(text).not.toContain(api.last);
+      expect(text).toMatch(/\n\nevent: error\ndata: \{"type":"error",[^\n]+\}\n\n$/);
+      expect(text).not.toContain("sk-echo");
+      expect(text.match(/^event: error$/gm)).toHaveLength(1);
+    },
+  );
 
-  test("a stream without its closing event fails, although the text is complete", async ({
+  test("a stream without its closing event fails, even if the text is complete", async ({
     account: { post },
   }) => {
     const direct = await askProvider(api, "case: plain", true);
@@ -123,7 +126,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
   });
 
   test.for(Object.entries(api.statuses))(
-    "a failure before the first byte is a status in the form of the API: %s",
+    "a failure before the first byte has the status and format of the API: %s",
     async ([name, status], { account: { post } }) => {
       for (const stream of [true, false]) {
         const answer = await post(path, { ...bodyOf(`case: ${name}`), stream });
@@ -139,7 +142,7 @@ describe.each(RELAYED_APIS)("POST $path", (api) => {
     },
   );
 
-  test("an unknown model is 404, and one of another dialect 400 with a sentence", async ({
+  test("an unknown model is 404, and a model of another dialect is 400 with an explanation", async ({
     account: { post },
   }) => {
     expect((await post(path, bodyOf("Hello!", "no-such-model"))).status).toBe(404);

@@ -37,7 +37,7 @@ test("GET /ai/providers: lists all providers and their models", async ({ account
 });
 
 test.each(PROVIDERS)(
-  "POST /ai/chat: returns the reply of %s, and no usage that was not reported",
+  "POST /ai/chat: returns the reply of %s, and only usage that the provider reported",
   async (provider) => {
     const { post } = await app.signIn();
     const { status, body } = await post("/ai/chat", conversationOf("case: plain", provider));
@@ -51,7 +51,7 @@ test.each(PROVIDERS)(
 );
 
 test.each(PROVIDERS)(
-  "POST /ai/chat, Chat: %s reports the end at the maximum of tokens",
+  "POST /ai/chat, Chat: %s reports the end at the maximum number of tokens",
   async (provider) => {
     const account = await app.signIn();
     for (const [name, content] of Object.entries({ "at-maximum": REPLY, "empty-at-maximum": "" })) {
@@ -83,13 +83,13 @@ test("POST /ai/chat, /ai/stream, Chat, StreamChat: a header lists a temperature 
   }
 });
 
-test("POST /ai/chat: returns a reply of 10 MB complete", async ({ account: { post } }) => {
+test("POST /ai/chat: returns a complete reply of 10 MB", async ({ account: { post } }) => {
   const { status, body } = await post("/ai/chat", conversationOf("case: large-reply 10000000"));
   expect({ status, length: body.content.length }).toEqual({ status: 200, length: 10_000_000 });
 });
 
 test.each(["/ai/chat", "/ai/stream"])(
-  "POST %s: lists all violations before any stream header",
+  "POST %s: lists all violations before the stream starts",
   async (path) => {
     const { browser, post } = await app.signIn();
     const good = conversationOf("case: plain");
@@ -158,7 +158,7 @@ test("POST /ai/chat: limits count characters, not bytes", async ({ account: { po
   }
 });
 
-test("POST /ai/chat and /ai/stream: a provider without a key is 422 for chat and an event for stream", async () => {
+test("POST /ai/chat, POST /ai/stream: a provider without a key is 422 for chat and an error event for a stream", async () => {
   const { user, get, post } = await limited.signIn();
   const message = "The AI provider provider-d is not configured: MISTRAL_API_KEY is missing.";
   const chat = await post("/ai/chat", conversationOf("Hello.", "provider-d"));
@@ -181,7 +181,7 @@ const STREAM_FAILURES = [
   { name: "a reply that breaks off", provider: "provider-a", content: "case: reset-midway" },
 ];
 test.for(STREAM_FAILURES)(
-  "POST /ai/stream: the event of $name has error and code of the reply of /ai/chat, in this order",
+  "POST /ai/stream: the error event for $name has the message and the code of /ai/chat, in this order",
   async ({ provider, content }) => {
     const { post } = await limited.signIn();
     const conversation = conversationOf(content, provider);

@@ -30,7 +30,7 @@ const openReplies = () =>
 
 const CALLS = Object.entries(aiCallsOf(app));
 test.each(CALLS)(
-  "AI: clients that leave %s at any moment leave no provider connection open",
+  "AI: clients that abort %s at any moment leave no provider connection open",
   async (_name, call) => {
     const before = simulator().requests.length;
     const leaveAfter = async (ms: number | undefined) => {
@@ -68,7 +68,7 @@ test.each(CALLS)(
   },
 );
 
-test(`POST /ai/stream: ${LEAVING} disconnects in ${STORM_MS} ms disturb none of ${STEADY} other streams`, {
+test(`POST /ai/stream: ${LEAVING} disconnects in ${STORM_MS} ms do not affect ${STEADY} other streams`, {
   timeout: 120_000,
 }, async () => {
   const clients = times(LEAVING, () => new AbortController());

@@ -36,7 +36,7 @@ const period = (firstAgo: number, lastAgo: number) =>
   `from=${dayOf(firstAgo)}T00:00:00Z&to=${dayOf(lastAgo)}T00:00:00Z`;
 const sums = async (query: string) => (await admin.get(`/admin/usage/sums?${query}`)).body;
 
-test("GET /admin/usage/sums: sums up by day, model, provider and user, as SumUsage does", async () => {
+test("GET /admin/usage/sums: sums by day, model, provider and user, over REST and gRPC", async () => {
   const [ann, bob] = [await app.addUser({ name: "Ann" }), await app.addUser({ name: "Bob" })];
   await store({ userId: ann.id, daysAgo: 101, tokens: 10, calls: 2 });
   await store({ userId: ann.id, daysAgo: 100, tokens: 5, model: "model-a-2" });
@@ -110,7 +110,7 @@ const addCallers = (count: number, daysAgo: number) =>
     [count, `${dayOf(daysAgo)}T12:00:00Z`],
   );
 
-test("GET /admin/usage/sums: finds the top user of a period, who is far from the first on each of its days", async () => {
+test("GET /admin/usage/sums: finds the top user of a period who is not near the top on any of its days", async () => {
   const steady = await app.addUser();
   for (const daysAgo of [120, 121, 122]) {
     await store({ userId: steady.id, daysAgo, tokens: 90 });
@@ -120,7 +120,7 @@ test("GET /admin/usage/sums: finds the top user of a period, who is far from the
   expect(groups).toMatchObject([{ user: { id: steady.id }, usage: { dailyTokens: [90, 90, 90] } }]);
 });
 
-test("GET /admin/usage/sums: of one user, by model and day", async () => {
+test("GET /admin/usage/sums: sums the calls of one user, by model and user", async () => {
   const [ann, bob] = [await app.addUser(), await app.addUser()];
   await store({ userId: ann.id, daysAgo: 130, tokens: 10 });
   await store({ userId: bob.id, daysAgo: 130, tokens: 20, model: "model-b-1" });
@@ -133,7 +133,7 @@ test("GET /admin/usage/sums: of one user, by model and day", async () => {
   expect(groups).toMatchObject([{ user: { id: ann.id }, usage: { calls: 1 } }]);
 });
 
-test("GET /admin/usage/sums: a call counts once, with the tokens of its end", async () => {
+test("GET /admin/usage/sums: a call counts once, with its final tokens", async () => {
   const { user, post, get } = await app.signIn();
   await post("/ai/stream", conversationOf("case: plain"));
   await post("/ai/chat", conversationOf("case: plain"));
@@ -150,7 +150,7 @@ test("GET /admin/usage/sums: a call counts once, with the tokens of its end", as
   expect(today).toEqual([{ calls: expect.anything() }]);
 });
 
-test("GET /admin/usage/sums: the calls of an erased user stay in the totals, without the user", async () => {
+test("GET /admin/usage/sums: the calls of an erased user remain in the totals, without the user", async () => {
   const user = await app.addUser();
   await store({ userId: user.id, daysAgo: 140, tokens: 10 });
   expect((await admin.delete(`/admin/users/${user.id}`)).status).toBe(200);
@@ -158,7 +158,7 @@ test("GET /admin/usage/sums: the calls of an erased user stay in the totals, wit
   expect(body).toMatchObject({ totals: { calls: 1 }, groups: [], others: { calls: 1 } });
 });
 
-test("GET /admin/usage/sums: by API key and alias, with the calls without one among the others", async () => {
+test("GET /admin/usage/sums: sums by API key and alias, and counts calls without one among the others", async () => {
   const ann = await app.addUser({ name: "Ann" });
   const { apiKey: key } = await createKey(await app.signIn(ann), { name: "Reports" });
   const deleted = randomUUID();
@@ -199,7 +199,7 @@ test("GET /admin/usage/sums: by API key and alias, with the calls without one am
   expect(over.groups.map(({ apiKeyId }) => apiKeyId)).toEqual([key.id, deleted]);
 });
 
-test("GET /admin/usage/sums: without a period shows 30 days, the last one today", async () => {
+test("GET /admin/usage/sums: without a period, covers 30 days up to today", async () => {
   const { days, totals } = await sums("");
   expect(days).toHaveLength(30);
   expect(days.at(-1)).toBe(dayOf(0));
@@ -214,7 +214,7 @@ test.each([
   ["from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from"],
   ["from=2025-01-01T00:00:00Z&to=2026-01-04T00:00:00Z", "from"],
   ["to=tomorrow", "to"],
-])("GET /admin/usage/sums: refuses %s", async (query, field) => {
+])("GET /admin/usage/sums: rejects %s", async (query, field) => {
   expect(await admin.get(`/admin/usage/sums?${query}`)).toMatchObject(invalid(field));
 });
 

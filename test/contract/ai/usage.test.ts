@@ -58,7 +58,7 @@ async function callModels() {
   return { ...account, lines };
 }
 
-test("GET /user/usage: shows the caller's usage by day, provider and model, as ListUsage does", async () => {
+test("GET /user/usage: shows the caller's usage by day, provider and model, over REST and gRPC", async () => {
   const [account] = await Promise.all([callModels(), callModels()]);
   expect((await account.get("/user/usage")).body).toEqual(account.lines);
   expect((await app.grpc(AIService).listUsage({}, account)).usage).toEqual(account.lines);
@@ -83,7 +83,7 @@ test.each([
   ["blocked", "blocked the content"],
   ["tool-call", "unreadable reply"],
 ])(
-  "POST /ai/chat, /ai/stream: a %s fails, with the usage that its provider reports",
+  "POST /ai/chat, /ai/stream: a %s reply fails, and its usage is the reported one",
   async (name, outcome) => {
     const { get, post } = await app.signIn();
     const expected = [];
@@ -98,7 +98,7 @@ test.each([
 );
 
 const RESET_TOKENS = tokensIn("case: reset");
-test("POST /ai/chat: a failed call has its kind, and its cause in the log only; an estimate counts the system prompt", async () => {
+test("POST /ai/chat: usage contains the kind of failure, and only the log its cause; an estimate includes the system prompt", async () => {
   const logged = app.logs.length;
   const { get, post } = await app.signIn();
   for (const [name, more] of [
@@ -130,7 +130,7 @@ test("POST /ai/chat: a failed call has its kind, and its cause in the log only; 
 
 // another replica sees it once the batch of the replica that answered is written, some 20 ms later
 test.skipIf(app.mode === "replicas")(
-  "GET /user/export: shows the outcome of a call once it is answered",
+  "GET /user/export: contains the outcome of a call as soon as it is answered",
   async () => {
     const { get, post } = await app.signIn();
     for (let calls = 1; calls <= 5; calls++) {
@@ -165,7 +165,7 @@ test("GET /user/export: shows calls of a crashed process as failed", async () =>
   ]);
 });
 
-test("GET /admin/usage: shows the usage of all users to administrators only, as ListAllUsage does", async () => {
+test("GET /admin/usage: shows the usage of all users to administrators only, over REST and gRPC", async () => {
   const [ann, bob, admin] = await Promise.all([callModels(), callModels(), app.signInAdmin()]);
   const { body: all } = await admin.get("/admin/usage");
   for (const line of [...ann.lines, ...bob.lines]) expect(all).toContainEqual(line);
@@ -178,7 +178,7 @@ test("GET /admin/usage: shows the usage of all users to administrators only, as 
 });
 
 test.each(["/user/usage", "/admin/usage"])(
-  "GET %s: shows the last 31 days, or from and to",
+  "GET %s: covers the last 31 days, or the given period",
   async (path) => {
     const { user, get } = await app.signInAdmin();
     const daysAgo = (days: number) =>
@@ -207,30 +207,33 @@ test.each(["/user/usage", "/admin/usage"])(
   },
 );
 
-test.each(["/user/usage", "/admin/usage"])("GET %s: pages through all lines", async (path) => {
-  const { user, get } = await app.signInAdmin();
-  await app.sql(
-    `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)
+test.each(["/user/usage", "/admin/usage"])(
+  "GET %s: returns all lines page by page",
+  async (path) => {
+    const { user, get } = await app.signInAdmin();
+    await app.sql(
+      `insert into ai_usage (id, user_id, provider, model, outcome, input_tokens, created_at)
      select gen_random_uuid(), ?, 'provider-a', 'model ' || n, 'completed', n, ? from generate_series(1, 5001) as n`,
-    [user.id, app.clock.now()],
-  );
-  type Line = { model: string; inputTokens: number };
-  const read = async (page: number): Promise<Line[]> =>
-    (await get(`${path}?userId=${user.id}&page=${page}`)).body;
-  const pages = [
-    (await get(`${path}?userId=${user.id}`)).body as Line[],
-    await read(2),
-    await read(3),
-  ];
-  expect(pages.map(({ length }) => length)).toEqual([5_000, 1, 0]);
-  expect(new Set(pages.flat().map(({ model }) => model)).size).toBe(5_001);
-  expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe(
-    (5_001 * 5_002) / 2,
-  );
-  expect(await read(0)).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
-});
+      [user.id, app.clock.now()],
+    );
+    type Line = { model: string; inputTokens: number };
+    const read = async (page: number): Promise<Line[]> =>
+      (await get(`${path}?userId=${user.id}&page=${page}`)).body;
+    const pages = [
+      (await get(`${path}?userId=${user.id}`)).body as Line[],
+      await read(2),
+      await read(3),
+    ];
+    expect(pages.map(({ length }) => length)).toEqual([5_000, 1, 0]);
+    expect(new Set(pages.flat().map(({ model }) => model)).size).toBe(5_001);
+    expect(pages.flat().reduce((sum, { inputTokens }) => sum + inputTokens, 0)).toBe(
+      (5_001 * 5_002) / 2,
+    );
+    expect(await read(0)).toMatchObject({ statusCode: 400, violations: [{ field: "page" }] });
+  },
+);
 
-test("GET /admin/usage: pages through the lines of all users in one order, with those of erased users last", async () => {
+test("GET /admin/usage: returns the lines of all users page by page in one order, with those of erased users last", async () => {
   const [admin, ann, bob] = [await app.signInAdmin(), await app.addUser(), await app.addUser()];
   const day = new Date(app.clock.now().getTime() - 70 * DAY_MS).toISOString().slice(0, 10);
   await app.sql(
