@@ -41,7 +41,7 @@ test("Authorization: an unknown key is refused before the body is read", async (
   expect(answer.status).toBe(401);
 });
 
-test("Authorization: 31 unknown keys in a minute from one address are 429, and others are served", async () => {
+test("Authorization: at most 30 unknown keys a minute from one address get 401, the rest 429, and valid keys are accepted", async () => {
   const { key } = await createKey(await app.signIn());
   const client = app.httpClient();
   const send = async () => (await client.get("/ai/providers", createApiKey().key)).status;
@@ -72,7 +72,7 @@ const STREAMS = [
 ];
 
 describe.runIf(app.mode !== "embedded").each(STREAMS)("POST $path", (streamed) => {
-  test("a key that is revoked at a replica fails at its next call, and ends its streams, at the other", async () => {
+  test("a key that is revoked at one replica fails at its next call to the other, and its streams end there", async () => {
     const { DATABASE_URL, DATA_DIR } = app.settings;
     const replica = await forTest(startApp({ env: { DATABASE_URL, DATA_DIR } }));
     const account = await app.signIn();
@@ -149,7 +149,7 @@ test("API keys: no log line, error, metric, e-mail, audit event, row or export c
   }
 });
 
-test("API keys: the log names the key of a request by its id", async () => {
+test("API keys: the log identifies the key of a request by its id", async () => {
   const { key, apiKey } = await createKey(await app.signIn());
   const logged = app.logs.length;
   await app.httpClient().get("/ai/providers", key);

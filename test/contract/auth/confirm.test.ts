@@ -18,7 +18,7 @@ async function oldSession(given?: Parameters<typeof app.signIn>[0]) {
   return { user, browser, ...withToken(browser, accessToken) };
 }
 
-test("POST /auth/confirm: lets an old session do what needs a recent sign-in, for 15 minutes", async () => {
+test("POST /auth/confirm: lets an old session do what requires a recent sign-in, for 15 minutes", async () => {
   const { user, browser, post } = await oldSession();
   expect(await post("/auth/setup-totp")).toMatchObject(REQUIRED);
   const confirmed = await post("/auth/confirm", { password: user.password });
@@ -33,7 +33,7 @@ test("POST /auth/confirm: lets an old session do what needs a recent sign-in, fo
   expect(await later.post("/auth/setup-totp")).toMatchObject(REQUIRED);
 });
 
-test("POST /auth/confirm: confirms its own session only, and is audited", async () => {
+test("POST /auth/confirm: confirms only its own session, and is audited", async () => {
   const first = await oldSession();
   const second = await oldSession(first.user);
   expect((await second.post("/auth/confirm", { password: first.user.password })).status).toBe(200);
@@ -77,7 +77,7 @@ test("POST /auth/confirm: requires the second factor of an account that has one"
   );
 });
 
-test("POST /auth/confirm: refuses a request without a proof, with two codes, or with a code of no factor", async () => {
+test("POST /auth/confirm: rejects a request without a proof, with two codes, or with a code of an account without a second factor", async () => {
   const { user, post } = await app.signIn();
   const { password } = user;
   expect(await post("/auth/confirm", {})).toMatchObject(invalid("password"));
@@ -89,7 +89,7 @@ test("POST /auth/confirm: refuses a request without a proof, with two codes, or 
   expect((await app.httpClient().post("/auth/confirm", { password })).status).toBe(401);
 });
 
-test("POST /auth/confirm: a session that has ended is not confirmed", async () => {
+test("POST /auth/confirm: does not confirm a session that has ended", async () => {
   const { user, post } = await app.signIn();
   await post("/auth/logout", {});
   expect((await post("/auth/confirm", { password: user.password })).status).toBe(401);
@@ -107,7 +107,7 @@ test("POST /auth/confirm: counts for ADMIN_REAUTH, and replaces the password in 
   expect((await promote()).status).toBe(200);
 });
 
-test("AuthService/Confirm: meets the same rules over gRPC", async () => {
+test("AuthService/Confirm: applies the same rules over gRPC", async () => {
   const { user, headers } = await app.signIn();
   const auth = app.grpc(AuthService);
   await expect(auth.confirm({ password: WRONG_PASSWORD }, { headers })).rejects.toThrow("wrong");
@@ -128,7 +128,7 @@ test("Access tokens: contain how and when the user signed in, even after a refre
   expect(decodeJwt(byCode.body.accessToken).amr).toEqual(["pwd", "otp", "mfa"]);
 });
 
-test("Access tokens: of an impersonation say nothing about a sign-in of the user", async () => {
+test("Access tokens: those of an impersonation contain nothing about a sign-in of the user", async () => {
   const admin = await app.signInAdmin();
   const user = await app.addUser();
   const { body } = await admin.post(`/admin/impersonate/${user.id}`, {});
@@ -136,7 +136,7 @@ test("Access tokens: of an impersonation say nothing about a sign-in of the user
   expect([claims.amr, claims.auth_time]).toEqual([undefined, undefined]);
 });
 
-test("Access tokens: a session of the previous release has a time and no methods", async () => {
+test("Access tokens: those of a session from the previous release have a time and no methods", async () => {
   const { user, browser } = await app.signIn();
   await app.sql("update sessions set methods = default where user_id = ?", [user.id]);
   const claims = decodeJwt((await browser.post("/auth/refresh")).body.accessToken);

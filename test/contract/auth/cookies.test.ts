@@ -30,7 +30,7 @@ const foreign = [
   { what: "a long value", value: "x".repeat(4_000) },
 ];
 
-describe("POST /auth/refresh with several cookies refreshToken", () => {
+describe("POST /auth/refresh with several `refreshToken` cookies", () => {
   test.each(foreign)("accepts our cookie before and after $what", async ({ value }) => {
     const { refreshToken } = await app.signIn();
     const after = await refresh([value, refreshToken]);
@@ -53,7 +53,7 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     expect((await refresh([refreshToken, "opaque", refreshToken])).status).toBe(200);
   });
 
-  test("returns 401 and keeps the cookie if two of them verify", async () => {
+  test("returns 401 and keeps the cookie if two of them are valid", async () => {
     const [mine, theirs] = [await app.signIn(), await app.signIn()];
     for (const tokens of [
       [mine.refreshToken, theirs.refreshToken],
@@ -68,13 +68,13 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
     expect((await refresh([theirs.refreshToken])).status).toBe(200);
   });
 
-  test("returns 401 and keeps the cookie if none of them verifies", async () => {
+  test("returns 401 and keeps the cookie if none of them is valid", async () => {
     const answer = await refresh(["opaque", foreignJwt]);
     expect(answer).toMatchObject({ status: 401, body: { code: "REFRESH_TOKEN_INVALID" } });
     expect(answer.headers.get("set-cookie")).toBeNull();
   });
 
-  test("clears the cookie if it verifies but its session has ended", async () => {
+  test("clears the cookie if it is valid but its session has ended", async () => {
     const { refreshToken, post } = await app.signIn();
     await post("/auth/logout");
     for (const tokens of [
@@ -88,7 +88,7 @@ describe("POST /auth/refresh with several cookies refreshToken", () => {
   });
 });
 
-describe("POST /auth/logout with several cookies refreshToken", () => {
+describe("POST /auth/logout with several `refreshToken` cookies", () => {
   const cases = [
     { what: "before ours", order: (ours: string, twin: string) => [twin, ours] },
     { what: "after ours", order: (ours: string, twin: string) => [ours, twin] },
@@ -103,7 +103,7 @@ describe("POST /auth/logout with several cookies refreshToken", () => {
     expect(await other.profileStatus()).toBe(401);
   });
 
-  test("ends only the session of the access token if two cookies verify", async () => {
+  test("ends only the session of the access token if two cookies are valid", async () => {
     const { user, headers, profileStatus } = await app.signIn();
     const [second, third] = [await app.signIn(user), await app.signIn(user)];
     const sent = { ...headers, cookie: cookie([second.refreshToken, third.refreshToken]) };
@@ -113,7 +113,7 @@ describe("POST /auth/logout with several cookies refreshToken", () => {
   });
 });
 
-describe("POST /auth/login with several cookies device", () => {
+describe("POST /auth/login with several `device` cookies", () => {
   const signInWith = async (user: TestUser, tokens: string[]) => {
     const sent = { cookie: tokens.map((token) => `device=${token}`).join("; ") };
     const answer = await app.httpClient().send("POST", "/auth/login", user.credentials, sent);
@@ -125,7 +125,7 @@ describe("POST /auth/login with several cookies device", () => {
   const deviceOf = ({ browser }: SignedIn) => browser.cookies.get("device") ?? "";
 
   test.each(foreign)(
-    "knows the browser by our cookie before and after $what",
+    "recognizes the browser by our cookie before and after $what",
     async ({ value }) => {
       const account = await app.signIn();
       const ours = deviceOf(account);

@@ -12,7 +12,7 @@ const disable = ({ post, user }: Account, body = {}) =>
 const renew = ({ post, user }: Account, body = {}) =>
   post("/auth/backup-codes", { password: user.password, ...body });
 
-test("POST /auth/disable-totp: needs only the password until a code has been accepted, and voids MFA tokens", async () => {
+test("POST /auth/disable-totp: requires only the password until a code has been accepted, and invalidates MFA tokens", async () => {
   const account = await app.setUpFactor();
   const { email } = account.user;
   const tempToken = await app.mfaTokenFor(account.user);
@@ -30,7 +30,7 @@ test("POST /auth/disable-totp: needs only the password until a code has been acc
   expect(await disable(account)).toMatchObject(refusal(409, "MFA_NOT_ENABLED"));
 });
 
-test("POST /auth/disable-totp: needs a code or a backup code afterwards", async () => {
+test("POST /auth/disable-totp: requires a code or a backup code once a code has been accepted", async () => {
   const account = await app.setUpConfirmedFactor();
   expect(await disable(account)).toMatchObject(invalid("code"));
   expect(await disable(account, WRONG_CODE)).toMatchObject(refusal(401, "INVALID_CODE"));
@@ -44,7 +44,7 @@ test("POST /auth/disable-totp: needs a code or a backup code afterwards", async 
   ).toEqual([]);
 });
 
-test("POST /auth/backup-codes: creates a new set, voids the old one, and notifies the user by e-mail", async () => {
+test("POST /auth/backup-codes: creates a new set, invalidates the old one, and notifies the user by e-mail", async () => {
   const account = await app.setUpConfirmedFactor();
   const { status, body } = await renew(account, { code: await account.authenticator.code() });
   expect([status, Object.keys(body)]).toEqual([200, ["backupCodes"]]);

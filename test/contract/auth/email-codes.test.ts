@@ -47,7 +47,7 @@ const sessionsOf = async ({ id }: Pick<TestUser, "id">) =>
   (await app.sql("select id from sessions where user_id = ?", [id])).length;
 
 describe("POST /auth/verify-email-code", () => {
-  test("signs in once with a typed code, on any device, over gRPC too", async () => {
+  test("signs in once with a typed code on any device, and with the link over gRPC", async () => {
     const user = await app.addVerifiedUser();
     const { code } = await codeFor(user.email);
     const typed = `${code.slice(0, 3)} ${code.slice(3)}`;
@@ -83,7 +83,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(answer.user?.id).toBe(user.id);
   });
 
-  test("the link signs in where the code was requested, and voids the code", async () => {
+  test("the link signs in where the code was requested, and invalidates the code", async () => {
     const user = await app.addVerifiedUser();
     const { token, code, mail, browser } = await codeFor(user.email);
     expect(mail.link).toBe(`http://gatehouse.test/email-code#token=${token}`);
@@ -92,7 +92,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(await verify({ email: user.email, code })).toMatchObject(WRONG);
   });
 
-  test("a program that loads the link, runs its scripts and clicks gets no session, and costs the code nothing", async () => {
+  test("a program that loads the link, runs its scripts and clicks gets no session, and does not invalidate the code", async () => {
     const user = await app.addVerifiedUser();
     const { token, code } = await codeFor(user.email);
     const scanner = app.httpClient();
@@ -106,7 +106,7 @@ describe("POST /auth/verify-email-code", () => {
     expect((await verify({ email: user.email, code })).status).toBe(200);
   });
 
-  test("evaluates at most five of fifty concurrent guesses, and then the code is void", async () => {
+  test("evaluates at most five of fifty concurrent guesses, and then the code is invalid", async () => {
     const user = await app.addVerifiedUser();
     const { code, token, browser } = await codeFor(user.email);
     const guesses = times(50, (i) => otherThan(code, 1 + (i % 6)));
@@ -135,7 +135,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(await sessionsOf(user)).toBe(1);
   });
 
-  test("refuses a code after ten minutes, of another account, and after a change of the address", async () => {
+  test("rejects a code after ten minutes, for another account, and after a change of the address", async () => {
     const [user, other] = [await app.addVerifiedUser(), await app.addVerifiedUser()];
     const { code } = await codeFor(user.email);
     await codeFor(other.email);
@@ -154,7 +154,7 @@ describe("POST /auth/verify-email-code", () => {
     );
   });
 
-  test("asks for the second factor of the account", async () => {
+  test("requires the second factor of the account", async () => {
     const { user, authenticator } = await app.setUpConfirmedFactor(await app.addVerifiedUser());
     const { code } = await codeFor(user.email);
     const { body } = await verify({ email: user.email, code });
@@ -184,7 +184,7 @@ describe("POST /auth/verify-email-code", () => {
     expect(await verify({ email: user.email, code: otherThan(code) })).toMatchObject(WRONG);
   });
 
-  test("takes a never-verified account back: everything that somebody else has added is removed", async () => {
+  test("recovers a never-verified account: everything that somebody else has added is removed", async () => {
     const theirs = await app.signIn();
     const { email, id } = theirs.user;
     const authenticator = createAuthenticator();
@@ -224,11 +224,11 @@ describe("POST /auth/verify-email-code", () => {
     [{ email: "a@example.com", code: "12345a" }, "code"],
     [{ email: "nobody", code: "123456" }, "email"],
     [{ token: "" }, "token"],
-  ] as const)("refuses %j as invalid", async ([proof, field]) => {
+  ] as const)("rejects %j", async ([proof, field]) => {
     expect(await verify(proof)).toMatchObject(invalid(field));
   });
 
-  test("refuses a request of another site", async () => {
+  test("rejects a request from another site", async () => {
     const headers = { origin: "https://evil.example", "sec-fetch-site": "cross-site" };
     const body = { email: freshEmail(), code: "123456" };
     const answer = await app.httpClient().send("POST", "/auth/verify-email-code", body, headers);
@@ -312,7 +312,7 @@ describe("POST /auth/email-code", () => {
     await codeFor(user.email);
   });
 
-  test("is limited to three an hour per address and account, and guesses to ten in fifteen minutes", async () => {
+  test("allows three requests an hour per address and account, and ten guesses in fifteen minutes", async () => {
     const { email } = await limited.addVerifiedUser();
     const browser = limited.httpClient();
     for (const status of [200, 200, 200, 429])
@@ -327,7 +327,7 @@ describe("POST /auth/email-code", () => {
 });
 
 describe("EMAIL_SIGN_IN", () => {
-  test("off: both routes are 404, and a registration needs a password", async () => {
+  test("off: both routes are 404, and registration requires a password", async () => {
     const email = freshEmail();
     expect(await plain.httpClient().post("/auth/email-code", { email })).toMatchObject(
       refusal(404, "NOT_FOUND"),
@@ -344,7 +344,7 @@ describe("EMAIL_SIGN_IN", () => {
     expect(methods.body.emailCode).toBe(false);
   });
 
-  test("code: an account may be registered without a password, and its owner signs in by code", async () => {
+  test("code: an account can be registered without a password, and its owner signs in with a code", async () => {
     const { password: _, ...account } = newAccount();
     const { status, body } = await app.httpClient().post("/auth/register", account);
     expect(status).toBe(201);

@@ -1,4 +1,4 @@
-// Accounts that are suspended, emptied or erased while somebody signs in to them, in every way and on both ports.
+// Accounts that are suspended, reset or erased while somebody signs in to them, in every way and on both ports.
 
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";
@@ -113,7 +113,7 @@ const ENDS: { end: string; make: (admin: Admin, user: TestUser) => Promise<{ sta
       end: "suspended",
       make: ({ put }, { id }) => put(`/admin/users/${id}`, { suspended: true }),
     },
-    { end: "emptied", make: ({ post }, { id }) => post(`/admin/users/${id}/reset-access`) },
+    { end: "reset", make: ({ post }, { id }) => post(`/admin/users/${id}/reset-access`) },
     { end: "erased", make: (admin, { id }) => admin.delete(`/admin/users/${id}`) },
   ];
 const CASES = ENDS.flatMap((end) => WAYS.map((way) => ({ ...end, ...way })));
@@ -132,8 +132,8 @@ async function expectNothingOpen(user: TestUser, results: Opened[]) {
   expect(await app.sql(open, [user.id, app.clock.now()])).toEqual([]);
 }
 
-describe("A sign-in that is on its way", () => {
-  test.for(CASES)("by $way opens nothing that stays of an account that is $end", async (each) => {
+describe("A sign-in in progress", () => {
+  test.for(CASES)("by $way leaves no open session of an account that is $end", async (each) => {
     const admin = await app.signInAdmin();
     for (let round = 0; round < repetitions(1); round++) {
       const account = await app.signIn(await app.addVerifiedUser());
@@ -152,7 +152,7 @@ describe("A sign-in that is on its way", () => {
   });
 });
 
-test("AuthService/FinishExternal: refuses the device token of another browser, a made-up one and none", async () => {
+test("AuthService/FinishExternal: rejects the device token of another browser, an invalid one and an empty one", async () => {
   const [browser, other] = [app.httpClient(), app.httpClient()];
   await start(other);
   const answer = await answerOf(browser, googleAccount());
@@ -170,7 +170,7 @@ test("AuthService/FinishExternal: refuses the device token of another browser, a
   expect((await finishByGrpc(answer, own)).user?.id).toBeDefined();
 });
 
-test("POST /auth/finish-external: refuses an answer once the cookie of its browser was swapped, and takes it with the right one", async () => {
+test("POST /auth/finish-external: rejects a response while the device cookie is another or missing, and accepts it once with the right one", async () => {
   const [browser, other] = [app.httpClient(), app.httpClient()];
   await start(other);
   const answer = await answerOf(browser, googleAccount());

@@ -62,7 +62,7 @@ describe("POST /auth/finish-external: login CSRF", () => {
     await expectRefused(attacker, await answerOf(victim, googleAccount()));
   });
 
-  test("refuses requests of other sites, and two cookies", async () => {
+  test("rejects requests from other sites, and two device cookies", async () => {
     const browser = app.httpClient();
     const answer = await answerOf(browser, googleAccount());
     const foreign = await browser.send("POST", "/auth/finish-external", answer, {
@@ -101,7 +101,7 @@ describe("POST /auth/finish-external: mix-up", () => {
 });
 
 describe("POST /auth/finish-external: state", () => {
-  test("refuses a state that was changed in any place, or has another number", async () => {
+  test("rejects a state with a changed character, or with another page number", async () => {
     const browser = app.httpClient();
     const answer = await answerOf(browser, googleAccount(), { returnTo: RETURN_URLS[0] as string });
     const { state } = answer;
@@ -120,7 +120,7 @@ describe("POST /auth/finish-external: state", () => {
     await expectRefused(browser, answer);
   });
 
-  test("refuses a state after 10 minutes, an answer without a code, and an error", async () => {
+  test("rejects a state after 10 minutes, a response without a code, and an error", async () => {
     const browser = app.httpClient();
     const answer = await answerOf(browser, googleAccount());
     app.clock.advance("10m");
@@ -136,7 +136,7 @@ describe("POST /auth/finish-external: state", () => {
 });
 
 describe("POST /auth/finish-external: code", () => {
-  test("sends a code once, and opens one session, for 50 callers at once", async () => {
+  test("50 concurrent callers send a code once, and open one session", async () => {
     const account = googleAccount();
     const { body } = await signInBy(account);
     const browser = app.httpClient();
@@ -160,7 +160,7 @@ describe("POST /auth/finish-external: code", () => {
     expect(row?.count).toBe(2);
   });
 
-  test("refuses a code that was issued for another exchange (PKCE), and its ID token (nonce)", async () => {
+  test("rejects a code that was issued for another exchange (PKCE), and its ID token (nonce)", async () => {
     const [attacker, victim] = [app.httpClient(), app.httpClient()];
     const stolen = await answerOf(attacker, googleAccount());
     const answer = await answerOf(victim, googleAccount());
@@ -181,8 +181,8 @@ describe("POST /auth/finish-external: ID tokens", () => {
   });
   const cases: [string, ProviderFaults][] = [
     ["alg none", { signature: "none" }],
-    ["a strange key", { signature: "strange" }],
-    ["HS256 by the client secret", { signature: "hs256" }],
+    ["an unknown key", { signature: "strange" }],
+    ["HS256 with the client secret", { signature: "hs256" }],
     ["another audience", change({ aud: "somebody-else" })],
     [
       "several audiences without azp",
@@ -199,16 +199,16 @@ describe("POST /auth/finish-external: ID tokens", () => {
     ["no nonce", change({ nonce: undefined })],
     ["an expiry in the past", later("exp", -400)],
     ["no expiry", change({ exp: undefined })],
-    ["a beginning in the future", later("iat", 600)],
-    ["a time of issue that is a text", change({ iat: "1" })],
-    ["a time of sign-in that is a text", change({ auth_time: "1" })],
+    ["an issue time in the future", later("iat", 600)],
+    ["an issue time that is a text", change({ iat: "1" })],
+    ["a sign-in time that is a text", change({ auth_time: "1" })],
     ["no subject", change({ sub: undefined })],
     ["an empty subject", change({ sub: "" })],
     ["a subject of 10 KiB", change({ sub: "s".repeat(10_240) })],
     ["a subject that is a number", change({ sub: 7 })],
     ["a subject with NUL", change({ sub: "a\0b" })],
   ];
-  test.each(cases)("refuses %s", async (_what, faults) => {
+  test.each(cases)("rejects %s", async (_what, faults) => {
     misbehave(faults);
     const browser = app.httpClient();
     await expectRefused(browser, await answerOf(browser, googleAccount()));
@@ -220,7 +220,7 @@ describe("POST /auth/finish-external: ID tokens", () => {
     ["status 500", (r) => r.writeHead(500).end("secret details")],
     ["a redirect to this machine", (r) => r.writeHead(302, { location: own.issuer }).end()],
   ];
-  test.each(answers)("refuses a token response with %s", async (_what, answer) => {
+  test.each(answers)("rejects a token response with %s", async (_what, answer) => {
     misbehave({ answer: { token: answer } });
     const browser = app.httpClient();
     const seen = own.requests.length;
@@ -231,7 +231,7 @@ describe("POST /auth/finish-external: ID tokens", () => {
 
 describe("POST /auth/finish-external: names and addresses at a provider", () => {
   test.each(["a\0b@gmail.com", "\0", "\ud800@gmail.com", "a@b", "x".repeat(400), "", null])(
-    "signs in a known identity whose address is %j by now",
+    "signs in a known identity whose address has become %j",
     async (email) => {
       const account = googleAccount();
       const first = await signInBy(account);
@@ -268,7 +268,7 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
     ["a verified primary address of GitHub", "github", (email) => githubAccount(email, true)],
     ["a trusted provider", "acme", (email) => googleAccount({ email })],
   ];
-  test.each(cases)("%s does not open it", async (_what, provider, accountWith) => {
+  test.each(cases)("%s does not open the account", async (_what, provider, accountWith) => {
     const user = await app.addVerifiedUser();
     const browser = app.httpClient();
     const { status, body } = await signInBy(accountWith(user.email), { provider, browser });
@@ -279,7 +279,7 @@ describe("POST /auth/finish-external: takeover of a verified account", () => {
     expect(await identitiesOf(user.id)).toEqual([]);
   });
 
-  test("an address of another alphabet is another account, or none", async () => {
+  test("an address in another alphabet opens another account, or none", async () => {
     const user = await app.addVerifiedUser();
     const lookalike = user.email.replace("example", "ехample"); // two letters are Cyrillic
     const { body } = await signInBy(googleAccount({ email: lookalike, hd: "x" }));
@@ -412,13 +412,13 @@ describe("GET and POST /auth/external/:provider/callback", () => {
   });
 
   test.each(["state=0.a&state=0.b", "code=a&code=b", `code=${"c".repeat(4_097)}`])(
-    "refuses what is repeated or too long",
+    "rejects a repeated or overlong parameter",
     async (query) => {
       expect((await call(query)).status).toBe(400);
     },
   );
 
-  test("refuses a form of 1 MiB, and providers that can't be", async () => {
+  test("rejects a form of 1 MiB, and unknown providers", async () => {
     const big = await sendHttp(
       app.url,
       "POST",
@@ -442,7 +442,7 @@ describe("GET and POST /auth/external/:provider/callback", () => {
     "javascript:alert(1)",
     `${RETURN_URLS[0]}/`,
     "",
-  ])("POST /auth/start-external refuses returnTo %s", async (returnTo) => {
+  ])("POST /auth/start-external: rejects returnTo %s", async (returnTo) => {
     const { status, body } = await start(app.httpClient(), { returnTo });
     expect([status, body.violations?.[0]?.field]).toEqual([400, "returnTo"]);
   });
@@ -475,7 +475,7 @@ describe("Unavailable sign-in providers", () => {
     ],
   ];
   test.each(cases)(
-    "POST /auth/finish-external: a %s one fails within 5 s, and logins go on",
+    "POST /auth/finish-external: a provider that is %s fails within 5 s, and other sign-ins continue",
     async (_what, answer) => {
       misbehave({ answer: { token: answer } });
       const browser = app.httpClient();
@@ -490,7 +490,7 @@ describe("Unavailable sign-in providers", () => {
   );
 
   test.each(cases)(
-    "POST /auth/start-external: a %s one fails within 5 s",
+    "POST /auth/start-external: a provider that is %s fails within 5 s",
     async (_what, answer) => {
       app.clock.advance("1h"); // its discovery document counts for so long
       misbehave({ answer: { discovery: answer } });
@@ -536,7 +536,7 @@ describe("Unavailable sign-in providers", () => {
 });
 
 describe("Identities: concurrent requests", () => {
-  test("POST /auth/connect-identity: of two accounts one gets an identity", async () => {
+  test("POST /auth/connect-identity: only one of two accounts gets an identity", async () => {
     const account = googleAccount();
     const owners = [await app.signIn(), await app.signIn()];
     const tokens = await Promise.all(owners.map(({ browser }) => prove(browser, account)));

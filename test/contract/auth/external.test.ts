@@ -30,7 +30,7 @@ test("GET /auth/sign-in-methods: lists the configured providers", async () => {
   ]);
 });
 
-test("POST /auth/start-external: asks for code flow with PKCE, state and nonce, and sets the device cookie", async () => {
+test("POST /auth/start-external: requests a code with PKCE, state and nonce, and sets the device cookie", async () => {
   const browser = app.httpClient();
   const { body, headers } = await start(browser);
   const url = new URL(body.authorizationUrl);
@@ -52,7 +52,7 @@ test("POST /auth/start-external: asks for code flow with PKCE, state and nonce, 
   expect(browser.cookies.get("device")).toBe(device);
 });
 
-test("POST /auth/start-external: returns 404 for an unknown provider", async () => {
+test("POST /auth/start-external: is 404 for an unknown provider", async () => {
   const { status, body } = await start(app.httpClient(), { provider: "nobody" });
   expect([status, body.code]).toEqual([404, "NOT_FOUND"]);
 });
@@ -146,7 +146,7 @@ test.for(["{", "null", '"Ann"', '{"name":"Ann"}', '{"name":{"firstName":{}}}', "
   },
 );
 
-test("POST /auth/finish-external: an address in what Apple posts proves nothing, and its name serves no other provider", async () => {
+test("POST /auth/finish-external: an address that Apple posts proves nothing, and a posted name is ignored for other providers", async () => {
   const victim = await app.addUser();
   const user = JSON.stringify({ name: { firstName: "Eve" }, email: victim.email });
   const browser = app.httpClient();
@@ -308,12 +308,12 @@ test("POST /auth/finish-external: an unproven address creates an unverified acco
   expect((await app.verifyEmail(token)).status).toBe(200);
 });
 
-test("POST /auth/finish-external: a new account needs accepted terms", async () => {
+test("POST /auth/finish-external: a new account requires accepted terms", async () => {
   const { status, body } = await signInBy(googleAccount(), { acceptTerms: false });
   expect([status, body.violations?.[0]?.field]).toEqual([400, "acceptTerms"]);
 });
 
-test("POST /auth/finish-external: a new account needs an address", async () => {
+test("POST /auth/finish-external: a new account requires an e-mail address", async () => {
   const { status, body } = await signInBy(googleAccount({ email: undefined }));
   expect([status, body.code]).toEqual([400, "EXTERNAL_EMAIL_MISSING"]);
 });
@@ -358,7 +358,7 @@ test("POST /auth/connect-identity: connects after a usual sign-in, and the ident
   expect([used.status, used.body.code]).toEqual([401, "EXTERNAL_FAILED"]);
 });
 
-test("POST /auth/connect-identity: refuses the token on another device, after 10 minutes, and without a recent sign-in", async () => {
+test("POST /auth/connect-identity: rejects the token on another device, after 10 minutes, and without a recent sign-in", async () => {
   const { browser, post } = await app.signIn();
   const other = await app.signIn();
   const identityToken = await prove(browser, googleAccount());
@@ -406,7 +406,7 @@ test("POST /auth/start-external: prove requires a new sign-in at the provider", 
   expect([status, refused.code]).toEqual([401, "EXTERNAL_FAILED"]);
 });
 
-test("DELETE /user/identities/:id: disconnects, unless it is the last way in", async () => {
+test("DELETE /user/identities/:id: disconnects an identity, unless it is the last way in", async () => {
   const account = googleAccount();
   const browser = app.httpClient();
   const { body } = await signInBy(account, { browser });
@@ -424,7 +424,7 @@ test("DELETE /user/identities/:id: disconnects, unless it is the last way in", a
   expect(next.identityToken).toBeDefined(); // the address has an account
 });
 
-test("GET /admin/users/:id/identities, GET /user/export, DELETE /admin/users/:id: show identities, and erase them", async () => {
+test("GET /admin/users/:id/identities, GET /user/export, DELETE /admin/users/:id: show and erase identities", async () => {
   const account = googleAccount();
   const { body } = await signInBy(account);
   const own = withToken(app.httpClient(), body.accessToken);
@@ -441,7 +441,7 @@ test("GET /admin/users/:id/identities, GET /user/export, DELETE /admin/users/:id
   expect(back.body.user.id).not.toBe(body.user.id);
 });
 
-test("POST /auth/finish-external: refuses a suspended account, until it is reinstated", async () => {
+test("POST /auth/finish-external: a suspended account is refused until it is reinstated", async () => {
   const account = googleAccount();
   const { body } = await signInBy(account);
   const admin = await app.signInAdmin();

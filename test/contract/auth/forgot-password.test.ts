@@ -68,7 +68,7 @@ describe.each(["/auth/forgot-password", "/auth/resend-verification"])("POST %s",
   });
 });
 
-test("POST /auth/resend-verification: voids the older token, and sends nothing to a verified address", async ({
+test("POST /auth/resend-verification: invalidates the older token, and sends nothing to a verified address", async ({
   user,
 }) => {
   const first = await app.mail.emailTo(user.email);
@@ -82,7 +82,7 @@ test("POST /auth/resend-verification: voids the older token, and sends nothing t
   expect(await emailsOf(user.id)).toHaveLength(2);
 });
 
-test("POST /auth/resend-verification: sends at most five e-mails an hour, from any address; the last link is valid", async ({
+test("POST /auth/resend-verification: sends at most five e-mails an hour, whatever the address of the client; the last link is valid", async ({
   user,
 }) => {
   const ask = () => app.httpClient().post("/auth/resend-verification", { email: user.email });

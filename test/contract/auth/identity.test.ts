@@ -120,7 +120,7 @@ describe("Mass assignment", () => {
     },
     { method: "POST", path: "/auth/setup-totp", body: {} },
     { method: "POST", path: "/auth/logout", body: {} },
-  ])("$method $path ignores fields that it does not name", async ({ method, path, body }) => {
+  ])("$method $path ignores fields that it does not define", async ({ method, path, body }) => {
     const { user, browser, headers } = await app.signIn();
     const columns =
       "select id, email, role, email_verified_at, mfa_confirmed_at, deletion_at from users where id = ?";
@@ -129,7 +129,7 @@ describe("Mass assignment", () => {
     expect(await app.sql(columns, [user.id])).toEqual(before);
   });
 
-  test("registration, reset and login ignore fields that they do not name", async () => {
+  test("registration, reset and login ignore fields that they do not define", async () => {
     const email = freshEmail();
     const { body: made } = await register(email, { ...extra, email });
     expect(made.userId).not.toBe(extra.id);

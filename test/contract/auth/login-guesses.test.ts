@@ -60,7 +60,7 @@ test("POST /auth/login: returns 423 for the sixth wrong login and 429 for the si
   expect(good[4]?.body.message).toMatch(/too many login attempts/i);
 });
 
-test("POST /auth/login: limits an address to twenty times the limit of an account, and keeps no counters beyond it", async () => {
+test("POST /auth/login: an address may make twenty times the attempts of one account, and requests beyond that store nothing", async () => {
   const office = app.httpClient();
   const users = await Promise.all(times(8, () => app.addUser()));
   const answers = await Promise.all(
@@ -77,7 +77,7 @@ test("POST /auth/login: limits an address to twenty times the limit of an accoun
   ).toHaveLength(92);
 });
 
-test("POST /auth/login: a success, or an hour after the last failure, restarts the count", async ({
+test("POST /auth/login: a success restarts the count, and so does an hour after the last failure", async ({
   email,
 }) => {
   expect(await guesses(email, 4)).toEqual([401, 401, 401, 401]);
@@ -98,7 +98,7 @@ test("POST /auth/login: attempts during a lock do not extend it", async ({ email
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: the correct password clears unfinished attempts of a killed process", async ({
+test("POST /auth/login: the correct password clears unfinished attempts of a crashed process", async ({
   email,
 }) => {
   await storeUnfinished(email, 4, 60_000);
@@ -107,7 +107,7 @@ test("POST /auth/login: the correct password clears unfinished attempts of a kil
   expect((await app.login(email)).status).toBe(200);
 });
 
-test("POST /auth/login: does not count unfinished attempts of a killed process as wrong", async ({
+test("POST /auth/login: unfinished attempts of a crashed process do not count as wrong", async ({
   email,
 }) => {
   await storeUnfinished(email, 5, 31_000);
@@ -165,7 +165,7 @@ test("POST /auth/login: 100 wrong passwords in a row lock until a mailed reset, 
   expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
 });
 
-test("POST /auth/login: evaluates at most 100 wrong passwords in a row, even in parallel", async ({
+test("POST /auth/login: evaluates at most 100 wrong passwords in a row, even concurrently", async ({
   email,
 }) => {
   await app.guess(email);
@@ -176,7 +176,7 @@ test("POST /auth/login: evaluates at most 100 wrong passwords in a row, even in 
   expect(rows).toEqual([{ consecutive: 100 }]);
 });
 
-test("POST /auth/login: limits an IPv6 /48 to ten times the limit of a /64", async () => {
+test("POST /auth/login: an IPv6 /48 may make ten times the requests of a /64", async () => {
   const site = Math.floor(Math.random() * 0xffff).toString(16);
   const register = (i: number) =>
     app.httpClient(`2001:db8:${site}:${i.toString(16)}::1`).post("/auth/register", {});

@@ -51,12 +51,12 @@ raced.each([
   { what: "a second factor is set up", changes: "mfa_secret = 'sealed'" },
   { what: "the deletion date of the account passes", changes: "deletion_at = '2000-01-01'" },
   {
-    what: "the password is changed beside a second factor",
+    what: "the password of an account with a second factor is changed",
     changes: "password_changed_at = now()",
     before: "mfa_secret = 'sealed'",
   },
 ])(
-  "POST /auth/login: fails and records it if $what before the commit",
+  "POST /auth/login: fails, and records the failure, if $what before the commit",
   async ({ changes, before = "" }) => {
     const { id, email } = await app.addUser();
     if (before) await app.sql(`update users set ${before} where id = ?`, [id]);
@@ -68,16 +68,19 @@ raced.each([
   },
 );
 
-raced("POST /auth/login: returns role and address as of the moment the session opens", async () => {
-  const user = await app.addUser({ role: "admin" });
-  const email = freshEmail();
-  const change = "update users set role = 'user', email = $2, canonical_email = $2 where id = $1";
-  const { body } = await commitMeanwhile(url, change, [user.id, email], () =>
-    app.login(user.email),
-  );
-  expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
-  expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
-});
+raced(
+  "POST /auth/login: returns role and address as they are when the session starts",
+  async () => {
+    const user = await app.addUser({ role: "admin" });
+    const email = freshEmail();
+    const change = "update users set role = 'user', email = $2, canonical_email = $2 where id = $1";
+    const { body } = await commitMeanwhile(url, change, [user.id, email], () =>
+      app.login(user.email),
+    );
+    expect(body.user).toEqual({ id: user.id, name: user.name, email, role: "user" });
+    expect(decodeJwt(body.accessToken)).toMatchObject({ email, role: "user" });
+  },
+);
 
 test("POST /auth/login: accepts as many concurrent correct passwords as may wait, even while AI calls are recorded", async () => {
   const { id, email } = await app.addUser();
@@ -95,7 +98,7 @@ test("POST /auth/login: accepts as many concurrent correct passwords as may wait
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 60 });
 });
 
-test("POST /auth/login: reports that a password is old, and still signs in", async () => {
+test("POST /auth/login: says that a password has expired, and still signs in", async () => {
   const { email } = await app.addUser();
   app.clock.advance("90d");
   expect((await app.login(email)).body).toMatchObject({
@@ -123,7 +126,7 @@ const hashOf = async (userId: string) =>
     ])
   )[0]?.password_hash;
 
-test("POST /auth/login: rehashes an old hash with the current parameters, even under parallel logins", async () => {
+test("POST /auth/login: rehashes an old hash with the current parameters, even during concurrent logins", async () => {
   const { id, email } = await addOutdatedUser();
   expect(await statusesOf(4, () => app.login(email))).toEqual({ 200: 4 });
   expect(await hashOf(id)).toMatch(`$argon2id$v=19$m=${CHEAP.memoryCost},t=${CHEAP.timeCost},p=1$`);

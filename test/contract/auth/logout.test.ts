@@ -14,7 +14,7 @@ test("POST /auth/logout: ends the session immediately and clears the cookie", as
   expect((await app.refresh(mine.refreshToken)).status).toBe(401);
 });
 
-test("POST /auth/logout: also ends the session of the cookie if it is a different one of the user", async () => {
+test("POST /auth/logout: also ends the session of the cookie if it is another one of the same user", async () => {
   const { user, browser, accessToken, post } = await app.signIn();
   const { body } = await browser.post("/auth/login", user.credentials);
   expect((await post("/auth/logout")).status).toBe(200);
@@ -28,7 +28,7 @@ test("POST /auth/logout: also ends the session of the cookie if it is a differen
   expect(await other.profileStatus()).toBe(200);
 });
 
-test("POST /auth/logout: keeps the administrator's cookie when an impersonation ends", async () => {
+test("POST /auth/logout: ends an impersonation and keeps the administrator's cookie", async () => {
   const { id } = await app.addUser();
   const { browser, post } = await app.signIn(await app.addUser({ role: "admin" }));
   const impersonated = withToken(

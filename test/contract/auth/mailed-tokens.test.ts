@@ -5,7 +5,7 @@ import { repetitions, statusesOf } from "../../support/tally.ts";
 
 const app = await testApp();
 
-test("POST /auth/verify-email: one of 50 parallel uses of a token succeeds and verifies the address", async () => {
+test("POST /auth/verify-email: one of 50 concurrent uses of a token succeeds and verifies the address", async () => {
   for (let round = 0; round < repetitions(3); round++) {
     const user = await app.addUser();
     const { token } = await app.mail.emailTo(user.email);
@@ -21,15 +21,15 @@ const leave = update("email = 'new-' || email, canonical_email = 'new-' || canon
 
 test.each([
   { route: "verify-email", what: "after 24 hours", end: () => app.clock.advance("24h") },
-  { route: "verify-email", what: "of an address that the account has left", end: leave },
+  { route: "verify-email", what: "for a former address of the account", end: leave },
   { route: "reset-password", what: "after an hour", end: () => app.clock.advance("1h") },
-  { route: "reset-password", what: "of an address that the account has left", end: leave },
+  { route: "reset-password", what: "for a former address of the account", end: leave },
   {
     route: "reset-password",
     what: "of an account whose deletion date has passed",
     end: update("deletion_at = '2000-01-01'"),
   },
-])("POST /auth/$route: refuses a token $what", async ({ route, end }) => {
+])("POST /auth/$route: rejects a token $what", async ({ route, end }) => {
   const { id, email } = await app.addUser();
   const [token, use] =
     route === "verify-email"

@@ -139,7 +139,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect((await passkeys.signIn(theirs)).body.code).toBe("PASSKEY_UNKNOWN");
   });
 
-  test("refuses another address and keeps the token, over gRPC too", async () => {
+  test("rejects another address and keeps the token, over gRPC too", async () => {
     const { owner, stranger, token } = await intrusion();
     expect(await disown(token, freshEmail())).toMatchObject(invalid("email"));
     expect(await disown(token, "nobody")).toMatchObject(invalid("email"));
@@ -152,7 +152,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await stranger.profileStatus()).toBe(401);
   });
 
-  test("refuses a used token, one after seven days, and those of other kinds", async () => {
+  test("rejects a used token, one after seven days, and tokens of other kinds", async () => {
     const used = await intrusion();
     const { email } = used.owner.user;
     expect((await disown(used.token, email)).status).toBe(200);
@@ -231,7 +231,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     { what: "suspended", change: "suspended_at = now()" },
     { what: "whose address an administrator has changed", change: "was_verified = true" },
   ])(
-    "is 409 and keeps the token while the address of before has an account that is $what",
+    "is 409 and keeps the token while the former address has an account that is $what",
     async ({ change }) => {
       const { owner, stranger, token } = await intrusion();
       const { email } = owner.user;
@@ -286,7 +286,7 @@ describe("POST /auth/not-me, with the token of the e-mail about a new device,", 
     expect(await owner.profileStatus()).toBe(200);
   });
 
-  test("is invalid once an administrator has changed the address: somebody else may read its mail", async () => {
+  test("is invalid once an administrator has changed the address, because somebody else may read its e-mails", async () => {
     const { owner, token } = await intrusion();
     const admin = await app.signInAdmin();
     await admin.put(`/admin/users/${owner.user.id}`, { email: freshEmail() });

@@ -36,7 +36,7 @@ const stored = () =>
   );
 
 test.for<Algorithm>(["ES256", "EdDSA", "RS256"])(
-  "POST /auth/verify-passkey: a passkey with %s signs in alone, and is two factors",
+  "POST /auth/verify-passkey: a passkey with %s suffices for a sign-in, and counts as two factors",
   async (algorithm) => {
     const { user, authenticator } = await passkeys.addUser(createAuthenticator(ORIGIN, algorithm));
     const { status, body, headers } = await passkeys.signIn(authenticator);
@@ -55,7 +55,7 @@ test.for<Algorithm>(["ES256", "EdDSA", "RS256"])(
   },
 );
 
-test("A foreign authenticator (nid-webauthn-emulator) registers and signs in with our options", async () => {
+test("Passkeys: a foreign authenticator (nid-webauthn-emulator) registers and signs in with our options", async () => {
   const emulator = new WebAuthnEmulator();
   const account = await app.signIn();
   const creation = await passkeys.optionsFor(account, "register");
@@ -65,7 +65,7 @@ test("A foreign authenticator (nid-webauthn-emulator) registers and signs in wit
   expect((await passkeys.verify(use)).status).toBe(200);
 });
 
-test("AuthService, UserService: register, list and sign in over gRPC, by the same rules", async () => {
+test("AuthService, UserService: register, list and sign in over gRPC by the same rules", async () => {
   const [auth, user] = [app.grpc(AuthService), app.grpc(UserService)];
   const { headers } = await app.signIn();
   const authenticator = createAuthenticator();
@@ -86,7 +86,7 @@ test("AuthService, UserService: register, list and sign in over gRPC, by the sam
   await expect(auth.verifyPasskey({})).rejects.toThrow("credential");
 });
 
-test("GET, PUT /user/passkeys: list and rename the caller's passkeys, and nobody else's", async () => {
+test("GET, PUT, DELETE /user/passkeys: list and rename the caller's passkeys, and nobody else's", async () => {
   const { user, get, put, passkey } = await passkeys.addUser(
     createAuthenticator(ORIGIN, "ES256", { backedUp: true }),
   );
@@ -104,7 +104,7 @@ test("GET, PUT /user/passkeys: list and rename the caller's passkeys, and nobody
   expect((await app.mail.emailTo(user.email, /passkey was added/)).text).toContain("node");
 });
 
-test("POST /user/passkeys/options: needs a recent sign-in to add a passkey, and none to confirm", async () => {
+test("POST /user/passkeys/options: requires a recent sign-in to add a passkey, but not to confirm", async () => {
   const { browser } = await app.signIn();
   app.clock.advance("20m");
   const { accessToken } = (await browser.post("/auth/refresh")).body;
@@ -162,7 +162,7 @@ describe("Attacks on passkeys", () => {
     expect(after.length).toBe(before.length + 1);
   });
 
-  test("a challenge of another purpose, session or age, or a made-up one, is refused", async () => {
+  test("a challenge of another purpose, session or age, or an invented one, is rejected", async () => {
     const account = await passkeys.addUser();
     const { authenticator, post } = account;
     const other = await passkeys.addUser();
@@ -208,15 +208,12 @@ describe("Attacks on passkeys", () => {
     { what: "a backup of a passkey that can't be backed up", faults: { flags: UP | UV | BS } },
     { what: "another type", faults: { type: "webauthn.payment" } },
   ];
-  test.for(FAULTS)(
-    "the use of a passkey with $what is 401, and nothing is stored",
-    async ({ faults }) => {
-      const { authenticator } = await passkeys.addUser();
-      const before = await stored();
-      expect(await passkeys.signIn(authenticator, faults)).toMatchObject(INVALID);
-      expect(await stored()).toEqual(before);
-    },
-  );
+  test.for(FAULTS)("a sign-in with $what is 401, and nothing is stored", async ({ faults }) => {
+    const { authenticator } = await passkeys.addUser();
+    const before = await stored();
+    expect(await passkeys.signIn(authenticator, faults)).toMatchObject(INVALID);
+    expect(await stored()).toEqual(before);
+  });
 
   test.for(FAULTS)("a new passkey with $what is 401, and nothing is stored", async ({ faults }) => {
     const account = await app.signIn();
@@ -249,7 +246,7 @@ describe("Attacks on passkeys", () => {
     expect((await register(1_023)).status).toBe(201);
   });
 
-  test("another key, a foreign or missing user handle, and the type of a registration are refused", async () => {
+  test("another key, a foreign or missing user handle, and the type of a registration are rejected", async () => {
     const { authenticator } = await passkeys.addUser();
     const { privateKey: key } = createAuthenticator();
     const foreign = await app.addUser();
@@ -267,7 +264,7 @@ describe("Attacks on passkeys", () => {
     expect(await passkeys.signIn(createAuthenticator())).toMatchObject(UNKNOWN);
   });
 
-  test("truncated CBOR, garbage, and values that are too long or no base64url are 401 or 400", async () => {
+  test("truncated CBOR, garbage, overlong values and invalid base64url are 401 or 400", async () => {
     const account = await app.signIn();
     const options = await passkeys.optionsFor(account, "register");
     const made = createAuthenticator().create(options);
@@ -313,14 +310,14 @@ describe("Attacks on passkeys", () => {
     expect(await app.sql(mails, [user.id])).toHaveLength(1);
   });
 
-  test("a password that strangers have locked does not stop the passkey", async () => {
+  test("a lock of the password does not affect the passkey", async () => {
     const { user, authenticator } = await passkeys.addUser();
     await app.lock(user.email);
     expect((await app.login(user.email)).status).toBe(423);
     expect((await passkeys.signIn(authenticator)).status).toBe(200);
   });
 
-  test(`${FLOOD} options requests of one address are 429, store nothing and leave memory as it was`, async () => {
+  test(`${FLOOD} options requests from one address are limited, store nothing and do not increase memory`, async () => {
     const before = await stored();
     const { address } = app.httpClient();
     const from = { "x-forwarded-for": address };
@@ -342,8 +339,8 @@ describe("Attacks on passkeys", () => {
   });
 });
 
-describe("Second step", () => {
-  test("login names the passkey, which completes it once", async () => {
+describe("Passkey as second factor", () => {
+  test("login lists the passkey, which completes it once", async () => {
     const { user, authenticator } = await passkeys.addUser();
     await app.setUpFactor(user);
     const { body: login } = await app.login(user.email);
@@ -362,7 +359,7 @@ describe("Second step", () => {
     expect(await passkeys.verify(again, tempToken)).toMatchObject(refusal(401, "TICKET_INVALID"));
   });
 
-  test("a passkey of another user does not complete it, nor one for another MFA token", async () => {
+  test("neither a passkey of another user nor an assertion for another MFA token completes it", async () => {
     const [victim, attacker] = [await passkeys.addUser(), await passkeys.addUser()];
     await app.setUpFactor(victim.user);
     const tempToken = await app.mfaTokenFor(victim.user);
@@ -403,7 +400,7 @@ describe("Second step", () => {
     expect((await passkeys.signIn(authenticator)).status).toBe(200);
   });
 
-  test("a reset of the password keeps a required second factor", async () => {
+  test("a password reset keeps a required second factor", async () => {
     const user = await app.addVerifiedUser();
     const account = await app.signIn(user);
     const authenticator = createAuthenticator();
@@ -469,7 +466,7 @@ describe("Ways in", () => {
     expect((await account.get("/user/passkeys")).body).toHaveLength(1);
   });
 
-  test("DELETE /user/passkeys/:id: names the credentials that remain, and notifies the owner", async () => {
+  test("DELETE /user/passkeys/:id: returns the remaining credentials, and notifies the owner", async () => {
     const account = await passkeys.addUser();
     const { passkey, authenticator, user } = account;
     await passkeys.register(account);
@@ -498,14 +495,14 @@ describe("Ways in", () => {
     expect(event).toMatchObject({ details: { method: "passkey" } });
   });
 
-  test("POST /auth/confirm: a passkey of another user confirms nothing", async () => {
+  test("POST /auth/confirm: a passkey of another user does not confirm the session", async () => {
     const [mine, other] = [await passkeys.addUser(), await passkeys.addUser()];
     const options = await passkeys.optionsFor(mine, "confirm");
     const passkey = other.authenticator.get(options);
     expect(await mine.post("/auth/confirm", { passkey })).toMatchObject(INVALID);
   });
 
-  test("reset-access and a reset of a never-verified account remove passkeys", async () => {
+  test("reset-access, and a password reset of a never-verified account, remove passkeys", async () => {
     const [first, second] = [await passkeys.addUser(), await passkeys.addUser()];
     const admin = await app.signInAdmin();
     await admin.post(`/admin/users/${first.user.id}/reset-access`);
@@ -514,7 +511,7 @@ describe("Ways in", () => {
     expect(await passkeys.signIn(second.authenticator)).toMatchObject(UNKNOWN);
   });
 
-  test("a sign-in with a passkey cancels a requested deletion, and an erased account has none", async () => {
+  test("a sign-in with a passkey cancels a requested deletion, and erasure deletes the passkeys", async () => {
     const { user, post, authenticator } = await passkeys.addUser();
     await post("/user/delete-account", {});
     expect((await passkeys.signIn(authenticator)).body.restored).toBe(true);
@@ -580,7 +577,7 @@ describe("Settings REQUIRE_ADMIN_MFA, REQUIRE_VERIFIED_EMAIL, PASSKEY_RP_ID, PAS
     );
   });
 
-  test("an unverified address signs in with no passkey", async () => {
+  test("a passkey does not sign in to an account with an unverified address", async () => {
     const user = await strict.addVerifiedUser();
     const account = await strict.signIn(user);
     const authenticator = createAuthenticator(origin);

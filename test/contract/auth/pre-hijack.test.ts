@@ -121,7 +121,7 @@ async function expectClean(user: { id: string; email: string }, theirs: { sub: s
 }
 
 describe("An account that a stranger has registered with somebody else's address", () => {
-  test.for(CLAIMS)("belongs to the owner alone after $how", async ({ claim }) => {
+  test.for(CLAIMS)("belongs only to the owner after $how", async ({ claim }) => {
     const { user, key, theirs, attempts } = await prepared();
     const claimed = await claim(user.email);
     expect(claimed.status).toBe(200);
@@ -143,7 +143,7 @@ describe("An account that a stranger has registered with somebody else's address
   });
 
   test.for(CLAIMS)(
-    "belongs to the owner alone after $how, whatever a stranger does at the same time",
+    "belongs only to the owner after $how, whatever a stranger does at the same time",
     async ({ claim }) => {
       for (let round = 0; round < repetitions(2); round++) {
         const { user, theirs, attempts } = await prepared();

@@ -23,7 +23,7 @@ test("POST /auth/refresh: returns a new pair and sets the cookie", async () => {
   expect(await profile(body.accessToken)).toBe(200);
 });
 
-test("POST /auth/refresh: 32 parallel callers rotate once and get the same successor", async () => {
+test("POST /auth/refresh: 32 concurrent callers rotate once and get the same successor", async () => {
   const { user, refreshToken } = await app.signIn();
   const answers = await Promise.all(times(32, () => refresh(refreshToken)));
   expect(tally(answers, (a) => a.status)).toEqual({ 200: 32 });

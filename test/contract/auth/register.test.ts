@@ -33,7 +33,7 @@ test.each([
   ["UPPERCASE-1", "lowercase"],
   ["No-digits-here", "digit"],
   ["NoSpecial123", "special"],
-])("POST /auth/register: refuses the password %s", async (password, rule) => {
+])("POST /auth/register: rejects the password %s", async (password, rule) => {
   const answer = await register(newAccount({ password }));
   expect(answer.status).toBe(400);
   expect(answer.body.violations).toEqual([
@@ -49,19 +49,19 @@ test.each([false, "true", 1, null])(
   },
 );
 
-test("POST /auth/register: keeps the given spelling of the address, trimmed", async () => {
+test("POST /auth/register: stores the given spelling of the address, trimmed", async () => {
   const name = randomUUID();
   expect((await register(newAccount({ email: `  ${name}.Ann@Bücher.example ` }))).status).toBe(201);
   const { body } = await app.login(`${name}.ann@bücher.example`);
   expect(body.user.email).toBe(`${name}.Ann@Bücher.example`);
 });
 
-test("POST /auth/register: parallel requests create one account", async () => {
+test("POST /auth/register: concurrent requests create one account", async () => {
   const wanted = newAccount();
   expect(await statusesOf(12, () => register(wanted))).toEqual({ 201: 1, 409: 11 });
 });
 
-test("POST /auth/register: allows ten accounts in 15 minutes per address", async () => {
+test("POST /auth/register: allows ten accounts in 15 minutes per IP address", async () => {
   const httpClient = app.httpClient();
   const answers = [];
   for (let i = 0; i < 11; i++) answers.push(await register(newAccount(), httpClient));
@@ -91,7 +91,7 @@ test.each([
   ["address", (email: string) => [`  ${email}`, "Ann"]],
   ["name", () => ["ann exAmple-1", " Ann Example-1"]],
 ])(
-  "POST /auth/register: refuses the user's %s as password, with all other violations",
+  "POST /auth/register: rejects the user's %s as password, along with all other violations",
   async (_what, make) => {
     const email = `Ann1${randomUUID()}@example.com`;
     const [password = "", name] = make(email);
@@ -101,7 +101,7 @@ test.each([
   },
 );
 
-test("POST /user/change-password, /auth/reset-password: refuse the user's address and name", async () => {
+test("POST /user/change-password, /auth/reset-password: reject the user's address and name", async () => {
   const { user, post } = await app.signIn(await app.addVerifiedUser({ name: "Ann-Example-1" }));
   const change = { currentPassword: user.password, newPassword: "ann-EXAMPLE-1" };
   expect(await post("/user/change-password", change)).toMatchObject(invalid("newPassword"));

@@ -49,7 +49,7 @@ test("POST /auth/reset-password: a weak password leaves the token valid; a succe
   );
 });
 
-test("POST /auth/reset-password: keeps a confirmed factor of a verified account, and drops any other", async () => {
+test("POST /auth/reset-password: keeps the confirmed factor of a verified account, and removes any other", async () => {
   for (const [user, confirms, kept] of [
     [await app.addVerifiedUser(), true, true],
     [await app.addVerifiedUser(), false, false],
@@ -83,7 +83,7 @@ test.each([
   },
 );
 
-test("POST /auth/reset-password: voids pending links to another address", async () => {
+test("POST /auth/reset-password: invalidates pending links to another address", async () => {
   const { user, post } = await app.signIn(await app.addVerifiedUser());
   const newEmail = `new-${user.email}`;
   await post("/user/change-email", { newEmail, password: user.password });
@@ -92,7 +92,7 @@ test("POST /auth/reset-password: voids pending links to another address", async 
   expect(await app.verifyEmail(token)).toMatchObject(refused);
 });
 
-test("POST /auth/reset-password: one of 50 parallel uses succeeds", async () => {
+test("POST /auth/reset-password: one of 50 concurrent uses of a token succeeds", async () => {
   const { email } = await app.addUser();
   const token = await app.resetTokenFor(email);
   const answers = await Promise.all(times(50, (i) => reset(token, `${NEW}-${i}`)));
@@ -101,7 +101,7 @@ test("POST /auth/reset-password: one of 50 parallel uses succeeds", async () => 
   expect((await login(email, `${NEW}-${winner}`)).status).toBe(200);
 });
 
-test("POST /auth/reset-password: concurrent logins with the old password open no session", async () => {
+test("POST /auth/reset-password: concurrent logins with the old password leave no open session", async () => {
   for (let round = 0; round < 5; round++) {
     const { email } = await app.addVerifiedUser();
     const token = await app.resetTokenFor(email);

@@ -32,7 +32,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
   };
   const app = await startSuiteApp({ env: { ...strict, GEOIP_DB: PLACES } });
 
-  test.each(COMMON)("PASSWORD_BLOCKLIST=on: refuses the common password %s", async (password) => {
+  test.each(COMMON)("PASSWORD_BLOCKLIST=on: rejects the common password %s", async (password) => {
     const answer = await app.httpClient().post("/auth/register", newAccount({ password }));
     expect(answer).toMatchObject(invalid("password"));
   });
@@ -45,7 +45,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect(failures.map(({ details }) => details)).toEqual([{}, { reason: "EMAIL_NOT_VERIFIED" }]);
   });
 
-  test("GET /admin/audit-logs: shows the place of an event, over gRPC too", async () => {
+  test("GET /admin/audit-logs: shows the location of an event, over gRPC too", async () => {
     const admin = await app.signInAdmin(await app.addVerifiedUser({ role: "admin" }));
     const user = await app.addVerifiedUser();
     await app.httpClient("81.2.69.142").post("/auth/login", user.credentials);
@@ -59,7 +59,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect((await admin.get(registered)).body.items[0]).not.toHaveProperty("location");
   });
 
-  test("GET /user/sessions: shows the place of a session, and its new place after a refresh", async () => {
+  test("GET /user/sessions: shows the location of a session, and its new location after a refresh", async () => {
     const user = await app.addVerifiedUser();
     const london = app.httpClient("81.2.69.142");
     const { body } = await london.post("/auth/login", user.credentials);
@@ -96,7 +96,7 @@ describe("Settings PASSWORD_EXPIRY=refuse, REQUIRE_VERIFIED_EMAIL, GEOIP_DB, PAS
     expect((await app.login(email, NEW_PASSWORD)).status).toBe(200);
   });
 
-  test("the cleanup job removes ended sessions, tokens and counters", async () => {
+  test("the cleanup job deletes ended sessions, expired tokens and counters", async () => {
     const [idle, out, open] = [
       await app.addVerifiedUser(),
       await app.addVerifiedUser(),
@@ -170,7 +170,7 @@ describe("Lifetime settings", async () => {
     expect((await browser.post("/auth/refresh")).status).toBe(401);
   });
 
-  test("LOCKOUT_DURATION: an account stays locked for this time, even if counters are cleaned up meanwhile", async () => {
+  test("LOCKOUT_DURATION: an account stays locked for this time, even if counters are cleaned up in the meantime", async () => {
     const { email } = await app.addUser();
     await app.lock(email);
     await clearing(app, "23h");
@@ -179,7 +179,7 @@ describe("Lifetime settings", async () => {
     expect((await app.login(email)).status).toBe(200);
   });
 
-  test("LOCKOUT_RESET: failures count for this time, even if counters are cleaned up meanwhile", async () => {
+  test("LOCKOUT_RESET: failures count for this time, even if counters are cleaned up in the meantime", async () => {
     const { email } = await app.addUser();
     for (let i = 0; i < 4; i++) await app.guess(email);
     await clearing(app, "61m");

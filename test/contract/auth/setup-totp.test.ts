@@ -25,7 +25,7 @@ test("POST /auth/setup-totp: returns secret, QR code and ten backup codes, and n
 });
 
 test.skipIf(isMissing("oathtool"))(
-  "POST /auth/setup-totp: a code of oathtool, by SHA-1, signs in",
+  "POST /auth/setup-totp: a SHA-1 code of oathtool signs in",
   async () => {
     const { user, authenticator } = await app.setUpFactor();
     const now = app.clock.now().toISOString().replace("T", " ").replace(/\..*/, " UTC");
@@ -57,7 +57,7 @@ const CONFIRMATIONS = [
   { by: "new backup codes", path: "/auth/backup-codes" },
 ];
 test.for(CONFIRMATIONS)(
-  "GET /user/profile: mfaConfirmed is absent, false after the set-up, true after a first code by $by, absent when off",
+  "GET /user/profile: mfaConfirmed is absent, false after the set-up, true after a first code for $by, absent when off",
   async ({ path }) => {
     const user = await app.addUser();
     const before = await app.signIn(user);
@@ -81,7 +81,7 @@ test.for(CONFIRMATIONS)(
 );
 
 // a backup code does not prove that the authenticator works, so it does not count as the first code
-test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, then answers 409", async () => {
+test("POST /auth/setup-totp: replaces secret and codes until a first code is accepted, and is 409 afterwards", async () => {
   const first = await app.setUpFactor();
   const { user, post } = first;
   const { body: second } = await post("/auth/setup-totp");
@@ -98,7 +98,7 @@ test("POST /auth/setup-totp: replaces secret and codes until a first code is acc
   expect(await post("/auth/setup-totp")).toMatchObject(refusal(409, "MFA_ALREADY_ENABLED"));
 });
 
-test("POST /auth/setup-totp: notifies an address at most five times an hour", async () => {
+test("POST /auth/setup-totp: sends at most five e-mails an hour to an address", async () => {
   const { user, post } = await app.setUpFactor();
   expect(await statusesOf(9, () => post("/auth/setup-totp"))).toEqual({ 200: 9 });
   const count =

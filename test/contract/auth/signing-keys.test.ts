@@ -20,7 +20,7 @@ const kidOf = (token: string) => decodeProtectedHeader(token).kid as string;
 const refresh = async (token: string) => (await app.refresh(token)).body;
 const { profileStatus: profile } = app;
 
-test("Signing keys: rotate without ending sessions, and are deleted once every token they signed has expired", async () => {
+test("Signing keys: rotate without ending sessions, and are deleted once all tokens that they signed have expired", async () => {
   const [first] = await kids();
   app.clock.advance("89d");
   const early = await app.signIn();

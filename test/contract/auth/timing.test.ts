@@ -23,7 +23,7 @@ describe("POST /auth/login", () => {
     expect(await compareTimes(24, known, unknown, isAlike)).toSatisfy(isAlike);
   });
 
-  test("refuses a password of over 128 characters without hashing", async () => {
+  test("rejects a password of more than 128 characters without hashing it", async () => {
     const user = await app.addUser();
     const tooLong = attempt(user.email, 400, "x".repeat(129));
     const isFaster = ({ one, other }: Times) => one < other / 2;
@@ -36,7 +36,7 @@ describe("POST /auth/login", () => {
 
   // With an embedded database the queue never fills: it is slower than the hashes.
   test.skipIf(app.mode !== "apart")(
-    "is 503 with Retry-After beyond the queue, and others are served",
+    "is 503 with Retry-After once the queue is full, and other requests are served",
     async () => {
       const account = await app.signIn();
       let isOver = false;

@@ -175,7 +175,7 @@ beforeAll(async () => {
 });
 
 test.each(Object.entries(entries))(
-  "Token kinds: %s accepts its own kind and refuses every other",
+  "Token kinds: %s accepts only its own kind",
   async (_, entry) => {
     for (const kind of kinds.filter((each) => !entry.takes.includes(each)))
       expect([kind, (await entry.send(made.tokens[kind])).status]).toEqual([kind, entry.refused]);

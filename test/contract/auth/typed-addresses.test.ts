@@ -38,7 +38,7 @@ const typings = [
 ];
 
 test.each(typings)(
-  "POST /auth/register: an address $how is stored as it reads, and signs in on both ports",
+  "POST /auth/register: an address $how is stored in its usual form, and signs in on both ports",
   async ({ typed }) => {
     const email = `Ann-${randomUUID()}@example.com`;
     expect((await register({ email: typed(email) })).status).toBe(201);
@@ -58,7 +58,7 @@ test.each(typings)(
   },
 );
 
-test("POST /auth/forgot-password: reaches the account of an address however typed", async () => {
+test("POST /auth/forgot-password: finds the account however the address is typed", async () => {
   const { email } = await app.addUser();
   const typed = `\u200b${email.replace("@", "＠")}\n`;
   expect((await app.httpClient().post("/auth/forgot-password", { email: typed })).status).toBe(200);
@@ -78,7 +78,7 @@ test.each([
   "ann@exam ple.com",
   "ann\u212a@example.com",
   "änn@example.com",
-])("POST /auth/register: refuses %j, which may be another address", async (email) => {
+])("POST /auth/register: rejects %j, which may be another address", async (email) => {
   expect(await register({ email })).toMatchObject(invalid("email"));
 });
 

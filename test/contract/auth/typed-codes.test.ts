@@ -143,7 +143,7 @@ test("POST /auth/disable-totp: accepts a backup code with a typographic dash", a
 });
 
 test.each(["/auth/backup-codes", "/auth/disable-totp"])(
-  "POST %s: what can't be a code is 400, and neither code nor password is counted",
+  "POST %s: an impossible code is 400, and counts as no attempt",
   async (path) => {
     const { user, post } = await app.setUpConfirmedFactor();
     for (const code of noCodes)
@@ -186,7 +186,7 @@ test.each(tokens)("POST /auth/reset-password: accepts a token $how", async ({ ty
 });
 
 test.each(["<token>", "to/ken", "tökén", "\u200b", "a=b&c"])(
-  "POST /auth/verify-email, /auth/reset-password: refuse %j, which can't be a token",
+  "POST /auth/verify-email, /auth/reset-password: reject %j, which cannot be a token",
   async (token) => {
     expect(await app.verifyEmail(token)).toMatchObject(invalid("token"));
     expect(await app.resetPassword(token)).toMatchObject(invalid("token"));

@@ -55,7 +55,7 @@ describe.each(passwords)("Password %s", (password) => {
   });
 });
 
-describe("Hashes of earlier versions, made from the text as typed", () => {
+describe("Hashes of earlier versions, made from the password as typed", () => {
   const decomposed = "Pässwörd-ñandú-7X".normalize("NFD");
   const hashOf = async (id: string) =>
     (
@@ -84,7 +84,7 @@ describe("Hashes of earlier versions, made from the text as typed", () => {
     expect(await hashOf(id)).toBe(renewed);
   });
 
-  test("POST /user/change-email: a confirmation accepts it and renews the hash", async () => {
+  test("POST /user/change-email: a confirmation accepts the password, and renews the hash", async () => {
     const user = await app.addUser();
     const { post } = await app.signIn(user);
     const earlier = await hash(decomposed, { ...CHEAP, parallelism: 1 });
@@ -94,7 +94,7 @@ describe("Hashes of earlier versions, made from the text as typed", () => {
     expect((await app.login(user.email, decomposed.normalize("NFC"))).status).toBe(200);
   });
 
-  test("POST /auth/login: a wrong text in decomposed form is one guess", async () => {
+  test("POST /auth/login: a wrong password in decomposed form is one guess", async () => {
     const { email } = await addEarlier();
     const wrong = "Würöng-1-guess".normalize("NFD");
     for (let i = 0; i < 5; i++) expect((await app.login(email, wrong)).status).toBe(401);
@@ -110,7 +110,7 @@ test("POST /auth/register: a space is a special character", async () => {
   expect((await register("Correct horse 1")).status).toBe(201);
 });
 
-test("POST /auth/register, /auth/login: lengths are those of the composed form, in characters", async () => {
+test("POST /auth/register, /auth/login: the length of a password is that of its composed form, in characters", async () => {
   const email = `${randomUUID()}@example.com`;
   const longest = `Aa1-${"ü".repeat(124)}`;
   expect((await register(longest.normalize("NFD"), { email })).status).toBe(201);
@@ -132,14 +132,14 @@ describe("PASSWORD_BLOCKLIST=on", async () => {
     { what: "the name of the installation", password: "Soehne-Söhne&Co1", refused: false },
     { what: "the name of the installation", password: "Söhne&Co2024" },
     { what: "the name of the installation without accents", password: "Sohne123!" },
-    { what: "the own name", password: "Ann Smithson1!" },
-    { what: "the own name backwards", password: "Smithson_Ann_99" },
-    { what: "a part of the own name", password: "Smithson#2024" },
-    { what: "the own name and the product's", password: "AnnGatehouse1!" },
-    { what: "the address", password: "Zara.Quinn@example.com1" },
-    { what: "a part of the address", password: "Zara-Quinn-77" },
-    { what: "another word beside the own name", password: "Smithson-walrus-1", refused: false },
-  ])("POST /auth/register: $what, as $password", async ({ password, refused = true }) => {
+    { what: "the user's name", password: "Ann Smithson1!" },
+    { what: "the user's name backwards", password: "Smithson_Ann_99" },
+    { what: "a part of the user's name", password: "Smithson#2024" },
+    { what: "the names of the user and the product", password: "AnnGatehouse1!" },
+    { what: "the user's address", password: "Zara.Quinn@example.com1" },
+    { what: "a part of the user's address", password: "Zara-Quinn-77" },
+    { what: "another word beside the user's name", password: "Smithson-walrus-1", refused: false },
+  ])("POST /auth/register: $what, such as $password", async ({ password, refused = true }) => {
     const email = `zara.quinn.${Math.random().toString().slice(2)}@example.com`;
     const answer = await strict
       .httpClient()

@@ -15,7 +15,7 @@ const test = base
   .extend("authenticator", ({ account }) => account.authenticator)
   .extend("tempToken", ({ user }) => app.mfaTokenFor(user));
 
-test("POST /auth/login: with a second factor returns an MFA token and no tokens, user or cookie", async ({
+test("POST /auth/login: with a second factor, returns an MFA token, but no tokens, user or cookie", async ({
   user,
 }) => {
   const { status, body, headers } = await app.httpClient().post("/auth/login", user.credentials);
@@ -66,7 +66,7 @@ test("POST /auth/verify-mfa: accepts each backup code once, in any case and with
   );
 });
 
-test("POST /auth/verify-mfa: requires a code or a backupCode, and an MFA token", async ({
+test("POST /auth/verify-mfa: requires an MFA token, and either a code or a backup code", async ({
   authenticator,
   tempToken,
 }) => {
@@ -95,7 +95,7 @@ test("POST /auth/verify-mfa: an MFA token expires after five minutes, with a new
   expect(await verify(last, { code: await authenticator.code() })).toMatchObject(invalidTicket);
 });
 
-test("POST /auth/verify-mfa: five wrong codes void an MFA token", async ({
+test("POST /auth/verify-mfa: five wrong codes invalidate an MFA token", async ({
   user,
   authenticator,
   tempToken,
@@ -148,7 +148,7 @@ test("POST /auth/verify-mfa: evaluates at most five of 30 concurrent codes from 
 });
 
 test.each(["code", "backup code"])(
-  "POST /auth/verify-mfa: one of 50 parallel uses of a %s succeeds",
+  "POST /auth/verify-mfa: one of 50 concurrent uses of a %s succeeds",
   async (kind) => {
     for (let round = 0; round < repetitions(2); round++) {
       const { user, authenticator } = await app.setUpFactor();

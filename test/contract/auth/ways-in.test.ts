@@ -68,7 +68,7 @@ test.for([
   { address: "verified, which codes by e-mail reach", isVerified: true },
   { address: "not verified", isVerified: false },
 ])(
-  "Ways in: no sequence of additions and removals leaves an account without one, its address $address",
+  "Ways in: no sequence of additions and removals leaves an account without one (address $address)",
   async ({ isVerified }) => {
     for (let round = 0; round < ROUNDS; round++) {
       const account = await app.signIn(isVerified ? await app.addVerifiedUser() : undefined);
