@@ -18,7 +18,7 @@ import {
 } from "../../support/browser.ts";
 
 describeWeb("Web app: accounts", {}, (web) => {
-  test("register, verify by mail, sign in, edit the profile, sign out", async () => {
+  test("a new user registers, verifies the address, signs in, edits the profile and signs out", async () => {
     const context = await web.newBrowser();
     const tab = await web.open("/register", context);
     const { page } = tab;
@@ -57,7 +57,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Sign in");
   });
 
-  test("forgot password: the mailed link sets a new one", async () => {
+  test("the link for a forgotten password sets a new one", async () => {
     const { email } = await web.app.addUser();
     const form = await web.open("/forgot-password");
     await submit(
@@ -82,7 +82,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Reset your password");
   });
 
-  test("accepts an invitation: the page welcomes, and the password that is set signs in", async () => {
+  test("an invitation page welcomes the user, and the password that is set there signs in", async () => {
     const admin = await web.app.signInAdmin();
     const email = `invited.${Date.now()}@example.com`;
     const invited = await admin.post("/admin/users", { email, name: "Bea" });
@@ -100,7 +100,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Chat");
   });
 
-  test("shows an unknown page and violations in German", async () => {
+  test("an unknown page and violations are shown in German", async () => {
     const { page } = await web.signInUser();
     await goTo(page, "/nowhere");
     await see(page, "There is no such page.");
@@ -112,7 +112,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await press(page, "Speichern", "Geben Sie höchstens 1000 Zeichen ein.");
   });
 
-  test("the chosen language is stored with the account: mails and other browsers follow it", async () => {
+  test("the chosen language is stored with the account, and used for e-mails and other browsers", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
     const localeOf = () => web.app.sql("select locale from users where id = ?", [user.id]);
@@ -125,7 +125,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await web.app.mail.emailTo(user.email, /Passwort zurücksetzen/);
   });
 
-  test("changes password and address, and ends the other sessions", async () => {
+  test("a user changes password and address, and ends the other sessions", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
     const sectionOf = (name: string) =>
@@ -150,7 +150,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await see(page.getByRole("dialog"), "Your session has ended");
   });
 
-  test("signs in with a backup code", async () => {
+  test("a backup code signs in", async () => {
     const { user, post } = await web.app.signIn();
     const { body } = await post("/auth/setup-totp", {});
     const { page } = await web.open("/sign-in");
@@ -166,7 +166,7 @@ describeWeb("Web app: accounts", {}, (web) => {
     await seeHeading(page, "Chat");
   });
 
-  test("exports everything, deletes the account, and restores it by signing in", async () => {
+  test("a user exports everything, deletes the account, and restores it by signing in", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.signIn(user);
     await goTo(page, "/account/data");

@@ -32,7 +32,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await page.getByRole("heading", { name: shown(heading), level: 1 }).waitFor();
   };
 
-  test("shows today's numbers, users, events, e-mails and usage", async () => {
+  test("the pages show today's numbers, users, events, e-mails and usage", async () => {
     await web.app.addUser();
     const tab = await web.signInAdmin();
     const { page } = tab;
@@ -59,7 +59,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await seeAlert(page, "userId: must be a complete ID");
   });
 
-  test("finds a user, edits, unlocks and impersonates with a banner, and comes back", async () => {
+  test("an administrator finds, edits, unlocks and impersonates a user, sees a banner, and comes back", async () => {
     const user = await web.app.addVerifiedUser({ name: "Berta", email: "berta@example.com" });
     await web.app.lock(user.email);
     const tab = await web.signInAdmin();
@@ -92,7 +92,7 @@ describeWeb("Web app: administration", {}, (web) => {
     expect(refused, "the page of a user asks for no other one when it is left").toEqual([]);
   });
 
-  test("shows and replaces the metadata of a user, and says what is no JSON object", async () => {
+  test("the page of a user shows and replaces the metadata, and explains what is not a JSON object", async () => {
     const user = await web.app.addVerifiedUser();
     const admin = await web.app.signInAdmin();
     await admin.put(`/admin/users/${user.id}`, { metadata: { plan: "team" } });
@@ -117,7 +117,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await until("the metadata to be removed", async () => (await metadata()) === undefined);
   });
 
-  test("asks for the administrator's own password before it changes a role", async () => {
+  test("a change of role asks for the administrator's own password", async () => {
     const user = await web.app.addVerifiedUser();
     const tab = await web.signInAdmin();
     const { page } = tab;
@@ -133,7 +133,7 @@ describeWeb("Web app: administration", {}, (web) => {
     expect((await web.app.login(user.email)).body.user.role).toBe("admin");
   });
 
-  test("lists grow while scrolling, and a search beyond 20,000 rows continues by a button", async () => {
+  test("lists grow while scrolling, and a search beyond 20,000 rows continues with a button", async () => {
     await web.app.sql(`insert into users (id, email, canonical_email, name, password_hash, password_changed_at,
       terms_accepted_at, created_at, updated_at) select ('00000000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid,
       i || '@list.test', i || '@list.test', 'Listed', 'x', now(), now(), now(), now() from generate_series(1, 20100) i`);
@@ -158,7 +158,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await see(page, "Nothing to show.");
   });
 
-  test("the overview shows 24 hours, 7 or 30 days, as its address says", async () => {
+  test("the overview covers 24 hours, 7 or 30 days, according to its address", async () => {
     const tab = await web.signInAdmin();
     const { page } = tab;
     const asked: string[] = [];
@@ -184,7 +184,7 @@ describeWeb("Web app: administration", {}, (web) => {
     ]);
   });
 
-  test("names what needs attention, and leads to the lists that show it", async () => {
+  test("the overview shows what needs attention, and links to the lists", async () => {
     const user = await web.app.addVerifiedUser({ name: "Lotte Locked" });
     await web.app.lock(user.email);
     await web.app.failEmailOf(await web.app.addUser());
@@ -209,7 +209,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await web.app.sql("delete from webhooks");
   });
 
-  test("compares numbers with the period before, and shows the used share of the budget", async () => {
+  test("the overview compares numbers with the previous period, and shows the used share of the budget", async () => {
     const { id } = await web.app.addUser();
     const daysAgo = (days: number) => new Date(web.app.clock.now().getTime() - days * 86_400_000);
     for (const [days, cost] of [
@@ -238,7 +238,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await admin.delete(`/admin/budgets/${body.budget.id}`);
   });
 
-  test("users are filtered by two-factor authentication and sorted by their last sign-in", async () => {
+  test("users can be filtered by two-factor authentication and sorted by last sign-in", async () => {
     const early = await web.app.addVerifiedUser({ email: "early@seen.example.com" });
     const late = await web.app.addVerifiedUser({ email: "late@seen.example.com" });
     await web.app.setUpFactor(late);
@@ -262,7 +262,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await expectAccessible(tab);
   });
 
-  test("usage is shown for one person, by API key and by alias, with names of models", async () => {
+  test("usage can be shown for one person, by API key and by alias", async () => {
     const user = await web.app.addVerifiedUser({ name: "Kai Keyholder" });
     const { apiKey: key } = await createKey(await web.app.signIn(user), {
       name: "Nightly report",
@@ -291,7 +291,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await expectAccessible(tab);
   });
 
-  test("invites a user, who is in the list at once", async () => {
+  test("an invited user is in the list immediately", async () => {
     const tab = await web.signInAdmin();
     const { page } = tab;
     await open(tab, "/admin/users", "Users");
@@ -330,7 +330,7 @@ describeWeb("Web app: administration", {}, (web) => {
     expect(await page.getByRole("button", { name: "Reset access" }).count()).toBe(0);
   });
 
-  test("suspends selected users and reinstates one, who reads the reason at the sign-in", async () => {
+  test("selected users can be suspended, and a suspended user sees the reason at the sign-in", async () => {
     const users = [
       await web.app.addVerifiedUser({ email: "stop1@example.com", name: "Stop One" }),
       await web.app.addVerifiedUser({ email: "stop2@example.com", name: "Stop Two" }),
@@ -360,7 +360,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await seeAlert(other, "This account is suspended.");
   });
 
-  test("sorts users by address, and back", async () => {
+  test("users can be sorted by address, in both directions", async () => {
     const tab = await web.signInAdmin();
     const { page } = tab;
     await open(tab, "/admin/users", "Users");
@@ -375,7 +375,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await page.getByRole("link", { name: "root@example.com" }).waitFor();
   });
 
-  test("shows how the providers have replied, and what needs attention", async () => {
+  test("providers are shown with their recent replies and failures", async () => {
     const { id } = await web.app.addUser();
     await web.app.sql(
       `insert into ai_usage (id, user_id, provider, model, outcome, latency_ms, created_at)
@@ -397,7 +397,7 @@ describeWeb("Web app: administration", {}, (web) => {
     await expectAccessible(tab);
   });
 
-  test("shows an e-mail as its recipient gets it, without its token", async () => {
+  test("an e-mail is shown as its recipient sees it, without its token", async () => {
     const user = await web.app.addUser();
     const tab = await web.signInAdmin();
     const { page } = tab;
@@ -417,7 +417,7 @@ describeWeb("Web app: administration", {}, (web) => {
     expect(await dialog.getByText("token=").count()).toBe(0);
   });
 
-  test("sends a failed e-mail again", async () => {
+  test("a failed e-mail can be sent again", async () => {
     const user = await web.app.addUser();
     await web.app.failEmailOf(user);
     const { page } = await web.signInAdmin();

@@ -24,7 +24,7 @@ const BRAND = {
   SUPPORT_URL: "mailto:help@acme.example",
 };
 
-describe("The brand of an installation", async () => {
+describe("Brand of an installation", async () => {
   const env = { ...BRAND, APP_LOGO: fileOf("logo.svg", SVG) };
   const app = await startSuiteApp({ mode: "embedded", env });
   const { get } = app.httpClient();
@@ -47,7 +47,7 @@ describe("The brand of an installation", async () => {
     });
   });
 
-  test("GET /app-logo: has its type, and can run nothing when it is opened", async () => {
+  test("GET /app-logo: is served with its type, and cannot run scripts when opened", async () => {
     const { body } = await get("/app-config");
     const { status, headers, text } = await get(`/${body.logo}`);
     expect([status, headers.get("content-type"), text]).toEqual([200, "image/svg+xml", SVG]);
@@ -55,7 +55,7 @@ describe("The brand of an installation", async () => {
     expect(headers.get("content-security-policy")).toContain("sandbox");
   });
 
-  test("no page, document or e-mail names the product", async () => {
+  test("no page, document or e-mail contains the name of the product", async () => {
     const user = await app.addUser();
     const mail = await app.mail.emailTo(user.email);
     const shown = [mail.subject, mail.text, mail.html, mail.from?.name];
@@ -84,13 +84,13 @@ describe("The brand of an installation", async () => {
   );
 });
 
-test("The pages of mailed links without the web app have name, colour and links", async () => {
+test("The pages of mailed links have name, colour and links of the brand, without the web app too", async () => {
   const server = await forTest(start(() => {}, { env: { ...BRAND, WEB: "off" } }));
   const { light } = (await server.send("GET", "/app-config")).body.accent;
   for (const path of ["/verify-email", "/reset-password"]) {
     const { text } = await server.send("GET", path);
-    expect(text).toContain("Acme &#38; Sons</title>");
     expect(text).toContain(`--accent-light: ${light};`);
+    expect(text).toContain("Acme &#38; Sons</title>");
     expect(text).toContain('<a href="https://acme.example/terms">Terms</a>');
     expect(text).not.toMatch(/gatehouse|\{name\}|\{style\}|\{links\}/i);
   }
@@ -99,10 +99,10 @@ test("The pages of mailed links without the web app have name, colour and links"
 test.each([
   { what: "a text", content: "logo", problem: "must be an SVG or PNG file" },
   { what: "more than 256 KiB", content: Buffer.alloc(262_145), problem: "at most 256 KiB" },
-])("APP_LOGO: $what is refused", ({ content, problem }) => {
+])("APP_LOGO: $what is rejected", ({ content, problem }) => {
   expect(() => readLogo(fileOf("logo", content))).toThrow(problem);
 });
 
-test("APP_LOGO: a missing file is refused, without its path", () => {
+test("APP_LOGO: a missing file is reported without its path", () => {
   expect(() => readLogo("/nowhere/logo.svg")).toThrow(/^APP_LOGO names no file .*ENOENT\)$/);
 });

@@ -10,7 +10,7 @@ import {
 } from "../../support/browser.ts";
 
 describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
-  test("an administrator sets, changes, corrects and deletes a budget", async () => {
+  test("an administrator sets, changes and deletes a budget", async () => {
     const tab = await web.signInAdmin();
     const { page } = tab;
     await goTo(page, "/admin/budgets");
@@ -32,7 +32,7 @@ describeWeb("Web app: budgets", { browsers: CHROMIUM }, (web) => {
     await see(page, "Nothing to show.");
   });
 
-  test("a user sees a bar for each budget", async () => {
+  test("a user sees a progress bar for each budget", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;

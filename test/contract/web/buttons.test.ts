@@ -148,7 +148,7 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
   };
 
   test.for(cases)(
-    "$name, in $scheme colours: every state has the same colour family and readable text",
+    "$name, $scheme scheme: every state has the same colour family and readable text",
     async ({ scheme, html, family }) => {
       const page = await pageIn(scheme);
       for (const state of Object.keys(STATES)) {
@@ -161,7 +161,7 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
   );
 
   test.for(cases)(
-    "$name, in $scheme colours: the ring of the focus has its colour",
+    "$name, $scheme scheme: the focus ring has its colour",
     async ({ scheme, html, family, ring: expected = family }) => {
       const { ring } = await lookOf(await pageIn(scheme), html, "focused");
       const shadows = ring.match(/rgba?\([^)]*\)/g) ?? []; // the last one is the ring
@@ -171,7 +171,7 @@ describeWeb("Web app: buttons", { browsers: CHROMIUM }, (web) => {
     },
   );
 
-  test("covers every class of a button in the app", () => {
+  test("every button class of the app is tested", () => {
     const files = readdirSync("web/src", { recursive: true, encoding: "utf8" });
     const sources = files
       .filter((name) => name.endsWith(".svelte"))

@@ -30,7 +30,7 @@ const HOSTILE =
   "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>";
 
 describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
-  test("streams a reply, shows hostile Markdown harmlessly, and keeps the conversation", async () => {
+  test("a reply is streamed, hostile Markdown is harmless, and the conversation is stored", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
     await say(page, HOSTILE);
@@ -62,7 +62,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await expectAccessible(tab);
   });
 
-  test("shows what a model has thought in a fold", async () => {
+  test("the reasoning of a model is shown in a collapsed section", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
     await chooseModel(page, "model-c-1");
@@ -75,7 +75,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await page.getByText("Reasoning", { exact: true }).waitFor(); // it is kept with the reply
   });
 
-  test("two tabs keep each other's conversations, even when the storage is full", async () => {
+  test("two tabs keep each other's conversations, even if the storage is full", async () => {
     const context = await web.newBrowser();
     const one = await web.signIn(await web.app.addUser(), context);
     const other = await web.open("/", context);
@@ -97,7 +97,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await expect.poll(() => kept.first().innerText()).toContain("The last");
   });
 
-  test("stops a stream, and repeats a reply that failed", async () => {
+  test("a stream can be stopped, and a failed reply repeated", async () => {
     const { page, problems } = await web.signInUser();
     await say(page, "case: silent");
     await see(page, "Thinking");
@@ -130,7 +130,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     await press(page, "Stop", "Stopped.");
   });
 
-  test("the field grows with its text, up to a part of the page", async () => {
+  test("the message field grows with its text, up to a part of the page", async () => {
     const { page } = await web.signInUser();
     const field = page.getByLabel("Message", { exact: true });
     const heightOf = async (text: string) => {
@@ -144,7 +144,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
     expect(await heightOf("")).toBeCloseTo(one, 0);
   });
 
-  test("follows a long reply with Stop in view, and goes on while the person looks at another page", async () => {
+  test("the view follows a long reply with Stop visible, and the reply continues while another page is open", async () => {
     const { page } = await web.signInUser();
     await say(page, Array.from({ length: 40 }, (_, i) => `Line ${i}`).join("\n\n"));
     await see(page, "couldn't agree more");
@@ -171,7 +171,7 @@ describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
   });
 
   test.skipIf(web.name === "Firefox")(
-    "works without https, and dates usage by UTC days everywhere",
+    "the chat works without https, and usage is dated by UTC days everywhere",
     async () => {
       const user = await web.app.addUser();
       const context = await web.newBrowser({ timezoneId: "America/Los_Angeles", locale: "de-DE" });
@@ -202,7 +202,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
   const listOf = (page: Page) =>
     page.getByRole("navigation", { name: "Conversations" }).getByRole("listitem");
 
-  test("a reply that comes is kept: a reload shows it as interrupted, and it can be tried again", async () => {
+  test("an unfinished reply is stored: a reload shows it as interrupted, and it can be tried again", async () => {
     const { page } = await web.signInUser();
     await say(page, "case: silent-midway");
     await page.locator(".markdown").waitFor();
@@ -219,7 +219,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await seeAlert(page, "The reply was interrupted.");
   });
 
-  test("two conversations stream at once, and another tab follows", async () => {
+  test("two conversations stream concurrently, and another tab follows", async () => {
     const context = await web.newBrowser();
     const { page } = await web.signIn(await web.app.addUser(), context);
     await say(page, "case: silent-midway");
@@ -239,7 +239,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect(await other.page.getByRole("alert").count()).toBe(0); // it comes elsewhere
   });
 
-  test("another tab stops a reply, sends nothing into it, and tells of one whose tab is gone", async () => {
+  test("another tab can stop a reply, cannot send during it, and shows that its tab was closed", async () => {
     const context = await web.newBrowser();
     const one = await web.signIn(await web.app.addUser(), context);
     await say(one.page, "case: silent-midway");
@@ -258,7 +258,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await seeAlert(page, "The reply was interrupted.");
   });
 
-  test("Escape closes what lies over the page before it stops a reply, and the field has the focus after each navigation", async () => {
+  test("Escape closes overlays before it stops a reply, and the message field has the focus after each navigation", async () => {
     const { page } = await web.signInUser();
     const field = page.getByLabel("Message", { exact: true });
     const hasFocus = () => page.evaluate("document.activeElement?.matches('.composer textarea')");
@@ -309,7 +309,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Launch plan", "Short one"]);
   });
 
-  test("a message that is replaced comes back with what followed it", async () => {
+  test("undoing the edit of a message restores it and what followed", async () => {
     const { page } = await web.signInUser();
     for (const text of ["First words", "Second words"]) {
       await say(page, text);
@@ -329,7 +329,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect(await page.locator(".log article").count()).toBe(4);
   });
 
-  test("an export is imported once, and a file with anything else not at all", async () => {
+  test("an export is imported once, and a file with other content is rejected", async () => {
     const { page } = await web.signInUser();
     const files = page.locator("input[type=file]");
     const importText = (text: string) =>
@@ -353,7 +353,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Imported"]);
   });
 
-  test("a message is edited and sent again, a conversation is renamed and found by its text", async () => {
+  test("a message can be edited and sent again, and a conversation renamed and found by its text", async () => {
     const { page } = await web.signInUser();
     await say(page, "First words");
     await see(page.locator(".markdown"), "First words");
@@ -371,7 +371,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => listOf(page).count()).toBe(0);
   });
 
-  test("a conversation that is not open is renamed, pinned and deleted from the list", async () => {
+  test("a conversation that is not open can be renamed, pinned and deleted from the list", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
     await say(page, "The first one");
@@ -400,7 +400,7 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect(page.url()).toBe(address);
   });
 
-  test("conversations end with the sign-out, unless they are to stay on the device", async () => {
+  test("conversations are deleted at the sign-out, unless they are to stay on the device", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();
     const { page } = await web.signIn(user, context);
@@ -448,7 +448,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
       all.filter((each) => each.disabled === disabled).map(({ name }) => name.slice(0, 7));
   };
 
-  test("offers users no provider that is not set up, and shows it to administrators", async () => {
+  test("users are not offered a provider without a key, and administrators see it", async () => {
     const user = await modelsOf((await web.signInUser()).page);
     expect(new Set(user(false))).toEqual(new Set(["model-a", "model-b", "model-c"]));
     expect(user(true)).toEqual([]);
@@ -457,7 +457,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     expect(new Set(admin(true))).toEqual(new Set(["model-d"]));
   });
 
-  test("says that no provider is set up, and sends nothing", async () => {
+  test("without any provider, the page says so and sends nothing", async () => {
     const { page } = await web.signInUser();
     await answerProviders(page, false);
     await page.reload();
@@ -468,7 +468,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     expect(await page.locator(".log article").count()).toBe(0);
   });
 
-  test("a stored conversation whose provider is no longer set up can be read, and continued with another provider", async () => {
+  test("a stored conversation whose provider is no longer configured can be read, and continued with another provider", async () => {
     const { page } = await web.signInUser();
     await say(page, "Hello");
     await page.getByRole("button", { name: "Try again" }).waitFor(); // complete and stored
@@ -487,7 +487,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     { whom: "an administrator", admin: true },
   ];
   test.for(READERS)(
-    "shows $whom a failure in the language of the page, with details for administrators only",
+    "$whom sees a failure in the language of the page, with details for administrators only",
     async ({ admin }) => {
       const { page, problems } = await web.signIn(
         await web.app.addUser(admin ? { role: "admin" } : {}),
@@ -510,7 +510,7 @@ describeWeb("Web app: chat with a provider that is not set up", WITHOUT_KEY, (we
     },
   );
 
-  test("does not show a failure message that an earlier version has stored", async () => {
+  test("a failure message that an earlier version has stored is not shown", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();
     const turn = { role: "assistant", content: "", problem: "MISTRAL_API_KEY is missing." };

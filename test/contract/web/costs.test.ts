@@ -20,7 +20,7 @@ describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) 
   /** A call of 1,000,000 output tokens, of which 400,000 are reasoning: 15 EUR. */
   const BILLED = "case: billed 1,1000000,0,0,0,400000";
 
-  test("shows everybody their own cost, and administrators that of all, in both languages", async () => {
+  test("users see their own cost, and administrators the cost of all, in both languages", async () => {
     const user = await web.app.addUser({ name: "Carla" });
     const { post } = await web.app.signIn(user);
     await post("/ai/chat", conversationOf(BILLED, "provider-b"));
@@ -68,7 +68,7 @@ describeWeb("Web app: costs", { env: { AI_CATALOG: pricedCatalogue() } }, (web) 
     await page.getByRole("link", { name: "Kosten" }).waitFor();
   });
 
-  test("shows what a reply of the chat cost beside its tokens", async () => {
+  test("the cost of a reply is shown beside its tokens", async () => {
     const tab = await web.signInUser();
     const { page } = tab;
     await chooseModel(page, "model-b-1");

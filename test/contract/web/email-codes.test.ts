@@ -21,7 +21,7 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     return { context, tab, code, link };
   }
 
-  test("signs in by a typed code", async () => {
+  test("a typed code signs in", async () => {
     const { email } = await web.app.addVerifiedUser();
     const { tab, code } = await askFor(email);
     await expectAccessible(tab);
@@ -32,7 +32,7 @@ describeWeb("Web app: codes by e-mail", { env: { EMAIL_SIGN_IN: "code" } }, (web
     await seeHeading(tab.page, "Chat");
   });
 
-  test("the link signs in where it was asked for, on a click, and says so elsewhere", async () => {
+  test("the link signs in on a click where it was requested, and says so elsewhere", async () => {
     const { email } = await web.app.addVerifiedUser();
     const { context, link } = await askFor(email);
     const elsewhere = await web.open(link);

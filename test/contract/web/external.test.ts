@@ -30,7 +30,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     page.getByRole("button", { name: /^Account menu/ }).waitFor({ state: "attached" });
   const CONTINUE = "Continue with Google";
 
-  test("creates an account, and keeps the answer out of address and history", async () => {
+  test("a sign-in creates an account, and leaves the response in neither the address nor the history", async () => {
     provider.visitedBy(googleAccount());
     const tab = await web.open(`${url}/sign-in`);
     await see(tab.page, CONTINUE);
@@ -42,7 +42,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await menu(tab);
   });
 
-  test("connects after a sign-in as before, and signs in then", async () => {
+  test("a provider is connected after a usual sign-in, and then signs in", async () => {
     const user = await web.app.addVerifiedUser();
     provider.visitedBy(googleAccount({ email: user.email, hd: "example.com" }));
     const tab = await web.open(`${url}/sign-in`);
@@ -57,7 +57,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await menu(other);
   });
 
-  test("connects and disconnects on the security page", async () => {
+  test("a provider can be connected and disconnected on the security page", async () => {
     const user = await web.app.addUser();
     const account = googleAccount();
     provider.visitedBy(account);
@@ -73,7 +73,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await see(tab.page, "No provider is connected.");
   });
 
-  test("confirms an old sign-in at a connected provider, and returns to the page that asked", async () => {
+  test("a connected provider confirms an old sign-in, and leads back to the page that asked", async () => {
     const user = await web.app.addUser();
     provider.visitedBy(googleAccount());
     const tab = await web.open(`${url}/sign-in`);
@@ -125,7 +125,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     },
   );
 
-  test("shows administrators which providers a user has connected", async () => {
+  test("administrators see the connected providers of a user", async () => {
     const account = googleAccount();
     provider.visitedBy(account);
     const own = await web.open(`${url}/sign-in`);
@@ -141,7 +141,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     await expectAccessible(tab);
   });
 
-  test("signs in from two tabs at once, each with its own exchange, and the back button shows no old answer", async () => {
+  test("two tabs sign in concurrently with separate exchanges, and the back button shows no old response", async () => {
     provider.visitedBy(googleAccount());
     const context = await web.newBrowser();
     const tabs = [
@@ -158,7 +158,7 @@ describeWeb("Web app: sign-in providers", { env }, (web) => {
     expect(tab.page.url().startsWith(url)).toBe(true);
   });
 
-  test("says that a refused sign-in did not succeed, and offers to begin again", async () => {
+  test("a refused sign-in is reported, with an offer to begin again", async () => {
     provider.visitedBy(undefined);
     const tab = await web.open(`${url}/sign-in`);
     await press(tab.page, CONTINUE);

@@ -20,7 +20,7 @@ const limited = (seconds: number) => ({
 });
 
 describeWeb("Web app: failures", {}, (web) => {
-  test("429: the form shows the reason, and can be sent again after the time, not before", async () => {
+  test("429: the form shows the reason, and can be sent again only after the given time", async () => {
     const user = await web.app.addUser();
     const { page } = await web.open("/sign-in");
     const button = page.getByRole("button", { name: "Sign in" });
@@ -32,7 +32,7 @@ describeWeb("Web app: failures", {}, (web) => {
     await seeHeading(page, "Chat");
   });
 
-  test("423: the form shows the reason, and counts down", async () => {
+  test("423: the form shows the reason and counts down", async () => {
     const user = await web.app.addUser();
     await web.app.lock(user.email);
     const { page } = await web.open("/sign-in");
@@ -62,7 +62,7 @@ describeWeb("Web app: failures", {}, (web) => {
     return { page, problems, nameOf };
   }
 
-  test("503: a request is repeated by itself", async () => {
+  test("503: a request is repeated automatically", async () => {
     const { page, problems, nameOf } = await openProfile((route) => route.fulfill(unavailable));
     await submit(page, { Name: "Bea" }, "Save", "The server is busy. Trying again");
     await see(page, "Saved.");
@@ -70,7 +70,7 @@ describeWeb("Web app: failures", {}, (web) => {
     problems.length = 0; // the browser's line about the 503
   });
 
-  test("a slow request shows progress until its answer", async () => {
+  test("a slow request shows progress until its response", async () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const { page } = await openProfile((route) => released.then(() => route.fallback()));
     await press(page, "Save");
@@ -88,7 +88,7 @@ describeWeb("Web app: failures", {}, (web) => {
     problems.length = 0; // those of the lost connection
   });
 
-  test("a sign-out that is refused says so", async () => {
+  test("a refused sign-out is reported", async () => {
     const { page, problems } = await web.signInUser();
     await page.route("**/auth/logout", (route) => route.fulfill(limited(60)));
     await signOut(page);
@@ -96,7 +96,7 @@ describeWeb("Web app: failures", {}, (web) => {
     problems.length = 0; // the browser's line about the 429
   });
 
-  test("a page that can't be loaded says so, and is loaded again", async () => {
+  test("a page that cannot be loaded is reported, and can be loaded again", async () => {
     const { page, problems } = await web.signInUser();
     await page.route("**/assets/Profile-*", (route) => route.abort("connectionfailed"), {
       times: 1,

@@ -11,7 +11,7 @@ import {
 
 /** What every run tests in Firefox beside the chat. After each test its console must have no error. */
 describeWeb("Web app: main pages", { browsers: ["Firefox"] }, (web) => {
-  test("signs in after a wrong password, and shows the security of the account", async () => {
+  test("a user signs in after a wrong password, and sees the security of the account", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
@@ -25,7 +25,7 @@ describeWeb("Web app: main pages", { browsers: ["Firefox"] }, (web) => {
     await page.getByRole("dialog").waitFor();
   });
 
-  test("shows the overview with its charts, and finds, filters and opens users", async () => {
+  test("an administrator sees the overview with charts, and finds, opens and edits a user", async () => {
     const user = await web.app.addVerifiedUser({ name: "Fiona Fox" });
     const { page } = await web.signInAdmin();
     await goTo(page, "/admin");

@@ -30,7 +30,7 @@ const focusIsOn = (page: Page, name: string) =>
   expect.poll(() => page.locator(":focus").ariaSnapshot()).toContain(name);
 
 describeWeb("Web app: keyboard, motion, history", {}, (web) => {
-  test("signs in by the keyboard alone, and leads to the message", async () => {
+  test("a sign-in needs only the keyboard, and moves the focus to the message", async () => {
     const user = await web.app.addUser();
     const { page } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
@@ -54,7 +54,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await focusIsOn(page, 'heading "Profile"');
   });
 
-  test("a reply is asked for and stopped by the keyboard alone", async () => {
+  test("a reply can be requested and stopped with the keyboard only", async () => {
     const { page } = await web.signInUser();
     await goTo(page, "/");
     await focusIsOn(page, 'textbox "Message"');
@@ -79,7 +79,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await see(page, "Stopped.");
   });
 
-  test("a dialog closes with Escape and returns the focus", async () => {
+  test("Escape closes a dialog and returns the focus", async () => {
     const { page } = await web.signInUser();
     await goTo(page, "/account/data");
     await focusIsOn(page, 'heading "Your data"');
@@ -117,7 +117,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     return { user, page };
   }
 
-  test("a list keeps its filters on the way back, forward and after a reload", async () => {
+  test("a list keeps its filters after going back and forward, and after a reload", async () => {
     const { user, page } = await openFilteredList();
     await page.getByRole("link", { name: user.email }).click();
     await seeHeading(page, user.email);
@@ -130,7 +130,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
     await seeHeading(page, user.email);
   });
 
-  test("after a sign-out, the way back shows no data", async () => {
+  test("after a sign-out, going back shows no data", async () => {
     const { user, page } = await openFilteredList();
     await signOut(page);
     await seeHeading(page, "Sign in");
@@ -141,7 +141,7 @@ describeWeb("Web app: keyboard, motion, history", {}, (web) => {
   });
 
   test.skipIf(web.name === "Firefox")(
-    "moves nothing for people who prefer reduced motion",
+    "nothing moves for people who prefer reduced motion",
     async () => {
       for (const reducedMotion of ["no-preference", "reduce"] as const) {
         const { page } = await web.signIn(

@@ -9,7 +9,7 @@ import {
 } from "../../support/browser.ts";
 
 describeWeb("Web app: known devices", {}, (web) => {
-  test("lists the devices that have signed in, and forgets one", async () => {
+  test("a user sees the devices that have signed in, and can remove one", async () => {
     const user = await web.app.addVerifiedUser();
     await web.app.signIn(user);
     const tab = await web.signIn(user);

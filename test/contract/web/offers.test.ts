@@ -44,7 +44,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
   const controls = (page: Page) =>
     page.locator("main :is(button, input, select, textarea):visible:enabled").count();
 
-  test("during impersonation, no page offers what the API refuses, and each says why", async () => {
+  test("during an impersonation, no page offers what the API refuses, and each says why", async () => {
     const user = await web.app.addVerifiedUser();
     await web.app.signIn(user); // a session that could be ended
     const tab = await web.signInAdmin();
@@ -77,7 +77,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await expect.poll(() => web.app.sql(open, [user.id])).toEqual([{ foreign: false }]);
   });
 
-  test("a user has neither links to administration pages nor access to them", async () => {
+  test("a user has neither links nor access to administration pages", async () => {
     const { page } = await web.signInUser();
     expect(await page.getByRole("link", { name: "Audit log" }).count()).toBe(0);
     for (const path of ADMIN_PAGES) {
@@ -120,7 +120,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
       actions: [],
     },
   ];
-  test.for(ON_USERS)("an administrator is offered on $whom what the API accepts", async (row) => {
+  test.for(ON_USERS)("an administrator is offered for $whom what the API accepts", async (row) => {
     const admin = await web.app.addUser({ role: "admin" });
     const other = await web.app.addUser(row.whom === "a user" ? {} : { role: "admin" });
     const target = row.whom === "themselves" ? admin : other;
@@ -146,7 +146,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await page.getByText("Saved.").waitFor(); // of what is disabled nothing was sent
   });
 
-  test("an administrator can't act as a suspended user, or promote one", async () => {
+  test("an administrator can neither act as a suspended user nor promote one", async () => {
     const user = await web.app.addUser();
     const { page } = await web.signInAdmin();
     await web.app.sql("update users set suspended_at = now() where id = ?", [user.id]);
@@ -163,7 +163,7 @@ describeWeb("Web app: offers", { browsers: CHROMIUM }, (web) => {
     await see(page, "This user is suspended. Reinstate the user first.");
   });
 
-  test("a change of the role asks for the administrator's own password", async () => {
+  test("a change of role asks for the administrator's own password", async () => {
     const user = await web.app.addUser();
     const admin = await web.app.addUser({ role: "admin" });
     const { page } = await web.signIn(admin);

@@ -37,7 +37,7 @@ describeWeb(
   "Web app: on another origin",
   { browsers: CHROMIUM, env: { CORS_ORIGINS: ORIGIN } },
   (web) => {
-    test("is built for an API elsewhere, streams from it and keeps its session", async () => {
+    test("the app is built for an API elsewhere, streams from it and keeps its session", async () => {
       await forTest(serveBuild(web.app.url));
       const context = await web.newBrowser({ extraHTTPHeaders: {} }); // others need a preflight
       const user = await web.app.addUser();

@@ -35,7 +35,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     return tab;
   }
 
-  test("adds, renames and removes a passkey, which the browser then forgets", async () => {
+  test("a passkey can be added, renamed and removed, and the browser then forgets it", async () => {
     const tab = await openSecurity(await web.app.addUser());
     const { page } = tab;
     const { stored } = await addAuthenticator(page);
@@ -91,7 +91,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect(await third.page.getByRole("button", { name: "Set up a passkey" }).count()).toBe(0);
   });
 
-  test("asks for the password when the sign-in is old, and goes on then", async () => {
+  test("an old sign-in asks for the password, and then continues", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
@@ -103,7 +103,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await see(page, "On one device only");
   });
 
-  test("removes the password where a passkey signs in, confirms with the passkey, and sets a password again", async () => {
+  test("the password can be removed if a passkey signs in, with the passkey as confirmation, and set again", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
@@ -152,7 +152,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect((await web.app.login(user.email)).body.user.role).toBe("admin");
   });
 
-  test("requires a second factor at every sign-in, with backup codes, and stops, in German and by keyboard", async () => {
+  test("a second factor can be required at every sign-in, with backup codes, and no longer required, in German and by keyboard", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
@@ -199,7 +199,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await menu(other);
   });
 
-  test("signs in from the autofill, and completes a second step by a button", async () => {
+  test("a passkey signs in from the autofill, and completes a second step with a button", async () => {
     const user = await web.app.addUser();
     const tab = await openSecurity(user);
     const { page } = tab;
@@ -217,7 +217,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await menu(tab);
   });
 
-  test("says so when no passkey was used, in German and on a phone", async () => {
+  test("the page says that no passkey was used, in German and on a phone", async () => {
     const context = await web.newBrowser({
       locale: "de-DE",
       viewport: { width: 360, height: 640 },

@@ -95,13 +95,13 @@ describeWeb("Passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect((await run(page, `signIn("${tempToken}")`)).status).toBe(200);
   });
 
-  test("Chromium makes no second passkey for the same account", async () => {
+  test("Chromium creates no second passkey for the same account", async () => {
     const { page, account } = await start();
     await register(page, account);
     expect(await failure(page, `register("${account.accessToken}")`)).toBe("InvalidStateError");
   });
 
-  test("Chromium uses no passkey when its user is not verified", async () => {
+  test("Chromium uses no passkey if its user is not verified", async () => {
     const { page, cdp, authenticatorId, account } = await start();
     await register(page, account);
     await cdp.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified: false });
@@ -117,7 +117,7 @@ describeWeb("Passkeys", { browsers: ["Chromium"], env }, (web) => {
     expect((await run(page, 'signIn(undefined, "conditional")')).status).toBe(200);
   });
 
-  test("Chromium forgets a passkey that was removed", async () => {
+  test("Chromium forgets a removed passkey", async () => {
     const { page, cdp, authenticatorId, account } = await start();
     const { body } = await register(page, account);
     await page.evaluate(`
@@ -130,7 +130,7 @@ describeWeb("Passkeys", { browsers: ["Chromium"], env }, (web) => {
     await expect.poll(() => stored(cdp, authenticatorId)).toEqual([]);
   });
 
-  test("@simplewebauthn/browser takes the options and returns what the service accepts, unchanged", async () => {
+  test("@simplewebauthn/browser accepts the options unchanged, and returns what the service accepts", async () => {
     const { page, account } = await start();
     await page.evaluate(LIBRARY);
     const added = await page.evaluate(`(async () => {

@@ -14,7 +14,7 @@ import {
 } from "../../support/browser.ts";
 
 describeWeb("Web app: security and sessions", {}, (web) => {
-  test("the content security policy refuses inline scripts and foreign images, and tests detect it", async () => {
+  test("the content security policy blocks inline scripts and foreign images, and tests detect it", async () => {
     const { page, problems } = await web.open("/sign-in");
     await seeHeading(page, "Sign in");
     expect(problems).toEqual([]);
@@ -33,7 +33,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     problems.length = 0; // they were wanted
   });
 
-  test("sets up a second factor by QR code, signs in with a code, and turns it off", async () => {
+  test("a second factor is set up with a QR code, signs in with a code, and is turned off", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;
@@ -64,7 +64,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     expect(row).toEqual({ mfa_secret: null });
   });
 
-  test("a second factor is not shown as on until a code was accepted, and can be set up again until then", async () => {
+  test("a second factor is shown as on only after a first code, and can be set up again until then", async () => {
     const user = await web.app.addUser();
     const tab = await web.signIn(user);
     const { page } = tab;
@@ -99,7 +99,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     expect((await web.app.signInBy(user, { backupCode: backupCodes[0] })).status).toBe(200);
   });
 
-  test("a second factor that was never confirmed is confirmed later, or turned off by the password alone", async () => {
+  test("a second factor that was never confirmed can be confirmed later, or turned off with the password alone", async () => {
     const user = await web.app.addUser();
     const { authenticator } = await web.app.setUpFactor(user);
     const { page } = await web.open("/sign-in");
@@ -117,7 +117,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await submit(dialog, proof, "Verify", "two-factor authentication is on");
   });
 
-  test("two tabs refresh at once and stay signed in; one signs out of both", async () => {
+  test("two tabs refresh concurrently and stay signed in, and a sign-out applies to both", async () => {
     const user = await web.app.addUser();
     const context = await web.newBrowser();
     const one = await web.signIn(user, context);
@@ -134,7 +134,7 @@ describeWeb("Web app: security and sessions", {}, (web) => {
     await seeHeading(other.page, "Sign in");
   });
 
-  test("a session that ends while a form is filled in: signs in again, and the input is kept", async () => {
+  test("a session that ends while a form is filled in asks for the password, and the input is kept", async () => {
     const user = await web.app.addUser();
     const { page } = await web.signIn(user);
     await goTo(page, "/account/profile");

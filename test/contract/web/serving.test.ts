@@ -22,7 +22,7 @@ describe("GET /, the web app", async () => {
     server.send("GET", path, undefined, headers);
 
   test.each(["/", "/verify-email", "/reset-password"])(
-    "GET %s: is the page, with a strict policy",
+    "GET %s: returns the page, with a strict policy",
     async (path) => {
       const { status, headers, text } = await get(path);
       expect([status, headers.get("content-type"), headers.get("cache-control")]).toEqual([
@@ -42,7 +42,7 @@ describe("GET /, the web app", async () => {
     },
   );
 
-  test("GET /assets/…: are cached for good, and compressed", async () => {
+  test("GET /assets/…: are cached permanently, and compressed", async () => {
     const { text } = await get("/");
     const paths = [...text.matchAll(/(?:src|href)="\.(\/[^"]+)"/g)].map(([, path = ""]) => path);
     expect(paths.length).toBeGreaterThan(2);
@@ -57,7 +57,7 @@ describe("GET /, the web app", async () => {
     }
   });
 
-  test("GET /.well-known/change-password: leads to the form, below the path of PUBLIC_URL too", async () => {
+  test("GET /.well-known/change-password: redirects to the form, below the path of PUBLIC_URL too", async () => {
     const { status, headers } = await get("/.well-known/change-password");
     const location = headers.get("location") ?? "";
     expect(status).toBe(303);
@@ -68,7 +68,7 @@ describe("GET /, the web app", async () => {
     expect((await server.send("HEAD", "/.well-known/change-password")).status).toBe(303);
   });
 
-  test("GET /assets/unknown.js, /admin: stay JSON errors of the API for clients that do not navigate", async () => {
+  test("GET /assets/unknown.js, /admin: are JSON errors of the API for clients that do not navigate", async () => {
     for (const path of ["/assets/unknown.js", "/admin", "/sign-in", "/index.html"]) {
       for (const headers of [{}, { "sec-fetch-mode": "cors", accept: "text/html" }]) {
         const { status, body } = await get(path, headers);
@@ -85,7 +85,7 @@ describe("GET /, the web app", async () => {
     { path: "/sign-in", sent: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } },
   ];
   test.for(NAVIGATIONS)(
-    "GET $path with $sent: a navigation gets the page",
+    "GET $path with $sent: returns the page for a navigation",
     async ({ path, sent }) => {
       const { status, type, vary, text } = await browse(server.url + path, sent);
       expect([status, type]).toEqual([200, HTML]);
@@ -99,12 +99,12 @@ describe("GET /, the web app", async () => {
     { path: "/health/live", sent: { "sec-fetch-mode": "navigate" }, status: 200 },
     { path: "/openapi.json", sent: { "sec-fetch-mode": "navigate" }, status: 200 },
   ];
-  test.for(OTHERS)("GET $path with $sent: stays a route of the API", async (row) => {
+  test.for(OTHERS)("GET $path with $sent: remains a route of the API", async (row) => {
     const { status, type } = await browse(server.url + row.path, row.sent);
     expect([status, type]).toEqual([row.status, "application/json; charset=utf-8"]);
   });
 
-  test("GET /c/0192 below the path of PUBLIC_URL: the page knows its base", async () => {
+  test("GET /c/0192 below the path of PUBLIC_URL: returns the page with its base", async () => {
     const below = await forTest(start(() => {}, { env: { PUBLIC_URL: "https://a.test/app" } }));
     const { text } = await browse(`${below.url}/c/0192`, { "sec-fetch-mode": "navigate" });
     expect(text).toContain('<base href="/app/">');

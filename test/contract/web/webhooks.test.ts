@@ -12,7 +12,7 @@ import { forTest } from "../../support/suites.ts";
 import { startEndpoint, status, WEBHOOK_ENV } from "../../support/webhooks.ts";
 
 describeWeb("Web app: webhooks", { browsers: CHROMIUM, env: WEBHOOK_ENV }, (web) => {
-  test("an administrator creates, tests, changes, turns off and deletes a webhook", async () => {
+  test("an administrator creates, tests, changes, turns off and on, and deletes a webhook", async () => {
     const endpoint = await forTest(startEndpoint(status(500)));
     const tab = await web.signInAdmin();
     const { page } = tab;
