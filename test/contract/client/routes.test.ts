@@ -10,7 +10,7 @@ const app = await testApp();
 const errorOf = (call: Promise<unknown>) =>
   call.then(() => undefined).catch((thrown: GatehouseError) => thrown);
 
-test("Client: has every route of GET /openapi.json, and no other", async () => {
+test("Client: has every route of GET /openapi.json, and no others", async () => {
   const { paths } = (await (await fetch(`${app.url}/openapi.json`)).json()) as {
     paths: Record<string, object>;
   };
@@ -43,7 +43,7 @@ test("Client: has every route of GET /openapi.json, and no other", async () => {
   expect(new Set(sent)).toEqual(new Set(described));
 });
 
-test("Client: reads the health, registers, signs in, edits the profile, chats and signs out", async () => {
+test("Client: reads the health status, registers, signs in, edits the profile, chats and signs out", async () => {
   const client = clientAt(app.url);
   expect(await client.health.getHealth()).toMatchObject({ status: "ok", checks: { database: {} } });
   const account = newAccount();

@@ -14,7 +14,7 @@ function memory(token?: string): TokenStore & { token: string | undefined } {
   return store;
 }
 
-test("Client: 20 parallel calls with an expired access token refresh once and are repeated", async () => {
+test("Client: 20 concurrent calls with an expired access token refresh once and are repeated", async () => {
   const store = memory();
   const { user, client } = await signedInClient(app, { refreshToken: store });
   const [access, refresh] = [client.accessToken, store.token];
@@ -76,7 +76,7 @@ test("Client: keeps the session when the refresh fails for another reason", asyn
   expect(await client.user.getProfile()).toMatchObject({ role: "user" });
 });
 
-test("Client: a sign-out while a refresh is in progress wins", async () => {
+test("Client: a sign-out during a refresh wins", async () => {
   const refreshed = Promise.withResolvers<void>();
   const store = memory();
   const { client } = await signedInClient(app, {

@@ -49,7 +49,7 @@ test.for([
   { event: { error: "No.", code: "PROVIDER_ERROR" }, streamCode: "PROVIDER_ERROR" },
   { event: { error: "No." }, streamCode: undefined }, // an older service
 ])(
-  "Client: STREAM_ERROR of $event has the streamCode $streamCode",
+  "Client: STREAM_ERROR for $event has the streamCode $streamCode",
   async ({ event, streamCode }) => {
     const body = `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`;
     const client = clientAt(app.url, { fetch: async () => new Response(body) });
@@ -59,7 +59,7 @@ test.for([
   },
 );
 
-test("Client: a request that is refused before the stream throws its code and violations", async ({
+test("Client: a request that is rejected before the stream throws its code and violations", async ({
   client,
 }) => {
   const reading = textOf(client.ai.stream({ ...requestOf("Hello."), temperature: 3 }));
@@ -98,7 +98,7 @@ test.each([
   await expect(textOf(client.ai.stream(requestOf("Hello.")))).rejects.toMatchObject({ code });
 });
 
-test("Client: reads the reply as a whole if fetch does not support streams", async () => {
+test("Client: reads the complete reply if fetch does not support streams", async () => {
   const withoutStreams: typeof fetch = async (target, init) => {
     const response = await fetch(target, init);
     return Object.defineProperty(response, "body", { value: undefined });
@@ -118,7 +118,7 @@ test("Client: accepts chunks that are split at any byte, and any line ending", a
   expect(new GatehouseError("NETWORK_ERROR", "")).toBeInstanceOf(Error);
 });
 
-test("Client: a completion has the reasoning of the model, its text, how it ended and its tokens", async ({
+test("Client: a completion contains the reasoning, the text, the finish reason and the usage", async ({
   client,
 }) => {
   app.clock.advance("16m"); // a new access token is fetched for it
@@ -162,7 +162,7 @@ test.for([
   },
 );
 
-test("Client: a completion of an unknown model throws NOT_FOUND, and one of a provider without a key says so", async ({
+test("Client: a completion of an unknown model throws NOT_FOUND, and one of a provider without a key PROVIDER_NOT_CONFIGURED", async ({
   client,
 }) => {
   const messages = [{ role: "user", content: "Hello." }] as const;

@@ -63,7 +63,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     }
   });
 
-  test("creates an administrator if there is no account, and prints its password once", async () => {
+  test("notifies the user and all administrators of a promotion by e-mail", async () => {
     const email = freshEmail();
     const { code, out } = await admin("promote", email);
     expect(code).toBe(0);
@@ -86,7 +86,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     ]);
   });
 
-  test("unlocks accounts and ends sessions", async () => {
+  test("unlocks accounts, ends sessions, and records both", async () => {
     const account = await app.signIn();
     const { id, email } = account.user;
     await app.lock(email);
@@ -121,11 +121,14 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
     { args: ["promote"], says: /npm run admin --/ },
     { args: ["promote", "a@example.com", "b"], says: /npm run admin --/ },
   ];
-  test.concurrent.for(WRONG)("explains what is wrong with: $args", async ({ args, says }) => {
-    expect(await admin(...args)).toEqual({ code: 2, out: expect.stringMatching(says) });
-  });
+  test.concurrent.for(WRONG)(
+    "explains what is wrong with the arguments $args",
+    async ({ args, says }) => {
+      expect(await admin(...args)).toEqual({ code: 2, out: expect.stringMatching(says) });
+    },
+  );
 
-  test("verifies the audit log against the head that was logged", async () => {
+  test("verifies the audit log against a logged head", async () => {
     const { user } = await app.signIn();
     const unsealed = () => app.sql("select 1 from audit_unsealed");
     await until("every event to be sealed", async () => (await unsealed()).length === 0);
@@ -163,7 +166,7 @@ describeIf(process.env.TEST_SERVERS, "npm run admin, while the service runs", as
 });
 
 describe("npm run admin, while the service is stopped", () => {
-  test("runs under a user id without a name, as in containers", async () => {
+  test("runs with a user id without a name, as in containers", async () => {
     const nameless = `
       import os from "node:os";
       import { syncBuiltinESMExports } from "node:module";

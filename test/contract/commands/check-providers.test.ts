@@ -7,7 +7,7 @@ import { forTest } from "../../support/suites.ts";
 const check = (env: Record<string, string>) => runScript("admin", ["check-providers"], env);
 
 describe("npm run admin -- check-providers", () => {
-  test("calls each configured provider once, and names the variable that the others lack", async () => {
+  test("calls each configured provider once, and names the missing variable of the others", async () => {
     const works = await forTest(startProviderSimulator({ dialect: "openai" }));
     const fails = await forTest(startProviderSimulator({ dialect: "anthropic" }));
     const { code, out } = await check({
@@ -35,7 +35,7 @@ describe("npm run admin -- check-providers", () => {
     expect(code).toBe(0);
   });
 
-  test("an invalid catalogue is a message for operators", async () => {
+  test("explains an invalid catalogue to operators", async () => {
     const { code, out } = await check({ AI_CATALOG: "/nowhere.json" });
     expect(code).toBe(2);
     expect(out).toContain("AI_CATALOG: the catalogue of AI providers");

@@ -26,7 +26,7 @@ function watchPackages() {
 const { peerDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
 const OPTIONAL = Object.keys(peerDependencies);
 
-test("Clouds: their packages are loaded at the first call, not at the start", async () => {
+test("Clouds: packages are loaded at the first call, not at the start", async () => {
   const clouds = await forTest(startClouds());
   const { azure, bedrock, vertex } = clouds.identity.env;
   const env = { ...clouds.env, ...azure, ...bedrock, ...vertex };

@@ -25,13 +25,13 @@ async function readFrom(file: string | Buffer): Promise<unknown> {
 
 test.each([
   ["plain", "FIRST=1\nSECOND=2 # two\nTAKEN=after\n"],
-  ["of Windows, with its mark of UTF-8", "\uFEFFFIRST=1\r\nSECOND=2\r\n"],
-  ["of a shell", "export FIRST='1'\nexport SECOND=\"2\"\n"],
-])(".env: is read, %s", async (_how, text) => {
+  ["from Windows, with a byte order mark", "\uFEFFFIRST=1\r\nSECOND=2\r\n"],
+  ["written for a shell", "export FIRST='1'\nexport SECOND=\"2\"\n"],
+])(".env: is read from a file that is %s", async (_how, text) => {
   expect(await readFrom(text)).toEqual(["1", "2", "before"]);
 });
 
-test(".env: an encoding that would lose variables is refused", async () => {
+test(".env: an encoding that would lose variables is rejected", async () => {
   const stderr = "Gatehouse can't start:\n  .env can't be read: it must be UTF-8\n";
   await expect(readFrom(Buffer.from("FIRST=1\n", "utf16le"))).rejects.toMatchObject({
     code: 1,

@@ -46,7 +46,7 @@ describe.runIf(process.env.TEST_SERVERS)("npm run migrate", () => {
     expect(unread).toMatchObject({ code: 2, out: expect.stringContaining(".env can't be read") });
   });
 
-  test("retries adding a month while a long read holds the audit log", async () => {
+  test("retries to add a month while a long read holds the audit log", async () => {
     const env = { DATABASE_URL: await createDatabase() };
     expect(await runScript("migrate", [], env)).toMatchObject({ code: 0 });
     const query = (sql: string) => runSql(env.DATABASE_URL, sql);

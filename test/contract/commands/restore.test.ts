@@ -36,7 +36,7 @@ async function startRestored(env: Record<string, string>, keys: string, accessTo
 }
 
 test.skipIf(!commands)(
-  "after-restore: a restored dump has its accounts and no valid token",
+  "after-restore: a restored dump contains its accounts, and no token is valid",
   async () => {
     const [url, restored] = [await createDatabase(), await createDatabase()];
     const before = await startApp({ mode: "servers", env: { DATABASE_URL: url } });
@@ -103,7 +103,7 @@ test.skipIf(!process.env.TEST_SERVERS)(
 );
 
 test.skipIf(!commands)(
-  "after-restore: a restore to a point in time has all changes before it",
+  "after-restore: a restore to a point in time contains all changes before it",
   async () => {
     const [archive, backup] = [postgresFolder(), postgresFolder()];
     const archiving = { archive_mode: "on", archive_command: `cp %p ${archive}/%f` };
@@ -142,7 +142,7 @@ test.skipIf(!commands)(
 test.skipIf(!commands).each([
   { option: [], out: "and 1 API keys are revoked", status: 401 },
   { option: ["--keep-api-keys"], out: "and 0 API keys are revoked", status: 200 },
-])("after-restore $option: a key is $status afterwards", async ({ option, out, status }) => {
+])("after-restore $option: an API key is $status afterwards", async ({ option, out, status }) => {
   const env = { DATABASE_URL: await createDatabase(), DATA_DIR: temporaryFolder() };
   const before = await startApp({ mode: "servers", env });
   const { key } = await createKey(await before.signIn());
@@ -153,7 +153,7 @@ test.skipIf(!commands).each([
   expect(await keyStatus(after, key)).toBe(status);
 });
 
-test("after-restore: works on a copy of the embedded database's folder", async () => {
+test("after-restore: works on a copy of the folder of the embedded database", async () => {
   const env = { DATA_DIR: temporaryFolder() };
   const copy = { DATA_DIR: temporaryFolder() };
   expect((await runScript("admin", ["promote", "root@example.com"], env)).code).toBe(0);

@@ -10,7 +10,7 @@ const STARTS = [
 ];
 
 test.for(STARTS)(
-  "npm start: $name prints $webApp as the address of the web app",
+  "npm start: $name, prints $webApp as the address of the web app",
   async ({ env, webApp }) => {
     const started = await startProcess({ ...(await freshStorage()), LOG_LEVEL: "warn", ...env });
     await until("the end of the message", () => started.output().includes("API: "));

@@ -48,7 +48,7 @@ describeIf(
       (await one.sql<{ kid: string }>("select kid from signing_keys")).map(({ kid }) => kid);
     const withdraw = () => runScript("admin", ["rotate-keys", "--now"], env);
 
-    test("refuses every token of the withdrawn key on every replica within a second, and signs with a new key", async () => {
+    test("every token of the withdrawn key is refused on every replica within a second, and new tokens have a new key", async () => {
       const { user, accessToken, refreshToken } = await one.signIn();
       const mfaToken = await one.mfaTokenFor((await one.setUpFactor()).user);
       for (const app of all) expect(await app.profileStatus(accessToken)).toBe(200); // cached now
@@ -82,7 +82,7 @@ describeIf(
       expect(await kidsAt(one)).toEqual(await kidsAt(other));
     });
 
-    test("keeps mailed links and passwords valid, and records the withdrawal", async () => {
+    test("mailed links and passwords stay valid, and the withdrawal is recorded", async () => {
       const user = await one.addVerifiedUser();
       const token = await one.resetTokenFor(user.email);
       expect((await withdraw()).code).toBe(0);
@@ -119,7 +119,7 @@ describeIf(
       }
     });
 
-    test("requires the SECRET_KEY of the service, and accepts no other option", async () => {
+    test("requires the SECRET_KEY of the service, and rejects other options", async () => {
       const before = await storedKids();
       const wrong = { ...env, SECRET_KEY: randomBytes(32).toString("base64") };
       expect((await runScript("admin", ["rotate-keys", "--now"], wrong)).code).toBe(2);

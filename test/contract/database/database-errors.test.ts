@@ -6,7 +6,7 @@ import { refusal } from "../../support/http/responses.ts";
 const app = await startSuiteApp(); // its schema is changed
 await app.sql("alter table users add constraint users_unforeseen check (name <> 'Unforeseen')");
 
-test("Database errors: a refused statement is 500 and logged once, with its code and place, without values and row", async () => {
+test("Database errors: a failed statement is 500 and logged once, with its code and place, without values or the row", async () => {
   const account = newAccount({ email: "secretive@example.com", name: "Unforeseen" });
   expect(await app.httpClient().post("/auth/register", account)).toMatchObject(
     refusal(500, "INTERNAL"),

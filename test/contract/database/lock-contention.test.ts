@@ -45,7 +45,7 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect(answer.status).toBe(200);
   });
 
-  test("a user who is erased while a search page is read does not end the list", async () => {
+  test("the erasure of a user while a search page is read does not end the list", async () => {
     const admin = await app.signInAdmin();
     const word = randomUUID().slice(0, 13);
     const ids: string[] = [];
@@ -63,7 +63,7 @@ describe.skipIf(app.mode === "embedded")("Lock contention", () => {
     expect(seen.map(({ id }) => id)).toEqual(ids.slice(1));
   });
 
-  test("the cleanup job is not blocked: it deletes an impersonation before the session that opened it", async () => {
+  test("the cleanup job is not blocked by a locked impersonation, and deletes it before the session that opened it", async () => {
     const [admin, sentinel] = [await app.signInAdmin(), await app.signIn()];
     const user = await app.addUser();
     expect((await admin.post(`/admin/impersonate/${user.id}`, {})).status).toBe(200);

@@ -19,7 +19,7 @@ const passes = (what: string, check: () => Promise<boolean>) =>
     return false;
   });
 
-test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts that were neither verified nor used", async () => {
+test("EMAIL_RETENTION and UNVERIFIED_RETENTION: old e-mails are deleted, and so are accounts that were neither verified nor used", async () => {
   const [unused, used, verified] = [
     await app.addUser(),
     await app.addUser(),
@@ -63,7 +63,7 @@ test("EMAIL_RETENTION and UNVERIFIED_RETENTION: delete old e-mails, and accounts
   expect(files().sort()).toEqual([...rows.map(({ id }) => `${id}.eml`), ...others].sort());
 });
 
-test("SESSION_RETENTION: deletes sessions that ended before this time", async () => {
+test("SESSION_RETENTION: sessions that ended before this time are deleted", async () => {
   const { user, post } = await app.signIn();
   const sessions = async () =>
     (await app.sql("select 1 from sessions where user_id = ?", [user.id])).length;
@@ -116,7 +116,7 @@ test("GET /user/usage, GET /admin/usage: return the same after USAGE_RETENTION h
   expect([sum(own), sum(all), ofErased]).toEqual([8_000, 24_000, []]);
 });
 
-test("USAGE_RETENTION: ended API keys are deleted, and valid ones and service accounts stay", async () => {
+test("USAGE_RETENTION: ended API keys are deleted, and valid ones and service accounts remain", async () => {
   const account = await app.signIn(await app.addVerifiedUser());
   const [valid, revoked] = [await createKey(account), await createKey(account)];
   const service = await createService(app);

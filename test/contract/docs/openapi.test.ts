@@ -14,7 +14,7 @@ const operations = Object.values<Record<string, Operation>>(paths).flatMap((meth
 const schemaOf = (path: string, status: number, method = "post") =>
   paths[path][method].responses[status]?.content?.["application/json"].schema;
 
-test("GET /openapi.json: has the public URL and the routes", () => {
+test("GET /openapi.json: contains the public URL and the routes", () => {
   expect(document).toMatchObject({
     openapi: "3.1.0",
     servers: [{ url: "https://api.example.com/below" }],
@@ -27,7 +27,7 @@ test("GET /openapi.json: has the public URL and the routes", () => {
   );
 });
 
-test("GET /openapi.json: names fields as JSON does, and other words as they are on the wire", () => {
+test("GET /openapi.json: spells fields as in JSON, and other words as on the wire", () => {
   const own = Object.entries(paths).filter(([path]) => !path.startsWith("/v1/"));
   const text = JSON.stringify([own, components]);
   const words = [...new Set(text.match(/`[a-z]+_[a-z_]+`/g))];
@@ -141,7 +141,7 @@ test("GET /openapi.json: groups operations by subject, and lists no failure that
   );
 });
 
-test("GET /openapi.json: states access, limits with their headers, and field rules", () => {
+test("GET /openapi.json: describes access, limits with their headers, and field rules", () => {
   const bodyOf = (path: string) => paths[path].post.requestBody.content["application/json"].schema;
   expect(paths["/auth/login"].post).toMatchObject({
     security: [],

@@ -19,7 +19,7 @@ test("GET /docs: allows scripts and requests of its own origin only, and no inli
   expect(text).not.toMatch(/<script(?![^>]* src="docs\/)|<style|\son\w+=|https?:/);
 });
 
-test("GET /docs and its scripts: DOCS=off removes them", async () => {
+test("GET /docs and its scripts: are removed by DOCS=off", async () => {
   const server = await start(() => {}, { env: { DOCS: "off" } });
   const paths = ["/docs", "/docs/start.js", "/docs/scalar.js", "/openapi.json"];
   const responses = await Promise.all(paths.map((path) => server.send("GET", path)));
@@ -49,7 +49,7 @@ describeChromium("GET /docs in Chromium", (visit) => {
     expect(requests.filter(isForeign)).toEqual([]);
   });
 
-  test("shows samples in curl, fetch and Python", async () => {
+  test("shows code samples for curl, fetch and Python", async () => {
     const { page } = await visit(`${app.url}/docs#tag/user/GET/user/profile`, WIDE);
     const section = page
       .locator("section", { has: page.getByRole("heading", { name: "Get Profile" }) })

@@ -87,7 +87,7 @@ const accepting = operations.flatMap(({ verb, path, operation }) => {
   return [...inQuery, ...inBody].map((each) => ({ verb, path, ...each }));
 });
 
-test("GET /openapi.json: lists values of requests", () => {
+test("GET /openapi.json: lists the values of requests", () => {
   const listed = accepting.map(({ verb, path, field }) => `${verb} ${path} ${field}`);
   for (const place of [
     "POST /auth/start-external purpose",
@@ -100,7 +100,7 @@ test("GET /openapi.json: lists values of requests", () => {
 });
 
 test.for(accepting)(
-  "$verb $path: takes each listed value of $field, and no other spelling",
+  "$verb $path: accepts each listed value of $field, and no other spelling",
   async ({ field, values, send }) => {
     const isBlamed = async (value: string) => {
       const { status, body } = await send(value);
@@ -146,7 +146,7 @@ describe("Failures", async () => {
   const own = operations.filter(({ path }) => !/^\/(health|app-config)/.test(path));
 
   test.for(own)(
-    "$verb $path: answers each listed code in that form, with its status",
+    "$verb $path: returns each listed code with its status",
     async ({ verb, path, operation }) => {
       const target = path.replace(/\{\w+\}/g, randomUUID());
       for (const [status, { content }] of Object.entries(operation.responses)) {
@@ -189,7 +189,7 @@ describe("Stored values", () => {
       .then(() => id);
   };
 
-  test("GET /admin/email-logs: shows and filters each listed status", async () => {
+  test("GET /admin/email-logs: shows each listed status, and filters by it", async () => {
     for (const value of valuesOf("EmailLog", "status")) {
       await app.sql(
         `insert into emails (id, "to", template, facts, status, created_at) values (?, 'a@b.example', 'email-code', '{}', ?, now())`,

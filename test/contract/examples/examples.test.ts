@@ -48,7 +48,7 @@ const NEEDS: Record<string, boolean> = {
   "typescript/rest.ts": isInstalled("typescript"),
 };
 
-describe("examples", async () => {
+describe("Examples", async () => {
   const app = await startSuiteApp(); // not shared, since the programs use the clock of the machine
   await run("buf", ["export", ".", "-o", protos]);
 
@@ -64,7 +64,7 @@ describe("examples", async () => {
     return (await run(program, [join("examples", file)], { env })).stdout;
   }
 
-  test("each example has a test", () => {
+  test("each program is listed here", () => {
     const programs = readdirSync("examples", { recursive: true, encoding: "utf8" }).filter((name) =>
       /^(?!.*(node_modules|dist)).*\.(sh|js|ts|py|java)$/.test(name),
     );
@@ -106,7 +106,7 @@ describe("examples", async () => {
   );
 
   test.for(VERIFIERS)(
-    "%s accepts an access token, and refuses a changed or foreign one",
+    "%s accepts an access token, and rejects a changed or foreign one",
     async (file, { skip }) => {
       skip(NEEDS[file] === false, "its packages are not installed");
       const { user, accessToken } = await app.signIn(await app.addVerifiedUser());

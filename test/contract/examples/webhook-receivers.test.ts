@@ -12,12 +12,12 @@ const RECEIVERS: [file: string, program: string][] = [
   ["Receiver.java", "java"],
 ];
 
-describe("examples/webhooks", async () => {
+describe("Webhook receivers in examples/webhooks", async () => {
   const app = await startSuiteApp({ env: { ...WEBHOOK_ENV, RATE_LIMITS: "off" } });
   const { asAdmin, rename } = webhookActions(app);
 
   test.for(RECEIVERS.filter(([, program]) => !isMissing(program)))(
-    "%s accepts deliveries, and nothing else",
+    "%s accepts signed deliveries, and rejects others",
     async ([file, program]) => {
       const port = await freePort();
       const url = `http://127.0.0.1:${port}/hook`;

@@ -33,9 +33,9 @@ async function bufCurl(rpc: string, message: unknown, ...options: string[]) {
 }
 
 const REFLECTION = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-const SCHEMAS = [["by reflection"], ["by the schema", "--schema", "."]];
-describe.each(["grpc", "grpcweb", "connect"])("buf curl by %s", (protocol) => {
-  test.each(SCHEMAS)("signs in, reads the profile and chats %s", async (_how, ...schema) => {
+const SCHEMAS = [["with reflection"], ["with the schema", "--schema", "."]];
+describe.each(["grpc", "grpcweb", "connect"])("buf curl over %s", (protocol) => {
+  test.each(SCHEMAS)("signs in, reads the profile and chats, %s", async (_how, ...schema) => {
     const options = ["--protocol", protocol, ...schema];
     const user = await app.addVerifiedUser();
     const [login] = await bufCurl(
@@ -137,7 +137,7 @@ test("gRPC: grpc-js reads responses and status details", async () => {
   expect(error.metadata.get("grpc-status-details-bin")).toHaveLength(1);
 });
 
-test("gRPC reflection: finds the extensions of the options of methods, and their file", async () => {
+test("gRPC reflection: finds the extensions of method options, and their file", async () => {
   const messageRequest = { allExtensionNumbersOfType: "google.protobuf.MethodOptions" };
   const ask = async (query: object) =>
     (await bufCurl(REFLECTION, query, "--protocol", "grpc", "--schema", "."))[0];
@@ -149,7 +149,7 @@ test("gRPC reflection: finds the extensions of the options of methods, and their
   expect(fileDescriptorResponse.fileDescriptorProto.length).toBeGreaterThan(1);
 });
 
-test("gRPC health: reports the service and its parts", async () => {
+test("gRPC health: reports the service and its dependencies", async () => {
   const check = (service: string) =>
     bufCurl("grpc.health.v1.Health/Check", { service }, "--protocol", "grpc");
   const dependencies = ["database", "cache", "mail", "clock"];

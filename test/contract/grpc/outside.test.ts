@@ -76,7 +76,7 @@ const PATHS = [
   "/",
 ];
 
-describe.each(PATHS)("gRPC: a call of %s", (path) => {
+describe.each(PATHS)("gRPC: a request to the unknown path %s", (path) => {
   const types = [
     { type: "application/grpc", status: 200 },
     { type: "application/grpc+proto", status: 200 },
@@ -99,7 +99,7 @@ describe.each(PATHS)("gRPC: a call of %s", (path) => {
     }
   });
 
-  test("that is no call is 404", async () => {
+  test("is 404 if it is not a call", async () => {
     const read = await answerTo(session.request({ ":path": path }));
     const written = await send(session, { ":path": path, "content-type": "text/plain" }, text());
     expect([read.status, written.status]).toEqual([404, 404]);
@@ -228,12 +228,12 @@ describe("gRPC: responses that a browser may receive", () => {
     { what: "a path that is no call", path: "/", type: "text/plain" },
     { what: "an unsupported type", path: LOGIN, type: "text/plain" },
   ];
-  test.each(answers)("$what is neither stored nor sniffed", async ({ path, type }) => {
+  test.each(answers)("$what may be neither stored nor sniffed", async ({ path, type }) => {
     const { head } = await send(session, { ":path": path, "content-type": type }, text());
     expect(head).toMatchObject(security);
   });
 
-  test("those of gRPC itself have no headers of browsers", async () => {
+  test("responses of gRPC itself have no browser headers", async () => {
     const call = { ":path": LOGIN, "content-type": "application/grpc", te: "trailers" };
     const { head } = await send(session, call, framed(binary()));
     expect(Object.keys(security).filter((name) => name in head)).toEqual([]);

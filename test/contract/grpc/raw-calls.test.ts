@@ -24,7 +24,7 @@ afterAll(() => session.close());
 const asJson = { ":path": LOGIN, "content-type": "application/json" };
 
 test.each(["[", "a:99999", "%"])(
-  "gRPC: the authority %s is 400, and keeps the connection",
+  "gRPC: the authority %s is 400, and the connection stays open",
   async (authority) => {
     const { status } = await send(session, { ...asJson, ":authority": authority }, json({}));
     expect(status).toBe(400);
@@ -32,7 +32,7 @@ test.each(["[", "a:99999", "%"])(
   },
 );
 
-test("gRPC: refuses an unreadable message with a reason, and does not quote it", async () => {
+test("gRPC: rejects an unreadable message with a reason, without quoting it", async () => {
   const given = { email: "ann@example.com", password: 12_345_678 };
   const answer = await send(session, asJson, json(given));
   expect(answer.status).toBe(400);
@@ -53,7 +53,7 @@ test("gRPC: JSON that is not UTF-8 is refused, unknown fields and the case of it
   expect((await send(session, inCapitals, json({ ...given, unknown: 1 }))).status).toBe(401);
 });
 
-test("gRPC: refuses bodies over the method's limit", async () => {
+test("gRPC: rejects bodies that exceed the method's limit", async () => {
   const answer = await send(
     session,
     asJson,
@@ -77,7 +77,7 @@ test("gRPC: a body in 20,000 parts is read within ten seconds", async () => {
   expect(performance.now() - started).toBeLessThan(10_000);
 });
 
-test("gRPC: ends a call at its deadline, and refuses a deadline beyond the range of timers, in each protocol", async () => {
+test("gRPC: ends a call at its deadline, and rejects a deadline beyond the range of timers in each protocol", async () => {
   const warnings = vi.spyOn(process, "emitWarning");
   const caller = (await app.signIn()).headers;
   const ask = (content: string, type: string, deadline: Record<string, string>) => {

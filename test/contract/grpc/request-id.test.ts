@@ -39,7 +39,7 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
     return { id: id ?? failure?.metadata.get("x-request-id"), failed: failure !== undefined };
   }
 
-  test("is the caller's, or a new one instead of an invalid one, for successes, failures and streams", async () => {
+  test("is the caller's, or a new one if that is missing or invalid, for successes, failures and streams", async () => {
     const { user, headers } = await app.signIn();
     const login = (request: object) => (callOptions: CallOptions) =>
       client(AuthService).login(request, callOptions);
@@ -61,7 +61,7 @@ describe.each(Object.entries(transports))("Request id over %s", (protocol, trans
     }
   });
 
-  test("is the same in response, log and audit log", async () => {
+  test("is the same in the response, the log and the audit log", async () => {
     const user = await app.addUser();
     const { id } = await idOf((callOptions) =>
       client(AuthService).login(user.credentials, callOptions),

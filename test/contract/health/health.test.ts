@@ -70,7 +70,7 @@ describe.each(transportKinds)("GET /health %s", (transportKind) => {
   });
 });
 
-test("GET /health/ready: is 503 without services, within the time limit of a check", async () => {
+test("GET /health/ready: is 503 without services", async () => {
   const server = await forTest(
     start((router) => router.service(UserService, {}), { transportKind: "over gRPC" }),
   );
@@ -82,7 +82,7 @@ test("GET /health/ready: is 503 without services, within the time limit of a che
   expect(await server.send("GET", "/health/live")).toMatchObject({ status: 200 });
 });
 
-test("GET /health/ready: is 503 while services do not respond", async () => {
+test("GET /health/ready: is 503 within three seconds if services do not respond", async () => {
   const server = await forTest(
     start((router) => router.service(Health, { check: () => new Promise(() => {}) })),
   );

@@ -65,13 +65,13 @@ describe("Endless request body", async () => {
       pieces: "",
     },
   ])(
-    "is answered by $status, read a little longer, and cut off",
+    "gets status $status, is read a little longer, and is then closed",
     async ({ status, head, pieces }) => {
       expect((await pour(head, pieces)).match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
     },
   );
 
-  test("a body that ends soon after its 404 or 413 keeps the connection open for the next request", async () => {
+  test("a body that ends soon after its 404 or 413 leaves the connection open for the next request", async () => {
     const next = "GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     for (const [status, path, body] of [
       [404, "/nope", "{}"] as const,
@@ -93,7 +93,7 @@ describe("Connection header", async () => {
     [404, "GET /nope"],
     [405, "DELETE /auth/login"],
     [400, "GET /user/%zz"],
-  ])("says whether the connection stays open after %i: %s", async (status, line) => {
+  ])("says whether the connection stays open after status %i: %s", async (status, line) => {
     const close = "Connection: close\r\n\r\n";
     expect(await ask(line, close)).toMatch(
       new RegExp(`^HTTP/1.1 ${status} .*^connection: close\r$`, "ims"),
@@ -106,7 +106,7 @@ describe("Connection header", async () => {
     );
   });
 
-  test("says close after 413 to a client that sends close", async () => {
+  test("says close after status 413 if the client sent close", async () => {
     const head =
       "Content-Type: application/json\r\nConnection: close\r\nContent-Length: 20000\r\n\r\n";
     const text = await ask("POST /auth/login", head + " ".repeat(20_000));
@@ -123,7 +123,7 @@ test.each([
   ],
   ["two requests and rubbish", `${post("/ai/chat", CONVERSATION).repeat(2)}JUNK\r\n\r\n`],
 ])(
-  "HTTP pipelining: %s after a request in progress ends all calls, without a response",
+  "HTTP pipelining: %s after a request in progress ends all calls without a response",
   async (_what, junk) => {
     let open = 0;
     const chat = async (_request: unknown, { signal }: { signal: AbortSignal }) => {

@@ -85,7 +85,7 @@ describe("CORS", async () => {
     },
   );
 
-  test("other origins cannot use the refresh cookie", async () => {
+  test("other origins can neither refresh nor clear the cookie", async () => {
     const refresh = (headers: Record<string, string>) =>
       server.send("POST", "/auth/refresh", undefined, headers);
     const refused = { status: 403, body: { code: "CROSS_SITE", error: "Forbidden" } };
@@ -184,14 +184,14 @@ describe("Client address", () => {
       expected: "2001:db8::1",
     },
     { what: "the header is empty", trusted: "127.0.0.1", forwarded: "", expected: "127.0.0.1" },
-  ])("is taken from the right header if $what", async ({ trusted, forwarded, expected }) => {
+  ])("is the right one if $what", async ({ trusted, forwarded, expected }) => {
     const server = await forTest(start(routes, { env: { TRUST_PROXY: trusted } }));
     await server.send("GET", "/user/profile", undefined, { "x-forwarded-for": forwarded });
     expect(metadata()["x-gatehouse-client-address"]).toBe(expected);
   });
 });
 
-test("X-Forwarded-For from an address that TRUST_PROXY does not list: is ignored, with one warning per port and hour", async () => {
+test("X-Forwarded-For from an address that TRUST_PROXY does not list: is ignored, with one warning an hour per port", async () => {
   const app = await forTest(startApp({ mode: "embedded", env: { TRUST_PROXY: "10.0.0.1" } }));
   const warnings = () => app.logs.filter((line) => line.includes("TRUST_PROXY does not list"));
   const forwarded = { "x-forwarded-for": "203.0.113.7" };

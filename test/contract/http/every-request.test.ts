@@ -10,12 +10,12 @@ import { until } from "../../support/until.ts";
 const { routes, metadata } = stubAccounts();
 const PATHS = ["/user/profile", "/nowhere", "/user/%zz", "/health/live", "/openapi.json"];
 
-describe("Every request", async () => {
+describe("Requests", async () => {
   const server = await startSuiteGateway(routes, {
     env: { INTERNAL_SECRET: "between-the-two-of-us" },
   });
 
-  test("keeps a valid request id and replaces any other", async () => {
+  test("keep a valid request id, and get a new one otherwise", async () => {
     const idFor = async (given: string) =>
       (await server.send("GET", "/user/profile", undefined, { "x-request-id": given })).headers.get(
         "x-request-id",
@@ -26,7 +26,7 @@ describe("Every request", async () => {
       expect(await idFor(other)).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  test.each(PATHS)("gets id, security headers and no-store: %s", async (path) => {
+  test.each(PATHS)("get an id, security headers and no-store: %s", async (path) => {
     const { headers } = await server.send("GET", path);
     expect(Object.fromEntries(headers)).toMatchObject(commonHeaders);
     for (const name of ["strict-transport-security", "x-powered-by", "server"])
@@ -68,7 +68,7 @@ describe("Every request", async () => {
     { method: "POST", path: "/admin/users/1?a=b", allow: "GET, HEAD, PUT, DELETE" },
     { method: "GET", path: "/admin/impersonate/1?a=b", allow: "POST" },
     { method: "POST", path: "/health", allow: "GET, HEAD" },
-  ])("$method $path is 405 with Allow", async ({ method, path, allow }) => {
+  ])("to $method $path are 405 with Allow", async ({ method, path, allow }) => {
     const answer = await server.send(method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.get("allow")?.split(", ").sort()).toEqual(allow.split(", ").sort());
@@ -79,7 +79,7 @@ describe("Every request", async () => {
       });
   });
 
-  test("passes token, id, address, agent and the internal secret to the services", async () => {
+  test("pass token, id, address, user agent and the internal secret to the services", async () => {
     await server.send("GET", "/user/profile", undefined, {
       authorization: "Bearer abc",
       "user-agent": `é${"x".repeat(500)}`,
@@ -98,7 +98,7 @@ describe("Every request", async () => {
     expect(metadata()).not.toHaveProperty("authorization");
   });
 
-  test("logs one line without token, cookie, body and query", async () => {
+  test("leave one log line each, without token, cookie, body and query", async () => {
     server.logs.length = 0;
     const login = { email: "hidden@b.cd", password: "hidden" };
     await server.send("POST", "/auth/login?hidden=query", login, { cookie: "a=hidden" });
@@ -120,7 +120,7 @@ describe("Every request", async () => {
   });
 });
 
-test("Tracing: the span of a request continues the span of the caller, has the status, and marks failures of the server", async () => {
+test("Tracing: the span of a request continues the caller's span, contains the status, and marks server errors", async () => {
   const spans: object[] = [];
   const startSpan: StartSpan = (name, kind, parent, attributes) => {
     const span = { name, kind, parent, attributes, ended: undefined as unknown };

@@ -24,7 +24,7 @@ const REGISTRATION = [
 ];
 const failureOf = (error: unknown) => ConnectError.from(error).findDetails(FailureSchema)[0];
 
-describe("Request with many errors", () => {
+describe("A request with many errors", () => {
   const chat = (messages: unknown) => ({ provider: "provider-a", messages });
 
   test.each([
@@ -33,7 +33,7 @@ describe("Request with many errors", () => {
     ["512 numbers", Array(512).fill(1)],
     ["200,000 numbers", Array(200_000).fill(1)],
     ["60,000 empty objects", Array(60_000).fill({})],
-  ])("is 400 at once, with a short response: %s", async (_what, messages) => {
+  ])("is 400 within seconds, with a short response: %s", async (_what, messages) => {
     const { post } = await app.signIn();
     for (const path of ["/ai/chat", "/ai/stream"]) {
       const started = performance.now();
@@ -45,7 +45,7 @@ describe("Request with many errors", () => {
     }
   });
 
-  test("behaves the same over gRPC", async () => {
+  test("is rejected over gRPC in the same way", async () => {
     const account = await app.signIn();
     const refusalOf = async (request: object) =>
       failureOf(await errorOf(app.grpc(AIService).chat(request as never, account)));
@@ -77,7 +77,7 @@ async function longestBlockOf(call: () => Promise<unknown>): Promise<number> {
 }
 
 // the texts are as long as bodies may be
-describe.runIf(app.mode === "embedded")("Overlong text", () => {
+describe.runIf(app.mode === "embedded")("An overlong text", () => {
   const model = "provider-a/model-a-1";
   const ask = { provider: "provider-a", messages: [{ role: "user", content: "Hi" }] };
   const texts = {
@@ -93,7 +93,7 @@ describe.runIf(app.mode === "embedded")("Overlong text", () => {
   ];
 
   test.each(requests)(
-    "%s: is refused in milliseconds, whatever its characters",
+    "%s: is rejected within milliseconds, whatever its characters",
     async (path, bodyOf) => {
       const { browser, headers } = await app.signIn();
       for (const [what, text] of Object.entries(texts)) {
@@ -106,7 +106,7 @@ describe.runIf(app.mode === "embedded")("Overlong text", () => {
     },
   );
 
-  test("Chat over gRPC: is refused in milliseconds", async () => {
+  test("Chat over gRPC: is rejected within milliseconds", async () => {
     const account = await app.signIn();
     const block = await longestBlockOf(async () => {
       const call = app.grpc(AIService).chat({ ...ask, systemPrompt: texts.ASCII }, account);
@@ -118,7 +118,7 @@ describe.runIf(app.mode === "embedded")("Overlong text", () => {
 
 // nginx invites every body itself
 test.skipIf(app.mode === "replicas")(
-  "POST /ai/chat: invites an announced body only with a valid token",
+  "POST /ai/chat: answers Expect: 100-continue with 100 only for a valid token",
   async () => {
     const announce = (token: string) =>
       sendRawHttp(
@@ -132,7 +132,7 @@ test.skipIf(app.mode === "replicas")(
   },
 );
 
-test("Unreadable request: counts towards the limit", async () => {
+test("An unreadable request counts towards the rate limit", async () => {
   const httpClient = app.httpClient();
   const first = await httpClient.post("/auth/register", "{");
   expect([first.status, first.headers.get("ratelimit-remaining")]).toEqual([400, "9"]);
@@ -144,18 +144,21 @@ test.each([
   { status: 413, code: "PAYLOAD_TOO_LARGE", body: "x".repeat(20_000), type: "application/json" },
   { status: 415, code: "UNSUPPORTED_MEDIA_TYPE", body: "x", type: "text/plain" },
   { status: 400, code: "MALFORMED_REQUEST", body: "{", type: "application/json" },
-])("Unwanted body: is refused by $status, as documented", async ({ status, code, body, type }) => {
-  const { browser, headers: caller } = await app.signIn();
-  const headers = { ...caller, "content-type": type };
-  expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(
-    refusal(status, code),
-  );
-  expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject(
-    refusal(status, code),
-  );
-});
+])(
+  "An unwanted body is rejected with $status, as documented",
+  async ({ status, code, body, type }) => {
+    const { browser, headers: caller } = await app.signIn();
+    const headers = { ...caller, "content-type": type };
+    expect(await browser.send("DELETE", "/user/sessions", body, headers)).toMatchObject(
+      refusal(status, code),
+    );
+    expect(await browser.send("POST", "/auth/refresh", body, headers)).toMatchObject(
+      refusal(status, code),
+    );
+  },
+);
 
-test("Rate-limit headers: are on every response of a limited route, refusals included", async () => {
+test("Rate-limit headers are on every response of a limited route, including refusals", async () => {
   const { user, post, delete: remove } = await app.signIn();
   const answers = [
     await app.guess(user.email),
@@ -199,7 +202,7 @@ test.each([
     fields: ["email", "name"],
   },
 ])(
-  "$method $path: lists an impossible address together with all other violations",
+  "$method $path: lists an impossible address along with all other violations",
   async ({ method, path, body, fields }) => {
     const { browser, headers } = await app.signInAdmin();
     const answer = await browser.send(method, path, body, headers);
@@ -209,10 +212,15 @@ test.each([
   },
 );
 
-test.each([0x99, 0x11, 0xff])("Forged cursor: pages like any other position (%i)", async (byte) => {
-  const admin = await app.signInAdmin();
-  const cursor = Buffer.alloc(21, byte).toString("base64url");
-  for (const list of ["users", "audit-logs", "email-logs"])
-    expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
-  expect(await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf)).toBeDefined();
-});
+test.each([0x99, 0x11, 0xff])(
+  "A forged cursor is a position or 400, never a server error (%i)",
+  async (byte) => {
+    const admin = await app.signInAdmin();
+    const cursor = Buffer.alloc(21, byte).toString("base64url");
+    for (const list of ["users", "audit-logs", "email-logs"])
+      expect([200, 400]).toContain((await admin.get(`/admin/${list}?cursor=${cursor}`)).status);
+    expect(
+      await app.grpc(AdminService).listUsers({ cursor }, admin).catch(failureOf),
+    ).toBeDefined();
+  },
+);

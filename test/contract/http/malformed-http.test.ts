@@ -97,7 +97,7 @@ test.each([
     request: `${method} /user/profile HTTP/1.1\r\nHost: x\r\n${close}`,
     status: 400,
   })),
-])("Malformed HTTP: $what is answered in the error shape", async ({ request, status }) => {
+])("Malformed HTTP: $what gets a response in the error format", async ({ request, status }) => {
   const answer = await exchange(request);
   expect(answer.status).toBe(status);
   expect(answer.body).toEqual({
@@ -113,7 +113,7 @@ test.each([
   expect(mine()).toMatchObject([{ status }]);
 });
 
-test("Malformed HTTP: an unsupported method returns 405 with Allow, even with an absolute URL", async () => {
+test("Malformed HTTP: an unsupported method is 405 with Allow, even with an absolute URL", async () => {
   const answer = await exchange(`GET http://x/auth/login?a=b HTTP/1.1\r\nHost: x\r\n${close}`);
   expect(answer).toMatchObject({
     status: 405,
@@ -123,7 +123,7 @@ test("Malformed HTTP: an unsupported method returns 405 with Allow, even with an
 });
 
 test.each(["/user/profile", "/auth/login", "/health", "/docs"])(
-  "Malformed HTTP: TRACE of %s is 405 and repeats nothing of the request",
+  "Malformed HTTP: TRACE of %s is 405, and the response repeats nothing of the request",
   async (path) => {
     const sent = `TRACE ${path} HTTP/1.1\r\nHost: x\r\nCookie: refreshToken=hidden\r\n${close}`;
     const answer = await exchange(sent);
@@ -132,7 +132,7 @@ test.each(["/user/profile", "/auth/login", "/health", "/docs"])(
   },
 );
 
-test("Malformed HTTP: a request that arrives too slowly is 408, in its headers and in its body", async () => {
+test("Malformed HTTP: a request with slow headers or a slow body is 408", async () => {
   const slow = {
     status: 408,
     body: { statusCode: 408, error: "Request Timeout", code: "REQUEST_TIMEOUT" },

@@ -43,7 +43,7 @@ describeChromium("PUBLIC_URL with a path that a proxy removes", (visit) => {
     );
   });
 
-  test("the documentation sends requests, and browsers stay signed in", async () => {
+  test("requests from the documentation work, and browsers stay signed in", async () => {
     const user = await app.addUser();
     const { page, errors } = await visit("about:blank");
     await page.request.post(`${publicUrl}/auth/login`, { data: user.credentials });

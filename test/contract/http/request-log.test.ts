@@ -72,7 +72,7 @@ describe("The log line of a request", () => {
     },
   ];
 
-  test.each(requests)("names caller, address and reason: $what", async (request) => {
+  test.each(requests)("contains caller, address and reason: $what", async (request) => {
     const requestId = `rest-${request.what.replaceAll(" ", "-")}`;
     await fetch(app.url + request.path, {
       method: request.method,
@@ -86,7 +86,7 @@ describe("The log line of a request", () => {
   });
 });
 
-describe("The log line of a failed call of the gRPC port", () => {
+describe("The log line of a failed call to the gRPC port", () => {
   const calls = [
     {
       what: "a call without a token",
@@ -117,7 +117,7 @@ describe("The log line of a failed call of the gRPC port", () => {
   ];
 
   test.each(calls)(
-    "names caller, address and reason: $what",
+    "contains caller, address and reason: $what",
     async ({ what, call, sent, line }) => {
       const requestId = `grpc-${what.replaceAll(" ", "-")}`;
       await expect(call({ ...sent, "x-request-id": requestId })).rejects.toThrow();

@@ -41,7 +41,7 @@ const ways = {
   },
 };
 
-test("gRPC: a caller with a client certificate passes on its client's address, any other caller does not", async () => {
+test("gRPC: a caller with a client certificate passes on its client's address, and any other caller does not", async () => {
   const addresses: (string | undefined)[] = [];
   const gate = async (call: CallHead) => {
     addresses.push(call.open.address);
@@ -103,12 +103,12 @@ async function succeeds(transport: ServicesTransport): Promise<boolean> {
 }
 
 describe.each(Object.entries(ways))(
-  "TLS between gateway and services by %s",
+  "TLS between gateway and services over %s",
   async (_name, { listen, connect }) => {
     const [open, mutual] = await Promise.all([listen(ours), listen({ ...ours, ca: ours.cert })]);
     afterAll(() => Promise.all([open.close(0), mutual.close(0)]));
 
-    test("trusts its own authority only", async () => {
+    test("trusts only the configured authority", async () => {
       expect(await succeeds(connect(open.port, { ca: ours.cert }))).toBe(true);
       expect(await succeeds(connect(open.port, { ca: foreign.cert }))).toBe(false);
       expect(await succeeds(connect(open.port, {}))).toBe(false);
@@ -124,7 +124,7 @@ describe.each(Object.entries(ways))(
       expect(await succeeds(connect(mutual.port, { ...foreign, ca: ours.cert }))).toBe(false);
     });
 
-    test("unusable files are reported by the names of their variables, on either side", async () => {
+    test("unusable files are reported with the names of their variables, on either side", async () => {
       for (const change of [{ cert: "missing.pem" }, { key: foreign.key }, { ca: "missing.pem" }]) {
         const wrong = { ...ours, ...change };
         expect(() => connect(1, wrong)).toThrow(/^GRPC_TLS_CERT, .* can't be used: /);

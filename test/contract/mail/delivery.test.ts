@@ -21,7 +21,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     new Date(row.next_attempt_at ?? 0).getTime() - app.clock.now().getTime();
 
   test.each([421, 451, 999])(
-    "retries after a %i with growing, jittered delays until accepted",
+    "retries after a %i with growing, jittered delays until it is accepted",
     async (code) => {
       refuse("busy", { code, text: "Try again later" });
       const emails = await Promise.all(times(5, () => register("busy")));
@@ -130,7 +130,7 @@ describeConcurrent(modes, "Mail delivery, %s", async (mode) => {
     await rowOf("poison@example.com", (row) => row.attempts >= 1 && row.status !== "sending");
   });
 
-  test("an outage of 24 hours loses nothing, and sends nothing twice", async () => {
+  test("an outage of 24 hours loses no e-mail, and sends none twice", async () => {
     await mail.smtpServer.close();
     const emails = await Promise.all(times(5, () => register("waiting")));
     for (let hours = 0; hours < 24; hours += 6) {

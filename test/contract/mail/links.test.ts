@@ -11,7 +11,7 @@ const FORGOTTEN = "/forgot-password";
 const isNoIcon = (text: string) => !text.includes("favicon");
 
 test.each([...pages, FORGOTTEN])(
-  "GET %s: loads nothing, is not stored, leaks no address and cannot be framed",
+  "GET %s: loads nothing, is not stored, sends no Referer and cannot be framed",
   async (path) => {
     const { status, headers, text } = await app.httpClient().get(path);
     expect(status).toBe(200);
@@ -54,7 +54,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     return visited;
   }
 
-  test("GET /verify-email: opening consumes nothing, one click confirms and shows the result", async () => {
+  test("GET /verify-email: opening the link uses nothing, and one click confirms and shows the result", async () => {
     const user = await app.addUser();
     const { link } = await app.mail.emailTo(user.email);
     const unconfirmed = "select id from users where id = ? and email_verified_at is null";
@@ -86,7 +86,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
     expect(await app.sql("select id from users where id = ?", [user.id])).toEqual([]);
   });
 
-  test("GET /reset-password: a weak password is reported and keeps the link valid, a strong one is set", async () => {
+  test("GET /reset-password: a weak password is reported and leaves the link valid, and a strong one is set", async () => {
     const { email } = await app.addUser();
     await app.resetTokenFor(email);
     const { link } = await app.mail.emailTo(email, /Reset/);
@@ -125,7 +125,7 @@ describeChromium("Mailed links in Chromium", (visit) => {
   });
 
   test.each([...pages, FORGOTTEN])(
-    "GET %s: inserts no HTML, and is accessible, narrow and dark too",
+    "GET %s: inserts no HTML, and is accessible on narrow screens and in dark mode",
     async (path) => {
       const { page } = await open(
         `http://gatehouse.test${path}#token=x"><img src=x onerror=alert(1)>`,

@@ -40,8 +40,8 @@ async function useUp(email: string) {
   for (let i = 0; i < 3; i++) await askFor(RESET, email);
 }
 
-describe("E-mails that anybody can ask for", () => {
-  test("are at most six an hour and twenty a day to an address, by fifty callers of all routes at once, over gRPC too", async () => {
+describe("E-mails that anybody can request", () => {
+  test("are limited to six an hour and twenty a day per address, for fifty concurrent callers of all routes, over gRPC too", async () => {
     const { email } = await app.addVerifiedUser();
     const ask = (i: number): Promise<unknown> =>
       i % 5 === 0
@@ -64,7 +64,7 @@ describe("E-mails that anybody can ask for", () => {
     expect(await inDay()).toBe(21);
   });
 
-  test("count together for all accounts that ask for an address, in all spellings of it", async () => {
+  test("are counted together for all accounts that request an address, in all its spellings", async () => {
     const name = randomUUID();
     const spellings = [`${name}@bücher.example`, `${name.toUpperCase()}@xn--bcher-kva.example`];
     const answers = await Promise.all(times(10, (i) => changeTo(spellings[i % 2] as string)));
@@ -72,7 +72,7 @@ describe("E-mails that anybody can ask for", () => {
     expect(requestedOf(await sentTo(...spellings))).toHaveLength(6);
   });
 
-  test("include the first e-mail of an account, which is sent in any case", async () => {
+  test("include the first e-mail of an account, which is always sent", async () => {
     const email = freshEmail();
     await Promise.all(times(10, () => changeTo(email)));
     await app.addUser({ email });
@@ -81,7 +81,7 @@ describe("E-mails that anybody can ask for", () => {
     expect(sent).toEqual([...times(6, () => "change-email"), "verify-email"]);
   });
 
-  test("do not take the way back from the owner: a reset is mailed unless one that was mailed still holds", async () => {
+  test("do not lock the owner out: a reset is mailed unless a mailed one is still valid", async () => {
     const user = await app.addVerifiedUser();
     await useUp(user.email);
     const first = await app.mail.emailTo(user.email, /Reset/);
@@ -132,7 +132,7 @@ describe("E-mails that anybody can ask for", () => {
     expect((await app.login(user.email)).status).toBe(401);
   });
 
-  test("do not keep a code from a browser that has signed in to the account", async () => {
+  test("do not block a code for a browser that has signed in to the account", async () => {
     const { browser, user } = await app.signIn(await app.addVerifiedUser());
     await useUp(user.email);
     app.clock.advance("11m"); // the codes have expired
@@ -147,7 +147,7 @@ describe("E-mails that anybody can ask for", () => {
     expect(await codes()).toBeLessThanOrEqual(10);
   });
 
-  test("do not keep the e-mail of an administrator's reset from a user", async () => {
+  test("do not block the e-mail of an administrator's reset", async () => {
     const user = await app.addVerifiedUser();
     await useUp(user.email);
     const held = await app.mail.emailTo(user.email, /Reset/);
@@ -162,7 +162,7 @@ describe("E-mails that anybody can ask for", () => {
 });
 
 describe("Notices", () => {
-  test("to an address that is not verified are at most five an hour and twenty a day, whatever is done with the account", async () => {
+  test("to an unverified address are limited to five an hour and twenty a day, whatever is done with the account", async () => {
     const { user } = await app.signIn();
     const noticesOf = async () =>
       (await sentTo(user.email)).filter(({ template }) => !REQUESTED.includes(template)).length;
@@ -181,7 +181,7 @@ describe("Notices", () => {
     }
   });
 
-  test("to a verified address have no such limit: a thief could use it up first", async () => {
+  test("to a verified address have no such limit, because a thief could use it up first", async () => {
     const account = await app.signIn(await app.addVerifiedUser());
     for (let i = 0; i < 4; i++) await passkeys.register(account);
     for (let i = 0; i < 4; i++) await createKey(account);
@@ -191,10 +191,10 @@ describe("Notices", () => {
   });
 });
 
-describe("One source", async () => {
+describe("One client address", async () => {
   const limited = await startSuiteApp({ env: { EMAIL_SIGN_IN: "code" } });
 
-  test("asks for at most sixty e-mails an hour by all routes together, whatever the addresses", async () => {
+  test("can request at most sixty e-mails an hour over all routes, whatever the recipients", async () => {
     const browser = limited.httpClient();
     const account = await limited.signIn();
     const paths = [RESET, CODE, "/auth/resend-verification"];

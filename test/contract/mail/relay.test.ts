@@ -37,7 +37,7 @@ async function mailOf(status: string, withinMs?: number) {
   );
 }
 
-test("GET /admin/email-logs: keeps the text of a relay that refuses EHLO", async () => {
+test("GET /admin/email-logs: contains the reply of a relay that rejects EHLO", async () => {
   server.rules.ehlo = () => GOOGLE;
   const { id } = await mailOf("queued");
   const admin = await app.signInAdmin();
@@ -83,7 +83,7 @@ test.each([
   },
 );
 
-test("SMTP_URL: EHLO announces the name of the machine if the installation has none", async () => {
+test("SMTP_URL: EHLO announces the host name of the machine if the installation has none", async () => {
   const relay = await forTest(startSlowSmtpServer());
   const config = requireConfig({ SMTP_URL: relay.url });
   const sender = await forTest(createMailTransport(config, silent));

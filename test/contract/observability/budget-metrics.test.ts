@@ -34,8 +34,8 @@ beforeAll(async () => {
   });
 });
 
-describe("Metrics of budgets", () => {
-  test("gatehouse_budget_used_ratio: the share that each budget of the deployment has used", async () => {
+describe("Budget metrics", () => {
+  test("gatehouse_budget_used_ratio: shows the used share of each budget of the deployment", async () => {
     const account = await withBudget(app, { limit: 1_000_000 });
     const forms = [
       { scope: "deployment", unit: "tokens", period: "month", limit: 1_000 },
@@ -55,7 +55,7 @@ describe("Metrics of budgets", () => {
     for (const { id } of budgets) await admin.delete(`/admin/budgets/${id}`);
   });
 
-  test("gatehouse_budget_refusals_total, gatehouse_budget_reserve_seconds: by scope, of every call", async () => {
+  test("gatehouse_budget_refusals_total, gatehouse_budget_reserve_seconds: count refusals by scope, and every reservation", async () => {
     const refusals = () => sumOf("gatehouse_budget_refusals_total", 'scope="user"');
     const reservations = () => sumOf("gatehouse_budget_reserve_seconds_count");
     const before = [await refusals(), await reservations()] as const;

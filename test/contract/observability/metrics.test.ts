@@ -105,7 +105,7 @@ function expectGateway(metrics: Map<string, number>): void {
 }
 
 test.each(["one process", "gateway and services"])(
-  "GET /metrics: has the metrics of %s",
+  "GET /metrics: contains the metrics of %s",
   async (deployment) => {
     const [port, servicesPort] = await Promise.all([freePort(), freePort()]);
     const isApart = deployment !== "one process";
@@ -133,7 +133,7 @@ test.each(["one process", "gateway and services"])(
   },
 );
 
-test("GET /metrics: counts registrations, sign-ins, lockouts and e-mails, beginning with 0", async () => {
+test("GET /metrics: counts registrations, sign-ins, lockouts and e-mails, starting at 0", async () => {
   const port = await freePort();
   const server = await forTest(startProcess({ ...(await freshStorage()), METRICS_PORT: port }));
   const names = [

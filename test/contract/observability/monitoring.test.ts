@@ -23,7 +23,7 @@ const alerts = [...read("prometheus/alerts.yml").matchAll(/alert: (\w+)/g)].map(
 const METRIC = /\b(?:up|(?:http|rpc|gen_ai|gatehouse|db|nodejs|process)_[a-z0-9_]+?)(?=[{[ )])/g;
 
 test.skipIf(isMissing("promtool"))(
-  "Alert rules: fire on their conditions, and operations.md explains each",
+  "Alert rules: fire on their conditions, and are each explained in operations.md",
   () => {
     execFileSync("promtool", ["test", "rules", "alerts.test.yml"], {
       cwd: "deploy/prometheus",

@@ -61,7 +61,7 @@ const settings = async () => ({
 });
 
 test.each(["in one process", "apart"])(
-  "Tracing, %s: a trace has the span of each step",
+  "Tracing, %s: a trace contains the span of each step",
   async (deployment) => {
     spans.length = 0;
     const env = await settings();
@@ -122,7 +122,7 @@ test.each(["in one process", "apart"])(
   },
 );
 
-test("Tracing: the trace of an unsampled caller stays unsampled, an invalid header is ignored", async () => {
+test("Tracing: the trace of an unsampled caller stays unsampled, and an invalid header is ignored", async () => {
   const tracing = await openTracing("http://127.0.0.1:9", "gatehouse");
   const begin = (parent: string) => tracing?.start("span", "SERVER", parent, {}).traceparent;
   expect(begin(`00-${TRACE}-${CALLER}-01`)).toMatch(new RegExp(`^00-${TRACE}-(?!${CALLER}).*-01$`));
@@ -133,7 +133,7 @@ test("Tracing: the trace of an unsampled caller stays unsampled, an invalid head
   await tracing?.close();
 });
 
-test("Tracing: a collector that does not respond delays neither requests nor the shutdown", async () => {
+test("Tracing: a collector that does not respond blocks neither requests nor the shutdown", async () => {
   const mute = createServer(() => {});
   const OTEL_EXPORTER_OTLP_ENDPOINT = `http://127.0.0.1:${await listen(mute)}`;
   const service = await forTest(

@@ -41,7 +41,7 @@ describe("POST /user/api-keys", () => {
     expect((await mine.get("/user/api-keys")).body).toEqual([body.apiKey]);
   });
 
-  test("creates keys that end after API_KEY_MAX_AGE at the latest", async ({ mine }) => {
+  test("creates keys that expire after API_KEY_MAX_AGE at the latest", async ({ mine }) => {
     const { apiKey } = (await mine.post("/user/api-keys", { name: "CI" })).body;
     expect(apiKey.expiresAt.slice(0, 10)).toBe(inDays(365).slice(0, 10));
     const create = (expiresAt: string) => mine.post("/user/api-keys", { name: "CI", expiresAt });
@@ -50,7 +50,7 @@ describe("POST /user/api-keys", () => {
     expect(await create(inDays(-1))).toMatchObject(invalid("expiresAt"));
   });
 
-  test("needs a recent sign-in or the password", async ({ mine }) => {
+  test("requires a recent sign-in or the password", async ({ mine }) => {
     app.clock.advance("16m");
     const again = await mine.browser.post("/auth/refresh");
     const create = (password?: string) =>
@@ -60,7 +60,7 @@ describe("POST /user/api-keys", () => {
     expect((await create(PASSWORD)).status).toBe(200);
   });
 
-  test("refuses unknown models, names without a visible character, and impersonators", async ({
+  test("rejects unknown models, names without a visible character, and impersonators", async ({
     mine,
   }) => {
     const create = (form: object) => mine.post("/user/api-keys", { name: "CI", ...form });
@@ -98,7 +98,7 @@ describe("POST /user/api-keys", () => {
   });
 
   test.runIf(app.mode !== "embedded")(
-    "creates nothing if the session ends first",
+    "creates no key if the session ends first",
     async ({ mine }) => {
       const lock = "select 1 from users where id = $1 for no key update";
       const end = "update sessions set revoked_at = now() where user_id = $1";
@@ -134,7 +134,9 @@ describe("An API key", () => {
     expect(byKey.body).toMatchObject([{ calls: 4, apiKeyId: apiKey.id }]);
   });
 
-  test("may call nothing else: 403 KEY_NOT_ALLOWED on both ports", async ({ created: { key } }) => {
+  test("cannot call anything else: 403 KEY_NOT_ALLOWED on both ports", async ({
+    created: { key },
+  }) => {
     const client = app.httpClient();
     for (const path of ["/user/profile", "/user/api-keys", "/user/export", "/user/sessions"])
       expect(await client.get(path, key)).toMatchObject(refusal(403, "KEY_NOT_ALLOWED"));
@@ -145,7 +147,7 @@ describe("An API key", () => {
     expect(refused.code).toBe(Code.PermissionDenied);
   });
 
-  test("of an administrator opens no route of administrators, which the audit log records", async () => {
+  test("of an administrator cannot call administrator routes, and the audit log records the attempt", async () => {
     const admin = await app.signInAdmin();
     const { key } = await createKey(admin);
     expect(await app.httpClient().get("/admin/users", key)).toMatchObject(
@@ -198,7 +200,7 @@ describe("An API key", () => {
     expect(second).toBe(first - 1);
   });
 
-  test("that expires is refused from then on", async ({ mine }) => {
+  test("is refused once it has expired", async ({ mine }) => {
     const { key } = await createKey(mine, { expiresAt: inDays(1) });
     expect(await keyStatus(app, key)).toBe(200);
     app.clock.advance("1d");
@@ -289,7 +291,7 @@ describe("API keys", () => {
       expect(await app.sql(`select from ${table} where ${column} = ?`, [apiKey.id])).toEqual([]);
   });
 
-  test("are in the export of their owner without their digest", async ({ mine, created }) => {
+  test("are in the export of their owner, without their digest", async ({ mine, created }) => {
     const { body } = await mine.get("/user/export");
     const { id, name, hint } = created.apiKey;
     expect(body.apiKeys).toEqual([{ id, name, hint, createdAt: TIME, expiresAt: TIME }]);
@@ -299,7 +301,7 @@ describe("API keys", () => {
 describe("REQUIRE_VERIFIED_EMAIL=true", async () => {
   const strict = await startSuiteApp({ env: { REQUIRE_VERIFIED_EMAIL: "true" } });
 
-  test("POST /user/api-keys: is 403 once the address counts as unverified", async () => {
+  test("POST /user/api-keys: is 403 once the address is unverified", async () => {
     const account = await strict.signIn(await strict.addVerifiedUser());
     const create = () => account.post("/user/api-keys", { name: "CI" });
     expect((await create()).status).toBe(200);

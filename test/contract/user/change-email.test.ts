@@ -35,7 +35,7 @@ test("POST /user/change-email: takes effect with the mailed token, and notifies 
   expect([(await app.login(email)).status, (await app.login(newEmail)).status]).toEqual([401, 200]);
 });
 
-test("POST /user/change-email: does not reveal an address in use, and notifies its owner; refuses the current address", async () => {
+test("POST /user/change-email: does not reveal that an address is taken, and notifies its owner; rejects the current address", async () => {
   const [account, other] = [await app.signIn(), await app.addUser()];
   const first = fresh();
   const free = await ask(account, first);
@@ -64,7 +64,7 @@ test("POST /user/change-email: accepts three requests an hour, even concurrently
   expect((await ask(await app.signIn(account.user), fresh())).status).toBe(200);
 });
 
-test("POST /user/change-email: one of two accounts that confirm one address gets it, and the older link is void", async () => {
+test("POST /user/change-email: one of two accounts that confirm the same address gets it, and the older link is invalid", async () => {
   const [first, second] = [await app.signIn(), await app.signIn()];
   const newEmail = fresh();
   const tokens = [];
@@ -81,7 +81,7 @@ test("POST /user/change-email: one of two accounts that confirm one address gets
   expect((await verify(tokens[0])).status).toBe(400);
 });
 
-test("POST /user/change-email: voids reset links mailed to the old address", async () => {
+test("POST /user/change-email: invalidates reset links mailed to the old address", async () => {
   const account = await app.signIn();
   const old = await app.resetTokenFor(account.user.email);
   const newEmail = fresh();

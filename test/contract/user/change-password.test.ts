@@ -70,7 +70,7 @@ test("POST /user/change-password: evaluates at most five of 30 concurrent guesse
   expect(tallyGuesses(answers)).toEqual({ evaluated: 5, refused: 25 });
 });
 
-test("POST /user/change-password: refuses the same password, weak ones and over-long ones", async ({
+test("POST /user/change-password: rejects the same password, weak ones and overlong ones", async ({
   account,
 }) => {
   for (const newPassword of [account.user.password, "weak", `Aa1!${"x".repeat(125)}`]) {
@@ -80,13 +80,13 @@ test("POST /user/change-password: refuses the same password, weak ones and over-
   }
 });
 
-test("POST /user/change-password: one of six parallel changes succeeds", async ({ account }) => {
+test("POST /user/change-password: one of six concurrent changes succeeds", async ({ account }) => {
   const answers = await Promise.all(times(6, (i) => change(account, `${NEW}-${i}`)));
   expect(answers.filter((a) => a.status === 200)).toHaveLength(1);
   expect(answers.filter((a) => a.body.code === "INVALID_CURRENT_PASSWORD")).toHaveLength(5);
 });
 
-test("POST /user/change-password: voids mailed links and pending MFA tokens", async () => {
+test("POST /user/change-password: invalidates mailed links and pending MFA tokens", async () => {
   const account = await app.setUpFactor(await app.addVerifiedUser());
   const { user, post, authenticator } = account;
   const reset = await app.resetTokenFor(user.email);

@@ -34,7 +34,7 @@ test("POST /user/delete-account: ends every session, and names the date in the r
   expect(new Date(`${day} ${time} UTC`).toISOString()).toBe(`${minute}:00.000Z`);
 });
 
-test("POST /user/delete-account: needs the password once the login is 15 minutes old", async () => {
+test("POST /user/delete-account: requires the password once the sign-in is 15 minutes old", async () => {
   const { user, browser } = await app.signIn();
   app.clock.advance("14m");
   const refreshed = withToken(browser, (await browser.post("/auth/refresh")).body.accessToken);
@@ -45,7 +45,7 @@ test("POST /user/delete-account: needs the password once the login is 15 minutes
   expect((await remove(refreshed, { password: user.password })).status).toBe(200);
 });
 
-test("POST /user/delete-account: accepts an empty body within 15 minutes; a login restores the account and reports it", async () => {
+test("POST /user/delete-account: accepts an empty body within 15 minutes; a sign-in restores the account and says so", async () => {
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   app.clock.advance("29d");
@@ -59,7 +59,7 @@ test("POST /user/delete-account: accepts an empty body within 15 minutes; a logi
   expect((await signIn(account)).status).toBe(200);
 });
 
-raced("POST /user/delete-account: parallel logins restore the account once", async () => {
+raced("POST /user/delete-account: concurrent logins restore the account once", async () => {
   const account = await app.signIn();
   expect((await remove(account)).status).toBe(200);
   const hold = "update users set name = name where id = $1";
@@ -93,7 +93,7 @@ test("POST /user/delete-account: only the second factor restores an account that
   expect(await deletionAt()).toEqual([{ kept: true }]);
 });
 
-test("POST /user/delete-account: erases the account after the date, and leaves a pseudonym in the audit log", async () => {
+test("POST /user/delete-account: erases the account after the deletion date, and leaves a pseudonym in the audit log", async () => {
   const account = await app.setUpFactor();
   const { id, email, name } = account.user;
   await app.signInBy(account.user, WRONG_CODE);
@@ -115,7 +115,7 @@ test("POST /user/delete-account: erases the account after the date, and leaves a
   expect((await app.addUser({ email })).id).not.toBe(id);
 });
 
-test("POST /user/delete-account: an account that cannot be erased delays no other and is erased later, even if the clock is set back", async () => {
+test("POST /user/delete-account: an account that cannot be erased delays no other, and is erased later, even if the clock is set back", async () => {
   await app.sql("create table holds (user_id uuid references users)");
   const [held, due] = [await app.signIn(), await app.signIn()];
   await app.sql("insert into holds values (?)", [held.user.id]);
@@ -130,7 +130,7 @@ test("POST /user/delete-account: an account that cannot be erased delays no othe
   await app.sql("drop table holds");
 });
 
-test("POST /user/delete-account: is refused to the last administrator", async () => {
+test("POST /user/delete-account: is refused for the last administrator", async () => {
   const credentials = { email: "root@example.com", password: PASSWORD };
   const account = await app.signIn({ ...(await app.addUser()), credentials });
   const others = "where role = 'admin' and email <> 'root@example.com'";
@@ -147,7 +147,7 @@ test("POST /user/delete-account: is refused to the last administrator", async ()
 });
 
 raced(
-  "POST /user/delete-account: is refused to a user who has just become the last administrator",
+  "POST /user/delete-account: is refused for a user who has just become the last administrator",
   async () => {
     const account = await app.signIn();
     const { id } = account.user;

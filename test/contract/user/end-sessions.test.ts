@@ -49,7 +49,7 @@ test("DELETE /user/sessions/:id: ends one session immediately, even the caller's
   expect(await mine.profileStatus()).toBe(401);
 });
 
-test("DELETE /user/sessions/:id: returns 404 for expired and ended sessions and those of others, and 400 for a malformed id", async () => {
+test("DELETE /user/sessions/:id: is 404 for expired, ended and foreign sessions, and 400 for a malformed id", async () => {
   const [mine, theirs] = [await app.signIn(), await app.signIn()];
   const [{ id }] = await theirs.sessions();
   const ended = [await expiredSession(mine), await endedImpersonation(mine)];
@@ -79,7 +79,7 @@ test("/user/sessions: expired sessions and ended impersonations are neither list
   expect(answer.body.message).toBe("1 session has ended.");
 });
 
-test("Ended sessions: do not use up the rate limit of their user, on either port", async ({
+test("Ended sessions do not use up the rate limit of their user, on either port", async ({
   mine,
   other,
 }) => {

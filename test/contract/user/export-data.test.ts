@@ -13,7 +13,7 @@ const withAddress = ({ password }: { password: string }, email: string) => ({
 });
 const test = base.extend("account", () => app.signIn());
 
-test("GET /user/export: returns everything stored about the user, and no secret", async () => {
+test("GET /user/export: returns everything stored about the user, without secrets", async () => {
   const { user, browser, get, put, ...account } = await app.setUpFactor(
     await app.addVerifiedUser({ name: "Ann Öx" }),
   );
@@ -75,7 +75,7 @@ const requested = [
   { what: "one of another account", isTaken: true },
 ];
 test.for(requested)(
-  "GET /user/export: includes the address that still has to be verified, $what alike",
+  "GET /user/export: includes the address that still has to be verified, even if it is $what",
   async ({ isTaken }) => {
     const { user, get, post } = await app.signIn(await app.addVerifiedUser());
     expect((await get("/user/export")).body).not.toHaveProperty("pendingEmail");
@@ -92,7 +92,7 @@ test.for(requested)(
   },
 );
 
-test("GET /user/export: includes failed attempts by kind, and the backup codes that are left", async () => {
+test("GET /user/export: includes failed attempts by kind, and the number of remaining backup codes", async () => {
   const { user, authenticator, ...account } = await app.setUpConfirmedFactor();
   for (let i = 0; i < 2; i++) await app.guess(user.email);
   await account.post("/user/change-email", { newEmail: "x@example.com", password: WRONG_PASSWORD });
@@ -107,7 +107,7 @@ test("GET /user/export: includes failed attempts by kind, and the backup codes t
   expect((await account.get("/user/export")).body.profile.backupCodesLeft).toBe(9);
 });
 
-test("GET /user/export: includes ended sessions while they are stored", async ({
+test("GET /user/export: includes ended sessions as long as they are stored", async ({
   account: { user, browser, get },
 }) => {
   await (await app.signIn(user)).post("/auth/logout");
@@ -161,7 +161,7 @@ test("GET /user/export: returns everything page by page", async ({ account: { us
     expect(await get(`/user/export?page=${page}`)).toMatchObject(refused);
 });
 
-test("GET /user/export: includes administrators' actions without address, device and reason", async () => {
+test("GET /user/export: includes actions of administrators without address, device and reason", async () => {
   const admin = await app.signInAdmin();
   const { user, get } = await app.signIn();
   const { body: opened } = await admin.post(`/admin/impersonate/${user.id}`, {

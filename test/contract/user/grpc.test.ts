@@ -24,7 +24,7 @@ async function expectRefusal(
 }
 const { InvalidArgument, Unauthenticated, FailedPrecondition } = Code;
 
-test("gRPC: every operation of an account follows the rules of REST", async () => {
+test("gRPC: every account operation follows the rules of REST", async () => {
   const account = await app.addUser();
   const { email, password } = account;
   const login = (changes = {}) => auth.login({ email, password, ...changes });

@@ -56,7 +56,7 @@ test("PUT /user/password: one of 20 concurrent requests sets the password", asyn
   expect(statuses).toEqual({ 200: 1, 409: 19 });
 });
 
-test("DELETE /user/password: refuses to remove the last way in, and changes nothing", async () => {
+test("DELETE /user/password: does not remove the last way in", async () => {
   const account = await app.signIn();
   expect(await account.delete("/user/password")).toMatchObject(refusal(409, "LAST_SIGN_IN_METHOD"));
   expect(await statusesOf(10, () => account.delete("/user/password"))).toEqual({ 409: 10 });
@@ -72,14 +72,14 @@ test("DELETE /user/password: is 409 without a password, and 403 in an old sessio
   expect(await old.delete("/user/password")).toMatchObject(REQUIRED);
 });
 
-test("An account without a password: no password signs in, and its password never expires", async () => {
+test("An account without a password cannot sign in with one, and has no password expiry", async () => {
   const { user, get } = await withoutPassword();
   for (const password of [user.password, "no account has this password"])
     expect((await app.login(user.email, password)).status).toBe(401);
   expect((await get("/user/profile")).body).not.toHaveProperty("passwordExpiresAt");
 });
 
-test("An account without a password: a mailed reset sets one", async () => {
+test("An account without a password gets one by a mailed reset", async () => {
   const { user } = await withoutPassword(await app.addVerifiedUser());
   expect((await app.resetPassword(await app.resetTokenFor(user.email))).status).toBe(200);
   const { body } = await app.login(user.email, NEW_PASSWORD);
@@ -111,7 +111,7 @@ test.for(ASKING)(
   },
 );
 
-test("POST /user/delete-account: needs a recent sign-in of an account without a password", async () => {
+test("POST /user/delete-account: requires a recent sign-in from an account without a password", async () => {
   const old = await longWithoutPassword();
   expect(await old.post("/user/delete-account", {})).toMatchObject(REQUIRED);
   const recent = await withoutPassword();
@@ -162,7 +162,7 @@ test("PUT /user/second-factor: creates backup codes if there are none", async ()
   expect((await app.signInBy(user, { backupCode: body.backupCodes[0] })).status).toBe(200);
 });
 
-test("PUT /admin/users/:id: mfaEnabled false also ends the requirement of a second factor", async () => {
+test("PUT /admin/users/:id: mfaEnabled false also removes the requirement of a second factor", async () => {
   const { user } = await app.setUpConfirmedFactor();
   await app.sql("update users set second_factor = true where id = ?", [user.id]);
   const admin = await app.signInAdmin();

@@ -5,14 +5,14 @@ import { tally, times } from "../../support/tally.ts";
 
 const app = await testApp();
 
-test("GET /user/profile: returns the documented fields, and no other", async () => {
+test("GET /user/profile: returns only the documented fields", async () => {
   const { user, get } = await app.signIn();
   const { status, body } = await get("/user/profile");
   const { locked: _, ...shape } = userShape(user);
   expect({ status, body }).toEqual({ status: 200, body: { ...shape, passwordExpiresAt: TIME } });
 });
 
-test("GET /user/profile: refuses an ended access token", async () => {
+test("GET /user/profile: is 401 with an expired access token", async () => {
   const account = await app.signIn();
   expect(await account.profileStatus()).toBe(200); // the token is cached from here on
   app.clock.advance("15m");
@@ -31,7 +31,7 @@ test("GET /user/profile: allows 100 requests a minute per user, from any address
   expect(await app.profileStatus(accessToken)).toBe(200);
 });
 
-test("PUT /user/profile: changes name and bio, and keeps absent fields", async () => {
+test("PUT /user/profile: changes name and bio, and leaves absent fields unchanged", async () => {
   const { user, get, ...account } = await app.signIn();
   const put = async (body: object) => (await account.put("/user/profile", body)).body;
   expect(await put({ name: "  Bea  " })).toEqual({
@@ -45,7 +45,7 @@ test("PUT /user/profile: changes name and bio, and keeps absent fields", async (
   expect((await put({ bio: "" })).user.bio).toBe("");
 });
 
-test("PUT /user/profile: stores the language in its canonical form, and keeps it if it is absent", async () => {
+test("PUT /user/profile: stores the language in its canonical form, and leaves it unchanged if absent", async () => {
   const { user, get, put } = await app.signIn();
   expect((await get("/user/profile")).body).not.toHaveProperty("locale");
   const { body } = await put("/user/profile", { locale: "de-at" });
@@ -73,7 +73,7 @@ const INVALID: { body: object; violations: string[] }[] = [
   { body: { locale: "en-t-fr-u-ca-islamicc-nu-latn-kn-co" }, violations: ["locale"] }, // longer in its canonical form
 ];
 
-test.for(INVALID)("PUT /user/profile: refuses $body", async ({ body, violations }) => {
+test.for(INVALID)("PUT /user/profile: rejects $body", async ({ body, violations }) => {
   const { put } = await app.signIn();
   expect(await put("/user/profile", body)).toMatchObject(invalid(...violations));
 });

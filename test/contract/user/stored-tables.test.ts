@@ -95,7 +95,7 @@ const allRowsOf = async (user: { id: string }) =>
 
 describe("Tables by which a user signs in or is recognized", () => {
   test.for(TABLES)(
-    "$table: closed to an administrator who impersonates the user",
+    "$table: is closed to an administrator who impersonates the user",
     async ({ table, attempts }) => {
       const { user } = await addOwner();
       const before = await rowsOf(table, user);
@@ -112,7 +112,7 @@ describe("Tables by which a user signs in or is recognized", () => {
   );
 
   test.for(TABLES)(
-    "$table: in the export, without its secrets",
+    "$table: is in the export, without its secrets",
     async ({ table, exported, columns, secrets }) => {
       const { user, get } = await addOwner();
       const { body } = await get("/user/export");
@@ -127,7 +127,7 @@ describe("Tables by which a user signs in or is recognized", () => {
     },
   );
 
-  test("stay as they are through a demotion, after which they sign in a user", async () => {
+  test("stay unchanged by a demotion, and then sign in as a user", async () => {
     const { user, browser } = await addOwner({ role: "admin" });
     const before = await allRowsOf(user);
     for (const { table } of TABLES) expect(before[table], table).toHaveLength(1);
@@ -138,7 +138,7 @@ describe("Tables by which a user signs in or is recognized", () => {
     expect(body.mfaMethods).toEqual(["passkey", "backup-code"]);
   });
 
-  test("stay as they are while a deletion is pending, which a sign-in cancels", async () => {
+  test("stay unchanged while a deletion is pending, and a sign-in cancels it", async () => {
     const { user, browser, post } = await addOwner();
     const before = await allRowsOf(user);
     expect((await post("/user/delete-account", {})).status).toBe(200);
