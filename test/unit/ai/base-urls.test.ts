@@ -80,7 +80,7 @@ const PATHS: { dialect: SimulatedDialect; bases: string[]; path: string }[] = [
 const ROWS = PATHS.flatMap(({ bases, ...row }) => bases.map((base) => ({ ...row, base })));
 
 describe("Provider client: base URLs", () => {
-  test.each(ROWS)("$dialect, $base: the request goes to $path", async ({ dialect, base, path }) => {
+  test.each(ROWS)("$dialect, $base: requests go to $path", async ({ dialect, base, path }) => {
     const server = await forTest(startRawProvider(({ socket }) => socket.end()));
     const catalogue = readCatalogue();
     const entry = catalogue.providers.find((each) => each.dialect === dialect);
@@ -97,7 +97,7 @@ describe("Provider client: base URLs", () => {
   });
 });
 
-test("POST /ai/chat, POST /ai/stream: the log names the path that a provider does not have, without host, query and key", async () => {
+test("POST /ai/chat, POST /ai/stream: the log contains the path that a provider does not have, without host, query and key", async () => {
   const server = await forTest(
     startRawProvider(({ socket }) =>
       socket.write("HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}"),

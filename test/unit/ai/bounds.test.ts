@@ -46,7 +46,7 @@ async function expectTimeout(
 }
 
 describe.each(SIMULATED_DIALECTS)("Provider client, timeouts of %s", (dialect) => {
-  test.concurrent.each(TIMEOUTS)("%s ends %s", async (timeout, name) => {
+  test.concurrent.each(TIMEOUTS)('%s ends the stream "%s"', async (timeout, name) => {
     const bench = await startBench(dialect, { ...lenient, [timeout]: SETTING_MS });
     await expectTimeout(
       bench,
@@ -64,7 +64,7 @@ test.each([
   "silent-json-instead",
   "pings-midway",
   "kept-open",
-])("Provider client: only the total limit ends a complete reply that is %s", async (name) => {
+])("Provider client: only the total limit ends a complete reply: %s", async (name) => {
   const bounds = {
     ...lenient,
     firstByteMs: SETTING_MS / 3,
@@ -83,7 +83,7 @@ const CONFIRMED_BY = [
 ] as const;
 
 test.each(CONFIRMED_BY)(
-  "Provider client: a reply of $dialect ends at its finish marker and a silence of $limit",
+  "Provider client: a reply of $dialect ends at its finish marker and after a silence of $limit",
   async ({ dialect, limit }) => {
     const bench = await startTestBench(dialect, { ...lenient, [limit]: SETTING_MS });
     const start = performance.now();
@@ -127,7 +127,7 @@ test.each([
   ["firstByteMs", "totalMs", ["stream"]],
   ["totalMs", "firstByteMs", ["stream", "whole"]],
 ] as const)(
-  "Provider client: a requested wait beyond %s fails at once",
+  "Provider client: a requested wait beyond %s fails immediately",
   async (_, other, kinds) => {
     const bench = await startTestBench("openai", { ...lenient, [other]: 2 * 86_400_000 });
     for (const kind of kinds) {
@@ -140,7 +140,7 @@ test.each([
 
 const FRAMES = 500_000;
 
-test("Provider client: an endless stream is cut off, and closed at the provider", async () => {
+test("Provider client: an endless stream is aborted, and closed at the provider", async () => {
   const bench = await startTestBench("openai", { streamBytes: 8_000_000 });
   const outcome = await bench.stream("endless");
   expect(outcome).toMatchObject({ failure: "reply too large" });
@@ -169,7 +169,7 @@ const LARGE = 8 * 1024 * 1024;
 test.each([
   ["a line of points", `${".".repeat(LARGE)}x\n`],
   ["tags that do not end", `${"<".repeat(LARGE)}\n`],
-])("Provider client: parses %s outside of events in time", (_, body) => {
+])("Provider client: parses %s outside of events within seconds", (_, body) => {
   const bytes = Buffer.from(body);
   const parts = times(LARGE / 65_536, (i) => bytes.subarray(i * 65_536, (i + 1) * 65_536));
   const start = performance.now();
@@ -195,7 +195,7 @@ async function begin(name: string, client = new AbortController()) {
 }
 
 test.each(["plain", "text-after-finish"])(
-  "Provider stream: fails if it is aborted after the reply has arrived and before it is read: %s",
+  "Provider stream: fails if it is aborted after the reply has arrived but before it is read: %s",
   async (name) => {
     const client = new AbortController();
     const { bench, readOn } = await begin(name, client);
@@ -222,7 +222,7 @@ test("Provider stream: the idle timer pauses while the reader is busy", async ()
   expect(performance.now() - resumedAt).toBeGreaterThanOrEqual(SETTING_MS - 5);
 });
 
-test("Provider stream, complete reply: a signal that has fired already sends no request", async () => {
+test("Provider stream, complete reply: send no request if the signal has already fired", async () => {
   const { provider, simulator, promptOf } = await startTestBench("openai");
   const reason = new Error("The client has gone.");
   for (const isStream of [true, false]) {

@@ -4,10 +4,10 @@ import { createPeriods } from "../../../services/ai/budgets/periods.ts";
 import { mostInputTokens, outputBounds } from "../../../services/ai/budgets/upper-bound.ts";
 import type { Prompt, RelayPrompt } from "../../../services/ai/providers/provider.ts";
 
-describe("Periods of budgets", () => {
+describe("Budget periods", () => {
   const at = (zone: string, time: string) => createPeriods(zone)(new Date(time));
 
-  test("begin at midnight of the time zone", () => {
+  test("begin at midnight in the time zone", () => {
     expect(at("UTC", "2026-11-28T23:59:59.999Z")).toEqual({
       starts: { day: "2026-11-28", month: "2026-11-01" },
       beganAt: { day: new Date("2026-11-28T00:00:00Z"), month: new Date("2026-11-01T00:00:00Z") },
@@ -30,7 +30,7 @@ describe("Periods of budgets", () => {
     expect(beirut.endsAt.day).toEqual(new Date("2026-03-29T21:00:00Z"));
   });
 
-  test("are those of each time, in any order", () => {
+  test("are right for times in any order", () => {
     const periodsOf = createPeriods("UTC");
     const days = ["2026-11-28T10:00:00Z", "2026-11-29T00:00:00Z", "2026-11-28T23:59:59Z"];
     expect(days.map((day) => periodsOf(new Date(day)).starts.day)).toEqual([
@@ -41,14 +41,14 @@ describe("Periods of budgets", () => {
   });
 });
 
-describe("Amounts of budgets", () => {
+describe("Budget amounts", () => {
   test.each([
     ["20", "cost", 20_000_000_000n, "20"],
     ["0.000000001", "cost", 1n, "0.000000001"],
     ["2.50", "cost", 2_500_000_000n, "2.5"],
     ["1000000", "cost", 1_000_000_000_000_000n, "1000000"],
     ["1000000000000000", "tokens", 1_000_000_000_000_000n, "1000000000000000"],
-  ] as const)("%s of %s is %s, and %s again", (text, unit, amount, again) => {
+  ] as const)('"%s" of %s is %s, which is written as "%s"', (text, unit, amount, again) => {
     expect(readAmount(text, unit)).toBe(amount);
     expect(amountText(amount, unit)).toBe(again);
   });
@@ -73,14 +73,14 @@ describe("Amounts of budgets", () => {
   });
 });
 
-describe("The most that a call may use", () => {
+describe("Maximum usage of a call", () => {
   const model = { outputTokens: 8_000, overheadTokens: 2_000, imageTokens: 300 } as Prompt["model"];
   const promptOf = (more: Partial<Prompt>): Prompt => ({
     ...{ model, isStream: false, messages: [{ role: "user", parts: [{ text: "Grüße" }] }] },
     ...more,
   });
 
-  test("counts each byte, message and image, and what the provider adds, twice", () => {
+  test("counts each byte, message, image and overhead token of the input twice", () => {
     expect(mostInputTokens(promptOf({}))).toBe(2 * (7 + 16 + 2_000));
     const image = { mediaType: "image/png", data: "AAAA", url: "", detail: "" };
     const messages: Prompt["messages"] = [
@@ -94,14 +94,14 @@ describe("The most that a call may use", () => {
     );
   });
 
-  test("counts the bytes of a relayed body, its images and its files, twice", () => {
+  test("counts the bytes, images and files of a relayed body twice", () => {
     const body = { bytes: 500, images: 2, files: 1 };
     const relayed = { ...model, fileTokens: 9_000 };
     const prompt = { model: relayed, isStream: false, relay: body } as unknown as RelayPrompt;
     expect(mostInputTokens(prompt)).toBe(2 * (500 + 600 + 9_000 + 2_000));
   });
 
-  test("is the maximum of the call, or that of the model with at least 256 tokens", () => {
+  test("is the output maximum of the call, or that of the model with at least 256 tokens", () => {
     expect(outputBounds({ model, maxTokens: 100 })).toEqual({ wanted: 100, least: 100 });
     expect(outputBounds({ model, maxTokens: 9_000 })).toEqual({ wanted: 8_000, least: 8_000 });
     expect(outputBounds({ model, maxTokens: undefined })).toEqual({ wanted: 8_000, least: 256 });

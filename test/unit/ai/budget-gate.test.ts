@@ -107,7 +107,7 @@ test("Budget gate: queries once for a flood of refused calls each time a refusal
   expect(passed.every(({ status }) => status === "fulfilled")).toBe(true);
 });
 
-test("Budget gate: remembers that calls of a user need a price, and names the model of each", async () => {
+test("Budget gate: remembers that calls of a user require a price, and names the model of each call", async () => {
   const store = await openMigrated();
   const { gate, reserve, count, userId, metrics } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, unit: "cost", limit: 200 });
@@ -126,7 +126,7 @@ test("Budget gate: remembers that calls of a user need a price, and names the mo
   });
 });
 
-test("Budget gate: gives no model of an alias less than the call's own maximum", async () => {
+test("Budget gate: grants no model of an alias less than the call's own maximum", async () => {
   const store = await openMigrated();
   const { gate, userId, metrics } = await openGate(store);
   await insertBudget(store, { scope: "user", subject: userId, limit: 450 });

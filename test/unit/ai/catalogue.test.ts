@@ -44,7 +44,7 @@ const fifth = {
 };
 
 describe("AI catalogue", () => {
-  test("the shipped file has the providers and models of the specification", () => {
+  test("the shipped file contains the providers and models of the specification", () => {
     expect(names(readCatalogue())).toEqual({
       "provider-a": ["model-a-1", "model-a-2", "model-a-3", "embedding-a-1", "embedding-a-2"],
       "provider-b": ["model-b-1", "model-b-2", "model-b-3", "model-b-4"],
@@ -68,7 +68,7 @@ describe("AI catalogue", () => {
     expect(upstream(native)).toEqual(upstream(neutral));
   });
 
-  test("metrics name a provider by its vendor where the conventions have a name", () => {
+  test("metrics call a provider by its vendor if the conventions have a name for it", () => {
     const vendors = (path?: string) => readCatalogue(path).providers.map(({ vendor }) => vendor);
     expect(vendors()).toEqual(["openai", "anthropic", "gcp.gemini", "mistral_ai"]);
     expect(vendors("native")).toEqual(vendors());
@@ -98,7 +98,7 @@ describe("AI catalogue", () => {
     expect(await readReply(provider, prompt)).toMatchObject({ text: REPLY });
   });
 
-  test("a key variable cannot be a secret of the product", () => {
+  test("a variable with a secret of the product cannot hold a key", () => {
     const secrets = {
       SECRET_KEY: Buffer.alloc(32).toString("base64"),
       INTERNAL_SECRET: "x".repeat(32),
@@ -115,7 +115,7 @@ describe("AI catalogue", () => {
     for (const problem of problems) expect(() => readCatalogue(file(content))).toThrow(problem);
   };
 
-  test("an invalid file is refused with a list of all its errors", () => {
+  test("an invalid file is rejected with a list of all its errors", () => {
     const models = [{ name: "big", upstream: "", outputTokens: 0, colour: "red" }];
     const providers = [
       { ...fifth, dialect: "klingon", baseUrl: "ftp://elsewhere", models: [] },
@@ -181,7 +181,7 @@ describe("AI catalogue", () => {
   });
 
   test.each(["?api-version=1", "#top", " ", "http://ann:secret@127.0.0.1:9/v1", "http://"])(
-    "refuses the base URL %j, in the file and in a variable",
+    "the base URL %j is rejected, in the file and in a variable",
     (wrong) => {
       const address = wrong.startsWith("http") ? wrong : `http://127.0.0.1:9/v1${wrong}`;
       refuses(
@@ -193,7 +193,7 @@ describe("AI catalogue", () => {
     },
   );
 
-  test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("refuses the name %j", (name) => {
+  test.each(["", " ", "a\u0000", "a\nb", " a", "a\ud800"])("the name %j is rejected", (name) => {
     const providers = [{ ...fifth, id: name, models: [{ name, upstream: name, outputTokens: 1 }] }];
     const places = ["id", "models.0.name", "models.0.upstream"];
     refuses({ providers }, ...places.map((at) => `providers.0.${at}: must be words`));
@@ -232,7 +232,7 @@ describe("AI catalogue", () => {
       { input: 1, output: 1, above: [tier, tier] },
       "above.1.inputTokens: must be larger than that of the tier before",
     ],
-  ])("refuses the price %j", (price, problem) => {
+  ])("the price %j is rejected", (price, problem) => {
     refuses(priced(price), "AI_CATALOG", problem);
   });
 
@@ -240,11 +240,11 @@ describe("AI catalogue", () => {
     [{ currency: "usd" }, "currency: must be a currency by its three letters, such as USD"],
     [{ currency: "$" }, "currency: must be a currency by its three letters, such as USD"],
     [{ pricesAsOf: "yesterday" }, "pricesAsOf: must be a date, such as 2026-11-28"],
-  ])("refuses %j", (wrong, problem) => {
+  ])("%j is rejected", (wrong, problem) => {
     refuses({ providers: [fifth], ...wrong }, problem);
   });
 
-  test("prices are in US dollars unless the file names a currency, and absent where they are unknown", () => {
+  test("prices are in US dollars unless the file names a currency, and absent if unknown", () => {
     const read = (more: object) => readCatalogue(file({ providers: [fifth], ...more }));
     expect(read({}).currency).toBe("USD");
     expect(read({}).providers[0]?.models[0]).not.toHaveProperty("price");
@@ -254,21 +254,21 @@ describe("AI catalogue", () => {
     });
   });
 
-  test("accepts a byte order mark, and UTF-8 only", () => {
+  test("the file may have a byte order mark, and must be UTF-8", () => {
     const text = JSON.stringify({ providers: [{ ...fifth, id: "café" }] });
     expect(names(readCatalogue(file(Buffer.from(`\ufeff${text}`))))).toEqual({ café: ["big"] });
     refuses(Buffer.from(text, "latin1"), "cannot be read");
   });
 
   test.each(["one,,two", "one,", ",", "one,tw o", "one\ttwo"])(
-    "keys separated by commas are refused if one is empty or has a blank: %j",
+    "comma-separated keys are rejected if one is empty or contains a space: %j",
     (keys) => {
       const open = () => openProviders(readCatalogue(), { OPENAI_API_KEY: keys });
       expect(open).toThrow(/^(?!.*(one|two)).*OPENAI_API_KEY must be keys/s);
     },
   );
 
-  test("invalid values of the named variables are refused and never shown", () => {
+  test("invalid values of named variables are rejected and never shown", () => {
     const variables = { OPENAI_API_KEY: "two words", GEMINI_BASE_URL: "file:///etc/passwd" };
     const open = () => openProviders(readCatalogue(), variables);
     expect(open).toThrow(/^(?!.*(two words|passwd)).*OPENAI_API_KEY.*GEMINI_BASE_URL/s);

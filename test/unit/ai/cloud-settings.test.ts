@@ -38,11 +38,11 @@ describe("Clouds in the catalogue", () => {
       { models: [{ name: "vectors", upstream: "vectors", kind: "embedding" }] },
       '"embedding" is not supported by bedrock',
     ],
-  ])("%s with %j is refused", (id, fields, problem) => {
+  ])("%s with %j is rejected", (id, fields, problem) => {
     expect(() => catalogueOf(entryOf(id, fields))).toThrow(problem);
   });
 
-  test("the fields of clouds are refused, and keys and base URLs required, elsewhere", () => {
+  test("other providers require keys and base URLs, and reject the fields of clouds", () => {
     const { endpoint: _, ...entry } = entryOf("azure-openai", { region: "eu" });
     const refused = () => catalogueOf(entry);
     for (const field of ["keyVariable", "baseUrlVariable", "baseUrl"])
@@ -50,13 +50,13 @@ describe("Clouds in the catalogue", () => {
     expect(refused).toThrow('region: is for providers with an "endpoint"');
   });
 
-  test("metrics name a cloud by the conventions", () => {
+  test("metrics call a cloud by the name in the conventions", () => {
     const vendors = CLOUDS.map(({ id }) => catalogueOf(entryOf(id)).providers[0]?.vendor);
     expect([...new Set(vendors)]).toEqual(["azure.ai.openai", "aws.bedrock", "gcp.vertex_ai"]);
   });
 });
 
-describe("Places of clouds", () => {
+describe("Settings of clouds", () => {
   const isOpen = async (id: string, variables: Record<string, string>, fields: object = {}) => {
     const catalogue = catalogueOf(entryOf(id, fields));
     const { byId } = await forTest(openProviders(catalogue, variables));
@@ -74,7 +74,7 @@ describe("Places of clouds", () => {
     ["bedrock-anthropic", { AWS_REGION: "eu-central-1" }, {}],
     ["vertex-google", { GOOGLE_CLOUD_PROJECT: "example.com:project-1" }, {}],
     ["vertex-anthropic", {}, { project: "project-1", region: "us" }],
-  ])("%s is configured by %j and %j", async (id, variables, fields) => {
+  ])("%s is configured with %j and %j", async (id, variables, fields) => {
     expect(await isOpen(id, variables, fields)).toBe(true);
   });
 
@@ -106,13 +106,13 @@ describe("Places of clouds", () => {
 });
 
 describe("Packages of clouds", () => {
-  test("all of them are installed here, and nothing is loaded at the start", () => {
+  test("all of them are installed here, and a missing one is detected", () => {
     const names = CLOUDS.flatMap(({ endpoint, dialect }) => packagesFor(endpoint, dialect, false));
     expect(missingPackages(names)).toBeUndefined();
     expect(missingPackages(["@scope/that-nobody-has"])).toContain("@scope/that-nobody-has");
   });
 
-  test("a missing one stops the start with the line that installs it", () => {
+  test("a missing one stops the start with the command that installs it", () => {
     const names = packagesFor("bedrock", "openai", false);
     const line = missingPackages(names, (name) => name === "openai");
     expect(line).toMatch(
@@ -120,7 +120,7 @@ describe("Packages of clouds", () => {
     );
   });
 
-  test("an API key needs no package for other credentials", () => {
+  test("none is required for other credentials if there is an API key", () => {
     expect(packagesFor("azure", "openai", true)).toEqual(["openai"]);
     expect(packagesFor("bedrock", "openai", true)).toEqual(["openai"]);
     expect(packagesFor("bedrock", "anthropic", true)).toEqual(["@anthropic-ai/bedrock-sdk"]);

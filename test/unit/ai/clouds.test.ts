@@ -92,7 +92,7 @@ const CASES = [
 ];
 
 describe.each(CLOUDS)(
-  "Models in a cloud, credentials of the process: $id",
+  "Models in a cloud, with credentials of the process: $id",
   async ({ id, base }) => {
     const clouds = await forSuite(startClouds());
 
@@ -107,7 +107,7 @@ describe.each(CLOUDS)(
       }
     });
 
-    test.each(CASES)("has the outcomes of the dialect: %s", async (name) => {
+    test.each(CASES)("outcomes are those of the dialect: %s", async (name) => {
       const { ask } = await openCloud(clouds, id, {}, { afterOutcomeMs: 100 });
       const { stream, chat } = expectedOf(name);
       expect(await ask(name, true)).toMatchObject(stream);
@@ -129,7 +129,7 @@ describe.each(CLOUDS)(
       expect(clouds.identity.issued() - before).toBeLessThanOrEqual(1);
     });
 
-    test("an attempt that was written may have been read, although its connection is lost", async () => {
+    test("an attempt that was written may have been read, even if its connection is lost", async () => {
       const { hear, requests } = await openCloud(clouds, id, {}, { retries: 1 });
       const before = requests.length;
       const { failure, retries, isUnread } = await hear("reset");
@@ -147,7 +147,7 @@ describe.each(CLOUDS)(
       expect({ retries, isUnread }).toEqual({ retries: [false], isUnread: true });
     });
 
-    test("the connection closes when the reader leaves", async () => {
+    test("the connection closes when the reader disconnects", async () => {
       const { provider, promptOf, requests } = await openCloud(clouds, id);
       const client = new AbortController();
       const reading = (async () => {
@@ -161,7 +161,7 @@ describe.each(CLOUDS)(
       await until("the end of the connection", () => requests.at(-1)?.closedAt);
     });
 
-    test("time limits are those of the product", async () => {
+    test("the product's time limits apply", async () => {
       const { ask } = await openCloud(
         clouds,
         id,
@@ -174,9 +174,9 @@ describe.each(CLOUDS)(
 );
 
 describe.each(CLOUDS)(
-  "Credentials that end while the process runs: $id",
+  "Credentials that expire while the process runs: $id",
   async ({ id, endpoint }) => {
-    test("a token that has expired is replaced before the next call", async () => {
+    test("an expired token is replaced before the next call", async () => {
       const clouds = await forTest(startClouds({ lifetimeSeconds: 2 }));
       const { ask, requests } = await openCloud(clouds, id);
       expect(await ask("plain")).toMatchObject({ text: REPLY });
@@ -207,7 +207,7 @@ describe.each(CLOUDS)(
       },
     );
 
-    test("a call fails, and may be sent elsewhere, while there are no credentials", async () => {
+    test("a call without credentials fails as unread, and succeeds once there are some", async () => {
       const clouds = await forTest(startClouds());
       clouds.identity.setAway(true);
       const { ask, hear, requests } = await openCloud(clouds, id, {}, { retries: 0 });
@@ -255,7 +255,7 @@ describe.each(CLOUDS.filter(({ keyVariable }) => keyVariable))(
   },
 );
 
-test("Bedrock: requests are signed with the keys of a user, as with those of a machine", async () => {
+test("Bedrock: requests are signed with the keys of a user as well as with those of a machine", async () => {
   const clouds = await forTest(startClouds({ awsKeys: "static" }));
   for (const id of ["bedrock-openai", "bedrock-anthropic"]) {
     const { ask, requests } = await openCloud(clouds, id);
@@ -267,7 +267,7 @@ test("Bedrock: requests are signed with the keys of a user, as with those of a m
   expect(await ask("plain")).toMatchObject({ failure: "refused the key" });
 });
 
-test("Clouds: variables of other providers change nothing", async () => {
+test("Clouds: variables of other providers have no effect", async () => {
   const clouds = await forTest(startClouds());
   const away = "http://127.0.0.1:9";
   const others = {
@@ -284,7 +284,7 @@ test("Clouds: variables of other providers change nothing", async () => {
   }
 });
 
-test("Vertex: requests are those of the official SDKs", async () => {
+test("Vertex: requests equal those of the official SDKs", async () => {
   const clouds = await forTest(startClouds());
   const [projectId, region] = [PROJECT, REGION];
   const gemini = await openCloud(clouds, "vertex-google");

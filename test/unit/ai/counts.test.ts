@@ -80,7 +80,7 @@ test("Anthropic dialect: usage of a complete reply includes cached input", () =>
   });
 });
 
-test("Google dialect: a last event without output counts does not erase the count before", () => {
+test("Google dialect: a last event without output counts does not erase earlier counts", () => {
   const event = (finishReason: string | null, usageMetadata: Counts) => ({
     candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
     usageMetadata,
@@ -101,7 +101,7 @@ const chunk = (index: number, content: string, finish_reason: string | null) => 
 test.each([
   ["numbers", Number],
   ["text", String],
-])("OpenAI dialect: ignores the chunks of all choices but the first, counted in %s", (_, as) => {
+])("OpenAI dialect: only chunks of the first choice are read, with its index in %s", (_, as) => {
   const chunkOf = (index: number, content: string, finish_reason: string | null) => ({
     choices: [{ index: as(index), delta: { content }, finish_reason }],
   });
@@ -243,14 +243,14 @@ describe("OpenAI dialect: usage", () => {
   });
 
   test.each([
-    ["of a choice", { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }] }],
-    ["of Groq", { choices: [], x_groq: { usage: counts(9, 2, 11) } }],
+    ["a choice", { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }] }],
+    ["the field of Groq", { choices: [], x_groq: { usage: counts(9, 2, 11) } }],
     [
-      "of a choice, beside zeros of a proxy",
+      "a choice, despite zeros of a proxy",
       { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }], usage: counts(0, 0, 0) },
     ],
-    ["of Groq, beside nothing", { choices: [], usage: {}, x_groq: { usage: counts(9, 2, 11) } }],
-  ])("is read in the place %s", (_, document) => {
+    ["the field of Groq, despite an empty object", { choices: [], usage: {}, x_groq: { usage: counts(9, 2, 11) } }],
+  ])("is read from %s", (_, document) => {
     const frames = framesOf(chunk(0, "Hello.", "stop"), document);
     expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });
   });
@@ -259,7 +259,7 @@ describe("OpenAI dialect: usage", () => {
     ["zeros", counts(0, 0, 0)],
     ["smaller counts", counts(3, 1, 4)],
     ["null", null],
-  ])("stays if a later event reports %s", (_, usage) => {
+  ])("is kept if a later event reports %s", (_, usage) => {
     const first = { choices: [], usage: counts(9, 2, 11) };
     const frames = framesOf(chunk(0, "Hello.", "stop"), first, { choices: [], usage });
     expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });
@@ -269,7 +269,7 @@ describe("OpenAI dialect: usage", () => {
 /** Streams whose counts are not those of the whole reply. */
 const PARTIAL: { what: string; adapter: Adapter; frames: string }[] = [
   {
-    what: "the counts of an OpenAI stream that is cut off",
+    what: "the counts of an OpenAI stream that is interrupted",
     adapter: openaiAdapter,
     frames: framesOf({ ...chunk(0, "Hel", null), usage: counts(9, 1, 10) }),
   },
@@ -282,7 +282,7 @@ const PARTIAL: { what: string; adapter: Adapter; frames: string }[] = [
     ),
   },
   {
-    what: "the counts of a Gemini stream that is cut off",
+    what: "the counts of a Gemini stream that is interrupted",
     adapter: googleAdapter,
     frames: framesOf({
       candidates: [{ content: { parts: [{ text: "Hel" }] } }],
@@ -313,11 +313,11 @@ const PARTIAL: { what: string; adapter: Adapter; frames: string }[] = [
   },
 ];
 
-test.each(PARTIAL)("Usage is not reported by $what", ({ adapter, frames }) => {
+test.each(PARTIAL)("Usage is not taken from $what", ({ adapter, frames }) => {
   expect(decode(adapter, frames).usage).toBeUndefined();
 });
 
-test("Google dialect: usage has the maximum of each count, in whichever event", () => {
+test("Google dialect: usage contains the maximum of each count in all events", () => {
   const event = (finishReason: string | null, usageMetadata: Counts) => ({
     candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
     usageMetadata,
@@ -330,7 +330,7 @@ test("Google dialect: usage has the maximum of each count, in whichever event", 
   expect(decode(googleAdapter, frames).usage).toEqual({ inputTokens: 10, outputTokens: 8 });
 });
 
-test("Google dialect: hidden reasoning is in the total alone, of whichever event", () => {
+test("Google dialect: hidden reasoning is read from the total of any event", () => {
   const event = (finishReason: string | null, usageMetadata: Counts) => ({
     candidates: [{ content: { parts: [{ text: "Hi" }] }, finishReason }],
     usageMetadata,
@@ -346,7 +346,7 @@ test("Google dialect: hidden reasoning is in the total alone, of whichever event
 test.each([
   ["numbers", Number],
   ["text", String],
-])("Google dialect: ignores the events of all candidates but the first, counted in %s", (_, as) => {
+])("Google dialect: only events of the first candidate are read, with its index in %s", (_, as) => {
   const event = (index: number, text: string, finishReason?: string) => ({
     candidates: [{ index: as(index), content: { parts: [{ text }] }, finishReason }],
   });
@@ -469,7 +469,7 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
 ];
 
 test.each(CONTENTS)(
-  "Content is text or a failure, never empty: $what",
+  "Content is text or a failure, and never empty: $what",
   ({ adapter, whole, text }) => {
     const expected = text ? { text, error: undefined } : { text: "", error: "unreadable reply" };
     expect(decodeDocument(adapter, whole)).toMatchObject(expected);

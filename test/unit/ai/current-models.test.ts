@@ -54,7 +54,7 @@ const SDKS = {
 
 describe.each(["neutral", "native"])("AI catalogue %s", (path) => {
   test.each(Object.entries(SDKS))(
-    "offers no model of %s that its SDK marks as deprecated, or does not know",
+    "contains no model of %s that its SDK deprecates or does not know",
     (dialect, { models: { known, deprecated }, past }) => {
       const { providers } = readCatalogue(path);
       const models = providers

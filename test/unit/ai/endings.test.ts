@@ -127,7 +127,7 @@ const reset: Step = { end: "reset" };
 /** Lets what was written arrive before the connection is reset. */
 const pause: Step = { waitMs: 30 };
 
-describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dialect, words }) => {
+describe.each(DIALECTS)("Provider stream of $dialect: end of the reply", ({ dialect, words }) => {
   const { opening, text, marker, textWithMarker, emptyWithMarker, usage, closing } = words;
   const { markerWithUsage } = words;
   const hasClosing = closing !== "";
@@ -208,7 +208,7 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
       ending: [pause, reset],
       received: "Hi",
     },
-  ])("broke off: $what", async ({ parts, ending, received }) => {
+  ])("is broken off: $what", async ({ parts, ending, received }) => {
     const outcome = await play(dialect, events(bytes(opening, ...parts), ...ending));
     expect(outcome).toEqual({ text: received, failure: "broke off" });
   });
@@ -288,7 +288,7 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
       rest: [text("!"), marker()],
       received: "Hi!",
     },
-  ])("goes on after a pause: $what", async ({ first, rest, received = "Hi" }) => {
+  ])("continues after a pause: $what", async ({ first, rest, received = "Hi" }) => {
     const steps = [bytes(opening, ...first), { waitMs: SETTING_MS }, bytes(...rest), closed];
     const outcome = await play(dialect, events(...steps), { afterOutcomeMs: 1 });
     expect(outcome).toMatchObject({ text: received });
@@ -321,7 +321,7 @@ describe.each(DIALECTS)("Provider stream of $dialect, end of the reply", ({ dial
 const WITH_BOTH = DIALECTS.filter(({ dialect }) => dialect !== "anthropic");
 
 test.each(WITH_BOTH)(
-  "Provider stream of $dialect: a marker with text waits for the idle limit, and a reset before it is a failure",
+  "Provider stream of $dialect: a marker with text waits for the idle limit, and a reset during the wait is a failure",
   async ({ dialect, words }) => {
     const piece = bytes(words.textWithMarker("Hi"));
     const limits = { idleMs: SETTING_MS, afterOutcomeMs: 1 };
@@ -341,7 +341,7 @@ const WITH_ALL = DIALECTS.flatMap(({ dialect, words: { textWithAll, ...words } }
 );
 
 describe.each(WITH_ALL)(
-  "Provider stream of $dialect, a marker and usage on every piece",
+  "Provider stream of $dialect: a marker and usage on every piece",
   ({ dialect, words, textWithAll }) => {
     const limits = { idleMs: 3 * SETTING_MS, afterOutcomeMs: 1 };
     const gap: Step = { waitMs: SETTING_MS };
@@ -358,14 +358,14 @@ describe.each(WITH_ALL)(
       { how: "the end of the body", ending: [closed] },
       { how: "a silence of the idle limit", ending: [] },
       { how: "usage and the end of the body", ending: [gap, bytes(words.usage), closed] },
-    ])("goes on after pauses, until $how", async ({ ending }) => {
+    ])("continues after pauses, until $how", async ({ ending }) => {
       expect(await play(dialect, events(...pieces, ...ending), limits)).toEqual(complete);
     });
 
     test.each([
       { after: "the first piece", steps: [bytes(textWithAll("H"))], text: "H" },
       { after: "several pieces", steps: pieces, text: "Hey" },
-    ])("broke off: a reset after $after", async ({ steps, text }) => {
+    ])("is broken off by a reset after $after", async ({ steps, text }) => {
       const outcome = await play(dialect, events(...steps, pause, reset), limits);
       expect(outcome).toEqual({ text, failure: "broke off" });
     });
@@ -396,7 +396,7 @@ test.each([
   { what: "a document without a line end", error: '{"error":{"code":503}}', failure: "overloaded" },
   { what: "a line", error: "Service Unavailable\n", failure: "overloaded" },
 ])(
-  "Provider stream: an error outside of events is the cause of a break and of silence: $what",
+  "Provider stream: an error outside of events explains an interruption and a silence: $what",
   async ({ error, failure }) => {
     const parts = bytes(openai.opening, openai.text("Hi"), error);
     const outcome = { text: "Hi", failure };

@@ -50,7 +50,7 @@ const TYPES = [
   ...["text/event-stream, text/event-stream", "nonsense", ""],
 ];
 
-describe("Envelopes of good replies", () => {
+describe("Envelopes of valid replies", () => {
   const good = Array(2).fill({ text: "Hi", failure: undefined, calls: 1 });
 
   test.each(TYPES)("the body decides how it is read, not the content type %j", async (type) => {
@@ -67,7 +67,7 @@ describe("Envelopes of good replies", () => {
   test.each([
     ["a document", document],
     ["events", events],
-  ])("gzip without its trailer: %s", async (_, body) => {
+  ])("gzip without its trailer is read, and half of it is a failure: %s", async (_, body) => {
     const headers = { "content-encoding": "gzip" };
     const cut = gzipSync(body).subarray(0, -8);
     expect(await outcomesOf([response(cut, headers)])).toEqual(good);
@@ -150,7 +150,7 @@ describe("Attempts", () => {
     expect(await outcomesOf([response(body, {}, status), hi])).toEqual([outcome, outcome]);
   });
 
-  test.each([408, 504, 522, 524])("status %i is named as a timeout", async (status) => {
+  test.each([408, 504, 522, 524])("with status %i fail as a timeout", async (status) => {
     const outcome = { text: "", failure: "timed out", calls: 3 };
     expect(await outcomesOf([error(status, {})])).toEqual([outcome, outcome]);
   });

@@ -22,7 +22,7 @@ test.each([
   { files: 1, fileCharacters: 4_000, tokens: 1_000 },
   { files: 2, fileCharacters: 4_000_000, tokens: 18_000 },
 ])(
-  "The estimate of a relayed body with $files files of $fileCharacters characters has $tokens tokens for them",
+  "The estimate of a relayed body with $files files of $fileCharacters characters is $tokens tokens for them",
   ({ tokens, ...of }) => {
     const relay = { bytes: 5_000_000, images: 1, ...of };
     const prompt = { model, isStream: true, relay } as unknown as RelayPrompt;
@@ -30,7 +30,7 @@ test.each([
   },
 );
 
-test("The estimate of texts to embed is that of their characters", () => {
+test("The estimate of texts to embed is based on their characters", () => {
   const prompt: EmbeddingPrompt = { model, isStream: false, inputs: ["0123456789"] };
   expect(estimatedInput(prompt, 10)).toBe(3);
 });

@@ -19,7 +19,7 @@ const split = (parts: Buffer[]) => {
 };
 const whole = { events: EVENTS, heldLength: 10, rest: "data: half" };
 
-test("Event splitter: events end with a blank line, of whichever line ends", () => {
+test("Event splitter: events end with a blank line, whatever the line endings", () => {
   expect(split([STREAM])).toEqual(whole);
 });
 

@@ -120,15 +120,15 @@ describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole,
     expect(endsOf(reason)).toEqual(both("stop"));
   });
 
-  test.each([...COMMON.limits, ...words.limits])("%j is the maximum number of tokens", (reason) => {
+  test.each([...COMMON.limits, ...words.limits])("%j means the maximum number of tokens", (reason) => {
     expect(endsOf(reason)).toEqual(both("length"));
   });
 
-  test.each([...COMMON.filters, ...words.filters])("%j is a filter", (reason) => {
+  test.each([...COMMON.filters, ...words.filters])("%j means a filter", (reason) => {
     expect(endsOf(reason)).toEqual(both("blocked the content"));
   });
 
-  test.each(FAILURES)("%j is a failure", (reason) => {
+  test.each(FAILURES)("%j means a failure", (reason) => {
     for (const { end } of endsOf(reason)) expect(end).toMatch(/^(broke off|timed out)$/);
   });
 
@@ -162,7 +162,7 @@ test.each(["tool_calls", "TOOL_CALLS", "tool-call", "tool_use", "ToolUse", "func
   },
 );
 
-test("Finish reasons of google: a blocked prompt is blocked whatever its reason, unless that is unspecified", () => {
+test("Finish reasons of google: a blocked prompt is blocked whatever the reason, unless that is unspecified", () => {
   const blocked = (blockReason: string) =>
     endOf(googleAdapter, JSON.stringify({ promptFeedback: { blockReason } })).end;
   for (const reason of ["SAFETY", "OTHER", "JAILBREAK", "MODEL_ARMOR", "A_LATER_REASON"])
@@ -175,7 +175,7 @@ test("Finish reasons of google: a blocked prompt is blocked whatever its reason,
   });
 });
 
-test("Finish reasons of openai: usage that follows a failure is still read", () => {
+test("Finish reasons of openai: usage after a failure is still read", () => {
   const decoder = new ReplyDecoder(openaiAdapter);
   const usage = { prompt_tokens: 9, completion_tokens: 2 };
   decoder.push(Buffer.from(DIALECTS[0]?.frames("network_error") ?? ""));

@@ -88,7 +88,7 @@ const CUTS: Record<string, (frames: Frame[], random: () => number) => Arrival[]>
     }),
 };
 
-describe.each(CODECS)("Replies of %s, changed", (dialect, encoderOf, adapter) => {
+describe.each(CODECS)("Mutated replies of %s", (dialect, encoderOf, adapter) => {
   const encoder = encoderOf("key");
   const mutations = mutationsOf(dialect, encoder);
 
@@ -128,7 +128,7 @@ describe.each(CODECS)("Replies of %s, changed", (dialect, encoderOf, adapter) =>
     },
   );
 
-  test("a stream with one change is read as the reference does", async () => {
+  test("a stream with one change is read as by the reference decoder", async () => {
     const random = randomOf(SEED);
     for (const mutation of mutations) {
       const name = pick(GOOD, random);
@@ -142,7 +142,7 @@ describe.each(CODECS)("Replies of %s, changed", (dialect, encoderOf, adapter) =>
     }
   });
 
-  test("a stream with several changes is read as the reference does", async () => {
+  test("a stream with several changes is read as by the reference decoder", async () => {
     for (let number = 0; number < PAIRS; number++) {
       const random = randomOf(SEED * 1_000_003 + number);
       const name = pick(GOOD, random);
@@ -157,7 +157,7 @@ describe.each(CODECS)("Replies of %s, changed", (dialect, encoderOf, adapter) =>
     }
   });
 
-  test("a whole reply is read as the reference does, whatever its frame, label and request", async () => {
+  test("a complete reply is read as by the reference decoder, whatever its frame, content type and request", async () => {
     const whole = JSON.stringify(encoder.whole(REPLY, TOKENS, REQUEST));
     for (const [frame, write] of Object.entries(WHOLE)) {
       const bytes = Buffer.from(write(whole, encoder));

@@ -30,13 +30,13 @@ describe("Members of a JSON text", () => {
     ],
     ['{"":0,"model ":1,"Model":2}', '{"":0,"model ":1,"Model":2,"model":"upstream"'],
     ['{"text":"\u{1f600}\u2028","model":"x"}', '{"text":"\u{1f600}\u2028","model":"upstream"'],
-  ])("%s", (text, beginning) => {
+  ])("are set in %s", (text, beginning) => {
     const result = withMembers(text, MEMBERS);
     expect(result.startsWith(beginning)).toBe(true);
     expect(JSON.parse(result)).toEqual({ ...JSON.parse(text), model: "upstream", store: false });
   });
 
-  test("are not touched if there is nothing to set", () => {
+  test("are unchanged if there is nothing to set", () => {
     for (const text of ["{}", ' {"a" : [1, 2] , "b":"}"} '])
       expect(withMembers(text, {})).toBe(text);
   });
@@ -51,7 +51,7 @@ describe("Members of a JSON text", () => {
     expect(JSON.parse(withMembers(text, MEMBERS)).model).toBe("upstream");
   });
 
-  test("of a text that is cut off make none that is valid", () => {
+  test("do not make a truncated text valid", () => {
     const text = '{"a":[1,{"b":"x\\""}],"model":"m","n":-1e5}';
     const parsed = (cut: string) => JSON.parse(withMembers(cut, MEMBERS));
     for (let end = 1; end < text.length; end++)
@@ -69,7 +69,7 @@ describe("Members of a JSON text", () => {
     ],
     ['{"a":{"model":1}}', '{"a":{"model":1}}'],
     ["{}", "{}"],
-  ])("one is removed from %s", (text, expected) => {
+  ])("are removed from %s", (text, expected) => {
     const result = withoutMember(text, "model");
     const { model: _, ...others } = JSON.parse(text);
     expect(JSON.parse(result)).toEqual(others);

@@ -28,7 +28,7 @@ const REPLIES: Record<string, string> = {
 };
 
 describe.each(CODECS)("Integers beyond 2^53: %s", (dialect, _encoder, adapter) => {
-  test("arguments and schemas reach the provider, and arguments the caller, as they were written", async () => {
+  test("arguments and schemas reach the provider, and arguments the caller, unchanged", async () => {
     let sent = "";
     const post = async (_target: object, _headers: object, document: object) => {
       sent = JSON.stringify(document);

@@ -31,7 +31,7 @@ async function startConnectProxy(onConnect: (client: Socket) => unknown) {
   return { requests, HTTPS_PROXY: `http://me:secret@127.0.0.1:${await listenForTest(proxy)}` };
 }
 
-test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers but those of NO_PROXY, and verifies their certificates", async () => {
+test("POST /ai/chat, POST /ai/stream: HTTPS_PROXY tunnels TLS to providers other than those of NO_PROXY, and verifies their certificates", async () => {
   const simulator = await forTest(startProviderSimulator({ dialect: "openai" }));
   const provider = tls.createServer({ cert: CERT, key: KEY }, (near) => {
     const far = connect(Number(new URL(simulator.url).port), "127.0.0.1");
@@ -74,7 +74,7 @@ test.each([
   },
   { what: "a server that never shakes hands", isProxy: false, answer: "" },
 ])(
-  "Provider client: a request to $what ends at the limit of connecting, and at an abort",
+  "Provider client: a request to $what ends at the connect timeout, and at an abort",
   async ({ isProxy, answer }) => {
     const sockets: Socket[] = [];
     const hold = (socket: Socket) => sockets.push(socket) && socket.write(answer);
@@ -107,7 +107,7 @@ const row = (env: Row["env"], url: string, isProxied: boolean): Row => ({ env, u
 const exempt = (NO_PROXY: string, url: string, isProxied: boolean) =>
   row({ HTTPS_PROXY: "http://PROXY", NO_PROXY }, url, isProxied);
 
-describe("Provider client: takes the proxies of the environment as curl does", () => {
+describe("Provider client: proxies of the environment are used as in curl", () => {
   const lookup = (_: string, { all }: { all?: boolean }, callback: (...found: never[]) => void) =>
     all
       ? callback(null as never, [{ address: "127.0.0.1", family: 4 }] as never)
@@ -160,7 +160,7 @@ describe("Provider client: takes the proxies of the environment as curl does", (
     exempt("[::1]", "https://[::1]:1", false),
     exempt("fd00::/8,::/96", "https://[::1]:1", false),
     exempt("fd00::/8", "https://[::1]:1", true),
-  ])("$env: $url is behind the proxy: $isProxied", async ({ env, url, isProxied }) => {
+  ])("$env: $url is proxied: $isProxied", async ({ env, url, isProxied }) => {
     const seen: string[] = [];
     const proxy = http.createServer((_, response) => {
       seen.push("plain");
@@ -184,9 +184,12 @@ describe("Provider client: takes the proxies of the environment as curl does", (
     { name: "HTTPS_PROXY", value: "not a proxy" },
     { name: "http_proxy", value: "http://" },
     { name: "all_proxy", value: "ftp://secret@127.0.0.1" },
-  ])("the start refuses $name=$value, by its name and without its value", ({ name, value }) => {
-    const read = () => requireConfig({ [name]: value });
-    expect(read).toThrow(new RegExp(`^${name} must be`));
-    expect(read).not.toThrow(/secret|socks5/);
-  });
+  ])(
+    "the start reports an invalid $name=$value with its name and without its value",
+    ({ name, value }) => {
+      const read = () => requireConfig({ [name]: value });
+      expect(read).toThrow(new RegExp(`^${name} must be`));
+      expect(read).not.toThrow(/secret|socks5/);
+    },
+  );
 });

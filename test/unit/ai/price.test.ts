@@ -79,11 +79,11 @@ const COSTS: [what: string, price: object, tokens: PricedTokens, nanos: bigint][
 ];
 
 describe("Cost of a call", () => {
-  test.each(COSTS)("of %s", (_, price, tokens, nanos) => {
+  test.each(COSTS)("%s", (_, price, tokens, nanos) => {
     expect(costOf(priceSchema.parse(price), tokens)).toBe(nanos);
   });
 
-  test("with input that was sent before adds it at its own price and tier, rounded up once", () => {
+  test("repeated input is added at its own price and tier, and the sum rounded up once", () => {
     const [dear, cheap] = [
       { ...RATES, above: [TIER] },
       { input: 0.0001, output: 0.0001 },
@@ -121,6 +121,6 @@ test.each([
   [20_000_000_000n, "20"],
   [100_500_000_000n, "100.5"],
   [9_223_372_036_854_775_807n, "9223372036.854775807"],
-])("Money: %s nano-units are %s", (nanos, text) => {
+])("Money: %s nano-units are written as %s", (nanos, text) => {
   expect(decimalOf(nanos)).toBe(text);
 });

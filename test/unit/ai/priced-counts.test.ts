@@ -212,7 +212,7 @@ describe("Counts for prices", () => {
   });
 
   test.each(CODECS)(
-    "%s dialect: the simulator reports what it is told",
+    "%s dialect: the simulator reports the given counts",
     (dialect, encoderOf, adapter) => {
       const written = dialect === "openai" || dialect === "anthropic" ? 300 : 0;
       const forHour = dialect === "anthropic" ? 100 : 0;
@@ -238,14 +238,14 @@ describe("Counts for prices", () => {
   );
 });
 
-describe("Counts of a stream that is cut off", () => {
+describe("Counts of an interrupted stream", () => {
   const INPUT = { inputTokens: 5_000, cachedInputTokens: 4_000 };
   test.each([
     ["openai", {}],
     ["openai-compatible", {}],
     ["anthropic", { ...INPUT, cacheWriteTokens: 300, cacheWrite1hTokens: 100 }],
     ["google", { ...INPUT, outputTokens: 601, reasoningTokens: 600 }],
-  ])("%s dialect: what has been reported before", (dialect, known) => {
+  ])("%s dialect: are those that were reported before the interruption", (dialect, known) => {
     const [, encoderOf, adapter] = CODECS.find(([name]) => name === dialect) ?? CODECS[0];
     const written = dialect === "anthropic" ? "300,100" : "0,0";
     const tokens = billedTokens(`5000,700,4000,${written},600`) ?? { input: 0, output: 0 };

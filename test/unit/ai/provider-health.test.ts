@@ -17,7 +17,7 @@ function startHealth() {
 }
 
 describe("Breaker of a provider", () => {
-  test("opens at five failures in a row, and tells it once", () => {
+  test("opens after five failures in a row, and reports it once", () => {
     const { health, changes, fail } = startHealth();
     fail(4);
     expect([health.breaker, health.isAvoided]).toEqual(["closed", false]);
@@ -27,7 +27,7 @@ describe("Breaker of a provider", () => {
     expect(changes).toEqual([true]);
   });
 
-  test("does not open while less than half of at least 20 fail, and not five in a row", () => {
+  test("stays closed if less than half of at least 20 attempts fail, and never five in a row", () => {
     const { health, attempt, fail } = startHealth();
     for (let round = 0; round < 20; round++) {
       fail(4);
@@ -36,7 +36,7 @@ describe("Breaker of a provider", () => {
     expect(health.breaker).toBe("closed");
   });
 
-  test("opens at half of 20 within 30 seconds", () => {
+  test("opens if half of 20 attempts within 30 seconds fail", () => {
     const { health, attempt, fail } = startHealth();
     times(9, () => {
       attempt("completed");
@@ -55,7 +55,7 @@ describe("Breaker of a provider", () => {
     expect(slow.health.breaker).toBe("closed");
   });
 
-  test("is half-open after 10 seconds, then twice as long up to 60, and closes at a success", () => {
+  test("is half-open after 10 seconds, then after twice as long up to 60, and closes after a success", () => {
     const { health, changes, clock, attempt, fail } = startHealth();
     fail(5);
     for (const seconds of [10, 20, 40, 60, 60]) {
@@ -75,7 +75,7 @@ describe("Breaker of a provider", () => {
     expect(health.breaker).toBe("half-open");
   });
 
-  test("lets one call try while it is half-open, and another if that says nothing", () => {
+  test("lets one call through while half-open, and another if the first has no result", () => {
     const { health, clock, fail } = startHealth();
     fail(5);
     clock.advance("10s");
@@ -87,7 +87,7 @@ describe("Breaker of a provider", () => {
     expect(health.isAvoided).toBe(false);
   });
 
-  test("closes at any success, also of a call that names the model", () => {
+  test("closes after any success, including that of a call that names the model", () => {
     const { health, attempt, fail } = startHealth();
     fail(5);
     attempt("completed");
@@ -97,7 +97,7 @@ describe("Breaker of a provider", () => {
   test.each([
     ...(["completed", "rejected the request", "blocked the content"] as const),
     ...(["cancelled", "reply too large"] as const),
-  ])("takes this for no failure of the provider: %s", (outcome) => {
+  ])("does not count this as a failure of the provider: %s", (outcome) => {
     const { health, attempt } = startHealth();
     times(30, () => attempt(outcome));
     expect([health.breaker, health.report.failures]).toEqual(["closed", 0]);
@@ -105,7 +105,7 @@ describe("Breaker of a provider", () => {
   });
 });
 
-test("Health of a provider: the report has the last minute and the last failure", () => {
+test("Health of a provider: the report covers the last minute and the last failure", () => {
   const { health, clock, attempt, fail } = startHealth();
   attempt("timed out");
   clock.advance("61s");

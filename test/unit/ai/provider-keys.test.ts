@@ -5,7 +5,7 @@ import { systemClock } from "../../../services/platform/process/clock.ts";
 import { startModelServer } from "./model-server.ts";
 
 test.each([{}, { "retry-after-ms": "0" }, { "retry-after-ms": "1" }])(
-  "Several keys: each is used once for a call while all are limited: %j",
+  "Several keys: a call uses each key once if all are limited: %j",
   async (headers) => {
     const { ask, keys } = await startModelServer("first,second,third", (response) =>
       response.writeHead(429, headers).end(),
@@ -16,7 +16,7 @@ test.each([{}, { "retry-after-ms": "0" }, { "retry-after-ms": "1" }])(
   },
 );
 
-test("Several keys: a key that is set aside is not the next one", () => {
+test("Several keys: a key that is set aside is not used next", () => {
   const keys = new ProviderKeys(["first", "second", "third"], systemClock);
   const [first, refused] = [keys.pick(), new ProviderError("refused the key")];
   const second = keys.refuse(first, refused, new Set([first]));

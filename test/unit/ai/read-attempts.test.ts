@@ -48,7 +48,7 @@ async function startCall(url: string, limits: Partial<ProviderBounds & { mostRer
 const startRaw = (answer: (exchange: RawExchange) => unknown) => forTest(startRawProvider(answer));
 const reset = ({ socket }: RawExchange) => socket.resetAndDestroy();
 
-test("An attempt that was written may have been read, although its connection is reset", async () => {
+test("An attempt that was written may have been read, even if its connection is reset", async () => {
   const { url, requests } = await startRaw(reset);
   const { outcome, heard } = (await startCall(url, { retries: 2 }))();
   expect(await outcome).toBe("unreachable");
@@ -65,7 +65,7 @@ test("An attempt that was reset after its head may have been read", async () => 
   expect([...heard.retries, !heard.isUnread()]).toEqual([true, true]);
 });
 
-test("Attempts that may have been read are followed by no more than allowed", async () => {
+test("Attempts that may have been read are repeated no more often than allowed", async () => {
   const { url, requests } = await startRaw(reset);
   const { outcome } = (await startCall(url, { retries: 5, mostRereads: 1 }))();
   expect([await outcome, requests.length]).toEqual(["unreachable", 2]);
@@ -90,7 +90,7 @@ test("An attempt that the provider is too busy for has not been read", async () 
   expect([...heard.retries, heard.isUnread()]).toEqual([false, true]);
 });
 
-test("A call that is left while it waits for its next attempt has not been read", async () => {
+test("A call that is aborted while it waits for its next attempt has not been read", async () => {
   const { url, requests } = await startRaw(({ socket }) =>
     socket.write("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"),
   );
@@ -100,7 +100,7 @@ test("A call that is left while it waits for its next attempt has not been read"
   expect([await outcome, heard.isUnread()]).toEqual(["left", true]);
 });
 
-test("A call that is left before it is sent has not been read; one that is left later may have been", async () => {
+test("A call that is aborted before it is sent has not been read, and one that is aborted later may have been", async () => {
   const { url, requests } = await startRaw(() => {});
   const start = await startCall(url, {});
   const { outcome, heard, leave } = start();
@@ -113,7 +113,7 @@ test("A call that is left before it is sent has not been read; one that is left 
   ]);
 });
 
-test("A kept connection that is reset at once was closed before; one that is reset later is an attempt", async () => {
+test("A reused connection that is reset immediately was already closed, and one that is reset later counts as an attempt", async () => {
   let resetMs = 0;
   const { url, requests } = await startRaw((exchange) =>
     exchange.earlier === 0

@@ -106,19 +106,19 @@ const WHOLE: Whole[] = [
   { api: "messages", what: "a page", body: "<html>Sign in</html>", end: "unreadable reply" },
 ];
 
-test.each(WHOLE)("A whole reply of $api is one document, or fails: $what", async (reply) => {
+test.each(WHOLE)("A complete reply of $api is one document, or fails: $what", async (reply) => {
   const { data, end } = await relay(reply.api, false, reply.body);
   expect({ data, end }).toEqual({ data: reply.end === "stop" ? reply.body : "", end: reply.end });
 });
 
-describe("A stream of messages", () => {
-  test("is not complete with the counts of one that breaks off", async () => {
+describe("A relayed stream of messages", () => {
+  test("has no usage if it is interrupted after its counts", async () => {
     const delta = { ...END, delta: { stop_reason: null } };
     const { end, usage } = await relay("messages", true, framesOf(START, delta, TEXT));
     expect({ end, usage }).toEqual({ end: "broke off", usage: undefined });
   });
 
-  test("is not complete if something of no API precedes its closing frame", async () => {
+  test("is incomplete if an unknown document precedes its closing event", async () => {
     const body = framesOf(START, TEXT, { detail: "Internal Server Error" }, STOP);
     const { data, end } = await relay("messages", true, body);
     expect(end).toBe("broke off");
@@ -126,7 +126,7 @@ describe("A stream of messages", () => {
   });
 });
 
-describe("The silence of a stream", () => {
+describe("The idle timeout of a stream", () => {
   afterEach(() => void vi.useRealTimers());
 
   /** Sends an event every second for longer than a silence may last. */
@@ -149,12 +149,12 @@ describe("The silence of a stream", () => {
     'id: 7\nevent: ping\ndata: {"type":"ping"}\n\n',
     'data: {"type":"ping"}\n\n',
     'data:{ "type": "keepalive" }\n\n',
-  ])("is not broken by %j", async (event) => {
+  ])("is not reset by %j", async (event) => {
     expect(await repeat(event)).toBe("timed out");
   });
 
   test.each([framesOf(TEXT), `: comment\n${framesOf(TEXT)}`, `id: 7\n${framesOf(TEXT)}`])(
-    "is broken by %j",
+    "is reset by %j",
     async (event) => {
       expect(await repeat(event)).toBe("stop");
     },

@@ -34,7 +34,7 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
   };
 
   test.each([...ENDINGS.map((ending) => [ending]), ENDINGS])(
-    "decodes the same if cut at any byte, and at all, line ending %j",
+    "decodes to the same reply if split at any byte, and at every byte, with line ending %j",
     (...endings) => {
       const whole = bytes(endings.flat());
       for (let cut = 0; cut <= whole.length; cut++) expect(read(whole, [cut])).toEqual(expected);
@@ -42,7 +42,7 @@ describe.each(CODECS)("Golden transcript of %s", (_, encoderOf, mapping) => {
     },
   );
 
-  test("[DONE] in place of the rest completes a reply of OpenAI's dialects only", () => {
+  test("[DONE] instead of the rest completes a reply of OpenAI's dialects only", () => {
     const cutShort = [...prefix(encoder.events(PIECES, TOKENS, REQUEST)), { data: "[DONE]" }]
       .map((event) => encode(event, "\n"))
       .join("");
@@ -80,7 +80,7 @@ describe.each(CODECS)("Replies of %s with values of unexpected types", (_, encod
     ...encoder.events(PIECES, TOKENS, REQUEST),
   ];
 
-  test("a stream gives text or an error, never converted values", () => {
+  test("a stream yields text or an error, never converted values", () => {
     for (const [index, { event = "", data }] of events.entries()) {
       if (data === "[DONE]") continue;
       for (const changed of variants(JSON.parse(data))) {
@@ -96,7 +96,7 @@ describe.each(CODECS)("Replies of %s with values of unexpected types", (_, encod
     }
   });
 
-  test("a complete reply gives text or an error, never converted values", () => {
+  test("a complete reply yields text or an error, never converted values", () => {
     for (const changed of variants(encoder.whole(REPLY, TOKENS, REQUEST))) {
       const { text, usage } = decodeDocument(mapping, changed);
       expect(text, JSON.stringify(changed)).not.toMatch(CONVERTED);

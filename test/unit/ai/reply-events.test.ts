@@ -29,7 +29,7 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
   }
 
   test.each([true, false])(
-    "and progress come in the order sending, answered, receiving, text, usage, finished; streamed: %s",
+    "and progress arrive in the order sending, answered, receiving, text, usage, finished (stream: %s)",
     async (isStream) => {
       const { events } = await eventsOf("plain", isStream);
       expect(sequenceOf(events)).toEqual([
@@ -46,7 +46,7 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
     },
   );
 
-  test("contain the first answer of several attempts only", async () => {
+  test("contain only the first response of several attempts", async () => {
     const { events } = await eventsOf("overloaded-once (events)", true);
     const kinds = ["sending", "answered", "retrying", "receiving", "text", "usage", "finished"];
     expect(sequenceOf(events)).toEqual(kinds);
@@ -63,7 +63,7 @@ describe.each(SIMULATED_DIALECTS)("Reply events of %s", async (dialect) => {
     expect(failure).toMatchObject({ name: "ProviderError" });
   });
 
-  test("have the time spent on decoding so far", async () => {
+  test("contain the time spent on decoding so far", async () => {
     const { events } = await eventsOf("plain", true);
     const times = events.flatMap((event) => ("decodingMs" in event ? [event.decodingMs] : []));
     expect(times.every((time) => time > 0)).toBe(true);

@@ -130,7 +130,7 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
   const lastBody = () => JSON.stringify(bench.simulator.requests.at(-1)?.body);
 
   test.each(["whole", "stream"] as const)(
-    "name the client and what it reads (%s)",
+    "name the client and the accepted types (%s)",
     async (kind) => {
       await bench[kind]("plain");
       expect(bench.simulator.requests.at(-1)?.headers).toMatchObject({
@@ -140,7 +140,7 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
     },
   );
 
-  test.each(BLANKS)("leave out text that is nothing but %s", async (_, blank) => {
+  test.each(BLANKS)("omit text that consists only of %s", async (_, blank) => {
     const text = "\ncase: plain \n";
     const user = messageOf("user", text);
     await bench.whole({ ...bench.promptOf("plain"), messages: [user] });
@@ -164,7 +164,7 @@ describe.each(SIMULATED_DIALECTS)("Provider requests to %s", async (dialect) => 
   });
 });
 
-describe("Provider requests to models of Google", async () => {
+describe("Provider requests to Google's models", async () => {
   const bench = await startSuiteBench("google");
   const ask = async (given: Partial<Model>, prompt: Partial<Prompt> = {}) => {
     const plain = bench.promptOf("plain");
@@ -184,7 +184,7 @@ describe("Provider requests to models of Google", async () => {
       contents: "user: Be brief. | model: Hi. | user: Hello.",
     },
   ])(
-    "have the system text in the first turn of the user, if the model has no other place ($messages)",
+    "contain the system text in the first user turn, if the model has no other place for it ($messages)",
     async ({ messages, contents }) => {
       const request = await ask(
         { upstream: "gemma-3-27b-it", systemRole: "user" },
@@ -213,7 +213,7 @@ describe("Provider requests to models of Google", async () => {
   });
 });
 
-test("Provider requests: system text goes into the first turn of the user of any dialect", async () => {
+test("Provider requests: system text can be in the first user turn of any dialect", async () => {
   const bench = await startTestBench("anthropic");
   const prompt = bench.promptOf("plain");
   const model = { ...prompt.model, systemRole: "user" as const };
@@ -225,7 +225,7 @@ test("Provider requests: system text goes into the first turn of the user of any
   expect(body).toMatchObject({ messages: [sent("user", "Be brief.\n\ncase: plain")] });
 });
 
-test("Provider requests: a stream requests usage where the model allows it, and no padding from OpenAI", async () => {
+test("Provider requests: a stream requests usage if the model allows it, and no padding from OpenAI", async () => {
   for (const [dialect, stream_options] of [
     ["openai", { include_usage: true, include_obfuscation: false }],
     ["openai-compatible", undefined],

@@ -40,7 +40,7 @@ async function relay(...parts: Uint8Array[]) {
   return read;
 }
 
-test("Responses API: a stream is passed on and read whole, wherever it is cut in two", async () => {
+test("Responses API: a stream is passed on and read completely, wherever it is split in two", async () => {
   const whole = await relay(stream);
   expect(whole).toMatchObject({
     ...{ data: String(stream), text: CALLING.text, finish: "tool_calls", failure: "" },

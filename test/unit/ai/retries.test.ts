@@ -25,7 +25,7 @@ const ATTEMPTS = [
   ),
 ];
 
-describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (dialect) => {
+describe.each(SIMULATED_DIALECTS)("Provider client: retries against %s", async (dialect) => {
   const limits = { afterOutcomeMs: 100 };
   const bench = await startSuiteBench(dialect, limits);
 
@@ -48,7 +48,7 @@ describe.each(SIMULATED_DIALECTS)("Provider client, retries against %s", async (
     expect(await attemptsOf(name)).toEqual([attempts, attempts]);
   });
 
-  test("waits as long as Retry-After says", async () => {
+  test("waits as long as Retry-After requires", async () => {
     const start = performance.now();
     expect(await bench.whole("retry-after 150")).toMatchObject({ text: REPLY });
     expect(performance.now() - start).toBeGreaterThanOrEqual(148);
@@ -73,7 +73,7 @@ test("Provider client: waits between attempts grow and have jitter", async () =>
   expect(tookMs).toBeGreaterThan(1.49 * (100 + 200) - 5);
 });
 
-test("Provider client: obeys the retryDelay in an error of Google", async () => {
+test("Provider client: respects the retryDelay in an error of Google", async () => {
   const bench = await startTestBench("google");
   const details = [{ "@type": "type.googleapis.com/google.rpc.RetryInfo", retryDelay: "86400s" }];
   const body = { error: { code: 429, status: "RESOURCE_EXHAUSTED", details } };
@@ -83,7 +83,7 @@ test("Provider client: obeys the retryDelay in an error of Google", async () => 
   expect(bench.simulator.requests).toHaveLength(1);
 });
 
-test("Provider client: the first-byte limit does not count waits between attempts, nor bound those of a chat", async () => {
+test("Provider client: the first-byte limit does not include waits between attempts, and does not apply to complete replies", async () => {
   const bench = await startTestBench("openai", { backoffMs: 1_200, firstByteMs: 500 });
   expect(await bench.stream("overloaded-once")).toMatchObject({ text: REPLY });
   expect(await bench.whole("retry-after 600")).toMatchObject({ text: REPLY });

@@ -87,7 +87,7 @@ describe.each(SIMULATED_DIALECTS)("Official SDK of %s", async (dialect) => {
   );
 
   test.each(["no-space", "charset", "escapes", "bytes", "trailers"])(
-    "reads the same text from a good stream: %s",
+    "reads the same text from a valid stream: %s",
     async (name) => {
       const ours = await bench.stream({ ...bench.promptOf(name), maxTokens: 100 });
       const body = { ...(lastRequest().body as Body), stream: true };

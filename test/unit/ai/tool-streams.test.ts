@@ -48,7 +48,7 @@ describe.each(CODECS)("Tool stream of %s", (dialect, encoderOf, adapter) => {
   const { calling, lineEnd } = encoderOf("key");
   const bytes = Buffer.from(calling.events.map((event) => encode(event, lineEnd)).join(""));
 
-  test("is read whole, wherever it is cut in two", () => {
+  test("is read completely, wherever it is split in two", () => {
     for (let at = 1; at < bytes.length; at++) {
       const { calls, ...reply } = read(adapter, bytes.subarray(0, at), bytes.subarray(at));
       expect(reply).toEqual(complete);
@@ -59,7 +59,7 @@ describe.each(CODECS)("Tool stream of %s", (dialect, encoderOf, adapter) => {
     }
   });
 
-  test("is never complete if its end is missing", () => {
+  test("is never complete without its end", () => {
     const end = bytes.indexOf(/google/.test(dialect) ? '"finishReason"' : 'tool_calls"}');
     const marker = end > 0 ? end : bytes.indexOf("message_delta");
     for (let at = 1; at < marker; at += 7)
@@ -157,7 +157,7 @@ test.each(DELTAS)(
   },
 );
 
-test("Tool stream of a compatible server: [DONE] in place of a marker ends whole calls only", () => {
+test("Tool stream of a compatible server: [DONE] instead of a finish marker ends complete calls only", () => {
   const begin = [{ index: 0, id: "1", function: { name: "a", arguments: '{"x":' } }];
   const rest = [{ index: 0, function: { arguments: "1}" } }];
   const done = "data: [DONE]\n\n";
@@ -168,7 +168,7 @@ test("Tool stream of a compatible server: [DONE] in place of a marker ends whole
   });
 });
 
-test("Tool stream: a marker of tool calls without any is unreadable", () => {
+test("Tool stream: a finish marker of tool calls without any call is unreadable", () => {
   const text = { choices: [{ index: 0, delta: { content: "Let me look." } }] };
   expect(read(openaiAdapter, framesOf(text, FINISH)).error).toBe("unreadable reply");
 });

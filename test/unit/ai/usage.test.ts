@@ -74,7 +74,7 @@ test("Usage: a page of the usage of all users reads only the days that it shows"
   });
 });
 
-onServers("Usage: writing waits for the erasure of the account, which does not wait", async () => {
+onServers("Usage: a write waits for the erasure of its account, and not the reverse", async () => {
   const url = await createDatabase();
   const onServer = await forTest(openUsage(url));
   const call = await onServer.newCall();
@@ -93,7 +93,7 @@ onServers("Usage: writing waits for the erasure of the account, which does not w
 });
 
 onServers(
-  "Usage: roll-ups beside erasures and late records lose no call and count none twice",
+  "Usage: roll-ups concurrent with erasures and late records lose no call and count none twice",
   async () => {
     const url = await createDatabase();
     const { store, sql, newCall, erase } = await forTest(openUsage(url));
@@ -137,7 +137,7 @@ onServers(
   },
 );
 
-test("Usage: daily totals and sums have the costs of their calls, those without a price apart", async () => {
+test("Usage: daily totals and sums contain the costs of their calls, and the number of calls with a price", async () => {
   const { store, sql, newCall } = await forTest(openUsage());
   const { userId } = await newCall();
   const add = (hour: number, cost: number | null) =>
@@ -164,7 +164,7 @@ test("Usage: daily totals and sums have the costs of their calls, those without 
   ]);
 });
 
-test("Usage: a call that ends with another model or cost moves in the sums of models", async () => {
+test("Usage: a call that ends with another model or cost is moved in the sums of models", async () => {
   const { sql, newCall } = await forTest(openUsage());
   const { userId } = await newCall();
   const [call] = await sql<{ id: string }>(
@@ -190,7 +190,7 @@ test("Usage: a call that ends with another model or cost moves in the sums of mo
   expect((await sums())[1]).toEqual({ model: "second", calls: 1, input: 12, cost: 7, priced: 1 });
 });
 
-test("Usage: an erasure updates the rows of years in short statements", async () => {
+test("Usage: an erasure updates years of rows in short statements", async () => {
   const { userId } = await newCall();
   await sql(
     `insert into ai_usage (id, user_id, provider, model, outcome, created_at)
@@ -208,7 +208,7 @@ test("Usage: an erasure updates the rows of years in short statements", async ()
   expect(left).toEqual({ rows: 50_001, owned: 0 });
 });
 
-test("Usage: an unavailable database delays usage rows and loses none", async () => {
+test("Usage: an unavailable database delays usage rows, and none is lost", async () => {
   const call = await newCall();
   let away = true;
   const query: Store["query"] = (statement, values) =>
@@ -224,7 +224,7 @@ test("Usage: an unavailable database delays usage rows and loses none", async ()
   expect(await rowsOf(call)).toMatchObject([{ outcome: "completed", input_tokens: 2 }]);
 });
 
-test("Usage: a long database outage drops the oldest usage rows", async () => {
+test("Usage: a long outage of the database drops the oldest usage rows", async () => {
   const written: string[] = [];
   let away = true;
   const query: Store["query"] = async (_, [rows]) => {
@@ -242,7 +242,7 @@ test("Usage: a long database outage drops the oldest usage rows", async () => {
   expect([written.length, written[0]]).toEqual([20_000, "1"]);
 });
 
-test("Usage: is updated while a long reply arrives", async () => {
+test("Usage: rows are updated while a long reply arrives", async () => {
   const call = await newCall();
   const entry = usage.start(call);
   await usage.flush();
@@ -253,7 +253,7 @@ test("Usage: is updated while a long reply arrives", async () => {
   entry.finish("completed");
 });
 
-test("Usage: the input of a call that is left counts once something of it is sent", async () => {
+test("Usage: the input of an aborted call counts once any of it was sent", async () => {
   const [waiting, early, sent] = [await newCall(), await newCall(), await newCall()];
   usage.start(waiting).finish("cancelled");
   for (const [call, isUnread] of [

@@ -24,19 +24,19 @@ describe("Errors of OpenAI-compatible servers", () => {
       failure: "quota exhausted",
     },
     {
-      what: "DeepSeek, of a wrong key",
+      what: "DeepSeek, with a wrong key",
       status: 401,
       body: errorOf("authentication_error", "invalid_request_error"),
       failure: "refused the key",
     },
     {
-      what: "a proxy, of a wrong key",
+      what: "a proxy, with a wrong key",
       status: 401,
       body: errorOf("invalid_request_error", null),
       failure: "refused the key",
     },
     {
-      what: "a proxy, of too many requests",
+      what: "a proxy, after too many requests",
       status: 429,
       body: errorOf("invalid_request_error", null),
       failure: "rate limited",
@@ -160,7 +160,7 @@ describe("Errors of OpenAI-compatible servers", () => {
       failure: "rate limited",
     },
     {
-      what: "a balancer, of too many requests",
+      what: "a load balancer, after too many requests",
       status: 429,
       body: errorOf("load_balancer_error", "rate_limit_exceeded"),
       failure: "rate limited",
@@ -184,13 +184,13 @@ describe("Errors of OpenAI-compatible servers", () => {
       failure: "blocked the content",
     },
     {
-      what: "vLLM, of a long prompt",
+      what: "vLLM, with a long prompt",
       status: 400,
       body: errorOf("BadRequestError", 400),
       failure: "rejected the request",
     },
     {
-      what: "a country",
+      what: "an unsupported country",
       status: 403,
       body: errorOf("request_forbidden", "unsupported_country_region_territory"),
       failure: "rejected the request",
@@ -215,7 +215,7 @@ describe("Errors of OpenAI-compatible servers", () => {
   });
 });
 
-test("Errors of MiniMax have a status of their own beside the reply", async () => {
+test("Errors of MiniMax are read from base_resp", async () => {
   const failed = (message: string) => ({
     choices: null,
     object: "chat.completion.chunk",

@@ -137,7 +137,7 @@ describe.each(engines)("Audit chain on %s", async (engine) => {
     expect(await verify(before.head)).toMatchObject({ findings: [], events: 13 });
   });
 
-  test.each(TAMPERINGS)("finds $what", async ({ sql, findings, verified = "" }) => {
+  test.each(TAMPERINGS)("verification finds $what", async ({ sql, findings, verified = "" }) => {
     const ids = await sealedLog();
     const logged = await head();
     await tamper(sql.replace(/\$(\d+)/g, (_, index) => `'${ids[index]}'`));

@@ -63,7 +63,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     },
     { what: "an old month", below: () => beginningOf(new Date(0)), sealedInDays: 0 },
   ])(
-    "finds deleted events under a forged retention seal of $what",
+    "verification finds deleted events under a forged retention seal of $what",
     async ({ below, sealedInDays }) => {
       const ids = await sealedLog();
       await tamper(`delete from audit_events where id in ('${ids.slice(2, 9).join("','")}')`);
@@ -82,7 +82,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
   );
 
   test.each(["mac", "null", "'\\x00'"])(
-    "finds a chain whose links were recomputed, with %s as MAC",
+    "verification finds a chain whose links were recomputed, with %s as MAC",
     async (mac) => {
       const ids = await sealedLog();
       await rewriteChain(); // with the same links
@@ -99,7 +99,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     },
   );
 
-  test("finds heads, MACs and whole seals that were swapped", async () => {
+  test("verification finds swapped heads, MACs and whole seals", async () => {
     const swap = (columns: string[]) =>
       tamper(
         `update audit_seals a set ${columns.map((column) => `${column} = b.${column}`).join(", ")}
@@ -123,7 +123,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     expect(await kinds()).toEqual(["seal-forged"]);
   });
 
-  test("finds a month that was restored after retention had dropped it", async () => {
+  test("verification finds a month that was restored after retention had dropped it", async () => {
     await sealedLog([3]);
     const later = inDays(RETENTION + 40);
     await addPartitions(sealDeps(), later);
@@ -143,7 +143,7 @@ describe.each(engines)("Audit chain on %s, without the key", async (engine) => {
     await tamper("drop table restored");
   });
 
-  test("accepts a chain without MACs once the service has sealed it, and no later seal without a MAC", async () => {
+  test("verification accepts a chain without MACs once the service has sealed it, but no later seal without a MAC", async () => {
     await sealedLog();
     const old = (await head()) ?? { position: 0, hash: "" };
     await tamper("update audit_seals set mac = null");

@@ -27,7 +27,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
 
   // PGlite has one connection, so that no statement waits for another
   test.skipIf(engine === "PGlite")(
-    "a new month's partition blocks no writer during a long read",
+    "a partition for a new month blocks no writer during a long read",
     async () => {
       await sealedLog([1]);
       const later = inDays(200);
@@ -74,7 +74,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
   });
 
   test.skipIf(engine === "PGlite")(
-    "a month that is due for dropping during a verification is no finding",
+    "a month that is due for dropping during a verification is not reported",
     async () => {
       await sealTwoMonths();
       const em = store.fork();
@@ -94,7 +94,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     },
   );
 
-  test("drops sealed old months as a whole, and the chain records it", async () => {
+  test("sealed old months are dropped as a whole, and the chain records it", async () => {
     await sealedLog([3]);
     const now = inDays(70); // a month that has a partition
     await record(0);
@@ -113,7 +113,7 @@ describe.each(engines)("Audit partitions on %s", async (engine) => {
     expect((await verify()).findings.map(({ kind }) => kind)).toContain("seal-broken");
   });
 
-  test("keeps events that are older than the partition of their month, and drops them later", async () => {
+  test("events older than the partition of their month are kept, and dropped later", async () => {
     await sealedLog([1]);
     const late = inDays(400);
     await record(0, { now: () => late });

@@ -35,7 +35,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     startWorker,
   } = await openAuditFixture(engine);
 
-  test("the log refuses update, delete and truncate, in every partition, and seals without a MAC", async () => {
+  test("the log rejects update, delete and truncate, in every partition, and seals without a MAC", async () => {
     await sealedLog();
     const inherited = "from pg_inherits where inhparent = 'audit_events'::regclass";
     const parts = await sql<{ name: string }>(
@@ -55,7 +55,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
 
   // PGlite has one connection, so that no transaction commits late
   test.skipIf(engine === "PGlite")(
-    "seals events that commit late, and blocks no writer",
+    "events that commit late are sealed, and no writer is blocked",
     async () => {
       await sealedLog([2]);
       const held = Promise.withResolvers<void>();
@@ -75,7 +75,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     },
   );
 
-  test("parallel workers make one chain", async () => {
+  test("concurrent workers build one chain", async () => {
     await sealedLog([1]);
     await Promise.all(
       times(40, async (i) => {
@@ -87,7 +87,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect(await verify()).toMatchObject({ findings: [], events: 41, unsealed: 0 });
   });
 
-  test("reads only the events that it seals", async () => {
+  test("sealing reads only the events that it seals", async () => {
     await sealedLog([1]);
     await recordMany(MANY);
     await tamper("truncate audit_unsealed");
@@ -105,7 +105,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect((await head())?.position).toBe(2);
   });
 
-  test("closes within two batches, however many events wait", async () => {
+  test("closing takes at most two batches, however many events wait", async () => {
     await sealedLog([1]);
     await recordMany(MANY);
     await startWorker().close();
@@ -113,7 +113,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect((await verify()).findings).toEqual([]);
   });
 
-  test("seals in the background and logs the head", async () => {
+  test("events are sealed in the background, and the head is logged", async () => {
     const { lines, log } = captureLog();
     await sealedLog([2]);
     await record(3);
@@ -130,7 +130,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     expect(await verify(last)).toMatchObject({ findings: [], events: 4, unsealed: 0 });
   });
 
-  test("logs an error if a logged head is missing", async () => {
+  test("a missing logged head is logged as an error", async () => {
     const { lines, log } = captureLog();
     await sealedLog([2, 2]);
     const worker = startWorker(log);
@@ -160,7 +160,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     },
   ];
   test.each(dated)(
-    "an event that is inserted under a date of $what is reported: $isLate",
+    "an event inserted with a date of $what is reported: $isLate",
     async ({ agoMs, column, isLate }) => {
       const { lines, log } = captureLog();
       await sealedLog([2]);
@@ -179,7 +179,7 @@ describe.each(engines)("Audit worker on %s", async (engine) => {
     },
   );
 
-  test("closes even if the database fails", async () => {
+  test("closing succeeds even if the database fails", async () => {
     await tamper("alter table audit_unsealed rename to elsewhere");
     await expect(startWorker().close()).resolves.toBeUndefined();
     await tamper("alter table elsewhere rename to audit_unsealed");

@@ -10,7 +10,7 @@ const now = new Date("2026-11-28T12:00:00Z");
 const later = (ms: number) => new Date(now.getTime() + ms);
 const begin = () => beginCeremony(cipher, newId(now), "passkey sign-in");
 
-test("Ceremony: 32 bytes that are valid for 5 minutes, and for clocks 30 seconds behind", () => {
+test("Ceremony: has 32 bytes, and is valid for 5 minutes and with clocks 30 seconds behind", () => {
   const bytes = begin();
   expect(bytes).toHaveLength(32);
   const read = (at: Date) => readCeremony(cipher, bytes, "passkey sign-in", at);
@@ -18,7 +18,7 @@ test("Ceremony: 32 bytes that are valid for 5 minutes, and for clocks 30 seconds
   for (const ms of [-30_001, 300_000]) expect(read(later(ms))).toBeUndefined();
 });
 
-test("Ceremony: is valid for its purpose, and with a key of the deployment", () => {
+test("Ceremony: is valid only for its purpose, and with a key of the deployment", () => {
   const bytes = begin();
   expect(readCeremony(cipher, bytes, "passkey register x", now)).toBeUndefined();
   expect(readCeremony(createCipher(other), bytes, "passkey sign-in", now)).toBeUndefined();
@@ -26,7 +26,7 @@ test("Ceremony: is valid for its purpose, and with a key of the deployment", () 
   expect(readCeremony(rotated, bytes, "passkey sign-in", now)).toBeDefined();
 });
 
-test("Ceremony: no changed bit and no other length is accepted", () => {
+test("Ceremony: a changed bit or another length is rejected", () => {
   const bytes = begin();
   for (let bit = 0; bit < 256; bit++) {
     const changed = Buffer.from(bytes);

@@ -33,7 +33,7 @@ describe("Cipher", () => {
     expect(() => cipher.decrypt(text, context)).toThrow("no key of SECRET_KEY decrypts this text");
   });
 
-  test("with several keys encrypts with the first, names it, and decrypts with any", () => {
+  test("with several keys, encrypts with the first and decrypts with any", () => {
     const both = createCipher(newer, older);
     const renewed = both.encrypt(SECRET, ROW);
     expect(both.decrypt(sealed, ROW)).toBe(SECRET);
@@ -42,7 +42,7 @@ describe("Cipher", () => {
     expect(() => cipher.decrypt(renewed, ROW)).toThrow();
   });
 
-  test("verifies a keyed digest of any of its keys, within its context only", () => {
+  test("verifies a keyed digest of any of its keys, in its context only", () => {
     const mac = cipher.mac("id", "a");
     expect(createCipher(newer, older).isMac("id", "a", mac)).toBe(true);
     expect(createCipher(newer).isMac("id", "a", mac)).toBe(false);

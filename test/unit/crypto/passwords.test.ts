@@ -24,7 +24,7 @@ test("Passwords: hashes are argon2id of 20 MiB and two passes, salted, over the 
   expect(await passwords.matches(undefined, "no account has this password")).toBe(false);
 });
 
-test("Passwords: hashing and its queue are bounded, and more requests are refused with a time to retry", async () => {
+test("Passwords: hashing and its queue are bounded, and further requests are refused with a time to retry", async () => {
   const passwords = await createPasswords(CHEAP);
   const bound = IN_FLIGHT + WAITING;
   const outcomes = await Promise.allSettled(times(bound + 10, () => passwords.hash(password)));
@@ -38,7 +38,7 @@ test("Passwords: hashing and its queue are bounded, and more requests are refuse
   expect(await passwords.matches(await passwords.hash(password), password)).toBe(true);
 });
 
-test("Passwords: later callers delay no earlier one, and a failure affects only its caller", async () => {
+test("Passwords: later callers do not delay earlier ones, and a failure affects only its caller", async () => {
   const passwords = await createPasswords();
   const answered: string[] = [];
   const ask = (caller: string, hash: string) =>

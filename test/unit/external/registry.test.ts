@@ -27,11 +27,11 @@ const withFile =
   () =>
     open({ SIGN_IN_PROVIDERS: fileWith(content), ACME_SECRET: "s3cret", ...env });
 
-test("openExternal: no provider is active without its client id", () => {
+test("openExternal: a provider without a client id is not active", () => {
   expect(open({ GOOGLE_CLIENT_SECRET: "x" }).providers.size).toBe(0);
 });
 
-test("openExternal: reads shipped providers and those of a file, with their defaults", () => {
+test("openExternal: reads shipped providers and those of a file, with defaults", () => {
   const key = generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey;
   const pem = key.export({ type: "pkcs8", format: "pem" }).toString().replaceAll("\n", "\\n");
   const { providers } = open({
@@ -51,7 +51,7 @@ test("openExternal: reads shipped providers and those of a file, with their defa
 test.each([
   ["a client id without its secret", () => open({ GITHUB_CLIENT_ID: "x" }), "GITHUB_CLIENT_SECRET"],
   [
-    "a key of Apple that is none",
+    "a key of Apple that is not one",
     () =>
       open({
         APPLE_CLIENT_ID: "a",
@@ -61,15 +61,11 @@ test.each([
       }),
     "APPLE_PRIVATE_KEY",
   ],
-  [
-    "a file that is missing",
-    () => open({ SIGN_IN_PROVIDERS: "/missing.json" }),
-    "SIGN_IN_PROVIDERS",
-  ],
+  ["a missing file", () => open({ SIGN_IN_PROVIDERS: "/missing.json" }), "SIGN_IN_PROVIDERS"],
   ["a file of another shape", withFile([]), "SIGN_IN_PROVIDERS: file"],
   ["an id with other characters", withFile({ providers: [{ ...acme, id: "A/b" }] }), "lower-case"],
   ["a kind that files do not have", withFile({ providers: [{ ...acme, kind: "apple" }] }), "kind"],
-  ["a field that it does not know", withFile({ providers: [{ ...acme, email: "x" }] }), "email"],
+  ["an unknown field", withFile({ providers: [{ ...acme, email: "x" }] }), "email"],
   ["an id that is listed twice", withFile({ providers: [acme, acme] }), '"acme" is listed twice'],
   [
     "a secret that is not set",
@@ -95,7 +91,7 @@ test.each([
       }),
     "https",
   ],
-])("openExternal: refuses %s, and quotes no secret", (_what, opening, problem) => {
+])("openExternal: rejects %s, without quoting secrets", (_what, opening, problem) => {
   expect(opening).toThrow(problem);
   expect(opening).not.toThrow(/hidden|s3cret/);
 });

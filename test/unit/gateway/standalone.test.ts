@@ -19,7 +19,7 @@ if (process.env.TEST_SERVERS)
   });
 
 test.each(cases)(
-  "Standalone gateway: logs at start whether it counts limits by itself, $when",
+  "Standalone gateway: logs at the start whether it counts limits separately, $when",
   async ({ env, warns }) => {
     const shared = {
       SERVICES_URL: "http://127.0.0.1:9",
@@ -30,7 +30,7 @@ test.each(cases)(
   },
 );
 
-test("Standalone gateway: finds API keys over gRPC, refuses a revoked one at its next call, and is 503 without its services", async () => {
+test("Standalone gateway: finds API keys over gRPC, refuses a revoked one at its next call, and is 503 without services", async () => {
   const { gateway, services } = await forTest(startApart(await freshStorage()));
   const account = await accountsAt(gateway.url).signIn();
   const { key, apiKey } = await createKey(account);

@@ -37,7 +37,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     socket.destroy();
   });
 
-  test("reports a shutdown to a slow client too", async () => {
+  test("reports a shutdown to a slow client, too", async () => {
     const { edge, socket, seen, made } = await askAndPause();
     const drained = edge.gateway.drain();
     socket.resume();
@@ -57,7 +57,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     },
     { version: "1.0", cut: (event: string) => event, end: "" },
   ])(
-    "has the framing of HTTP/$version, and closes the connection if the client wants it",
+    "has the framing of HTTP/$version, and closes the connection if the client requests it",
     async ({ version, cut, end }) => {
       const edge = await startChatServices(way, async function* () {
         yield { chunk: "zwölf €" };
@@ -74,7 +74,7 @@ describe.each(transportKinds)("SSE stream as bytes %s", (way) => {
     },
   );
 
-  test("leaves no listeners on a connection that carries many streams", async () => {
+  test("leaves no listeners on a connection with many streams", async () => {
     const edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
     });

@@ -33,7 +33,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(await answer.text()).toBe(`${first}\n\ndata: {"chunk":"two"}\n\n${DONE}`);
   });
 
-  test("sends a later bug as a masked error event, and logs it", async () => {
+  test("sends a later bug as a masked error event and logs it", async () => {
     const edge = await startChatServices(way, async function* () {
       yield { chunk: "a" };
       throw new Error("password=hunter2");
@@ -45,7 +45,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(edge.logs.filter((line) => line.level === 50)).toMatchObject([{ requestId: "id-1" }]);
   });
 
-  test("sends no header before the first message, then each message at once", async () => {
+  test("sends no header before the first message, then each message immediately", async () => {
     const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
     const edge = await startChatServices(way, async function* () {
       await gates[0].promise;
@@ -66,7 +66,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     expect(await text(pieces)).toBe(`data: {"chunk":"second"}\n\n${DONE}`);
   });
 
-  test("sends heartbeat comments during silence, before the first message too", async () => {
+  test("sends heartbeat comments during silence, even before the first message", async () => {
     const gate = Promise.withResolvers<void>();
     const edge = await startChatServices(
       way,
@@ -89,7 +89,7 @@ describe.each(transportKinds)("POST /ai/stream %s", (way) => {
     );
   });
 
-  test("ends the call at once if its client reads nothing and disconnects", async () => {
+  test("ends the call if its client reads nothing and disconnects", async () => {
     let context: HandlerContext | undefined;
     let isClosed = false;
     const edge = await startChatServices(way, async function* (given) {

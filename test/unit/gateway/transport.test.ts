@@ -31,7 +31,7 @@ describe.each(transportKinds)("Call %s", (way) => {
     expect((await errorOf(chat(transport))).code).toBe(Code.Unimplemented);
   });
 
-  test.each(["with its response", "as its client leaves"])(
+  test.each(["with its response", "because its client disconnects"])(
     "that ends %s fires the handler's signal, so that unfinished work stops",
     async (end) => {
       let signal: AbortSignal | undefined;
@@ -50,7 +50,7 @@ describe.each(transportKinds)("Call %s", (way) => {
   );
 
   test.each(["starts", "is read"])(
-    "that streams reports its end if the client leaves before it %s",
+    "that streams reports its end if the client disconnects before it %s",
     async (moment) => {
       const [held, gate] = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<void>()];
       const hold: Interceptor = (next) => async (req) => {

@@ -31,7 +31,7 @@ test.each(transportKinds)("Unread fields of a request reach the services %s", as
   expect(unread?.typeErrors?.map(({ field }) => field)).toEqual(["email"]);
 });
 
-test("Unread fields of a request are not metadata in process", async () => {
+test("Unread fields of a request are not in the metadata in process", async () => {
   const { metadata } = await sendWrongType("in process");
   expect(metadata).not.toContain("x-gatehouse-type-errors");
 });

@@ -53,14 +53,14 @@ const hostile = [
 ];
 
 describe.each([CHAT, STREAM])("gRPC: %s", (path) => {
-  test.each(hostile)("counts the fields before they become objects: $what", async ({ body }) => {
+  test.each(hostile)("fields are counted before they become objects: $what", async ({ body }) => {
     const caller = (await app.signIn()).headers;
     const frame = framed(Buffer.concat([provider, body]));
     const answer = await send(session, head(path, caller), frame);
     expect(failureOf(answer)).toEqual(TOO_MANY);
   });
 
-  test("accepts the largest conversation with unknown fields of a newer client", async () => {
+  test("the largest conversation is accepted, with unknown fields of a newer client", async () => {
     const caller = (await app.signIn()).headers;
     const newer = Buffer.concat([message, UNKNOWN]);
     const body = Buffer.concat([provider, times(512, field(MESSAGES, newer)), UNKNOWN]);

@@ -33,7 +33,7 @@ test("gRPC health: concurrent checks and watches check each dependency once", as
   expect(checks).toBeLessThan(5);
 });
 
-test("gRPC health: a gauge that fails or hangs is reported as NaN and delays no metrics", async () => {
+test("gRPC health: a gauge that fails or hangs is reported as NaN, and does not block the metrics", async () => {
   const metrics = createMetrics();
   metrics.gauge("failing", "Fails.", () => Promise.reject(new Error("away")));
   metrics.gauge("hanging", "Never comes.", () => new Promise(() => {}));

@@ -75,7 +75,7 @@ test.each([
   ["resets it", (stream: http2.ClientHttp2Stream) => stream.close(http2.constants.NGHTTP2_CANCEL)],
   ["ends it in the middle", (stream: http2.ClientHttp2Stream) => stream.end()],
   ["cuts the connection", (stream: http2.ClientHttp2Stream) => stream.session?.destroy()],
-])("gRPC reflection: a client that %s causes no error line", async (_what, leave) => {
+])("gRPC reflection: a client that %s causes no error in the log", async (_what, leave) => {
   const logged = app.logs.length;
   for (const sent of [new Uint8Array(), new Uint8Array(2), question]) {
     const session = http2.connect(app.grpcUrl).on("error", () => {});
@@ -92,7 +92,7 @@ test.each([
   expect(lines().filter((line) => line.includes('"level":50'))).toEqual([]);
 });
 
-test("gRPC port: a thousand calls that wait for a provider do not delay others, nor listen to the same signal", async () => {
+test("gRPC port: a thousand calls that wait for a provider do not delay others, and do not listen to the same signal", async () => {
   const listened = vi.spyOn(EventTarget.prototype, "addEventListener"); // each start and end would search all listeners
   onTestFinished(() => listened.mockRestore());
   const transport = createServicesTransport(app.grpcUrl);
@@ -151,7 +151,7 @@ test("gRPC port: clients that read nothing and disconnect end their calls, and n
   expect(printed).not.toHaveBeenCalled();
 });
 
-test("gRPC port: what is compressed is refused without a token, and reflection is not compressed", async () => {
+test("gRPC port: compressed messages are refused without a token, and reflection is not compressed", async () => {
   await withSession(app.grpcUrl, async (session) => {
     expect(failureOf(await send(session, head(LOGIN, GZIP), bomb)).reason).toBe(
       Reason.NOT_IMPLEMENTED,

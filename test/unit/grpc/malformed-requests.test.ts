@@ -46,7 +46,7 @@ const types = [
 describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
   const heads = (more: object) => head(path, { "content-type": type, ...more });
 
-  test("gets a documented error that does not quote the request, and names the known compressions", async () => {
+  test("gets a documented error that names the supported compressions and does not quote the request", async () => {
     const caller = await authorize();
     const logged = app.logs.length;
     for (const [what, headers, body, failure] of faults) {
@@ -59,7 +59,7 @@ describe.each(types)("Malformed gRPC request to %s as %s", (path, type) => {
     expect(app.logs.slice(logged).filter((line) => /"level":50|My-secret/.test(line))).toEqual([]);
   });
 
-  test("is rejected without a token first, and counts towards the rate limit", async () => {
+  test("is refused without a token first, and counts towards the rate limit", async () => {
     const { code } = failureOf(await send(session, heads({}), framed(given)));
     expect(code).toBe(Code.Unauthenticated);
     const caller = await authorize();

@@ -73,7 +73,7 @@ describe("gRPC port", () => {
   });
   const open = (path: string, from = session) => from.request(head(path, caller));
 
-  test("ends a call whose body never ends", async () => {
+  test("a call whose body never ends is ended", async () => {
     const stream = open(STREAM);
     stream.on("error", () => {}); // of writes to the closed stream
     const drops = setInterval(() => stream.write(new Uint8Array(1)), 1);
@@ -81,7 +81,7 @@ describe("gRPC port", () => {
     expect(failureOf(await answerTo(stream)).reason).toBe(Reason.REQUEST_TIMEOUT);
   });
 
-  test("limits the large requests of a caller to its share of the memory, and accepts small ones", async () => {
+  test("the large requests of a caller are limited to its share of memory, and small ones accepted", async () => {
     const send = (path: string, size: number) => {
       const stream = open(path);
       stream.write(framed(Buffer.alloc(size), { length: size + 1 }));
@@ -96,7 +96,7 @@ describe("gRPC port", () => {
     expect(await send(CHAT, 200_000)).toBe(Reason.REQUEST_TIMEOUT); // the share is free again
   });
 
-  test("ends a stream that its client does not read, and its request to the provider", async () => {
+  test("a stream that its client does not read is ended, and so is its request to the provider", async () => {
     const stream = open(STREAM);
     stream.end(chatFrame("case: endless"));
     await once(stream, "close");
@@ -111,11 +111,11 @@ describe("gRPC port", () => {
   const ask = (from: http2.ClientHttp2Session, argument: number) =>
     open(CHAT, from).end(chatFrame(`case: retry-after ${argument}`));
 
-  test("waits for a provider longer than for a client", async () => {
+  test("a provider may be silent longer than a client", async () => {
     expect((await answerTo(ask(session, 2_500))).trailers).toMatchObject({ "grpc-status": "0" });
   });
 
-  test("ends a call that its client does not read once the provider has been silent", async () => {
+  test("a call that its client does not read is ended once the provider has been silent", async () => {
     const reader = http2.connect(app.grpcUrl, { settings: { initialWindowSize: 0 } });
     const stream = ask(reader, 1_500);
     await once(stream, "close");
@@ -123,7 +123,7 @@ describe("gRPC port", () => {
     reader.destroy();
   });
 
-  test("has no reflection if it is off", async () => {
+  test("reflection is unimplemented if it is off", async () => {
     const stream = session.request(head(REFLECTION));
     expect(await answerTo(stream.end())).toMatchObject({
       status: 200,
@@ -132,13 +132,13 @@ describe("gRPC port", () => {
     });
   });
 
-  test("closes a connection after the idle timeout", async () => {
+  test("a connection is closed after the idle timeout", async () => {
     await once(session, "close");
     expect(session.destroyed).toBe(true);
   });
 });
 
-test("gRPC port: a unary call ends at its deadline and at the end of a shutdown, whatever its handler waits for", async () => {
+test("gRPC port: a unary call ends at its deadline and at the end of a shutdown, even if its handler never returns", async () => {
   const config = { grpcHost: "127.0.0.1", grpcPort: 0, grpcReflection: false, tls: {} };
   const chat = () => new Promise<never>(() => {});
   const server = await listenGrpc(

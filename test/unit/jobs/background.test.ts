@@ -23,7 +23,7 @@ function start({ run = async () => {}, ...job }: Partial<Job>) {
   return Object.assign(counted, running);
 }
 
-test("every: wake() runs the job now, and again after a run in progress", async () => {
+test("every: wake() runs the job immediately, and again after a run in progress", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const job = start({ run: () => promise });
   job.wake();
@@ -67,7 +67,7 @@ test("every: close() aborts the signal and waits for the run in progress", async
   expect({ ended, runs: job.runs }).toEqual({ ended: true, runs: 1 });
 });
 
-test("createBatch: writes the newest item of each key in batches; keeps items whose write failed, and logs it once", async () => {
+test("createBatch: writes the newest item of each key in batches, keeps items of a failed write, and logs the failure once", async () => {
   const { lines, log } = captureLog();
   const written: number[][] = [];
   let failing = true;

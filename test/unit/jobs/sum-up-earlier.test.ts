@@ -54,7 +54,7 @@ async function openUpgraded(url?: string) {
   return { store, db, sql, ann, read };
 }
 
-test("AI calls before an upgrade count the same before and after they are summed up, and later ones once", async () => {
+test("AI calls from before an upgrade count the same before and after they are summed up, and later ones once", async () => {
   const { store, sql, ann, read } = await openUpgraded();
   await forTest(store);
   const before = await read();
@@ -84,7 +84,7 @@ test("AI calls before an upgrade count the same before and after they are summed
 });
 
 onServers(
-  "AI calls that end while earlier ones are summed up count with their last tokens",
+  "AI calls that end while earlier ones are summed up count with their final tokens",
   async () => {
     const url = await createDatabase();
     const { store, sql } = await openUpgraded(url);
@@ -121,7 +121,7 @@ onServers(
   },
 );
 
-test("Audit events that were sealed before an upgrade are counted once, with the active users of each day", async () => {
+test("Audit events sealed before an upgrade are counted once, with the active users of each day", async () => {
   const store = await forTest(openQuietStore());
   await store.migrate();
   const db = { em: store.fork() };

@@ -4,7 +4,7 @@ import { withAttempt } from "../../../services/lockout/reserve-attempt.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
-test("Lockout: a guess waits for others no longer than 15 seconds", async () => {
+test("Lockout: a guess waits for others for at most 15 seconds", async () => {
   let now = 0;
   vi.spyOn(performance, "now").mockImplementation(() => now);
   const call = {

@@ -48,11 +48,11 @@ test.each([
     kept: "550 Spam: #… …",
   },
   { reply: "550 Your code is 48291733", kept: "550 Your code is …" },
-])("SMTP errors: $reply", ({ reply, kept }) => {
+])("SMTP errors: are kept without addresses, links and tokens: $reply", ({ reply, kept }) => {
   expect(of(reply)).toBe(kept);
 });
 
-test("SMTP errors: contain no fragment of a token, however it is cut", () => {
+test("SMTP errors: contain no fragment of a token, however it is split", () => {
   const cut = (width: number) => TOKEN.match(new RegExp(`.{1,${width}}`, "g"))?.join("\r\n550-");
   for (const width of times(36, (i) => i + 8)) {
     const kept = of(`550-Spam:\r\n550-${cut(width)}`);
@@ -62,7 +62,7 @@ test("SMTP errors: contain no fragment of a token, however it is cut", () => {
 });
 
 test.each(["a ", "a@", "a.b/", "a-", "Ab", "://", "=\r\n"])(
-  "SMTP errors: a reply of a megabyte of %j is one line of bounded length, at once",
+  "SMTP errors: a reply of a megabyte of %j becomes one line of bounded length within seconds",
   (part) => {
     const startedAt = performance.now();
     const kept = of(`550 ${part.repeat(1_000_000 / part.length)}`);
@@ -76,6 +76,6 @@ test.each([
   "connect ECONNREFUSED 127.0.0.1:2525",
   "getaddrinfo ENOTFOUND smtp.example.com",
   "self-signed certificate in certificate chain",
-])("SMTP errors without a reply: %s", (message) => {
+])("SMTP errors: are kept if there is no reply: %s", (message) => {
   expect(describeSmtpError(new Error(message))).toBe(message);
 });

@@ -39,7 +39,7 @@ async function send(step: SmtpStep, delayMs: number, limits = MAIL_LIMITS) {
 }
 
 describe.concurrent("SMTP: time limits", () => {
-  test.each(STEPS)("the limit of %s is no less than the least of RFC 5321", (step) => {
+  test.each(STEPS)("the limit of %s is at least the minimum of RFC 5321", (step) => {
     expect(MAIL_LIMITS.stepMs).toBeGreaterThanOrEqual(LEAST[step]);
     expect(MAIL_LIMITS.stepMs).toBeGreaterThanOrEqual(BLOCK_MS);
   });
@@ -48,19 +48,22 @@ describe.concurrent("SMTP: time limits", () => {
     expect(MAIL_LIMITS.setupMs).toBeGreaterThanOrEqual(4 * LEAST.ehlo);
   });
 
-  test.each(STEPS)("a server that is slow at %s, within the limit, gets one copy", async (step) => {
-    const limits = { stepMs: 4_000, setupMs: 10_000 };
-    expect(await send(step, 2_000, limits)).toEqual({ failure: undefined, copies: 1 });
-  });
+  test.each(STEPS)(
+    "a server that is slow at %s, but within the limit, gets one copy",
+    async (step) => {
+      const limits = { stepMs: 4_000, setupMs: 10_000 };
+      expect(await send(step, 2_000, limits)).toEqual({ failure: undefined, copies: 1 });
+    },
+  );
 
-  test.each(STEPS)("a server that is silent at %s is left after the limit", async (step) => {
+  test.each(STEPS)("a server that is silent at %s is given up after the limit", async (step) => {
     const limits = { stepMs: 500, setupMs: 1_000 };
     expect(await send(step, 600_000, limits)).toMatchObject({ failure: "ETIMEDOUT" });
   });
 
   // `MAIL_REAL_TIME=yes` takes ten minutes
   test.runIf(process.env.MAIL_REAL_TIME).each(STEPS)(
-    "a server that answers at %s one second below the least of RFC 5321 gets one copy",
+    "a server that replies at %s one second before the minimum of RFC 5321 gets one copy",
     async (step) => {
       expect(await send(step, LEAST[step] - 1_000)).toEqual({ failure: undefined, copies: 1 });
     },

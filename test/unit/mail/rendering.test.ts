@@ -75,7 +75,7 @@ const TOO_WIDE = "document.documentElement.scrollWidth - innerWidth";
 
 describeChromium("Mail templates: rendering", (visit) => {
   test.for(names)(
-    "%s fits a phone and a computer, and can be read in light and dark",
+    "%s fits a phone and a computer, and is readable in light and dark mode",
     async (template) => {
       const { page } = await visit("about:blank");
       const problems: string[] = [];
@@ -100,7 +100,7 @@ describeChromium("Mail templates: rendering", (visit) => {
 });
 
 test.each(["en", "de"])(
-  "Mail templates: every plain text says the same as the mail, in paragraphs: %s",
+  "Mail templates: every plain text contains the paragraphs of the HTML: %s",
   (locale) => {
     for (const template of names) {
       const { subject, text, html } = render({ template, variables: facts, token: TOKEN, locale });

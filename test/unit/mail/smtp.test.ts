@@ -22,7 +22,7 @@ function openSender(smtpUrl: string, address = "ann@example.com") {
   return { send, close: () => sender.close() };
 }
 
-test("SMTP: a server that never ends its reply delays a mail only for a bounded time", async () => {
+test("SMTP: a server that never ends its reply delays an e-mail for a bounded time only", async () => {
   const sockets = new Set<Socket>();
   let isTarpit = true;
   const server = createServer((socket) => {

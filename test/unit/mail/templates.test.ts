@@ -67,7 +67,7 @@ describe.each(names)("Mail template %s", (name) => {
   const path = PATHS[name];
   const email = renderEmail(name, facts, app, path && TOKEN);
 
-  test("greets by name in text and HTML, escaped, and without a name if there is none; names the app", () => {
+  test("greets by name in text and HTML, escaped, or without a name, and names the app", () => {
     expect(email.text).toContain(`Hello ${NAME},`);
     expect(email.html).toContain("Hello Ann &lt;b&gt;&quot;O&#39;Neil&quot;&lt;/b&gt; &amp; Co,");
     expect(email.html).not.toMatch(/<[biu]>/);
@@ -77,7 +77,7 @@ describe.each(names)("Mail template %s", (name) => {
     expect(anonymous.html).toMatch(/<p>Hello,<\/p>.*sent by Acme &amp; Sons\./s);
   });
 
-  test("has a button to its page, and link and token only if it needs them", () => {
+  test("has a button to its page, and link and token only if required", () => {
     const href = `https://app.example${path}#token=${TOKEN}`;
     for (const body of [email.text, email.html]) {
       expect(body.includes(href)).toBe(path !== undefined);
@@ -87,7 +87,7 @@ describe.each(names)("Mail template %s", (name) => {
     }
   });
 
-  test.each(["en", "de"])("leaves no placeholder and no value untranslated: %s", (locale) => {
+  test.each(["en", "de"])("contains no placeholder and no untranslated value: %s", (locale) => {
     const { subject, text, html } = renderEmail(name, facts, app, path && TOKEN, locale);
     for (const each of [subject, text, html.replace(/<style>.*?<\/style>/gs, "")]) {
       expect(each).not.toMatch(/undefined|\[object|\{|\}|PT\d|T\d\d:|00Z|\boperator\b(?! of)/);
@@ -115,7 +115,7 @@ test("Mail templates: both languages have the same templates, placeholders, cond
   expect(valuesOf(german)).toEqual(valuesOf(english));
 });
 
-test("Mail templates: a notice has rows for when, where and on which device, and a button", () => {
+test("Mail templates: a notice contains when, where, on which device, and a button", () => {
   const { text, html } = renderEmail("password-changed", facts, app);
   expect(text).toContain(
     [
@@ -133,7 +133,7 @@ test("Mail templates: a notice has rows for when, where and on which device, and
   expect(deutsch).toContain("Gerät: Chrome unter Windows");
 });
 
-test("Mail templates: what an administrator or operator did says so, and names no device", () => {
+test("Mail templates: an action of an administrator or operator says so, without a device", () => {
   const by = (who: string, locale: string) =>
     renderEmail("mfa-disabled", { at: facts.at, by: who }, app, undefined, locale).text;
   expect(by("administrator", "en")).toContain("By: an administrator");
@@ -141,7 +141,7 @@ test("Mail templates: what an administrator or operator did says so, and names n
   expect(by("administrator", "en")).not.toMatch(/Device|Where/);
 });
 
-test("Mail templates: the button of an e-mail to a former address leads to the support, if there is one", () => {
+test("Mail templates: the button of an e-mail to a former address leads to the support page, if there is one", () => {
   const supportUrl = "mailto:help@acme.example";
   const button = />This wasn&#39;t me<\/a>/;
   expect(renderEmail("email-changed", facts, app).html).not.toMatch(button);
@@ -158,20 +158,20 @@ test("Mail templates: the preheader is the first text of the HTML, and hidden", 
   expect(text).not.toContain("The password was right.");
 });
 
-test("Mail templates: a language without texts gets English", () => {
+test("Mail templates: a language without texts falls back to English", () => {
   for (const locale of [null, undefined, "fr", "constructor", "__proto__"])
     expect(renderEmail("mfa-enabled", facts, app, undefined, locale).subject).toBe(
       "Two-factor authentication is on",
     );
 });
 
-test("Mail templates: values that an earlier release queued as texts are used as they are", () => {
+test("Mail templates: values that an earlier release queued as text are used unchanged", () => {
   const old = { lifetime: "24 hours", date: "2026-12-24 18:00 UTC", state: "no longer required" };
   expect(renderEmail("verify-email", old, app, TOKEN).text).toContain("once, for 24 hours.");
   expect(renderEmail("second-factor-changed", old, app).text).toContain("is no longer required at");
 });
 
-test("Mail templates: lifetimes read naturally in both languages", () => {
+test("Mail templates: lifetimes are formatted naturally in both languages", () => {
   const durations = [604_800_000, 86_400_000, 3_600_000, 300_000, 90 * 60_000, 1_000].map(
     (lifetimeMs) =>
       ["en", "de"].map((locale) => {
@@ -190,7 +190,7 @@ test("Mail templates: lifetimes read naturally in both languages", () => {
   ]);
 });
 
-test("Templates: a device that is called like a property of every object has its own name", () => {
+test("Mail templates: a device named like an object property keeps its name", () => {
   for (const device of ["constructor", "toString", "__proto__"]) {
     const { text } = renderEmail("session-reused", { ...facts, device }, app);
     expect(text).toContain(`your session (${device}) was used again`);

@@ -24,7 +24,7 @@ const brand = {
 const variables = { name: "Ann", lifetime: "PT1440M" };
 const TOKEN = "abc-DEF_123";
 
-test("MAIL_TEMPLATES: replaces single texts of a mail, and leaves all others as they are", () => {
+test("MAIL_TEMPLATES: replaces single texts of an e-mail, and keeps all others", () => {
   const mailTemplates = folderOf({
     "en.json": {
       words: { signature: "Yours, {app}" },
@@ -55,7 +55,7 @@ test("MAIL_TEMPLATES: replaces single texts of a mail, and leaves all others as 
   );
 });
 
-test("MAIL_TEMPLATES: a layout has the content and the values of a mail, escaped", () => {
+test("MAIL_TEMPLATES: a layout contains the content and values of an e-mail, escaped", () => {
   const layout =
     '<html lang="{language}"><title>{subject}</title><b>{app}</b>{content}<i>{footer}</i>';
   const render = createRenderEmail({
@@ -69,7 +69,7 @@ test("MAIL_TEMPLATES: a layout has the content and the values of a mail, escaped
   expect(html).toContain(`href="https://app.example/verify-email#token=${TOKEN}"`);
 });
 
-test("MAIL_TEMPLATES: a language of its own is used once it is complete", () => {
+test("MAIL_TEMPLATES: an additional language is used once it is complete", () => {
   const mailTemplates = folderOf({
     "fr.json": { ...english, words: { ...english.words, greeting: "Bonjour {name}," } },
   });
@@ -79,7 +79,7 @@ test("MAIL_TEMPLATES: a language of its own is used once it is complete", () => 
   expect(html).toContain('<html lang="fr">');
 });
 
-test("MAIL_TEMPLATES: every problem is told at once, by file and text", () => {
+test("MAIL_TEMPLATES: all problems are reported together, by file and text", () => {
   const mailTemplates = folderOf({
     "en.json": {
       words: { hello: "Hi", greeting: "Hi {nick}," },
@@ -128,7 +128,7 @@ test("MAIL_TEMPLATES: every problem is told at once, by file and text", () => {
   );
 });
 
-test("MAIL_TEMPLATES: a missing folder is refused, without its path", () => {
+test("MAIL_TEMPLATES: a missing folder is rejected, without its path", () => {
   expect(() => readMailTexts("/nowhere/mails")).toThrow(
     /^MAIL_TEMPLATES names no folder that can be read \(ENOENT\)$/,
   );

@@ -92,7 +92,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       return { server, queue, rows, start, sentTo, copies };
     }
 
-    test("a delivery that outlasts many leases sends one copy, whatever the other workers' clocks say", async () => {
+    test("a delivery longer than many leases sends one copy, whatever the clocks of other workers", async () => {
       const { queue, start, sentTo, copies } = await open(() => 8_000);
       const first = start();
       await queue("slow@example.com");
@@ -104,7 +104,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       expect(copies("slow@example.com")).toBe(1);
     });
 
-    test("a worker whose leases were not extended does not send again what it is sending", async () => {
+    test("a worker whose leases were not extended does not send the same e-mail twice", async () => {
       const { queue, start, sentTo, copies } = await open(() => 2_500);
       const worker = start({ leaseMs: 300, extendMs: 3_600_000 });
       await queue("slow@example.com");
@@ -113,7 +113,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       expect(copies("slow@example.com")).toBe(1);
     });
 
-    test("a worker that has died leaves its e-mails to others after a lease", async () => {
+    test("the e-mails of a crashed worker are sent by others after a lease", async () => {
       const { queue, rows, start, sentTo, copies, server } = await open(() => 60_000);
       const never = start({ extendMs: 3_600_000, closeMs: 0 });
       await queue("left@example.com");
@@ -127,7 +127,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       expect(ids[1]).toBe(ids[0]);
     });
 
-    test("30 deliveries that hang delay no other", async () => {
+    test("30 hanging deliveries delay no other", async () => {
       const { queue, start, sentTo, rows, server } = await open((to) =>
         to.startsWith("stuck") ? 600_000 : 0,
       );
@@ -144,7 +144,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       );
     });
 
-    test("closing finishes a delivery", async () => {
+    test("closing finishes a delivery in progress", async () => {
       const { queue, start, rows, copies } = await open(() => 1_000);
       const worker = start();
       await queue("last@example.com");
@@ -154,7 +154,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       expect(await rows()).toMatchObject([{ status: "sent", attempts: 1 }]);
     });
 
-    test("closing ends a delivery that hangs, and the next worker sends it at once", async () => {
+    test("closing aborts a hanging delivery, and the next worker sends it immediately", async () => {
       const { queue, start, rows, sentTo, server } = await open(() => 600_000);
       const worker = start({ closeMs: 200 });
       await queue("last@example.com");
@@ -171,7 +171,7 @@ describe.each(process.env.TEST_SERVERS ? ["PostgreSQL", "PGlite"] : ["PGlite"])(
       expect(ids).toEqual([ids[0], ids[0]]);
     });
 
-    test("an e-mail that was accepted while the database fails is recorded later, and not sent again", async () => {
+    test("an e-mail accepted while the database fails is recorded later, and not sent again", async () => {
       const { queue, start, sentTo, copies } = await open(() => 100);
       let failures = 0;
       const fork = () => {

@@ -28,18 +28,18 @@ const COLORS = [
   "#45d",
 ];
 
-test.each(COLORS)("Accent %s: both shades can be read on their ground", (color) => {
+test.each(COLORS)("Accent %s: both shades are readable on their background", (color) => {
   const accent = readAccent(color);
   expect(contrastOf(accent?.light ?? "", "#ffffff")).toBeGreaterThan(4.5);
   expect(contrastOf(accent?.dark ?? "", "#131316")).toBeGreaterThan(4.5);
 });
 
-test("Accent: a colour that can be read is not changed", () => {
+test("Accent: a readable colour is unchanged", () => {
   expect(readAccent("#4338CA")?.light).toBe("#4338ca");
 });
 
 test.each(["#ffffff", "#ffe600", "#eee", "red", "#12345", "url(x)"])(
-  "APP_ACCENT=%s: is refused at the start",
+  "APP_ACCENT=%s: is rejected at the start",
   (APP_ACCENT) => {
     expect(readConfig({ APP_ACCENT }).problems).toEqual([
       "APP_ACCENT must be a colour such as #4f55d2, with a contrast of at least 2 to white",

@@ -37,7 +37,7 @@ test("Key cache: remembers a key for 750 ms", async () => {
   expect(looked).toHaveLength(2);
 });
 
-test("Key cache: notices a revocation at the next look-up, or as soon as the services refuse the key", async () => {
+test("Key cache: notices a revocation at the next look-up, or as soon as the services reject the key", async () => {
   const { find, forget, valid, wasValid } = openCache();
   await find("valid");
   valid.clear();
@@ -73,7 +73,7 @@ test("Key cache: keeps 10,000 keys", async () => {
   expect(looked).toHaveLength(10_002);
 });
 
-test("Key cache: is 503 while the services cannot be asked, and asks again", async () => {
+test("Key cache: is 503 while the services are unreachable, and asks again", async () => {
   let isAway = true;
   const { find } = createKeyCache(async () => {
     if (isAway) throw new Error("connection refused to 10.0.0.7:5432");

@@ -17,14 +17,14 @@ test("API key: has a prefix, 32 random characters, and the CRC-32 of these in ba
   expect(numberOf(key.slice(-6))).toBe(crc32(key.slice(0, -6)));
 });
 
-test("API key: is found by its SHA-256, and told apart by its first and last random characters", () => {
+test("API key: is found by its SHA-256, and recognized by its first and last random characters", () => {
   const { key, digest, hint } = createApiKey();
   expect(digest).toBe(createHash("sha256").update(key).digest("hex"));
   expect(digestOfKey(key)).toBe(digest);
   expect(hint).toBe(`${key.slice(8, 12)}...${key.slice(36, 40)}`);
 });
 
-test("API key: uses every character about equally often, at every place", () => {
+test("API key: uses all characters about equally often, at every position", () => {
   const keys = times(62 * 40, () => createApiKey().key.slice(8, 40));
   for (const place of [0, 15, 31]) {
     const counts = Map.groupBy(keys, (random) => random[place]);
@@ -33,7 +33,7 @@ test("API key: uses every character about equally often, at every place", () => 
   }
 });
 
-test("API key: a changed, missing or further character is no key, and needs no look-up", () => {
+test("API key: a text with a changed, missing or additional character is not a key, and causes no look-up", () => {
   const { key } = createApiKey();
   for (let i = 8; i < key.length; i++) {
     const other = key[i] === "A" ? "B" : "A";

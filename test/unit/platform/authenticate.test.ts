@@ -56,7 +56,7 @@ function openAuthenticator() {
 
 const { UNAUTHENTICATED, RATE_LIMITED } = Reason;
 
-test("API keys at a port: one with a wrong checksum is refused without a look-up", async () => {
+test("API keys at a port: one with a wrong checksum is rejected without a look-up", async () => {
   const { known, looked, send } = openAuthenticator();
   expect(await send(known.key)).toBe("id");
   const mistyped = known.key.replace(/.$/, (last) => (last === "A" ? "B" : "A"));
@@ -64,7 +64,7 @@ test("API keys at a port: one with a wrong checksum is refused without a look-up
   expect(looked).toEqual([known.digest]);
 });
 
-test("API keys at a port: after 30 unknown ones in a minute an address gets 429 without a look-up", async () => {
+test("API keys at a port: after 30 unknown ones in a minute, an address gets 429 without a look-up", async () => {
   const { clock, looked, send } = openAuthenticator();
   const unknown = times(40, () => createApiKey().key);
   const answers = [];
@@ -76,7 +76,7 @@ test("API keys at a port: after 30 unknown ones in a minute an address gets 429 
   expect(await send(unknown[0] as string)).toBe(UNAUTHENTICATED);
 });
 
-test("API keys at a port: a key that was valid before is looked up, whatever others at its address send", async () => {
+test("API keys at a port: a known valid key is looked up, whatever others at its address send", async () => {
   const { known, send } = openAuthenticator();
   expect(await send(known.key)).toBe("id");
   for (let i = 0; i < 35; i++) await send(createApiKey().key);
@@ -98,7 +98,7 @@ test("API keys at a port: a known one is looked up again after 750 ms, without d
   elapsed.mockRestore();
 });
 
-test("API keys at a port: unknown ones that a gateway forwards are not counted", async () => {
+test("API keys at a port: unknown ones forwarded by a gateway are not counted", async () => {
   const { send } = openAuthenticator();
   for (let i = 0; i < 40; i++)
     expect(await send(createApiKey().key, "10.0.0.1", true)).toBe(UNAUTHENTICATED);

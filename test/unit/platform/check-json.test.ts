@@ -19,7 +19,7 @@ describe("JSON text: duplicate keys", () => {
   });
 });
 
-describe("JSON text: is refused before it is parsed", () => {
+describe("JSON text: is rejected before it is parsed", () => {
   const cases = [
     { what: "too many values of a list", text: `[${"1,".repeat(1_001)}1]` },
     { what: "too many objects", text: `[${"{}".repeat(1_001)}]` },

@@ -6,7 +6,7 @@ const SECRET = { INTERNAL_SECRET: "between-the-two-of-us" };
 /**
  * `docs/configuration.md` lists the others. It is generated from the tables that give the defaults.
  */
-test("Configuration: has defaults that follow from other variables, and is frozen", () => {
+test("Configuration: has defaults derived from other variables, and is frozen", () => {
   const config = requireConfig({});
   expect(config).toMatchObject({
     servicesUrl: undefined,
@@ -112,7 +112,7 @@ test.each([
   [`"Acme \\"A\\", Inc." <${address}>`, { name: 'Acme "A", Inc.', address }] as const,
   [address, { name: "", address }] as const,
   ["a@bücher.example", { name: "", address: "a@xn--bcher-kva.example" }] as const,
-])("Configuration: keeps the name of the sender %s", (MAIL_FROM, from) => {
+])("Configuration: preserves the sender name %s", (MAIL_FROM, from) => {
   expect(requireConfig({ MAIL_FROM }).mailFrom).toEqual(from);
 });
 
@@ -137,7 +137,7 @@ test.each<{ env: Record<string, string>; warnings: string[]; nodeFlags?: Readonl
   { env: { HTTPS_PROXY: "http://proxy:1" }, warnings: [] },
   { env: { HTTPS_PROXY: "http://proxy:1" }, warnings: ["HTTPS_PROXY"], nodeFlags: new Set() }, // of an older Node
 ])(
-  "Configuration: warns of $env by $warnings",
+  "Configuration: warns about $warnings with $env",
   ({ env, warnings, nodeFlags = process.allowedNodeEnvironmentFlags }) => {
     const flags = vi
       .spyOn(process, "allowedNodeEnvironmentFlags", "get")

@@ -43,7 +43,7 @@ test.each([
   { cuts: 1, leastMs: 3 * 45 },
   { cuts: 4, leastMs: 3 * 190 },
 ])(
-  "Connection queue: $cuts cut connections slow an address down to $leastMs ms for three",
+  "Connection queue: $cuts interrupted connections slow an address down to $leastMs ms for three",
   async (each) => {
     const { queue, served, open } = await openQueue();
     for (const _ of times(each.cuts, String)) queue.slowDown(ADDRESS, 60_000);
@@ -54,7 +54,7 @@ test.each([
   },
 );
 
-test("Connection queue: closes a waiting connection whose client has left", async () => {
+test("Connection queue: closes a waiting connection whose client has disconnected", async () => {
   const { queue, served, accepted, open } = await openQueue();
   queue.slowDown(ADDRESS, 60_000);
   const clients = times(3, open);
@@ -66,7 +66,7 @@ test("Connection queue: closes a waiting connection whose client has left", asyn
   expect(served).toHaveLength(1);
 });
 
-test("Connection queue: closes what waits once the server has stopped listening", async () => {
+test("Connection queue: closes waiting connections once the server has stopped listening", async () => {
   const { server, queue, served, accepted, open } = await openQueue();
   queue.slowDown(ADDRESS, 60_000);
   times(20, open);

@@ -60,13 +60,13 @@ test.each<[string, RequestListener]>([
   ["is silent", () => {}],
   ["stops in the middle", (_, response) => response.writeHead(200).write("{")],
   ["sends more than 1 MiB", (_, response) => response.end(Buffer.alloc(1024 * 1024 + 1))],
-  ["breaks off", (_, response) => response.destroy()],
-  ["sends what is no HTTP", ({ socket }) => socket.end("220 smtp.example.com ESMTP\r\n")],
+  ["closes the connection", (_, response) => response.destroy()],
+  ["does not send HTTP", ({ socket }) => socket.end("220 smtp.example.com ESMTP\r\n")],
 ])("outbound: fails if the other side %s", async (_what, answer) => {
   await expect(fetch(await serverOf(answer), {}, soon())).rejects.toThrow(OutboundError);
 });
 
-test("outbound: fails at once with a signal that has ended, and where nobody listens", async () => {
+test("outbound: fails if the signal is aborted or nobody listens", async () => {
   const url = await serverOf(() => {});
   await expect(fetch(url, {}, AbortSignal.abort())).rejects.toThrow(OutboundError);
   await expect(fetch("http://127.0.0.1:9", {}, soon())).rejects.toThrow(OutboundError);

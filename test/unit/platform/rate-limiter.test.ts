@@ -17,7 +17,7 @@ const limitsOf = (address: string, account: string) => [
   { key: `{${address}}:account:${account}`, max: 2, windowMs },
 ];
 
-test("Rate limiter: an address stays limited, whatever number of accounts it uses", async () => {
+test("Rate limiter: an address stays limited, however many accounts it uses", async () => {
   const limits = createRateLimiter(undefined, clock);
   let accepted = 0;
   for (const account of times(100_001, String)) {
@@ -28,7 +28,7 @@ test("Rate limiter: an address stays limited, whatever number of accounts it use
   expect(accepted).toBe(3);
 });
 
-test("Rate limiter: an address stays limited, whatever number of networks another site uses", async () => {
+test("Rate limiter: an address stays limited, however many networks another site uses", async () => {
   const limits = createRateLimiter(undefined, clock);
   for (const site of ["one", "two", "three"]) {
     for (const network of times(50_000, String)) {
@@ -42,7 +42,7 @@ test("Rate limiter: an address stays limited, whatever number of networks anothe
   }
 });
 
-test("Rate limiter: no wait is longer than a window, also after a change of the clock", async () => {
+test("Rate limiter: no wait is longer than a window, even after a clock change", async () => {
   let now = Date.now();
   const limits = createRateLimiter(undefined, { now: () => new Date(now) });
   const take = async () => await limits.consume([{ key: "address", max: 1, windowMs }]);

@@ -27,13 +27,13 @@ const keysOf = (apiKey?: { isService?: boolean; requestsPerMinute?: number }) =>
 const ofUser = { key: "ai-chat:{user:u}", max: 100, windowMs: 60_000 };
 const ofKey = (max: number) => ({ key: "api-key:{user:u}k", max, windowMs: 60_000 });
 
-test("Rate limits: a key of a person counts as the person does, and towards its own limit if it has one", () => {
+test("Rate limits: a key of a person counts towards that person's limit, and towards its own if it has one", () => {
   expect(keysOf()).toEqual([ofUser]);
   expect(keysOf({})).toEqual([ofUser]);
   expect(keysOf({ requestsPerMinute: 5 })).toEqual([ofUser, ofKey(5)]);
 });
 
-test("Rate limits: a key of a service account counts for itself alone, by default 600 a minute", () => {
+test("Rate limits: a key of a service account counts only for itself, by default 600 a minute", () => {
   expect(keysOf({ isService: true })).toEqual([ofKey(600)]);
   expect(keysOf({ isService: true, requestsPerMinute: 5_000 })).toEqual([ofKey(5_000)]);
 });
@@ -43,7 +43,7 @@ test("Rate limits: the counters of one request are on one node of a Redis cluste
   expect(tags).toEqual(["{user:u}", "{user:u}"]);
 });
 
-test("Admission: a service account has streams of its own number", () => {
+test("Admission: a service account has its own limit of streams", () => {
   const admission = createAdmission({
     streamsPerUser: 2,
     streamsPerServiceAccount: 4,

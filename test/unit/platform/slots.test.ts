@@ -16,7 +16,7 @@ function poolOf(max: number) {
   return { pool, of, granted, request };
 }
 
-test("Slots: at most so many are granted at once, and a released one goes to the next", () => {
+test("Slots: at most the limit is granted at the same time, and a released one goes to the next", () => {
   const { of, granted, request } = poolOf(2);
   for (const holder of ["a", "b", "c"]) request(holder);
   expect(granted).toEqual(["a", "b"]);
@@ -35,7 +35,7 @@ test("Slots: a holder waits for one slot of a holder with many requests", () => 
   expect(granted).toEqual(["flood", "flood", "other", "flood"]);
 });
 
-test("Slots: those of a holder that has ended are free, and its requests are forgotten", () => {
+test("Slots: those of an ended holder are free, and its requests are forgotten", () => {
   const { pool, of, granted, request } = poolOf(2);
   for (const holder of ["gone", "gone", "gone", "other"]) request(holder);
   pool.remove("gone");
@@ -45,7 +45,7 @@ test("Slots: those of a holder that has ended are free, and its requests are for
   expect(granted).toEqual(["gone", "gone", "other", "other"]);
 });
 
-test("Slots: a holder that has ended gets none for a request that was on its way", () => {
+test("Slots: an ended holder gets none for a request that was on its way", () => {
   const { pool, of, granted, request } = poolOf(1);
   request("gone");
   pool.remove("gone");

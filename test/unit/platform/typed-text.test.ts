@@ -71,7 +71,7 @@ const lettersOf = (random: Random, alphabet: string, length: number): string =>
   Array.from({ length }, () => alphabet[random(alphabet.length)]).join("");
 
 describe("Typed texts", () => {
-  test("the tables have the digits of over fifty scripts, each in ten characters in a row", () => {
+  test("the tables contain the digits of over fifty scripts, each with ten consecutive characters", () => {
     expect(scripts.length).toBeGreaterThan(50);
     for (const script of scripts.filter(([zero = ""]) => zero < "\u{1d7ce}"))
       expect(
@@ -79,7 +79,7 @@ describe("Typed texts", () => {
       ).toBe(true);
   });
 
-  test("a code is read however it is typed", () => {
+  test("a code is read whatever its typography", () => {
     always((random, seed) => {
       const code = codeOf(random);
       const typed = sprinkle(random, inScript(random, code), [...blanks, ...invisible, ...dashes]);
@@ -89,7 +89,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("a backup code is read however it is typed", () => {
+  test("a backup code is read whatever its typography", () => {
     always((random, seed) => {
       const code = lettersOf(random, "23456789ABCDEFGHJKMNPQRSTVWXYZ", 8);
       const typed = `${code.slice(0, 4)}${oneOf(random, dashes)}${code.slice(4)}`;
@@ -100,7 +100,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("a token is read however it is pasted, and its dashes count", () => {
+  test("a token is read however it is pasted, and its dashes are significant", () => {
     always((random, seed) => {
       const token = lettersOf(random, "ABCxyz0189-_.", 43);
       const typed = sprinkle(random, withDashes(random, token), [...blanks, ...invisible]);
@@ -110,7 +110,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("an address is stored as it reads, whatever is around it or can't be seen", () => {
+  test("an address is stored in its visible form, without surrounding or invisible characters", () => {
     always((random, seed) => {
       const address = `Ann-${codeOf(random)}@mail-${codeOf(random)}.example.com`;
       const written = withDashes(random, inFullWidth(random, inScript(random, address)));
@@ -121,7 +121,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("a name is stored in its composed form, without what can't be seen around it", () => {
+  test("a name is stored in its composed form, without surrounding invisible characters", () => {
     const unjoined = invisible.filter((c) => !/\u200c|\u200d|\p{Variation_Selector}/u.test(c));
     always((random, seed) => {
       const name = oneOf(random, [
@@ -163,7 +163,7 @@ describe("Typed texts", () => {
     });
   });
 
-  test("a text that no rule accepts is refused before it is folded", () => {
+  test("a text that no rule accepts is rejected before it is folded", () => {
     const message = create(VerifyEmailRequestSchema, { token: " ".repeat(2_000_000) });
     const startedAt = performance.now();
     expect(violationsOf(VerifyEmailRequestSchema, message)).not.toEqual([]);

@@ -36,14 +36,17 @@ describe.each(texts)("The limit of $field", ({ field, max, schema, others }) => 
     expect(violationsOf(schema, made(character.repeat(max + 1)))).toEqual([violation]);
   });
 
-  test.each(characters)("refuses a text of twice its length uncounted: $what", ({ character }) => {
-    const message = made(character.repeat(2 * max + 1));
-    expect(violationsOf(schema, message)).toEqual([violation]);
-    expect(message[field]).toBe(""); // what was validated
-  });
+  test.each(characters)(
+    "rejects a text of twice its length without counting: $what",
+    ({ character }) => {
+      const message = made(character.repeat(2 * max + 1));
+      expect(violationsOf(schema, message)).toEqual([violation]);
+      expect(message[field]).toBe(""); // what was validated
+    },
+  );
 });
 
-test("An overlong text is reported beside other violations, and once", () => {
+test("An overlong text is reported once, together with other violations", () => {
   const long = "x".repeat(200_000);
   const request = { provider: long, systemPrompt: long, messages: [], temperature: 3 };
   const violations = violationsOf(ChatRequestSchema, create(ChatRequestSchema, request));

@@ -54,7 +54,7 @@ describe("Webhook client", () => {
     ...privates.map((address) => [address, "private"]),
     ...publics.map((address) => [address, "public"]),
   ])(
-    "%s is %s, and what is listed may be reached unless it gives out credentials",
+    "%s is %s, and a listed address may be reached unless it gives out credentials",
     (address, reach) => {
       expect(createAddressCheck([])(address)).toBe(reach);
       const listed = createAddressCheck(["0.0.0.0/0", "::/0"])(address);
@@ -62,7 +62,7 @@ describe("Webhook client", () => {
     },
   );
 
-  test("connects to listed networks alone where the address is private", async () => {
+  test("connects only to listed networks if the address is private", async () => {
     const { port } = await listen((_, response) => response.writeHead(204).end());
     const urls = [
       "127.0.0.1",
@@ -88,7 +88,7 @@ describe("Webhook client", () => {
     }
   });
 
-  test("connects to what the look-up of this connection has found, and checked", async () => {
+  test("connects to the addresses that this connection's look-up has found, and checked", async () => {
     let hits = 0;
     const { port } = await listen((_, response) => {
       hits++;
@@ -116,7 +116,7 @@ describe("Webhook client", () => {
     expect(hits).toBe(2);
   });
 
-  test("leaves out the addresses of a name that are not allowed", async () => {
+  test("skips the addresses of a name that are not allowed", async () => {
     const { port } = await listen(({ socket }, response) =>
       response.writeHead(socket.localAddress === "127.0.0.2" ? 204 : 500).end(),
     );
@@ -125,7 +125,7 @@ describe("Webhook client", () => {
     expect((await post(`http://many.example.com:${port}/`, {}, "", soon())).status).toBe(204);
   });
 
-  test("uses http towards listed networks alone", async () => {
+  test("uses http only towards listed networks", async () => {
     const resolveName = async () => ["8.8.8.8"];
     const { post, allows } = createWebhookOutbound({}, ["127.0.0.1"], resolveName);
     expect(await refusalOf(post("http://public.example.com/", {}, "", soon()))).toBe(
@@ -136,7 +136,7 @@ describe("Webhook client", () => {
     expect(createWebhookOutbound({}, []).allows(new URL("http://public.example.com/"))).toBe(false);
   });
 
-  test("follows no redirect, and reads no answer", async () => {
+  test("follows no redirect, and does not read the response", async () => {
     let written = 0;
     const { port } = await listen((request, response) => {
       if (request.url === "/other") return response.end("followed");
@@ -157,8 +157,8 @@ describe("Webhook client", () => {
 
   test.each<[string, RequestListener, string]>([
     ["is silent", () => {}, "no answer in time"],
-    ["breaks off", (_, response) => response.destroy(), "ECONNRESET"],
-    ["sends what is no HTTP", ({ socket }) => socket.end("220 smtp\r\n"), "HPE_INVALID_CONSTANT"],
+    ["closes the connection", (_, response) => response.destroy(), "ECONNRESET"],
+    ["does not send HTTP", ({ socket }) => socket.end("220 smtp\r\n"), "HPE_INVALID_CONSTANT"],
     [
       "sends endless headers",
       ({ socket }) => socket.write(`HTTP/1.1 200 OK\r\n${"x-a: b\r\n".repeat(20_000)}`),
@@ -171,7 +171,7 @@ describe("Webhook client", () => {
     expect(await refusalOf(post(url, {}, "", AbortSignal.timeout(300)))).toBe(reason);
   });
 
-  test("asks a proxy for names, and still refuses private addresses in URLs", async () => {
+  test("lets a proxy resolve names, and still refuses private addresses in URLs", async () => {
     const { server, port } = await listen((_, response) => response.writeHead(204).end());
     const asked: (string | undefined)[] = [];
     server.on("connect", (request, socket) => {

@@ -31,12 +31,12 @@ const valuesOf = async (registry: Registry) =>
     (await registry.getMetricsAsJSON()).map(({ name, values }) => [name, values[0]?.value]),
   );
 
-test("Metrics of workers: counts are added, and of what all see the largest is shown", async () => {
+test("Metrics of workers: counts are added, and of shared values the largest is shown", async () => {
   const registry = await metricsOf().collect([workerWith(3, 5), workerWith(4, 6)]);
   expect(await valuesOf(registry)).toEqual({ calls_total: 7, queue: 6, open: 2 });
 });
 
-test("Metrics of workers: the counts of one that has ended stay, its gauges do not", async () => {
+test("Metrics of workers: the counts of an ended one stay, its gauges do not", async () => {
   const metrics = metricsOf();
   const [first, second] = [workerWith(3, 9), workerWith(4, 6)];
   await metrics.collect([first, second]);
@@ -50,7 +50,7 @@ test("Metrics of workers: the counts of one that has ended stay, its gauges do n
   expect(await valuesOf(await metrics.collect([]))).toEqual({ calls_total: 7 });
 });
 
-test("Metrics of workers: one that does not answer is shown as it was last read", async () => {
+test("Metrics of workers: an unresponsive one is shown with its last values", async () => {
   const metrics = metricsOf();
   const [first, second] = [workerWith(3, 5), workerWith(4, 6)];
   await metrics.collect([first, second]);

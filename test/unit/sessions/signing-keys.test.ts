@@ -25,19 +25,19 @@ async function twoRings() {
   return { store, clock, one, other };
 }
 
-test("Signing keys: parallel callers get the same new key", async () => {
+test("Signing keys: concurrent callers get the same new key", async () => {
   const { one, other } = await twoRings();
   const kid = (await other.jwks()).at(-1)?.kid as string;
   expect(await Promise.all(times(5, () => one.verificationKey(kid)))).not.toContain(undefined);
   expect(await one.verificationKey("unknown")).toBeUndefined();
 });
 
-test("Signing keys: a process that was suspended publishes a key that another one signs with", async () => {
+test("Signing keys: a suspended process publishes a key that another one signs with", async () => {
   const { one, other } = await twoRings();
   expect(await one.jwks()).toEqual(await other.jwks());
 });
 
-test("Signing keys: a token whose key cannot be read is not refused as invalid", async () => {
+test("Signing keys: a token whose key cannot be read is not rejected as invalid", async () => {
   const { store, clock, one, other } = await twoRings();
   const config = { publicUrl: "http://gatehouse.test" } as Parameters<
     typeof createTokenPair
@@ -71,7 +71,7 @@ const published = (kid: string) => ({
   x: generateKeyPairSync("ed25519").publicKey.export({ format: "jwk" }).x as string,
 });
 
-test("Signing keys of a gateway: a new key is found by one fetch, also with a hundred unknown key ids", async () => {
+test("Signing keys of a gateway: a new key is found by one fetch, even with a hundred unknown key ids", async () => {
   const keys = [published("first")];
   let fetches = 0;
   const remote = createRemoteKeys(async () => {
@@ -86,7 +86,7 @@ test("Signing keys of a gateway: a new key is found by one fetch, also with a hu
   expect(fetches).toBe(2);
 });
 
-test("Signing keys of a gateway: the tokens of a withdrawn key are forgotten once the services refuse one", async () => {
+test("Signing keys of a gateway: the tokens of a withdrawn key are forgotten once the services reject one", async () => {
   const keys = [published("leaked")];
   const remote = createRemoteKeys(async () => [...keys]);
   expect(await remote.verificationKey("leaked")).toBeDefined();
@@ -97,7 +97,7 @@ test("Signing keys of a gateway: the tokens of a withdrawn key are forgotten onc
   expect(await remote.verificationKey("leaked")).toBeUndefined();
 });
 
-test("Signing keys: a token whose key is withdrawn during its verification is not remembered", async () => {
+test("Signing keys: the withdrawal of a key replaces the verified tokens, and the remaining key signs", async () => {
   const { store, clock, one } = await twoRings();
   const before = one.verifiedTokens;
   await store

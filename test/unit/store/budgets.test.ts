@@ -45,7 +45,7 @@ async function prepare(store: Store, users: number, limit: number): Promise<stri
   return ids;
 }
 
-test("Budgets: hold and count exactly what calls reserve and use, however their ends arrive: twice, late, never, after they were lost", async () => {
+test("Budgets: hold and count exactly what calls reserve and use, however their ends arrive: twice, late, never, or after a loss", async () => {
   const store = await forTest(openQuietStore());
   const users = await prepare(store, 3, 4_000);
   const random = randomOf(Number(process.env.FUZZ_SEED ?? 1));
@@ -122,7 +122,7 @@ async function race(stores: readonly [Store, Store], calls: number) {
   return outcomes;
 }
 
-test("Budgets: a lost call with more tokens than a count can hold is booked with its cost", async () => {
+test("Budgets: a lost call with more tokens than a count can hold is recorded with its cost", async () => {
   const store = await forTest(openQuietStore());
   await store.migrate();
   const [userId = ""] = await insertUsers(store, 1);
@@ -137,7 +137,7 @@ test("Budgets: a lost call with more tokens than a count can hold is booked with
   expect(await checkedCounters(store)).toMatchObject([{ used: 9_000_000_015, reserved: 0 }]);
 });
 
-test("Budgets: calls at once never exceed a budget, on the embedded database", async () => {
+test("Budgets: concurrent calls never exceed a budget, on the embedded database", async () => {
   const store = await forTest(openQuietStore());
   const outcomes = await race([store, store], 60);
   expect(faultsIn(await checkedCounters(store))).toEqual([]);
@@ -145,7 +145,7 @@ test("Budgets: calls at once never exceed a budget, on the embedded database", a
 });
 
 test.runIf(process.env.TEST_SERVERS)(
-  "Budgets: 1,000 calls at once over two pools never exceed a budget, and never deadlock",
+  "Budgets: 1,000 concurrent calls over two pools never exceed a budget, and never deadlock",
   async () => {
     for (let round = 0; round < (FULL ? 20 : 2); round++) {
       const url = await createDatabase(uuid().slice(-8));

@@ -17,7 +17,7 @@ const LOCK = `
   catch (error) { console.log(error.message); }`;
 
 test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
-  "Data folder: is refused while a process of another container uses it, and free once that is killed",
+  "Data folder: is refused while a process of another container uses it, and free once that process is killed",
   async () => {
     const folder = temporaryFolder();
     const lock = async () => {
@@ -41,7 +41,7 @@ test.skipIf(spawnSync("unshare", [...CONTAINER, "true"]).status !== 0)(
   },
 );
 
-test("Data folder: a folder in place of the secret key is rejected by name", () => {
+test("Data folder: a folder instead of the secret key is rejected by name", () => {
   const dataDir = temporaryFolder();
   mkdirSync(join(dataDir, "secret-key"));
   expect(() => readSecretKeys({ secretKey: undefined, dataDir })).toThrow(
@@ -58,7 +58,7 @@ const openIn = (folder: string) =>
     .map((name) => ({ name, mode: modeOf(join(folder, name)) }))
     .filter(({ mode }) => (mode & 0o077) !== 0);
 
-test("Data folder: no other user may read database, mails and keys, whatever the umask and the modes of before", async () => {
+test("Data folder: no other user may read database, e-mails and keys, whatever the umask and the previous modes", async () => {
   const folder = join(temporaryFolder(), "data");
   /** Starts the product as a shell with this umask does, on the embedded database. */
   const start = async () => {

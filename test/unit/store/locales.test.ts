@@ -106,7 +106,7 @@ describe.each(locales)("Database with the locale $locale", async ({ mode, option
   );
 
   test.each(recipients)(
-    "GET /admin/email-logs: finds mails to $email in every spelling",
+    "GET /admin/email-logs: finds e-mails to $email in every spelling",
     async ({ email, finds }) => {
       const id = randomUUID().slice(0, 8);
       const user = await app.addUser({ email: fill(email, id) });

@@ -22,7 +22,7 @@ async function openWithUsers(count: number, end: Date | null, url?: string) {
   return { store, em: store.fork() };
 }
 
-test("Erasure of deleted accounts: stops between two accounts at shutdown", async () => {
+test("Erasure of deleted accounts: stops between two accounts on shutdown", async () => {
   const { store, em } = await openWithUsers(3, new Date(0));
   const ending = new AbortController();
   let calls = 0;
@@ -35,7 +35,7 @@ test("Erasure of deleted accounts: stops between two accounts at shutdown", asyn
 });
 
 onServers(
-  "Retention: deletes failures at unknown addresses without reading all accounts for each",
+  "Retention: deletes failures of unknown addresses without reading all accounts for each",
   async () => {
     const { store, em } = await openWithUsers(2_000, null, await createDatabase());
     await em.execute(`
@@ -61,7 +61,7 @@ onServers(
   },
 );
 
-test("Retention: keeps what budgets have counted in current periods and hold, however short it is", async () => {
+test("Retention: keeps what budgets hold, and their counts in current periods, however short it is", async () => {
   const { store, em } = await openWithUsers(1, null);
   const now = new Date("2026-11-28T12:00:00Z");
   await em.execute(`insert into budgets (id, scope, subject, unit, period, limit_amount, created_at)

@@ -12,7 +12,7 @@ import { until } from "../../support/until.ts";
 
 const onServers = test.runIf(process.env.TEST_SERVERS);
 
-test("Start without migrating: is refused by a database that lacks migrations, with the command to run", async () => {
+test("Start without migrating: is refused if the database lacks migrations, with the command to run", async () => {
   const start = startApp({ mode: "embedded", env: { MIGRATE: "off" } });
   await expect(start).rejects.toThrow(
     /^The database lacks (\d+) of \1 migrations\. Run npm run migrate /,
@@ -118,7 +118,7 @@ onServers("Migrations: read and write no row of a table that they lock", async (
   expect(await used()).toEqual([{ name: "attempts" }, { name: "emails" }, { name: "users" }]);
 });
 
-onServers("Migrations: do not wait for a table while others wait behind them", async () => {
+onServers("Migrations: do not block others while they wait for a table", async () => {
   const { url, store, query, lines } = await openFirstSchema();
   const long = await begin(url, "select from attempts", []);
   const migrated = store.migrate();
@@ -131,7 +131,7 @@ onServers("Migrations: do not wait for a table while others wait behind them", a
   expect(await query("select reservations from attempts")).toEqual([]);
 });
 
-onServers("Migrations: the search extension may be in a schema of its own", async () => {
+onServers("Migrations: the search extension may be in a separate schema", async () => {
   const { store, query } = await openDatabase(
     'create schema "of Hosts"; create extension pg_trgm schema "of Hosts"',
   );
@@ -141,7 +141,7 @@ onServers("Migrations: the search extension may be in a schema of its own", asyn
 });
 
 onServers(
-  "Migrations: without the search extension there is a warning, and no index until it exists",
+  "Migrations: without the search extension they warn, and create no index until it exists",
   async () => {
     const rights = (role: string) => `create schema authorization ${role}`;
     const { store, lines, query, check } = await openDatabase("", rights);
@@ -155,7 +155,7 @@ onServers(
   },
 );
 
-onServers("Migrations: the error of a role without rights names them and the schema", async () => {
+onServers("Migrations: the error of a role without privileges names the privilege", async () => {
   const rights = () => "revoke create on schema public from public"; // as from PostgreSQL 15 on
   const { url, store, check } = await openDatabase("", rights);
   const missing =

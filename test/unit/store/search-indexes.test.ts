@@ -100,7 +100,7 @@ describe.runIf(process.env.TEST_SERVERS)("Indexes of searches", () => {
     expect(await definitionsOf()).toEqual(complete);
   });
 
-  test("Migrations: replicas that create the extension and the indexes at once wait for each other", async () => {
+  test("Migrations: replicas that create the extension and the indexes concurrently wait for each other", async () => {
     const { url, query, definitionsOf } = await openMigrated();
     const stores = await Promise.all(times(10, () => forTest(openQuietStore(url))));
     for (const _ of times(8, String)) {

@@ -19,13 +19,13 @@ async function untilAfter<T>(look: () => T | Promise<T>, appear: () => void) {
 
 const folder = () => join(temporaryFolder(), "later");
 
-test("until: a file that does not exist is not there yet", async () => {
+test("until: waits for a file that does not exist yet", async () => {
   const file = folder();
   const read = () => readFileSync(file, "utf8");
   expect(await untilAfter(read, () => writeFileSync(file, "it"))).toBe("it");
 });
 
-test("until: a folder that does not exist is not there yet", async () => {
+test("until: waits for a folder that does not exist yet", async () => {
   const path = folder();
   const read = () => readdirSync(path).length === 0;
   expect(await untilAfter(read, () => mkdirSync(path))).toBe(true);
@@ -34,7 +34,7 @@ test("until: a folder that does not exist is not there yet", async () => {
 test.each([
   ["fetch", (port: string) => fetch(`http://127.0.0.1:${port}/`)],
   ["a query", (port: string) => runSql(`postgres://127.0.0.1:${port}/none`, "select 1")],
-])("until: a port that nobody listens on is not there yet, for %s", async (_how, look) => {
+])("until: waits for a port on which nobody listens yet, for %s", async (_how, look) => {
   const port = await freePort();
   const server = createServer((socket) =>
     socket.end("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
@@ -51,7 +51,7 @@ test.each([
   expect(await found).toBe("answered");
 });
 
-test("until: other errors end it at once, and its own names what was absent", async () => {
+test("until: other errors end it immediately, and a timeout names what was missing", async () => {
   const fail = () => {
     throw new Error("broken");
   };
@@ -63,7 +63,7 @@ test("until: other errors end it at once, and its own names what was absent", as
   });
 });
 
-test("Mailbox: a folder that does not exist yet has no e-mails", async () => {
+test("Mailbox: a missing folder has no e-mails yet", async () => {
   const dataDir = folder();
   const mailbox = folderMailbox(dataDir);
   expect(await mailbox.emailsTo("ann@example.com")).toEqual([]);

@@ -20,14 +20,14 @@ const conversation = (changes: Partial<Conversation> = {}): Conversation => ({
   ...changes,
 });
 
-test("a title is the given one, or the first words, cut between two", () => {
+test("a title is the given one, or the first words, cut at a word boundary", () => {
   const turns = [{ said: `${"word ".repeat(20)}end`, at: 1, replies: [], shown: 0 }];
   expect(titleOf(conversation({ title: "Given", turns }))).toBe("Given");
   expect(titleOf(conversation({ turns }))).toMatch(/^(word )+…$/);
   expect(titleOf(conversation())).toBe("");
 });
 
-test("a model is asked for a title where the first message is too long for one", () => {
+test("a model is asked for a title if the first message is too long for one", () => {
   const begun = (said: string) => [{ said, at: 1, replies: [], shown: 0 }];
   expect(titleRequestOf(conversation({ turns: begun("Names for a cat") }))).toBeUndefined();
   const turns = begun("How do I plan the launch of a small product?");
@@ -46,11 +46,11 @@ test.for([
   ["", undefined],
   ["Here is one:\n\nLaunch plan", undefined],
   ["A".repeat(61), undefined],
-])("the reply %j makes the title %j", ([given, title]) => {
+])("the reply %j results in the title %j", ([given, title]) => {
   expect(titleIn(given as string)).toBe(title);
 });
 
-test("a conversation of a file is read, with defaults for what it lacks", () => {
+test("a conversation from a file is read, with defaults for missing fields", () => {
   const turns = [{ said: "Hi", at: 1, replies: [reply("Hello")], shown: 7 }];
   const read = readConversation({ id: "a", turns });
   expect(read).toMatchObject({ id: "a", title: "", isPinned: false, provider: "" });
@@ -65,11 +65,11 @@ test.for([
   { id: "a", turns: [null] },
   { id: "a", turns: [{ said: "Hi", at: 1, replies: [{}], shown: 0 }] },
   { id: "a", turns: [{ said: "Hi", at: 1, replies: [{ ...reply("x"), content: 1 }], shown: 0 }] },
-])("%j is no conversation", (given) => {
+])("%j is not a conversation", (given) => {
   expect(() => readConversation(given as never)).toThrow();
 });
 
-test("the API is told the replies that are shown, and none that is empty", () => {
+test("the API receives the replies that are shown, and no empty one", () => {
   const turns = [
     { said: "One", at: 1, replies: [reply("first"), reply("second")], shown: 0 },
     { said: "Two", at: 2, replies: [reply("", "failed")], shown: 0 },
@@ -81,7 +81,7 @@ test("the API is told the replies that are shown, and none that is empty", () =>
   ]);
 });
 
-test("a search finds titles and all texts, in any case", () => {
+test("a search finds titles and all texts, regardless of case", () => {
   const turns = [{ said: "Hello", at: 1, replies: [reply("World")], shown: 0 }];
   const found = ["hello", "WORLD", "name"].map((text) =>
     contains(conversation({ title: "A Name", turns }), text),
@@ -90,14 +90,14 @@ test("a search finds titles and all texts, in any case", () => {
   expect(contains(conversation({ turns }), "nowhere")).toBe(false);
 });
 
-test("an export as Markdown has the title, what was said and what is shown", () => {
+test("a Markdown export contains the title, and the messages and replies shown", () => {
   const turns = [{ said: "Hello", at: 1, replies: [reply("a"), reply("b")], shown: 1 }];
   expect(markdownOf(conversation({ title: "T", turns }))).toBe(
     "# T\n\n## You\n\nHello\n\n## gpt\n\nb",
   );
 });
 
-test("a conversation of an earlier version is taken over, with failed and stopped replies", () => {
+test("a conversation of an earlier version is migrated, with failed and stopped replies", () => {
   const former = {
     id: "1732700000000-0.5",
     ...{ provider: "provider-a", model: "m", system: "s", temperature: "1" },

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { deviceOf } from "../../../web/src/lib/agent.ts";
 import { csvOf } from "../../../web/src/lib/csv.ts";
 
-test("CSV: quotes what separates, and lets no spreadsheet compute a value", () => {
+test("CSV: quotes separators, and prevents formulas in spreadsheets", () => {
   const rows = [
     ["name", "email"],
     ['Ann "A", B', "=1+1"],
@@ -23,6 +23,6 @@ test.each([
   ],
   ["curl/8.5.0", "curl"],
   ["", ""],
-])("a User-Agent is told as browser and system: %s", (agent, device) => {
+])("a User-Agent is shown as browser and system: %s", (agent, device) => {
   expect(deviceOf(agent)).toBe(device);
 });

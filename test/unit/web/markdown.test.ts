@@ -103,7 +103,7 @@ test("Markdown: rendering a streamed reply costs in proportion to its length", (
   expect(whole).toBeLessThan(3 * (half ?? 0) + SLACK_MS);
 });
 
-test("Markdown: a piece of a growing reply makes its last blocks safe, and no earlier ones", () => {
+test("Markdown: a piece of a growing reply sanitizes its last blocks, and no earlier ones", () => {
   const cleaned: string[] = [];
   const growing = new GrowingMarkdown((html) => {
     cleaned.push(html);
@@ -154,7 +154,7 @@ const AS_WRITTEN = [
   { name: "quotations in quotations, deeper than 48", text: `${"> ".repeat(60)}**deep**` },
   { name: "lists in lists, deeper than 24", text: `${"- ".repeat(60)}**deep**` },
 ];
-test.for(AS_WRITTEN)("Markdown: $name are shown as they were written", ({ text }) => {
+test.for(AS_WRITTEN)("Markdown: $name are shown as source text", ({ text }) => {
   expect(show(text)).toEqual([{ text }]);
 });
 
@@ -170,7 +170,7 @@ test.for(MEANINGS)("Markdown: shows $markdown as $html", ({ markdown, html }) =>
   expect(htmlOf(show(markdown))).toBe(html);
 });
 
-test("cells of a table are aligned by classes, since the page allows no inline style", () => {
+test("table cells are aligned by classes, since the page allows no inline style", () => {
   const html = htmlOf(show("|a|b|c|\n|:-|-:|:-:|\n|1|2|3|"));
   expect(html).toContain("<td>1</td>");
   expect(html).toContain('<td class="right">2</td>');
@@ -183,6 +183,6 @@ test.each([
   ["$$\\frac{1}{2}$$", '<code class="formula block">\\frac{1}{2}</code>'],
   ["It costs $5 or $6.", "It costs $5 or $6."],
   ["`$a$`", "<code>$a$</code>"],
-])("a formula is marked, and an amount of money is none: %s", (text, html) => {
+])("a formula is marked, and an amount of money is not: %s", (text, html) => {
   expect(htmlOf(show(text))).toContain(html);
 });

@@ -57,7 +57,7 @@ const OWN = SESSION_OWNER.flatMap((action) => [
     refusal: "errors.IMPERSONATING",
   },
 ]);
-test.for(OWN)("$action: what is offered to $actor is refused with $refusal", (row) => {
+test.for(OWN)("$action: an offer to $actor is refused with $refusal", (row) => {
   expect(refusalOf(row.action, ACTORS[row.actor as keyof typeof ACTORS])).toBe(row.refusal);
 });
 
@@ -124,7 +124,7 @@ const CALLED = readdirSync("web/src", { recursive: true, encoding: "utf8" })
   ])
   .map(([, method = ""]) => method);
 
-test("the app refuses under impersonation what the API refuses, and nothing else that it asks a user for", () => {
+test("the app refuses during impersonation what the API refuses, and nothing else that it offers", () => {
   const impersonating = ACTORS["an administrator who acts as a user"];
   const isRefused = ({ localName }: { localName: string }) =>
     ACTIONS.some(
@@ -136,7 +136,7 @@ test("the app refuses under impersonation what the API refuses, and nothing else
   expect(wrong.map(({ localName }) => localName)).toEqual([]);
 });
 
-test("every method that the app calls and the API refuses under impersonation is known to the app", () => {
+test("the app knows every method that it calls and that the API refuses during impersonation", () => {
   const called = METHODS.filter(({ localName }) => CALLED.includes(localName));
   expect(called.length).toBeGreaterThan(25);
   const offered = called.filter((method) => {

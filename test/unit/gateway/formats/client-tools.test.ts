@@ -207,9 +207,9 @@ const resultsOf = (calls: Called[] = []) =>
     ),
   );
 
-describe.each(Object.entries(ways))("POST /v1/chat/completions by %s", (_name, client) => {
+describe.each(Object.entries(ways))("POST /v1/chat/completions called by %s", (_name, client) => {
   test.each(["tools", "streamedTools"] as const)(
-    "two tools are called at once, and their results answered (%s)",
+    "two parallel tool calls and their results work (%s)",
     async (way) => {
       received = [];
       expect(await client[way]()).toBe(ANSWER);
@@ -218,13 +218,13 @@ describe.each(Object.entries(ways))("POST /v1/chat/completions by %s", (_name, c
     },
   );
 
-  test("a schema arrives as it is, and its reply is parsed", async () => {
+  test("a schema arrives unchanged, and its reply is parsed", async () => {
     expect(await client.schema()).toEqual(JSON.parse(ANSWER));
     const { type, schemaJson = "" } = received.at(-1)?.responseFormat ?? {};
     expect({ type, schema: JSON.parse(schemaJson) }).toMatchObject({ type: "json_schema", schema });
   });
 
-  test("an image arrives as its data and media type", async () => {
+  test("an image arrives with its data and media type", async () => {
     await client.image();
     const [message] = received.at(-1)?.messages ?? [];
     expect(message?.parts.map(({ part }) => part)).toMatchObject([

@@ -14,7 +14,7 @@ const SAMPLES: { [Field in keyof Required<OpenAI.EmbeddingCreateParams>]: [unkno
   user: ["u-1", "ignored"],
 };
 
-test("EmbeddingCreateParams: there is a sample of every field of the openai package", () => {
+test("EmbeddingCreateParams: every field of the openai package has a sample", () => {
   const path = createRequire(import.meta.url).resolve("openai/resources/embeddings");
   const declarations = readFileSync(path.replace(/js$/, "d.ts"), "utf8");
   const start = declarations.indexOf("export interface EmbeddingCreateParams {");
@@ -24,7 +24,7 @@ test("EmbeddingCreateParams: there is a sample of every field of the openai pack
 });
 
 test.each([...Object.entries(SAMPLES), ["top_k", [40, "ignored"]] as const])(
-  "EmbeddingCreateParams: what becomes of %s is known",
+  "EmbeddingCreateParams: %s is carried or ignored as documented",
   (field, [value, fate]) => {
     const { ignored: names, ...message } = readEmbeddingsRequest({ ...BASE, [field]: value });
     const { ignored: _names, ...without } = readEmbeddingsRequest(BASE);

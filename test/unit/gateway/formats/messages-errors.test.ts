@@ -13,11 +13,14 @@ test.each([
   [5, true],
   [3_600, false],
   [undefined, false],
-])("Anthropic's errors: BUDGET_EXCEEDED for %s s is repeated if that can help", (wait, repeats) => {
-  expect(isRepeated(Reason.BUDGET_EXCEEDED, wait)).toBe(repeats);
-});
+])(
+  "Anthropic's errors: BUDGET_EXCEEDED for %s s is repeated only if that can help",
+  (wait, repeats) => {
+    expect(isRepeated(Reason.BUDGET_EXCEEDED, wait)).toBe(repeats);
+  },
+);
 
-test("Anthropic's errors: a limit of requests is repeated, and what stays refused is not", () => {
+test("Anthropic's errors: a rate limit is repeated, and a permanent refusal is not", () => {
   expect(isRepeated(Reason.RATE_LIMITED, 3_600)).toBe(true);
   for (const reason of [Reason.MODEL_NOT_PRICED, Reason.NOT_FOUND, Reason.KEY_NOT_ALLOWED])
     expect(isRepeated(reason)).toBe(false);

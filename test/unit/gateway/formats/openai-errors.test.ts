@@ -71,7 +71,7 @@ test.each<[name: keyof typeof ProviderFailure, status: number, code: string, rep
   expect(errorOf(Reason.PROVIDER_ERROR, { providerFailure })).toMatchObject(expected);
 });
 
-test("OpenAI's errors: every reason has a status of its own or that of its description", () => {
+test("OpenAI's errors: every reason has a status, a code and a message", () => {
   for (const { number } of ReasonSchema.values) {
     const { status, error } = errorOf(number as Reason) as { status: number; error: object };
     expect(status).toBeGreaterThanOrEqual(400);
@@ -79,7 +79,7 @@ test("OpenAI's errors: every reason has a status of its own or that of its descr
   }
 });
 
-test("OpenAI's errors: violations are named by OpenAI's fields, the first as param", () => {
+test("OpenAI's errors: violations have OpenAI's field names, and the first one is param", () => {
   const unsupported = {
     field: "parallelToolCalls",
     message: "is not supported",
@@ -120,7 +120,7 @@ describe.each(transportKinds)("OpenAI's errors %s", async (transportKind) => {
   const ask = (fields: object = {}) =>
     server.send("POST", "/v1/chat/completions", { ...COMPLETION, ...fields });
 
-  test("a failure before the first event is a status, streamed or not, with Retry-After", async () => {
+  test("a failure before the first event has a status and Retry-After, streamed or not", async () => {
     const details = { providerFailure: ProviderFailure.RATE_LIMITED, retryAfterSeconds: 7 };
     failure = failWith(Reason.PROVIDER_ERROR, Code.Internal, "It is full.", details);
     for (const stream of [false, true]) {
@@ -134,7 +134,7 @@ describe.each(transportKinds)("OpenAI's errors %s", async (transportKind) => {
     }
   });
 
-  test("what the services do not support is named, and not to be repeated", async () => {
+  test("a field that the services do not support is named, with advice not to repeat the request", async () => {
     const violations = [{ field: "seed", message: "is not supported by m", unsupported: true }];
     failure = failWith(Reason.VALIDATION_FAILED, Code.InvalidArgument, "No.", { violations });
     const { status, headers, body } = await ask();
@@ -142,7 +142,7 @@ describe.each(transportKinds)("OpenAI's errors %s", async (transportKind) => {
     expect(body.error).toMatchObject({ param: "seed", code: "unsupported_value" });
   });
 
-  test("a model is 404, and its name may contain a slash", async () => {
+  test("an unknown model is 404, and its name may contain a slash", async () => {
     failure = failWith(Reason.NOT_FOUND, Code.NotFound, "There is no model a/b.");
     const { status, body } = await server.send("GET", "/v1/models/a%2Fb");
     expect({ status, error: body.error }).toMatchObject({
@@ -189,7 +189,7 @@ describe("OpenAI's errors of the port", async () => {
     expect(answer.headers.get("x-should-retry")).toBe("false");
   });
 
-  test("a body of another type, too large, or too late", async () => {
+  test("a body that is of another type, too large, or too late has its own error", async () => {
     const text = { "content-type": "text/plain" };
     const plain = await server.send("POST", "/v1/chat/completions", "{}", text);
     expect(plain).toMatchObject({ status: 415, body: { error: { type } } });
@@ -203,12 +203,12 @@ describe("OpenAI's errors of the port", async () => {
     expect(late).toMatch(/^HTTP\/1.1 408 [\s\S]*"error":\{[\s\S]*"code":"request_timeout"/);
   });
 
-  test("paths of our own keep their own form", async () => {
+  test("other paths keep the product's own format", async () => {
     for (const path of ["/v1x", "/v10/models", "/ai/v1/models"])
       expect((await server.send("GET", path)).body).toMatchObject({ code: "NOT_FOUND" });
   });
 
-  test("a browser that opens a path gets the error, and no page", async () => {
+  test("a browser that opens a path gets the error, not a page", async () => {
     const navigation = { "sec-fetch-mode": "navigate", accept: "text/html" };
     const answer = await server.send("GET", "/v1/nothing", undefined, navigation);
     expect(answer).toMatchObject({ status: 404, body: { error: { code: "unknown_url" } } });

@@ -52,7 +52,7 @@ function fateOf(field: string, without: Json, request: Json): string {
   return after.text === before.text ? "lost" : "carried";
 }
 
-test("ChatCompletionCreateParams: there is a sample of every field of the openai package", () => {
+test("ChatCompletionCreateParams: every field of the openai package has a sample", () => {
   expect(Object.keys(SAMPLES).sort()).toEqual(fieldsOf("ChatCompletionCreateParamsBase").sort());
   for (const [name, { samples }] of Object.entries(NESTED))
     expect(Object.keys(samples).sort(), name).toEqual(fieldsOf(name).sort());
@@ -82,7 +82,7 @@ describe("ChatCompletionCreateParams: every field is carried, refused by name or
     }
   });
 
-  test("and so is every one that the package does not know", () => {
+  test("unknown fields are ignored by name, up to 64 of them", () => {
     const request = {
       ...BASE,
       top_k: 40,
@@ -107,7 +107,7 @@ describe("ChatCompletionCreateParams: every field is carried, refused by name or
   });
 });
 
-test("ChatCompletionCreateParams: values that ask for what a reply is anyway are accepted, and null is no value", () => {
+test("ChatCompletionCreateParams: values that ask for the default are accepted, and null means absent", () => {
   const usual = {
     ...{ n: 1, logprobs: false, top_logprobs: 0, logit_bias: {}, modalities: ["text"] },
     ...{ store: false, functions: [], function_call: "none" },

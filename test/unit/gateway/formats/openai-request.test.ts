@@ -22,7 +22,7 @@ function refusedIn(fields: object): Record<string, string> {
   return {};
 }
 
-describe("POST /v1/chat/completions: a request becomes", () => {
+describe("POST /v1/chat/completions: the request message contains", () => {
   test("messages with text, images, tool calls and results", () => {
     const call = {
       id: "call_1",
@@ -73,7 +73,7 @@ describe("POST /v1/chat/completions: a request becomes", () => {
     });
   });
 
-  test("tools, their choice and a form, with schemas as text", () => {
+  test("tools, their choice and a response format, with schemas as text", () => {
     const schema = { type: "object", properties: { city: { type: "string" } } };
     const tools = [
       { type: "function", function: { name: "weather", description: "Tells it.", strict: true } },
@@ -106,7 +106,7 @@ describe("POST /v1/chat/completions: a request becomes", () => {
       expect(messageOf({ response_format: { type } })).toMatchObject({ responseFormat: { type } });
   });
 
-  test("parameters", () => {
+  test("parameters, with their alternatives", () => {
     const numbers = { temperature: 0, top_p: 0.5, frequency_penalty: -1, presence_penalty: 1 };
     const given = { ...numbers, seed: -7, stop: "END", max_tokens: 9, reasoning_effort: "low" };
     expect(messageOf({ ...given, parallel_tool_calls: false, stream: true })).toMatchObject({
@@ -123,7 +123,7 @@ describe("POST /v1/chat/completions: a request becomes", () => {
   });
 });
 
-describe("POST /v1/chat/completions: names what is wrong", () => {
+describe("POST /v1/chat/completions: a violation is reported for", () => {
   const part = (content: unknown) => ({ messages: [{ role: "user", content: [content] }] });
   const assistant = (fields: object) => ({ messages: [{ role: "assistant", ...fields }] });
   test.each<[field: string, message: RegExp, fields: object]>([
@@ -219,7 +219,7 @@ describe("POST /v1/chat/completions: names what is wrong", () => {
   });
 
   test.each<unknown>(["__proto__", "constructor", "toString", { toString: null }, [], 7, null])(
-    "and takes a role or a type for nothing else: %j",
+    "an unknown role or type, such as %j",
     (word) => {
       const roles = refusedIn({ messages: [{ role: word, content: "Hi", audio: {} }] });
       expect(Object.keys(roles)).not.toContain("messages[0].content");
@@ -228,7 +228,7 @@ describe("POST /v1/chat/completions: names what is wrong", () => {
     },
   );
 
-  test("all of it at once", () => {
+  test("all fields together", () => {
     expect(Object.keys(refusedIn({ n: 2, temperature: "0", tools: 7 }))).toEqual([
       "n",
       "tools",

@@ -71,7 +71,7 @@ const eventsIn = (body: string) =>
     .map((event) => (event === DONE ? DONE : JSON.parse(event.replace(/^data: /, ""))));
 
 describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
-  test("a stream begins by the role, ends by its finish and [DONE], and names who replies", async () => {
+  test("a stream starts with the role, ends with its finish_reason and [DONE], and names the model that replies", async () => {
     const server = await startReplies(way, async function* (_request, { responseHeader }) {
       responseHeader.set("x-ai-ignored", "user, topK");
       yield started;
@@ -107,7 +107,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     ]);
   });
 
-  test("tool calls have an index from 0, and their id and name once", async () => {
+  test("tool calls have an index from 0, and contain their id and name once", async () => {
     const server = await startReplies(way, async function* () {
       yield started;
       yield call({ index: 0, id: "call_1", name: "weather" });
@@ -142,7 +142,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     ]);
   });
 
-  test("include_usage adds one chunk without choices between the finish and [DONE]", async () => {
+  test("include_usage adds one chunk without choices between the finish_reason and [DONE]", async () => {
     const server = await startReplies(way, async function* ({ model }) {
       yield started;
       yield text("a");
@@ -157,7 +157,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     expect(unknown[3]).toMatchObject({ choices: [], usage: null });
   });
 
-  test("a whole reply is one document, with its usage if that is known", async () => {
+  test("a complete reply is one document, with its usage if known", async () => {
     const server = await startReplies(way, async function* ({ model }, { responseHeader }) {
       responseHeader.set("x-ai-ignored", "user");
       yield started;
@@ -192,7 +192,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     );
   });
 
-  test("a stream that fails has an error before [DONE], and no finish", async () => {
+  test("a stream that fails has an error before [DONE], and no finish_reason", async () => {
     const server = await startReplies(way, async function* () {
       yield started;
       yield text("a");
@@ -210,7 +210,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     expect((await server.ask({ stream: false })).status).toBe(500);
   });
 
-  test("a reply that the services end without its last event is an error", async () => {
+  test("a reply that ends without its last event is an error", async () => {
     const server = await startReplies(way, async function* () {
       yield started;
       yield text("a");
@@ -224,7 +224,7 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     expect(server.logs.filter(({ level }) => level === 50).length).toBe(2);
   });
 
-  test("silence is filled by comments, and an error after one is an event", async () => {
+  test("silence is filled with comments, and a later failure is an event", async () => {
     const gate = Promise.withResolvers<void>();
     const server = await startReplies(
       way,
@@ -245,25 +245,28 @@ describe.each(transportKinds)("POST /v1/chat/completions %s", (way) => {
     );
   });
 
-  test.each([true, false])("a client that leaves ends the call, with stream %s", async (stream) => {
-    const [called, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const server = await startReplies(way, async function* (_request, { signal }) {
-      signal.addEventListener("abort", () => aborted.resolve());
-      yield started;
-      yield text("a");
-      called.resolve();
+  test.each([true, false])(
+    "a client that disconnects ends the call (stream: %s)",
+    async (stream) => {
+      const [called, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const server = await startReplies(way, async function* (_request, { signal }) {
+        signal.addEventListener("abort", () => aborted.resolve());
+        yield started;
+        yield text("a");
+        called.resolve();
+        await aborted.promise;
+      });
+      const client = new AbortController();
+      const answer = server.ask({ stream }, client.signal);
+      answer.catch(() => {}); // the client has aborted it
+      await called.promise;
+      client.abort();
       await aborted.promise;
-    });
-    const client = new AbortController();
-    const answer = server.ask({ stream }, client.signal);
-    answer.catch(() => {}); // the client has aborted it
-    await called.promise;
-    client.abort();
-    await aborted.promise;
-  });
+    },
+  );
 });
 
-test("GET /v1/models: lists models in OpenAI's form", async () => {
+test("GET /v1/models: lists models in OpenAI's format", async () => {
   const seconds = 1_795_564_800n;
   const model = { model: "model-a-1", provider: "provider-a", checkedAt: { seconds } };
   const server = await forTest(

@@ -45,7 +45,7 @@ describe.each(transportKinds)("Error response %s", (transportKind) => {
     expect(answer.headers.get("www-authenticate")).toBe(status === 401 ? "Bearer" : null);
   });
 
-  test("has violations, Retry-After and RateLimit headers", async () => {
+  test("contains violations, Retry-After and RateLimit headers", async () => {
     const violations = [{ field: "messages[0].role", message: "must be known" }];
     const limits = { "ratelimit-limit": "5", "ratelimit-remaining": "0", "ratelimit-reset": "900" };
     const details = { violations, retryAfterSeconds: 900 };

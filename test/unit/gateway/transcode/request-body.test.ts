@@ -45,13 +45,13 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
     ["NUL", '"a\\u0000b"'],
     ["a lone high surrogate", '"\\ud83d"'],
     ["a lone low surrogate", '"\\udd11 x"'],
-  ])("is refused with %s in a field, which is named", async (_what, text) => {
+  ])("is rejected with %s in a field, which is named", async (_what, text) => {
     const answer = await server.login(`{"email":"a@b.cd","password":${text}}`);
     expect(answer).toMatchObject({ status: 400, body: { code: "VALIDATION_FAILED" } });
     expect(blamed(answer)).toEqual(["password"]);
   });
 
-  test("cannot pollute prototypes by the keys __proto__ and constructor", async () => {
+  test("cannot pollute prototypes with the keys __proto__ and constructor", async () => {
     const answer = await server.login(
       '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"email":"a@b.cd","password":"x"}',
     );
@@ -101,7 +101,7 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
   const optional =
     "POST /auth/logout, POST /user/delete-account, DELETE /user/sessions/1, DELETE /admin/users/1/sessions";
   test.each([...optional.split(", "), "GET /user/profile"])(
-    "of %s may be empty: no field is needed",
+    "of %s may be empty if no field is required",
     async (route) => {
       const [method = "", path = ""] = route.split(" ");
       expect((await server.send(method, path)).status).toBe(200);
@@ -115,7 +115,7 @@ describe.each(transportKinds)("Request body %s", async (transportKind) => {
     expect(server.last()).toMatchObject({ id: "1" });
   });
 
-  test("is 413 above 16 KiB, or 2 MiB for the AI", async () => {
+  test("is 413 above 16 KiB, or above 2 MiB for AI calls", async () => {
     const padded = (size: number) =>
       JSON.stringify({ email: "a@b.cd", password: "x", pad: "" }).replace(
         '""',

@@ -5,7 +5,7 @@ import { blamed, startRecordingServices } from "../../../support/http/stub-servi
 describe.each(transportKinds)("Request %s", async (transportKind) => {
   const server = await startRecordingServices(transportKind);
 
-  test("reaches its method with path, body and nothing else; null is absent", async () => {
+  test("reaches its method with path and body only, where null means absent", async () => {
     const body = {
       id: "from-the-body",
       name: "Ann",
@@ -19,7 +19,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     expect(server.last()).not.toHaveProperty("unknown");
   });
 
-  test("keeps text as it is, up to the whole of Unicode", async () => {
+  test("keeps text unchanged, with all of Unicode", async () => {
     const password = ' 🗝️ "\\u0041\\" \u2028 é ';
     await server.login({ email: "a@b.cd", password });
     expect(server.last()).toMatchObject({ password });
@@ -128,7 +128,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
         "maxTokens messages[1].content messages[1].role messages[2] messages[3] model provider temperature",
     },
     {
-      what: "wrong types beside wrong values",
+      what: "wrong types and wrong values",
       path: "/auth/register",
       body: { email: "nope", password: "x", name: 1, acceptTerms: "true" },
       fields: "acceptTerms email name password",
@@ -140,7 +140,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
       fields: "backupCode",
     },
   ])(
-    "is refused with $what: every invalid field is listed, and no value",
+    "is rejected with $what: every invalid field is listed, without values",
     async ({ path, body, fields }) => {
       const answer = await server.send("POST", path, body);
       const error = { code: "VALIDATION_FAILED", error: "Bad Request", statusCode: 400 };
@@ -150,7 +150,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     },
   );
 
-  test("with many errors has a message that names the first ones", async () => {
+  test("with many errors has a message with the first ones", async () => {
     const many = await server.send("POST", "/ai/chat", {
       provider: 7,
       messages: Array(20).fill(null),
@@ -160,7 +160,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     expect(many.body.message).toMatch(first);
   });
 
-  test("has query values converted by the types of their fields", async () => {
+  test("has query values converted to the types of their fields", async () => {
     const query =
       "limit=20&page=2&search=a%20b%2Bc+d&role=admin&emailVerified=true&locked=false&unknown=1&&";
     expect((await server.send("GET", `/admin/users?${query}`)).status).toBe(200);
@@ -194,7 +194,7 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     ["users?search=%ff", undefined],
     ["users?%c3=1", undefined],
   ])(
-    "to GET /admin/%s is refused, by the name of the field if it can be read",
+    "to GET /admin/%s is rejected, with the name of the field if it can be read",
     async (path, field) => {
       const answer = await server.send("GET", `/admin/${path}`);
       const code = field ? "VALIDATION_FAILED" : "MALFORMED_REQUEST";
@@ -203,13 +203,13 @@ describe.each(transportKinds)("Request %s", async (transportKind) => {
     },
   );
 
-  test("with an over-long id in its path reaches its method, which can name the field", async () => {
+  test("with an overlong id in its path reaches its method, which can name the field", async () => {
     const id = "a".repeat(10_000);
     await server.send("DELETE", `/user/sessions/${id}`);
     expect(server.last()).toMatchObject({ id });
   });
 
-  test("has a cookie field from its cookie only", async () => {
+  test("has a cookie field only from its cookie", async () => {
     const cookie = "theme=dark; refreshToken=abc.def.ghi; myRefreshToken=other";
     await server.send("POST", "/auth/refresh", { refreshToken: "body" }, { cookie });
     expect(server.last()).toMatchObject({ refreshToken: "abc.def.ghi" });

@@ -104,7 +104,7 @@ describe.each(transportKinds)("Response %s", (transportKind) => {
       cookies: [],
     },
   ])(
-    "to POST $path clears the cookie after an end of the session only: $what",
+    "to POST $path clears the cookie only if the session has ended: $what",
     async ({ path, error, cookies }) => {
       const answer = () => {
         if (error) throw error;
