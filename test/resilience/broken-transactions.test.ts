@@ -9,7 +9,7 @@ import { describeIf, forSuite, forTest } from "../support/suites.ts";
 /** More than the connections of a process. */
 const BREAKS = 12;
 
-test.runIf(process.env.TEST_SERVERS)("Store: a statement ends at its timeout", async () => {
+test.runIf(process.env.TEST_SERVERS)("Store: a statement is aborted at its timeout", async () => {
   const url = await createDatabase();
   const open = (statementMs: number) => forTest(openQuietStore(url, { statementMs }));
   const [lenient, strict] = await Promise.all([open(60_000), open(100)]);
@@ -37,7 +37,7 @@ describeIf(
       ["at its start", "begin"],
       ["in its middle", "statement"],
       ["at its end", "commit"],
-    ])("releases the connection that breaks %s, and can close", async (_when, at) => {
+    ])("releases a connection that breaks %s, and can close", async (_when, at) => {
       const store = await openQuietStore(proxy.url);
       const breakAt = (moment: string) => moment === at && proxy.cut();
       for (let i = 0; i < BREAKS; i++) {

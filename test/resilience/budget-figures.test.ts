@@ -36,7 +36,7 @@ const STATISTICS_MS = 11_000;
 describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async () => {
   const postgres = await forSuite(startPostgresServer());
 
-  test("a budget of the deployment stays exact while two processes reserve as fast as they can", async () => {
+  test("a budget of the deployment stays exact while two processes reserve as fast as possible", async () => {
     const store = await forTest(openQuietStore(postgres.url));
     await store.migrate();
     const [userId = ""] = await insertUsers(store, 1);
@@ -78,7 +78,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
     expect(faultsIn(await checkedCounters(store))).toEqual([]);
   });
 
-  test("1,000 refused calls a second of one user fail no other call, and ask the database at most twice a second", async () => {
+  test("1,000 refused calls a second of one user fail no other call, and query the database at most twice a second", async () => {
     const provider = await forTest(startMeteredProvider());
     const own = await forTest(startPostgresServer());
     const { url, close } = await startProcess({

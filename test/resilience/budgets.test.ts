@@ -255,7 +255,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
   );
 
   test.runIf(process.env.TEST_FULL)(
-    "SIGKILL of a replica leaves no reservation that is older than the longest call and two minutes",
+    "SIGKILL of a replica leaves no reservation older than the longest call plus two minutes",
     async () => {
       await raceKilling();
       const oldest = async () => {

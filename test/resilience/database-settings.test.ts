@@ -18,8 +18,8 @@ const SETTINGS = [
   "idle_in_transaction_session_timeout = '1s'",
 ];
 
-describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operator", () => {
-  test("serves logins and profiles", async () => {
+describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with custom settings", () => {
+  test("serves logins, profiles and lockouts", async () => {
     const DATABASE_URL = await createDatabase();
     const name = new URL(DATABASE_URL).pathname.slice(1);
     await runSql(
@@ -36,7 +36,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     expect(await app.sql(String.raw`select '\d' = E'\\d' as plain`)).toEqual([{ plain: true }]);
   });
 
-  test("warns of settings that lose data and of options of the URL without effect", async () => {
+  test("reports settings that lose data, and options of the URL without effect", async () => {
     const url = await createDatabase();
     const { lines, log } = captureLog({ base: null, timestamp: false });
     const withOptions = `${url}?search_path=app&options=-c%20synchronous_commit%3Doff`;
@@ -54,7 +54,7 @@ describe.runIf(process.env.TEST_SERVERS)("PostgreSQL with settings of its operat
     ]);
   });
 
-  test("is refused if its encoding cannot hold every character", async () => {
+  test("is rejected if its encoding cannot store every character", async () => {
     const url = new URL(await createDatabase());
     const name = `${url.pathname.slice(1)}_latin`;
     await runSql(

@@ -31,7 +31,7 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
     { sslmode: "verify-full", sslrootcert: certificate("ours") },
     { sslmode: "allow" },
     { sslmode: "prefer" },
-  ])("is used by TLS with %j", async (query) => {
+  ])("is used over TLS with %j", async (query) => {
     await expect(ask(query)).resolves.toHaveLength(1);
   });
 
@@ -48,7 +48,7 @@ describeIf(process.env.TEST_SERVERS, "Database that accepts TLS only", async () 
     },
     { query: {}, error: /^DATABASE_URL: the database is not reachable/ },
   ];
-  test.for(UNUSABLE)("is not used with $query", async ({ query, error }) => {
+  test.for(UNUSABLE)("is rejected with $query", async ({ query, error }) => {
     await expect(ask(query)).rejects.toThrow(error);
   });
 

@@ -28,7 +28,7 @@ const read = (file: string) => readFileSync(`deploy/${file}`, "utf8");
 const has = (program: string) => spawnSync("which", [program]).status === 0;
 const dockerfile = read("Dockerfile").replaceAll("\\\n", "");
 
-test("Dockerfile: its files start the service, which writes no further file, and its health check passes", async () => {
+test("Dockerfile: its files start the service, which writes no additional file, and its health check passes", async () => {
   const image = temporaryFolder();
   for (const [, from = "", to = ""] of dockerfile.matchAll(
     /^COPY --from=build \/app\/(\S+) (\S+)$/gm,
@@ -94,7 +94,7 @@ test("npm pack: the package starts in node_modules, with its web app, and prints
   expect(await running.end("SIGTERM")).toBe(0);
 });
 
-test("systemd and Compose: restart the service as long as PostgreSQL is absent", () => {
+test("systemd and Compose: always restart the service, without a start limit", () => {
   const unit = read("systemd/gatehouse@.service");
   for (const line of ["Restart=always", "StartLimitIntervalSec=0"])
     expect(unit.split("\n")).toContain(line);
@@ -116,23 +116,26 @@ test.each([
     secrets: ["INTERNAL_SECRET", "SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD"],
     services: ["services", "gateway-1", "gateway-2"],
   },
-])("$file: requires its secrets, runs the image, and mounts nothing of the folder", (each) => {
-  const compose = parse(readFileSync(each.file, "utf8"), { merge: true });
-  const text = JSON.stringify(compose);
-  for (const secret of each.secrets) {
-    expect(text).toContain(`\${${secret}:?`);
-    expect(text).not.toContain(`\${${secret}:-`);
-  }
-  for (const name of each.services) {
-    const { build, environment, read_only, volumes = [] } = compose.services[name];
-    expect([build.dockerfile, read_only]).toEqual(["deploy/Dockerfile", true]);
-    for (const volume of volumes) expect(volume).toMatch(/^data:/);
-    const own = Object.keys(environment).filter((variable) => !variable.endsWith("_API_KEY"));
-    expect(own.filter((variable) => !variables.includes(variable))).toEqual([]);
-  }
-});
+])(
+  "$file: requires its secrets, runs the image read-only, and mounts only its data volume",
+  (each) => {
+    const compose = parse(readFileSync(each.file, "utf8"), { merge: true });
+    const text = JSON.stringify(compose);
+    for (const secret of each.secrets) {
+      expect(text).toContain(`\${${secret}:?`);
+      expect(text).not.toContain(`\${${secret}:-`);
+    }
+    for (const name of each.services) {
+      const { build, environment, read_only, volumes = [] } = compose.services[name];
+      expect([build.dockerfile, read_only]).toEqual(["deploy/Dockerfile", true]);
+      for (const volume of volumes) expect(volume).toMatch(/^data:/);
+      const own = Object.keys(environment).filter((variable) => !variable.endsWith("_API_KEY"));
+      expect(own.filter((variable) => !variables.includes(variable))).toEqual([]);
+    }
+  },
+);
 
-test("Kubernetes and systemd: their variables exist", () => {
+test("Kubernetes and systemd: the variables that they set exist", () => {
   const literals = [...read("kubernetes/kustomization.yaml").matchAll(/^ {6}- (\w+)=/gm)].map(
     ([, name]) => name,
   );
@@ -143,7 +146,7 @@ test("Kubernetes and systemd: their variables exist", () => {
 });
 
 test.skipIf(!has("kubectl"))(
-  "Kubernetes: kustomize builds every object, with one image and names that exist",
+  "Kubernetes: kustomize builds all objects, with one image and existing paths",
   () => {
     const built = execFileSync("kubectl", ["kustomize", "deploy/kubernetes"]).toString();
     const kinds =
@@ -157,7 +160,7 @@ test.skipIf(!has("kubectl"))(
   },
 );
 
-test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid and confined", () => {
+test.skipIf(!has("systemd-analyze"))("systemd: the unit is valid and sandboxed", () => {
   const unit = join(temporaryFolder(), "gatehouse@.service");
   const text = read("systemd/gatehouse@.service");
   expect(

@@ -40,7 +40,7 @@ describe("Start with ADMIN_EMAIL", () => {
     expect(statuses).toEqual({ session: 200, ownPassword: 200, newPassword: 401 });
   });
 
-  test("has no effect once there is an administrator: one who was demoted stays demoted", async () => {
+  test("has no effect once there is an administrator: a demoted one stays demoted", async () => {
     const env = { ...(await freshStorage()), ...asAdmin };
     const first = await startOn(env);
     const { id } = (await first.login(own.email)).body.user;
@@ -52,7 +52,7 @@ describe("Start with ADMIN_EMAIL", () => {
     expect((await next.login(own.email)).body.user.role).toBe("user");
   });
 
-  test("takes over an account whose address was never verified, second factor included", async () => {
+  test("takes over an account whose address was never verified, and removes its second factor", async () => {
     const { made, app, statuses, admin } = await promote(async (app, accessToken) => {
       const browser = app.httpClient();
       const newEmail = "other@example.com";

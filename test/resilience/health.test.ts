@@ -119,7 +119,7 @@ async function takeSlots(url: string) {
 }
 
 test.runIf(process.env.TEST_SERVERS && POSTGRES_BIN)(
-  "GET /health/ready: is 200 while requests succeed on a server without a free slot, and 503 once it is gone",
+  "GET /health/ready: is 200 while requests succeed on a server without a free slot, and 503 once it is down",
   async () => {
     const server = await forTest(startPostgresServer({ max_connections: "25" }));
     const proxy = await forTest(startProxy(server.url));

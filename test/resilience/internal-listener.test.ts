@@ -45,7 +45,7 @@ test("INTERNAL_URL: a gateway uses the Unix socket of the services, even after t
 const connectTo = (routes: Routes, silenceMs: number) =>
   openTransport("over the internal listener", routes, [], { silenceMs });
 
-test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole stream", async () => {
+test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the complete stream", async () => {
   const pieces = times(200, (i) => `${i} ${"x".repeat(20_000)}`);
   const routes: Routes = (router) =>
     router.service(AIService, {
@@ -61,7 +61,7 @@ test("SERVICES_URL: a reader that pauses beyond the idle timeout gets the whole 
   expect(read).toEqual(pieces);
 });
 
-test("SERVICES_URL: calls whose services work for longer than the idle timeout succeed, and headers do not wait", async () => {
+test("SERVICES_URL: calls whose services work for longer than the idle timeout succeed, and their headers arrive immediately", async () => {
   const workMs = 7_000; // one sign of life
   let hasWorked = false;
   const routes: Routes = (router) =>

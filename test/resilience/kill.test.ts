@@ -107,7 +107,7 @@ test("Process: finishes open requests on SIGINT and repeated SIGTERM", async () 
   expect(await ended).toBe(0);
 });
 
-test("Process: ends at once on a second SIGINT, unless it follows within a second", async () => {
+test("Process: ends immediately on a second SIGINT, unless it follows within a second", async () => {
   const { url, end } = await start(await freshStorage());
   const request = connect(Number(new URL(url).port), "127.0.0.1");
   request.on("error", () => {}); // of the unfinished request

@@ -130,7 +130,7 @@ describeIf(process.env.TEST_SERVERS, "Secrets", async () => {
       tracesOf(secret).some((t) => text.includes(t)) ? [name] : [],
     );
 
-  test("are found by the search in a test text", () => {
+  test("are found by the search in a sample text", () => {
     expect(Object.keys(secrets).length).toBe(24);
     expect(refused.length).toBeGreaterThan(25);
     expect(found(`x ${secrets.password} y`)).toEqual(["password"]);

@@ -6,7 +6,7 @@ import { startProcess } from "../support/processes/processes.ts";
 const NO_MEMORY = "--import=data:text/javascript,process.constrainedMemory=()=>1";
 const MIB = 1024 * 1024;
 
-test("Memory: a process with almost no heap left answers the largest requests, one at a time", async () => {
+test("Memory: a process with almost no free heap answers the largest requests, one at a time", async () => {
   const process = await startProcess({ ...(await freshStorage()), NODE_OPTIONS: NO_MEMORY });
   const { browser: httpClient, accessToken } = await signInAt(process.url);
   expect((await httpClient.get("/user/export", accessToken)).status).toBe(200);

@@ -32,7 +32,7 @@ const ways: [string, "pipe" | "disk", (child: ChildProcess) => void][] = [
 const possible = ways.filter(([, to]) => to === "pipe" || existsSync("/dev/full"));
 
 test.each(possible)(
-  "Log without a reader: a process whose log %s continues and ends",
+  "Log without a reader: a process whose log %s keeps running and ends",
   async (_what, to, leave) => {
     const child = chatter(
       to === "disk" ? openSync("/dev/full", "w") : to,

@@ -87,7 +87,7 @@ describe("gRPC port: the concurrent streams of a connection", () => {
     await untilStreams(session, 250);
   });
 
-  test("are 10,000 from the first call with the secret of the gateways", async () => {
+  test("are 10,000 from the first call with the gateways' secret", async () => {
     const { session } = await connectGrpc(nextAddress());
     const secret = { "x-gatehouse-secret": app.settings.INTERNAL_SECRET as string };
     await send(session, head(LOGIN, secret), framed(new Uint8Array()));
@@ -106,7 +106,7 @@ describe.each([
   { what: "a stream", path: STREAM },
   { what: "reflection", path: REFLECTION },
 ])("gRPC port: open calls of $what", ({ path }) => {
-  test("count towards their address, whose next call costs it the connection", async () => {
+  test("count towards their address, whose next call closes the connection", async () => {
     const address = nextAddress();
     await useUp(address, path);
     const { session, goaway } = await connectGrpc(address);
@@ -158,13 +158,13 @@ test("gRPC port: calls that are opened and reset count for one more second", asy
   await until("the share to be free", () => isServed(address));
 });
 
-test("gRPC port: more calls in one write than may be concurrent, all reset, cost the connection", async () => {
+test("gRPC port: more calls in one write than may be concurrent, all reset, close the connection", async () => {
   const few = beginAndReset(nextAddress(), STRANGER_STREAMS);
   await once(beginAndReset(nextAddress(), STRANGER_STREAMS + 1), "close"); // by the server
   expect(few.closed).toBe(false);
 });
 
-test("gRPC port: of a proxy's connection only the calls of an address that exceeds its share are reset", async () => {
+test("gRPC port: on a proxy's connection, only the calls of an address that exceeds its share are reset", async () => {
   const { session } = await connectGrpc("127.0.0.1");
   await untilStreams(session, 250);
   const client = { "x-forwarded-for": "203.0.113.77" };
@@ -260,7 +260,7 @@ describe("HTTP pipelining", () => {
     expect(count(answers)).toBeLessThan(17);
   });
 
-  test("16 requests in progress are answered in their order", async () => {
+  test("16 requests in progress are answered in order", async () => {
     const requests = times(15, (i) => whole(i % 2 ? "GET /nothing" : "GET /health/live"));
     const last = whole("GET /nothing", "Connection: close\r\n");
     const answers = await text(openRest(nextAddress(), requests.join("") + last));
@@ -282,7 +282,7 @@ test("Access tokens of unknown keys: a few calls of an address wait for the keys
   expect((await ask("203.0.113.91")).status).toBe(401);
 });
 
-test("Log: refused requests beyond a burst are counted, and others are logged one by one", async () => {
+test("Log: refused requests beyond a burst are counted, and others are logged individually", async () => {
   const refused = () => app.logs.filter((line) => line.includes('"status":401')).length;
   const flood = async () => {
     for (const _ of times(20, String))
@@ -322,7 +322,7 @@ describe("INTERNAL_URL", async () => {
   afterAll(() => server.close(0));
   const url = `tcp://127.0.0.1:${server.port}`;
 
-  test("an address that does not show the secret has a share of the connections", async () => {
+  test("an address that does not present the secret has a share of the connections", async () => {
     const localAddress = nextAddress();
     const sockets = times(strangers + 20, () =>
       connect({ port: server.port, host: "127.0.0.1", localAddress }).on("error", () => {}),
@@ -339,7 +339,7 @@ describe("INTERNAL_URL", async () => {
     expect(await text(socket)).toContain("INTERNAL_SECRET differs from that of the services");
   });
 
-  test("the connections of a gateway are not counted once it has shown the secret", async () => {
+  test("the connections of a gateway are not counted once it has presented the secret", async () => {
     const transport = await forTest(createInternalTransport(url, SECRET));
     const { listKeys } = createClient(AuthService, transport);
     const calls: Promise<unknown>[] = [];

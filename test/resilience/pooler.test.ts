@@ -29,7 +29,7 @@ describe.skipIf(!process.env.TEST_SERVERS || isMissing("pgbouncer"))("Connection
   });
 });
 
-test("Connection pooler: a warning names the settings that it must ignore", async () => {
+test("Connection pooler: an error names the settings that it must ignore", async () => {
   const message = "SFATAL\0C08P01\0Munsupported startup parameter: statement_timeout\0\0";
   const head = Buffer.from("E\0\0\0\0");
   head.writeInt32BE(message.length + 4, 1);

@@ -55,7 +55,7 @@ const GONE = `
   create trigger gone before insert or update on users for each row execute function fail_as_gone()`;
 
 test.runIf(process.env.TEST_SERVERS)(
-  "Prepared statements: a request is 503 if running it again does not help, in a transaction or not",
+  "Prepared statements: a request is 503 if a second execution does not help, in a transaction or not",
   async () => {
     const app = await forTest(startApp({ mode: "servers" }));
     const { put } = await app.signIn();

@@ -18,7 +18,7 @@ import { until } from "../support/until.ts";
 const clock = { now: () => new Date() };
 const onServers = test.runIf(process.env.TEST_SERVERS);
 
-test("Redis: a proxy without a server behind it delays no start and is logged", async () => {
+test("Redis: a proxy without a server behind it does not delay the start, and is logged", async () => {
   const proxy = await forTest(
     createServer((client) =>
       client
@@ -58,7 +58,7 @@ onServers("Redis: uses only the commands and keys of docs/operations.md", async 
   }
 });
 
-onServers("Redis: a server that stops replying delays the first command only", async () => {
+onServers("Redis: a server that stops responding delays only the first command", async () => {
   const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
   const cache = await forTest(openRedis([proxy.url], silent));
   const limits = createRateLimiter(cache, clock);
@@ -85,7 +85,7 @@ onServers("Redis: a stalled process reads the reply that arrived in the meantime
 });
 
 onServers(
-  "POST /auth/login: two replicas evaluate five guesses, even if Redis stops replying",
+  "POST /auth/login: two replicas evaluate five guesses in total, even if Redis stops responding",
   async () => {
     const proxy = await forTest(startProxy(process.env.TEST_REDIS_URL as string));
     const SECRET_KEY = randomBytes(32).toString("base64");

@@ -21,7 +21,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     return Number(headers.get("ratelimit-remaining"));
   };
 
-  test("counts parallel requests for all replicas, on every node", async () => {
+  test("counts concurrent requests for all replicas, on every node", async () => {
     const isReady = async (replica: (typeof replicas)[0]) =>
       (await replica.httpClient().get("/health")).status === 200;
     await until("connections to every node", async () =>
@@ -37,7 +37,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     }
   });
 
-  test("counts a request towards a user and an address, which are on different nodes", async () => {
+  test("counts a request towards a user and an address on different nodes", async () => {
     const [one, other] = replicas as [(typeof replicas)[0], (typeof replicas)[0]];
     const address = randomAddress();
     const account = await one.signIn();
@@ -53,7 +53,7 @@ describeIf(!isMissing("redis-server"), "Rate limits on a Redis cluster", async (
     expect((await account.post("/user/change-email", form)).status).toBe(200);
   });
 
-  test("delays few requests if a node stops replying", async () => {
+  test("delays few requests if a node stops responding", async () => {
     cluster.silence(1);
     const started = performance.now();
     for (const address of times(40, randomAddress)) {

@@ -98,14 +98,14 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       headers: { authorization: `Bearer ${token}`, "x-forwarded-for": "8.8.8.8" },
     });
 
-    test("forwards the client's address, and no address that the client has sent", async () => {
+    test("forwards the client's address, and no address sent by the client", async () => {
       const [session] = JSON.parse((await send("GET", "/user/sessions")).text);
       expect(session.ip).toBe(CLIENT);
       const { sessions } = await createClient(UserService, grpc()).listSessions({}, bearer());
       expect(sessions.map(({ ip }) => ip)).toEqual([CLIENT]);
     });
 
-    test("delivers pieces of streams over REST and gRPC, and ends the provider's streams after the client's", async () => {
+    test("delivers streams in pieces over REST and gRPC, and ends the provider's streams once the client's end", async () => {
       const before = simulator.requests.length;
       const [reader, browser] = [new AbortController(), new AbortController()];
       const call = { ...bearer(), signal: reader.signal };
@@ -132,14 +132,14 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       );
     });
 
-    test("passes on the largest body of a route", async () => {
+    test("forwards the largest body of a route", async () => {
       const content = "a".repeat(8_300_000); // of 8,388,608 bytes, and more characters than a model may get
       const question = { model: "model-a-1", messages: [{ role: "user", content }] };
       const { status, text } = await send("POST", "/v1/chat/completions", question);
       expect([status, JSON.parse(text).error.param]).toEqual([400, "messages"]);
     });
 
-    test("rejects a body above its own limit in the shape of the API", async () => {
+    test("rejects a body above its own limit in the format of the API", async () => {
       const { status, text } = await send("POST", "/ai/chat", {
         ...QUESTION,
         padding: "a".repeat(10_000_000),
@@ -147,7 +147,7 @@ describeIf(process.env.TEST_SERVERS, "Replicas behind", async () => {
       expect([status, JSON.parse(text).code]).toEqual([413, "PAYLOAD_TOO_LARGE"]);
     });
 
-    test("rejects what it cannot read, long headers and TRACE in the shape of the API", async () => {
+    test("rejects unreadable requests, long paths and TRACE in the format of the API", async () => {
       const codeOf = async (method: string, path: string) => {
         const { status, text } = await send(method, path);
         return [status, JSON.parse(text).code];

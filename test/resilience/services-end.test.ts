@@ -26,7 +26,7 @@ test.each([
   ["SIGTERM", 0],
   ["SIGKILL", "SIGKILL"],
 ] as const)(
-  "Remote services that end by %s leave every call with a response: 503, or an error event and [DONE]",
+  "Remote services that end with %s leave every call with a response: 503, or an error event and [DONE]",
   async (signal, code) => {
     const env = { ...(await freshStorage()), SHUTDOWN_TIMEOUT: "500ms", ...simulator.env };
     const { services, gateway } = await forTest(startApart(env));

@@ -74,7 +74,7 @@ describeIf(process.env.TEST_SERVERS, "Sign-ins over two processes", async () => 
     return { answer, device: browser.cookies.get("device") as string };
   }
 
-  test("by a provider: an exchange that began at a killed process opens one session, by 50 callers at both and on both ports", async () => {
+  test("with a provider: an exchange that began at a killed process opens one session, for 50 callers at both processes and on both ports", async () => {
     const account = {
       sub: crypto.randomUUID(),
       email: `${crypto.randomUUID()}@gmail.com`,
@@ -103,7 +103,7 @@ describeIf(process.env.TEST_SERVERS, "Sign-ins over two processes", async () => 
     expect((await finish(1)).status).toBe(401); // a used code stays used
   });
 
-  test("by a passkey: options of a killed process open one session, by 50 callers at both", async () => {
+  test("with a passkey: options of a killed process open one session, for 50 callers at both processes", async () => {
     const user = await addUser();
     const account = await accountsAt(at(0)).signIn(user);
     const authenticator = createAuthenticator();
@@ -129,7 +129,7 @@ describeIf(process.env.TEST_SERVERS, "Sign-ins over two processes", async () => 
     expect((await sessionsOf(user.id)) - before).toBe(1);
   });
 
-  test("by a code: of 50 guesses at both processes five count, also while one is killed", async () => {
+  test("with a code: of 50 guesses at both processes five count, even while one is killed", async () => {
     const user = await addUser();
     const { email } = user;
     await post(0, "/auth/email-code", { email });
@@ -149,7 +149,7 @@ describeIf(process.env.TEST_SERVERS, "Sign-ins over two processes", async () => 
       expect((await post(i, "/auth/verify-email-code", { email, code })).status).toBe(401);
   });
 
-  test("undone by the link of the e-mail: works once at both processes, after a changed password and a restart, and ends sessions at both", async () => {
+  test("reported by the link in the e-mail: it works once at both processes, after a changed password and a restart, and ends sessions at both", async () => {
     const user = await addUser();
     await accountsAt(at(0)).signIn(user); // the first one is not reported
     const thief = await createAccounts({

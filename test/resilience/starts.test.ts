@@ -18,7 +18,7 @@ const APART = { ...SECRET, SERVICES_URL: "http://127.0.0.1:1" };
 describe.skipIf(!process.env.TEST_SERVERS)(
   "Start of several processes on an empty PostgreSQL",
   () => {
-    test("migrates once, agrees on the signing key, and creates one administrator", async () => {
+    test("succeeds, agrees on the signing key, and creates one administrator", async () => {
       const DATABASE_URL = await createDatabase("together");
       const env = {
         DATABASE_URL,
@@ -40,7 +40,7 @@ describe.skipIf(!process.env.TEST_SERVERS)(
   },
 );
 
-describe("Start with wrong settings", () => {
+describe("Start with invalid settings", () => {
   const refusal = (env: Record<string, string>, main?: string) =>
     startProcess({ DATABASE_URL: "memory:", ...env }, main).then(
       () => "started",
@@ -61,7 +61,7 @@ describe("Start with wrong settings", () => {
     expect(lines.join()).not.toContain("hidden");
   }
 
-  test("fails with one line per variable on either side, without values", async () => {
+  test("fails with one line per variable of either part, without values", async () => {
     const env = {
       ADMIN_EMAIL: "root@example.com",
       ADMIN_PASSWORD: "hidden",
@@ -78,7 +78,7 @@ describe("Start with wrong settings", () => {
     expect(error).not.toContain("hidden");
   });
 
-  test("reports settings, catalogue, base URLs, certificates and locations at once, before it opens the database", async () => {
+  test("reports settings, catalogue, base URLs, certificates and locations together, before it opens the database", async () => {
     const DATA_DIR = join(temporaryFolder(), "data");
     const { problems: wrong } = readConfig({
       LOG_LEVEL: "loud",
@@ -139,7 +139,7 @@ describe("Start with wrong settings", () => {
     },
     { env: { INTERNAL_URL: `unix:${file}` }, says: /INTERNAL_URL is already in use/ },
   ];
-  test.concurrent.for(SERVICES)("services name the variable to correct: $env", async (row) => {
+  test.concurrent.for(SERVICES)("services report the variable to correct: $env", async (row) => {
     await expectRefusal({ ...SECRET, ...row.env }, row.says, "services/main.ts");
     expect(existsSync(file)).toBe(true);
   });
@@ -165,11 +165,11 @@ describe("Start with wrong settings", () => {
     },
   ];
   test.concurrent.for(LOCATIONS)(
-    "names the variable of an unreachable or unwritable location: $env",
+    "reports the variable of an unreachable or unwritable location: $env",
     ({ env, says }) => expectRefusal(env, says),
   );
 
-  test("names the variable of an occupied port", async () => {
+  test("reports the variable of an occupied port", async () => {
     const { port } = await forTest(startProxy("tcp://127.0.0.1:1"));
     await expectRefusal({ ...APART, PORT: `${port}` }, /PORT is already in use: .* change PORT\.$/);
   });

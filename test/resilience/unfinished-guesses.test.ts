@@ -98,7 +98,7 @@ describeIf(process.env.TEST_SERVERS, "POST /auth/login", async () => {
     expect(await events(user.id)).toBe(4);
   });
 
-  test(`evaluates five guesses at most while processes are killed (rounds: ${ROUNDS})`, async () => {
+  test(`evaluates at most five guesses while processes are killed (rounds: ${ROUNDS})`, async () => {
     const servers = await Promise.all([start(), start()]);
     let [rounds, kills] = [0, 0];
     const play = async () => {

@@ -65,7 +65,7 @@ describeIf(process.env.TEST_SERVERS, "Webhooks of two gateways and two services"
   const untilReceived = (received: Received[], ids: string[]) =>
     until("each registration", () => ids.every((id) => usersOf(received).includes(id)));
 
-  test("deliver each event once and signed, and not later because of an endpoint that is silent or fails", async () => {
+  test("deliver each event once and signed, without delay by a silent or failing endpoint", async () => {
     let [open, most] = [0, 0];
     const silent = await addWebhook((response) => {
       most = Math.max(most, ++open);
@@ -86,7 +86,7 @@ describeIf(process.env.TEST_SERVERS, "Webhooks of two gateways and two services"
     expect(most).toBeLessThanOrEqual(2 * 10); // places of a webhook in each process
   });
 
-  test("sign with both secrets after a rotation at either process, and with the newest two after another", async () => {
+  test("sign with both secrets after a rotation at either process, and with the latest two after another", async () => {
     const { endpoint, secret: first, path, id } = await addWebhook();
     const rotate = async (i: number) =>
       (await (await asAdmin(i)).post(`${path}/rotate-secret`)).body.secret as string;
@@ -105,7 +105,7 @@ describeIf(process.env.TEST_SERVERS, "Webhooks of two gateways and two services"
     { how: "five days without a success", code: 500, reason: "failing" },
     { how: "status 410", code: 410, reason: "gone" },
   ])(
-    "are turned off once by $how, with one e-mail, whichever processes see it",
+    "are turned off once by $how, with one e-mail, whichever processes detect it",
     async ({ code, reason }) => {
       const { id } = await addWebhook(status(code));
       const other = await addWebhook();

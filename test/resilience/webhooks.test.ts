@@ -13,7 +13,7 @@ const [REGISTRATIONS, KILLS] = process.env.TEST_FULL ? [500, 12] : [60, 3];
 const ADMIN = { email: "root@example.com", password: PASSWORD };
 
 describe.runIf(process.env.TEST_SERVERS)("Webhooks of several processes", () => {
-  test(`deliver each registration at least once, whichever process is killed when (registrations: ${REGISTRATIONS}, kills: ${KILLS})`, async () => {
+  test(`deliver each registration at least once, even if processes are killed at any time (registrations: ${REGISTRATIONS}, kills: ${KILLS})`, async () => {
     const env = {
       ...sharedVariables(),
       ...WEBHOOK_ENV,

@@ -182,7 +182,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may wait for the
   // client's time-out, see decision 46.
   onFullRuns(
-    "that are killed are replaced, and the streams and requests of the others continue",
+    "are replaced if killed, and the streams and requests of the others continue",
     async () => {
       const provider = await startHeldProvider();
       const started = await startWorkers({ ...provider.env, RATE_LIMITS: "off" });
@@ -227,7 +227,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   );
 
   onFullRuns(
-    "that end during their start end the process, which is ready with the first one until then",
+    "end the process if they end during their start; it is ready with the first one until then",
     async () => {
       const preload = resolve("test/resilience/preloads/ending-worker.ts");
       const storage = await sharedStorage();
@@ -262,7 +262,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(workersOf(started).filter(({ pid }) => isAlive(pid))).toEqual([]);
   });
 
-  onFullRuns("end when the process that started them is killed", async () => {
+  onFullRuns("end once the process that started them is killed", async () => {
     const started = await startWorkers();
     expect(await started.end("SIGKILL")).toBe("SIGKILL");
     await until("their end", () => workersOf(started).every(({ pid }) => !isAlive(pid)));
@@ -390,7 +390,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   });
 
   onFullRuns(
-    "prepare once: one administrator, one banner with the link to become one",
+    "prepare once: there is one administrator, or one banner with the link to become one",
     async () => {
       const storage = await sharedStorage();
       const open = await startWorkers(storage);
@@ -410,7 +410,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     },
   );
 
-  onFullRuns("run the command that `gatehouse` was given", async () => {
+  onFullRuns("run the command given to `gatehouse`", async () => {
     const storage = await sharedStorage();
     const command = ["scripts/commands/bin.js", "start"];
     const started = await forTest(startProcess(storage, command));
@@ -442,7 +442,7 @@ describe("WORKERS, settings", () => {
     expect(problems).toEqual([expect.stringMatching(sentence)]);
   });
 
-  test.each(["0", "257", "two", "-1"])("WORKERS=%s is refused", (workers) => {
+  test.each(["0", "257", "two", "-1"])("WORKERS=%s is rejected", (workers) => {
     const { problems } = readConfig({ WORKERS: workers });
     expect(problems).toEqual(["WORKERS must be auto, or a whole number from 1 to 256"]);
   });

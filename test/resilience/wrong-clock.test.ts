@@ -75,7 +75,7 @@ describeIf(process.env.TEST_SERVERS, "A process with a wrong clock", async () =>
     { what: "6 minutes ahead", aheadDays: 6 / 1440 },
   ];
   test.for(cases)(
-    "$what deletes nothing, is degraded, and deletes what is due once the clock is right",
+    "$what deletes nothing, is degraded, and deletes due rows once the clock is right",
     async ({ aheadDays }) => {
       const DATABASE_URL = await createDatabase();
       const env = {
