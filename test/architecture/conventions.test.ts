@@ -28,7 +28,7 @@ const repeated = (names: string[]) => [
   ...new Set(names.filter((name, i) => names.indexOf(name) !== i)),
 ];
 
-test("Conventions: names of files and exports are unique, except names that several folders have", () => {
+test("Conventions: names of files and exports are unique, except names shared by several folders", () => {
   const files = repeated(product.map(({ path }) => basename(path, ".ts")));
   expect(files.filter((name) => !SHARED_NAMES.includes(name))).toEqual([]);
   const exported = /^export (?:async )?(?:function\*?|const|class|type|let) (\w+)/gm;
@@ -46,7 +46,7 @@ test("Conventions: no file patches prototypes", () => {
  * The internals of Connect change without notice. The one file writes errors as Connect would, which
  * the suites of the gRPC port read with Connect's own client and with others.
  */
-test("Conventions: only the errors of refused calls use internals of Connect", () => {
+test("Conventions: only the errors of refused calls use Connect's internals", () => {
   expect(matching(/@connectrpc\/connect\/protocol/)).toEqual(["error-answers.ts"]);
 });
 
@@ -55,7 +55,7 @@ test("Conventions: periodic work uses the shared helper, not setInterval", () =>
   expect(files.filter((name) => !INTERVALS.includes(name))).toEqual([]);
 });
 
-test("Conventions: types are cast through unknown in few places", () => {
+test("Conventions: casts through unknown are limited to a few", () => {
   const casts = product.flatMap(({ text }) => text.match(/\bas unknown as\b/g) ?? []);
   expect(casts.length).toBeLessThanOrEqual(MAX_CASTS);
 });

@@ -61,13 +61,13 @@ const manifests = readdirSync("deploy/kubernetes").flatMap((name) =>
   parseAllDocuments(read(`deploy/kubernetes/${name}`)).map((document) => document.toJS()),
 );
 
-test("Kubernetes: no pod gets the variables of services, which have names of ours", () => {
+test("Kubernetes: no pod receives the environment variables of Kubernetes services", () => {
   const pods = manifests.flatMap(({ spec }) => (spec?.template ? [spec.template.spec] : []));
   expect(pods.length).toBe(2);
   expect(pods.map((pod) => pod.enableServiceLinks)).toEqual([false, false]);
 });
 
-test("Kubernetes: trusts no proxy until the operator names it, and says so", () => {
+test("Kubernetes: trusts no proxy until the operator names it, and reports it", () => {
   const maps = manifests.flatMap(({ configMapGenerator = [] }) => configMapGenerator);
   const literals: string[] = maps.flatMap((map) => map.literals);
   const env = Object.fromEntries(literals.map((literal) => literal.split(/=(.*)/s)));

@@ -51,18 +51,18 @@ test("Documentation: every relative link and anchor has a target", () => {
   expect(dead).toEqual([]);
 });
 
-test("Documentation: every file that a document names in code exists", () => {
+test("Documentation: every file named as code in a document exists", () => {
   const current = documents.filter((file) => file !== "CHANGELOG.md");
   const named = /`((?:gateway|services|proto|test|bench|scripts)\/[\w./-]+)`/g;
   expect(missingIn(current, named, (path) => !existsSync(join(root, path)))).toEqual([]);
 });
 
-test("Documentation: every npm script that a document names exists", () => {
+test("Documentation: every npm script named in a document exists", () => {
   const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
   expect(missingIn(documents, /npm run ([\w:-]+)/g, (name) => !(name in scripts))).toEqual([]);
 });
 
-test("OWASP ASVS: each requirement has one known state, and the summary has their numbers", () => {
+test("OWASP ASVS: each requirement has one known state, and the summary has the right counts", () => {
   const text = read("docs/asvs.md");
   const lines = [...text.matchAll(/^\| (\d+\.\d+\.\d+) \| [12] \| \**([\w/ ]+?)\** \| .+ \|$/gm)];
   const states = lines.map(([, , state = ""]) => state);

@@ -110,7 +110,7 @@ test("Imports: the gateway imports only gen and services/platform", () => {
   expect(importsThat(isWrong, true)).toEqual([]);
 });
 
-test("Imports: a room of the services imports only the rooms that its rule allows", () => {
+test("Imports: a room of the services imports only rooms that its rule allows", () => {
   const isWrong = (file: string, to: string) =>
     layer(to) === "services" &&
     part(to) !== part(file) &&
@@ -151,7 +151,7 @@ test("Imports: only services/store contains SQL", () => {
   expect(others.filter((file) => sql.test(read(file)))).toEqual([]);
 });
 
-test("Imports: large libraries are loaded on first use only", () => {
+test("Imports: large libraries are not imported statically", () => {
   const large = /^import\s+(?!type\b)[^;]*from\s+"(qrcode|@simplewebauthn\/|openid-client)/m;
   expect(files.filter((file) => large.test(read(file)))).toEqual([]);
 });
@@ -185,7 +185,7 @@ test("Imports: operators' commands load no development packages (`npm ci --omit=
   expect(missing).toEqual([]);
 });
 
-test("Imports: the client has no runtime dependency, and imports nothing but its own files", () => {
+test("Imports: the client has no runtime dependency, and imports only its own files", () => {
   const { dependencies, peerDependencies } = JSON.parse(read("client/package.json"));
   expect([dependencies, peerDependencies]).toEqual([undefined, undefined]);
   const imports = sourcesIn("client/src").flatMap(({ text }) =>

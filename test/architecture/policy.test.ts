@@ -39,11 +39,11 @@ function methodWith(rules: MessageInitShape<typeof PolicySchema> | undefined): D
 test.each([
   ["no policy at all", undefined],
   ["a policy without access", { successStatus: 201 }],
-])("Method policy: the start is refused for a method with %s", (_what, rules) => {
+])("Method policy: the start fails for a method with %s", (_what, rules) => {
   expect(() => readBinding(methodWith(rules))).toThrow("AuthService/Logout");
 });
 
-test("Method policy: every method states its access, and is limited unless it serves keys", () => {
+test("Method policy: every method declares its access, and has a limit unless it serves keys", () => {
   const unlimited = methods.filter((method) => policyOf(method)?.limits.length === 0);
   expect(unlimited.map(({ name }) => name)).toEqual(["ListKeys", "FindApiKey"]);
 });
@@ -67,7 +67,7 @@ test("Method policy: every administrator method is forbidden during impersonatio
   expect(open.map(({ name }) => name)).toEqual([]);
 });
 
-test("Method policy: an impersonator can only read, chat and leave", () => {
+test("Method policy: an impersonator can only read, call models and log out", () => {
   const open = methods.filter((method) => {
     const rules = policyOf(method);
     return rules?.access === Access.USER && !rules.forbidImpersonation;
@@ -83,7 +83,7 @@ test("Method policy: an impersonator can only read, chat and leave", () => {
   expect(open.map(({ name }) => name).sort()).toEqual(names.sort());
 });
 
-test("Method policy: API keys call models, list them and show usage, and open nothing else", () => {
+test("Method policy: API keys call models, list them and show usage, and allow nothing else", () => {
   const open = methods.filter((method) => policyOf(method)?.apiKeys !== ApiKeys.UNSPECIFIED);
   const calls = [
     ...["Chat", "Complete", "CreateEmbeddings", "StreamChat"],

@@ -73,11 +73,14 @@ test.each([
     pattern: /^ {4}"([a-z-]+)": \{\n {6}"subject"/gm,
   },
   { kind: "provider", path: "services/ai/providers/errors.ts", pattern: /^ {2}\| "([a-z ]+)"/gm },
-])("Web app: every $kind of $path has a sentence, and no other", ({ kind, path, pattern }) => {
-  const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
-  expect(names.length).toBeGreaterThan(10);
-  expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);
-});
+])(
+  "Web app: every $kind of $path has a sentence, and there is no other",
+  ({ kind, path, pattern }) => {
+    const names = textsIn(path, pattern).map((name) => `${kind}.${name}`);
+    expect(names.length).toBeGreaterThan(10);
+    expect(Object.keys(messages).filter((key) => key.startsWith(`${kind}.`))).toEqual(names);
+  },
+);
 
 test("Web app: every text exists in English and German, with the same placeholders", () => {
   for (const [key, [english, german]] of Object.entries(messages)) {
