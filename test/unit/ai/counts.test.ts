@@ -249,7 +249,10 @@ describe("OpenAI dialect: usage", () => {
       "a choice, despite zeros of a proxy",
       { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }], usage: counts(0, 0, 0) },
     ],
-    ["the field of Groq, despite an empty object", { choices: [], usage: {}, x_groq: { usage: counts(9, 2, 11) } }],
+    [
+      "the field of Groq, despite an empty object",
+      { choices: [], usage: {}, x_groq: { usage: counts(9, 2, 11) } },
+    ],
   ])("is read from %s", (_, document) => {
     const frames = framesOf(chunk(0, "Hello.", "stop"), document);
     expect(decode(openaiAdapter, frames).usage).toEqual({ inputTokens: 9, outputTokens: 2 });

@@ -120,9 +120,12 @@ describe.each(DIALECTS)("Finish reasons of $dialect", ({ adapter, frames, whole,
     expect(endsOf(reason)).toEqual(both("stop"));
   });
 
-  test.each([...COMMON.limits, ...words.limits])("%j means the maximum number of tokens", (reason) => {
-    expect(endsOf(reason)).toEqual(both("length"));
-  });
+  test.each([...COMMON.limits, ...words.limits])(
+    "%j means the maximum number of tokens",
+    (reason) => {
+      expect(endsOf(reason)).toEqual(both("length"));
+    },
+  );
 
   test.each([...COMMON.filters, ...words.filters])("%j means a filter", (reason) => {
     expect(endsOf(reason)).toEqual(both("blocked the content"));
