@@ -196,8 +196,8 @@ export async function createBackupCodeSet(call: Call, userId: string): Promise<s
 }
 
 /**
- * The keyed digests of a code, ignoring letter case and hyphens. Without the key, which is not stored in
- * the database, the 40 bits of a code cannot be guessed offline.
+ * The keyed digests of a code, ignoring letter case and hyphens. Without the key, which is not
+ * stored in the database, the 39 bits of a code cannot be guessed offline.
  */
 function digestsOf(cipher: Cipher, userId: string, code: string): string[] {
   const normal = code.toUpperCase().replaceAll("-", "");

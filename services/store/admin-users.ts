@@ -56,8 +56,8 @@ const MIN_INDEXED_CHARACTERS = 3;
 const MAX_INDEXED_CHARACTERS = 16;
 
 /**
- * Locked second factors are joined with users, so that the planner can estimate their
- * number.
+ * Conditions for locks. Locked second factors are joined with users so that the planner can
+ * estimate their number.
  */
 const LOCKED_PASSWORDS = "attempts l where l.kind = 'password' and l.locked_until > :now";
 const LOCKED_OWNERS =
@@ -69,27 +69,27 @@ const IS_LOCKED = `t.canonical_email in
 const IS_NOT_LOCKED = `not exists (select from ${LOCKED_PASSWORDS} and l.subject = t.canonical_email)
   and not exists (select from ${LOCKED_FACTORS} and u.id = t.id)`;
 
-/** Suspended users are few, and a table lists them. */
+/** There are few suspended users, and a table lists them. */
 const IS_SUSPENDED = "t.id in (select user_id from suspended_users)";
 
-/** Service accounts are few, and the index of searches finds them by their domain. */
+/** There are few service accounts, and the search index finds them by their domain. */
 const IS_SERVICE = `t.is_service and ${SEARCHED} like ${searchable(`'%@${SERVICE_DOMAIN}%'`)}`;
 
 /** Number of users: exact up to 10,000. */
 export const countUsers = (db: Db): Promise<Total> =>
   countMatches(db, { columns: "", from: "users", where: "true", values: {} });
 
-/** The users who can't sign in because of failed attempts. */
+/** Users who cannot sign in because of failed attempts. */
 export type LockedUsers = {
   count: number;
-  /** Those who are locked for longest. */
+  /** The users whose locks end last. */
   users: Person[];
-  /** When the last lock ends; null without one. */
+  /** When the last lock ends; null if there is none. */
   until: Date | null;
 };
 
 /**
- * Counts the users who can't sign in because of failed attempts, and names some of them.
+ * Counts the users who cannot sign in because of failed attempts, and names some of them.
  * @param limit number of users to name
  */
 export const readLockedUsers = (db: ClockedDb, limit: number): Promise<LockedUsers> =>
@@ -108,7 +108,10 @@ export const readLockedUsers = (db: ClockedDb, limit: number): Promise<LockedUse
     { now: db.clock.now(), limit },
   );
 
-/** A term as it is, with ASCII digits, and with its domain in Unicode and Punycode. */
+/**
+ * Spellings of a search term: as given, with ASCII digits, and with its domain in Unicode and in
+ * Punycode.
+ */
 const spellingsOf = (search: string): string[] => [
   ...new Set([search, foldDigits(search), ...domainSpellings(search)]),
 ];
@@ -127,7 +130,7 @@ function valuesOf(term: string, i: number): Record<string, string> {
   return { [`pattern${i}`]: pattern, [`term${i}`]: term };
 }
 
-/** Orders by their names in requests. */
+/** Orders by name, as in requests. */
 const ORDERS: Record<string, Order> = {
   createdAt: { column: "id", descending: false }, // ids begin with the time
   email: { column: "canonical_email", descending: false },
@@ -135,8 +138,8 @@ const ORDERS: Record<string, Order> = {
 };
 
 /**
- * Orders by the last sign-in, without an index: every sign-in would have to write all indexes of its user,
- * which takes 0.6 ms. With a million users a page takes 0.2 to 0.6 s instead.
+ * Order by the last sign-in. It has no index: with one, every sign-in would write all indexes of
+ * the user's row, which takes 0.6 ms. Instead, a page takes 0.2 to 0.6 s with a million users.
  */
 const BY_SIGN_IN = {
   time: "coalesce(t.last_login_at, '-infinity'::timestamptz)",
@@ -148,9 +151,10 @@ const TIME_ORDERS: Record<string, TimeOrder<AdminUser>> = {
 };
 
 /**
- * Lists users, newest first or in another order. Cursor pages of a search for one or two characters may
- * be short.
- * @throws ServiceError VALIDATION_FAILED for a cursor of another order, or whose row no longer exists
+ * Lists users, newest first or in another order. Cursor pages of a search for one or two characters
+ * may be short.
+ * @throws ServiceError VALIDATION_FAILED for a cursor from another order, or one whose row no
+ * longer exists
  */
 export async function listUsers(
   db: ClockedDb,
@@ -219,8 +223,8 @@ export const upsertAdmin = (
   );
 
 /**
- * Makes a user the first administrator, with a verified address, unless there is one. Run it in a
- * transaction: of several callers one succeeds.
+ * Makes a user the first administrator, with a verified address, unless there is an administrator.
+ * Run it in a transaction. Only one of several concurrent callers succeeds.
  */
 export async function promoteFirstAdmin({ em }: Db, userId: string, now: Date): Promise<boolean> {
   await em.execute("select pg_advisory_xact_lock(:firstAdmin)", LOCKS);

@@ -32,12 +32,12 @@ export interface ApiKey extends InferEntity<typeof ApiKey> {}
 /** Whether key `k` is neither revoked nor expired at a time. */
 const IS_ACTIVE = "k.revoked_at is null and (k.expires_at is null or k.expires_at > :now)";
 /**
- * Whether key `k` of user `t` may be used. The keys of an account whose deletion is requested, or that
- * is suspended, come back with the account.
+ * Whether key `k` of user `t` may be used. The keys of a suspended account, or of one whose
+ * deletion has been requested, become usable again with the account.
  */
 export const IS_USABLE = `${IS_ACTIVE} and t.deletion_at is null and t.suspended_at is null`;
 
-/** A usable key, as read for every request with it. */
+/** A usable key, as read for every request that uses it. */
 export type CallerKey = Pick<ApiKey, "id" | "models" | "requestsPerMinute" | "lastUsedAt">;
 
 /** A usable key and its owner. */
@@ -56,9 +56,9 @@ const findUsable = prepared<{ digests: string[]; now: Date }, FoundRow>(
 );
 
 /**
- * Reads those of the keys that may be used, each with its owner. One prepared statement.
+ * Reads the usable keys among the given ones, with their owners, in one prepared statement.
  * @param digests in hexadecimal
- * @returns them by digest
+ * @returns the usable keys by digest
  */
 export async function findUsableKeys(
   db: HotDb,
@@ -90,7 +90,7 @@ export const listActiveKeys = ({ em }: Db, userId: string, now: Date): Promise<L
     { userId, now },
   );
 
-/** Number of active keys of a user. Lock the user first, if it must not change. */
+/** Counts the active keys of a user. Lock the user first if the number must not change. */
 export async function countActiveKeys(db: Db, userId: string, now: Date): Promise<number> {
   const { keys } = await oneRow<{ keys: number }>(
     db,
@@ -100,7 +100,7 @@ export async function countActiveKeys(db: Db, userId: string, now: Date): Promis
   return keys;
 }
 
-/** What names a key, for people and for the audit log. */
+/** How people and the audit log identify a key. */
 export type NamedKey = Pick<ApiKey, "id" | "name" | "hint">;
 
 /**
@@ -144,7 +144,7 @@ export async function revokeAllKeys(db: Db, now: Date): Promise<number> {
 /** A use of a key. */
 export type KeyUse = { id: string; at: Date; ip: string };
 
-/** Writes when and from where keys were last used. Skips rows that are locked by others. */
+/** Records when and from where keys were last used. Skips rows that others have locked. */
 export async function updateLastUsed({ em }: Db, uses: KeyUse[]): Promise<void> {
   await em.execute(
     `with due as (
@@ -166,10 +166,10 @@ const ADMIN_COLUMNS = `${LISTED.replaceAll("k.", "t.")}, t.user_id as "userId", 
 export const findAdminKey = (db: Db, id: string) =>
   firstRow<AdminKey>(db, `select ${ADMIN_COLUMNS} from api_keys t where t.id = :id`, { id });
 
-/** Which keys. `search` is a part of the name or the hint, in any case. */
+/** Filter for keys. `search` is part of the name or hint, case-insensitive. */
 export type KeyFilter = Pick<ListAllApiKeysRequest, "userId" | "search" | "state">;
 
-/** Conditions of the states. An expired key that was revoked is revoked. */
+/** Condition for each state. A revoked key counts as revoked even if it has expired. */
 const STATES: Record<string, string> = {
   active: IS_ACTIVE.replaceAll("k.", "t."),
   expired: "t.revoked_at is null and t.expires_at <= :now",
@@ -177,8 +177,8 @@ const STATES: Record<string, string> = {
 };
 
 /**
- * Lists keys, newest first. Pages by cursor of a search, or of one state, may be short: those have
- * no index.
+ * Lists keys, newest first. Cursor pages of a search or state may be short, because these filters
+ * have no index.
  */
 export function listAllKeys(
   db: ClockedDb,

@@ -4,20 +4,20 @@ import { type ClockedDb, type Db, firstRow, type HotDb, prepared } from "./state
 import type { User } from "./users.ts";
 
 /**
- * What guesses are counted for: passwords at login by canonical e-mail address, all others by user
- * id. A confirmation is the password of a signed-in user. Backup codes have their own counter, used
- * once codes are permanently locked. A known device has a counter while the passwords of its account are
- * locked: `deviceSubject`.
+ * What guesses count towards. Passwords at login are counted by canonical e-mail address, all
+ * others by user id. A confirmation is the password of a signed-in user. Backup codes have a
+ * separate counter, used once codes are permanently locked. A known device has a separate counter
+ * while passwords of its account are locked, with the subject `deviceSubject`.
  */
 export type AttemptKey = {
   kind: "password" | "confirmation" | "second-factor" | "backup-code" | "device";
   subject: string;
 };
 
-/** What the guesses of a known device are counted for. */
+/** Subject of the guesses on a known device. */
 export const deviceSubject = (userId: string, deviceId: string): string => `${userId}:${deviceId}`;
 
-/** How many failures lock an account, and for how long. */
+/** The number of failures that lock an account, and the duration of the lock. */
 export type LockoutConfig = Pick<
   Config,
   "lockoutThreshold" | "lockoutDurationMs" | "lockoutResetMs"
@@ -25,7 +25,10 @@ export type LockoutConfig = Pick<
 
 /** End of a permanent lock. */
 export const LOCKED_FOR_GOOD = new Date("9999-12-31T00:00:00Z");
-/** Number of consecutive failures, across locks, that lock permanently (NIST SP 800-63B-4 section 3.2.2). */
+/**
+ * Number of consecutive failures, across locks, after which the lock is permanent (NIST SP
+ * 800-63B-4 section 3.2.2).
+ */
 const MAX_CONSECUTIVE = 100;
 
 /**

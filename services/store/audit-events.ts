@@ -44,7 +44,7 @@ export type AuditFilter = Partial<Pick<ListAuditLogsRequest, "userId" | "actorId
 const COLUMNS = `t.id, t.event, t.outcome, t.user_id as "userId", t.actor_id as "actorId", t.ip, t.user_agent as "userAgent",
   t.request_id as "requestId", t.details, t.created_at as "createdAt",
   ${personColumn("u", "user")}, ${personColumn("a", "actor")}`;
-/** Names are those of now: read for the rows of a page alone. */
+/** Joins the current names, only for the rows of a page. */
 const JOIN_PEOPLE = "left join users u on u.id = t.user_id left join users a on a.id = t.actor_id";
 
 /** An event as administrators see it. */
@@ -105,8 +105,8 @@ export async function addPartition(db: Db, firstDay: string): Promise<void> {
 }
 
 /**
- * Whether this database role may drop partitions. If not, `npm run migrate` does so with the owner's
- * role.
+ * Whether this database role may drop partitions. If not, `npm run migrate` drops them with the
+ * role of the owner.
  */
 export const ownsPartitions = (db: Db): Promise<boolean> =>
   returnsRow(

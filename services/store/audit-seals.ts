@@ -94,14 +94,12 @@ export async function takeUnsealed({ em }: Db, limit: number): Promise<string[]>
 const DIGEST = `encode(sha256(convert_to(row(e.id, e.event, e.outcome, e.user_id, e.actor_id, e.ip, e.user_agent,
   e.request_id, e.details, extract(epoch from e.created_at))::text, 'UTF8')), 'hex')`;
 
-/**
- * What a seal is computed from: the digest of an event's row, and the time stated in the row. And the name of the
- * event.
- */
+/** An event to be sealed: the digest of its row, the time in the row, and its name. */
 export type SealedEvent = { digest: string; createdAt: Date; event: string };
 
 /**
- * Finds events by id. The ids are passed as a list, since with a join the planner could read the whole log.
+ * Finds events by id. The ids are passed as a list, because with a join the planner might read the
+ * whole log.
  */
 export async function findSealedEvents(
   { em }: Db,

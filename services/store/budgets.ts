@@ -22,7 +22,7 @@ type CounterRow = {
   reserved: string;
 };
 
-/** A counter of a budget that limits a call, as the call has found it. */
+/** A counter of a budget that limits a call, as read for the call. */
 export type BudgetCounter = Pick<
   CounterRow,
   "budgetId" | "scope" | "unit" | "period" | "subject"
@@ -30,48 +30,51 @@ export type BudgetCounter = Pick<
   limit: bigint;
   used: bigint;
   reserved: bigint;
-  /** The most that the input of the call can use. */
+  /** Maximum usage of the call's input. */
   input: bigint;
-  /** The most that a token of its output can use. */
+  /** Maximum usage per output token. */
   perOutput: bigint;
-  /** The call was the first to be refused because the rest of this period, half of the budget or less, does not suffice. */
+  /**
+   * Whether this is the first call that was refused because too little of the period's budget is
+   * left, and at most half of it.
+   */
   isNewlyExceeded: boolean;
 };
 
-/** A call that asks for a reservation. */
+/** A request for the reservation of a call. */
 export type ReserveRequest = {
   /** The row of the call. */
   row: UsageRow;
   starts: PeriodStarts;
   /** Maximum number of tokens that the input can have, all attempts together. */
   inputTokens: number;
-  /** The highest cost of that input and of a token of output, in nano-units; null without a price. */
+  /** Maximum cost of that input and of an output token, in nano-units; null without a price. */
   inputCost: bigint | null;
   outputCost: bigint | null;
-  /** The number of output tokens that the call may have at most. */
+  /** Maximum number of output tokens that the call asks for. */
   wanted: number;
-  /** The number of output tokens without which the call is refused. */
+  /** Minimum number of output tokens; if fewer fit, the call is refused. */
   least: number;
 };
 
-/** What came of it. */
+/** The result of a request for a reservation. */
 export type ReserveOutcome = {
   /** Whether the user still exists. */
   hasOwner: boolean;
   /** Number of budgets that limit the call. */
   rules: number;
-  /** Their counters. Fewer than `rules` if some do not exist yet: see `addCounters`. */
+  /** Their counters; fewer than `rules` if some do not exist yet, see `addCounters`. */
   counters: BudgetCounter[];
-  /** The call has no price, but a budget of money. */
+  /** Whether a budget of money applies although the call has no price. */
   isUnpriced: boolean;
-  /** The number of output tokens that is reserved; null if nothing is. */
+  /** Number of reserved output tokens; null if nothing was reserved. */
   granted: number | null;
 };
 
 /**
- * The budgets that limit a call, with what it needs of each. A user's own budget replaces that of the role.
- * The owner is locked first, in one order with `settle_usage` and erasures, which hold the owner while they
- * wait for the counters.
+ * The budgets that limit a call, with the amounts that it needs from each. A user's own budget
+ * replaces that of the role. The owner is locked first, in the same order as in `settle_usage` and
+ * in erasures, which hold the owner while they wait for the counters.
  */
 const RULES = `
   owner as (select id, role from users where id = :userId::uuid for key share),
@@ -104,11 +107,11 @@ type ReservedRow = Omit<ReserveOutcome, "counters"> & {
 };
 
 /**
- * Reserves what a call may use at most, in all of its budgets or in none, and writes its row. A call that is refused while
- * most of a budget is left is too large, and does not use the budget up. `for no key
- * update` waits for concurrent calls and reads what they have left: without it, the statement would add to
- * the counters of its snapshot, and calls at the same time would all fit. All callers lock the counters in
- * one order.
+ * Reserves the maximum usage of a call in all of its budgets, or in none, and writes its row. A call
+ * that is refused while more than half of a budget is unused is too large, and does not mark the
+ * budget as used up. `for no key update` waits for concurrent calls and reads what they have left.
+ * Without it, the statement would use the counters in its snapshot, and concurrent calls would all
+ * fit. All callers lock the counters in the same order.
  */
 const reserve = prepared<
   ReserveValues & { row: string; wanted: number; least: number },
@@ -165,8 +168,8 @@ const valuesOf = ({ row, starts, inputTokens, inputCost, outputCost }: ReserveRe
 });
 
 /**
- * Reserves what a call may use at most, and inserts its row. One prepared statement. Reserves nothing if one
- * of the budgets has not enough left, or has no counter yet.
+ * Reserves the maximum usage of a call and inserts its row, in one prepared statement. Reserves
+ * nothing if one of the budgets does not have enough left, or has no counter yet.
  */
 export async function reserveBudgets(db: HotDb, request: ReserveRequest): Promise<ReserveOutcome> {
   const { row, wanted, least } = request;
@@ -188,7 +191,10 @@ export async function reserveBudgets(db: HotDb, request: ReserveRequest): Promis
   };
 }
 
-/** `for key share` skips budgets that are deleted in the meantime. Their counters could not be inserted. */
+/**
+ * `for key share` skips budgets that are deleted in the meantime, whose counters could not be
+ * inserted.
+ */
 const add = prepared<ReserveValues>(
   "add_budget_counters",
   `with ${RULES}
@@ -198,7 +204,7 @@ const add = prepared<ReserveValues>(
   on conflict do nothing`,
 );
 
-/** Adds the counters that a call needs and that do not exist yet, whoever adds them. */
+/** Adds missing counters for a call. Concurrent callers may add the same counters. */
 export const addCounters = (db: HotDb, request: ReserveRequest) => add(db, valuesOf(request));
 
 /** A counter that has just reached its alert threshold, or its limit. */
@@ -210,9 +216,9 @@ export type Crossing = Pick<
 };
 
 /**
- * Ends calls with a reservation, and books what they have used instead of it. Amounts are summed up first,
- * since an update applies only one of several rows that match. A call without a reservation any more is left
- * as it is. Waits for an ongoing erasure of an owner before any row is locked.
+ * Ends calls that have a reservation, and books their usage in its place. Amounts are added up
+ * first, since an update applies only one of several matching rows. A call that no longer has a
+ * reservation is not changed. Waits for an ongoing erasure of an owner before any row is locked.
  */
 const settle = prepared<{ rows: string; now: Date }, Crossing>(
   "settle_usage",
@@ -257,16 +263,16 @@ const settle = prepared<{ rows: string; now: Date }, Crossing>(
 );
 
 /**
- * Writes the rows of calls with a reservation. Those that have ended are booked, each of them once.
- * @returns the counters that have reached their alert threshold or their limit by this
+ * Writes the rows of calls that have a reservation. Calls that have ended are booked exactly once.
+ * @returns the counters that have thereby reached their alert threshold or their limit
  */
 export const settleUsage = (db: HotDb, rows: readonly UsageRow[], now: Date): Promise<Crossing[]> =>
   settle(db, { rows: JSON.stringify(rows), now });
 
 /**
- * Rows of calls that never ended, such as those of a process that crashed: with what was reserved for them
- * as what they have used.
- * @param from rows that were created earlier are not looked for
+ * Finds calls that never ended, for example because their process crashed. Their reservations are
+ * returned as their usage.
+ * @param from rows created earlier are ignored
  */
 export function findLostCalls(
   { em }: Db,
@@ -282,7 +288,7 @@ export function findLostCalls(
   );
 }
 
-/** The first day with a counter that holds something for calls; undefined if there is none. */
+/** First day of a period with reservations; undefined if there is none. */
 export async function firstReservedDay(db: Db): Promise<Date | undefined> {
   const sql =
     "select min(period_start)::timestamptz as day from budget_counters where reserved <> 0";

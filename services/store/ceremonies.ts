@@ -2,7 +2,7 @@ import { type Db, returnsRow } from "./statement.ts";
 
 /**
  * Completes a ceremony, in the transaction of its effect.
- * @returns false if it was completed before: of several callers one gets it
+ * @returns false if it was completed before: only one of several callers succeeds
  */
 export const completeCeremony = (
   db: Db,

@@ -10,7 +10,7 @@ const findValid = prepared<{ ids: string[]; now: Date }, { id: string }>(
    select k.id from given join api_keys k on k.id = given.id join users t on t.id = k.user_id where ${IS_USABLE}`,
 );
 
-/** Finds those of the sessions and API keys that have not ended. One prepared statement. */
+/** Finds which of the given sessions and API keys are still valid, in one prepared statement. */
 export async function findValidCredentials(
   db: HotDb,
   ids: string[],

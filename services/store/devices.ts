@@ -1,6 +1,6 @@
 import { type Db, firstRow, returnsRow } from "./statement.ts";
 
-/** A browser or app that has signed in to an account. The sign-in statement writes it. */
+/** A browser or app that has signed in to an account. Written by the sign-in statement. */
 export type Device = {
   id: string;
   label: string;
@@ -11,10 +11,12 @@ export type Device = {
   lastUsedAt: Date;
 };
 
-/** A device, and whether a session began on it. */
+/** A device, and whether it is the one of the caller's session. */
 export type ListedDevice = Device & { current: boolean };
 
-/** The devices of a user, the last used first. `current` is that of the session. */
+/**
+ * Lists the devices of a user, most recently used first. `current` marks the one of the session.
+ */
 export const listDevices = (
   { em }: Db,
   userId: string,
@@ -27,11 +29,14 @@ export const listDevices = (
     { userId, sessionId },
   );
 
-/** Whether a browser or app has signed in to an account before, and was not forgotten. */
+/** Whether a browser or app has signed in to an account before and has not been forgotten since. */
 export const isKnownDevice = (db: Db, userId: string, id: string): Promise<boolean> =>
   returnsRow(db, "select id from devices where user_id = :userId and id = :id", { userId, id });
 
-/** The user with a canonical address who has signed in on a browser or app before; undefined if there is none. */
+/**
+ * Finds the user with a canonical address, if that user has signed in with the given browser or app
+ * before.
+ */
 export const findOwnerOfDevice = async (
   db: Db,
   email: string,
@@ -47,7 +52,7 @@ export const findOwnerOfDevice = async (
   )?.userId;
 
 /**
- * Forgets a device of a user, and the guesses that were counted for it.
+ * Forgets a device of a user and its guesses.
  * @returns false if that user has no such device
  */
 export const deleteDevice = (db: Db, userId: string, id: string): Promise<boolean> =>
@@ -58,7 +63,7 @@ export const deleteDevice = (db: Db, userId: string, id: string): Promise<boolea
     { userId, id },
   );
 
-/** Forgets all devices of a user, and the guesses that were counted for them. */
+/** Forgets all devices of a user and their guesses. */
 export async function deleteDevices({ em }: Db, userId: string): Promise<void> {
   await em.execute(
     `with gone as (delete from devices where user_id = :userId returning user_id || ':' || id as subject)

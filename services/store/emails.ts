@@ -77,7 +77,7 @@ export function recentEmails(
   );
 }
 
-/** What the first verification e-mail of an account to an address says; undefined if it is no longer kept. */
+/** Variables of an account's first verification e-mail to an address; undefined if it is not kept any more. */
 export const findFirstVerification = (
   db: Db,
   { id, email }: Pick<User, "id" | "email">,
@@ -89,10 +89,10 @@ export const findFirstVerification = (
     { id, email },
   );
 
-/** E-mails that anybody can ask for, to any address. */
+/** E-mails that anyone can request, to any address. */
 export const REQUESTED_EMAILS = ["verify-email", "change-email", "reset-password", "email-code"];
 
-/** How many e-mails there have been within the last hour and the last day. */
+/** Numbers of e-mails within the last hour and the last day. */
 export type EmailCounts = { inHour: number; inDay: number };
 const COUNTS = `count(*) filter (where e.created_at > :now::timestamptz - interval '1 hour')::int as "inHour",
   count(*) filter (where e.created_at > :now::timestamptz - interval '1 day')::int as "inDay"`;
@@ -100,8 +100,9 @@ const REQUESTED = REQUESTED_EMAILS.map((template) => `'${template}'`).join();
 const DAY_MS = 86_400_000;
 
 /**
- * Counts the e-mails to an address that somebody has asked for, in all spellings and for all accounts. Locks the address
- * until the transaction ends: of many callers at once, each counts the e-mails of those before.
+ * Counts the requested e-mails to an address, in all spellings and across accounts. Locks the
+ * address until the transaction ends, so that each of several concurrent callers counts the e-mails
+ * of those before it.
  */
 export async function countRequestedEmails(
   { em, clock }: ClockedDb,
@@ -119,9 +120,7 @@ export async function countRequestedEmails(
   );
 }
 
-/**
- * Counts all other e-mails of a user: notices of what has happened to the account. Lock the user first.
- */
+/** Counts all other e-mails to a user: notices about the account. Lock the user first. */
 export const countNotices = ({ em, clock }: ClockedDb, userId: string): Promise<EmailCounts> =>
   oneRow(
     { em },
@@ -130,19 +129,19 @@ export const countNotices = ({ em, clock }: ClockedDb, userId: string): Promise<
     { userId, now: clock.now(), first: lowestId(new Date(clock.now().getTime() - DAY_MS)) },
   );
 
-/** The most notices to an address that is not verified. */
+/** Maximum numbers of notices to an unverified address. */
 export const MAX_UNVERIFIED_NOTICES: EmailCounts = { inHour: 5, inDay: 20 };
 
 /**
- * SQL: whether a user may get a further notice at an address that is not verified.
- * @param userId SQL for the id
+ * SQL condition: whether another notice may be sent to the unverified address of a user.
+ * @param userId SQL expression for the id
  */
 export const mayGetNotice = (userId: string): string => `(
   select counts."inHour" < ${MAX_UNVERIFIED_NOTICES.inHour} and counts."inDay" < ${MAX_UNVERIFIED_NOTICES.inDay}
   from (select ${COUNTS} from emails e where e.user_id = ${userId}
     and e.created_at > :now::timestamptz - interval '1 day' and e.template not in (${REQUESTED})) counts)`;
 
-/** Values for all spellings of an address, and the list of them in SQL. */
+/** Values for all spellings of an address, and the SQL list of their names. */
 function spellingsOf(address: string) {
   const spellings = [address, ...domainSpellings(address)];
   const values = Object.fromEntries(spellings.map((to, i) => [`to${i}`, to]));
@@ -217,7 +216,7 @@ export const extendLeases = prepared<{ ids: string[]; attempts: number[]; leaseM
 export const recordAttempt = ({ em }: Db, { id, attempts }: Claim, result: Partial<Email>) =>
   em.nativeUpdate(Email, { id, attempts, status: "sending" }, result);
 
-/** What an e-mail is rendered from. */
+/** Reads what an e-mail is rendered from. */
 export const findEmailContent = (
   db: Db,
   id: string,
@@ -230,7 +229,7 @@ export const findEmailContent = (
     { id },
   );
 
-/** How the latest of the e-mails failed that were queued since a time and could not be delivered. */
+/** The error of the latest undeliverable e-mail that was queued since the given time. */
 export async function findLatestFailure(db: Db, since: Date): Promise<string | null> {
   const row = await firstRow<{ failure: string | null }>(
     db,

@@ -59,7 +59,7 @@ export function isStaleStatement(error: unknown): boolean {
 export const isLockTimeout = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "55P03";
 
-/** Whether the server has ended a statement because it and another one waited for each other. */
+/** Whether the server has ended a statement because of a deadlock. */
 export const isDeadlock = (error: unknown): boolean =>
   (error as { code?: unknown }).code === "40P01";
 

@@ -1,6 +1,6 @@
 import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
 
-/** An account at a provider that is connected to a user. */
+/** An account at a sign-in provider that is connected to a user. */
 export type Identity = {
   id: string;
   userId: string;
@@ -8,13 +8,13 @@ export type Identity = {
   provider: string;
   issuer: string;
   subject: string;
-  /** The address that the provider reported last. */
+  /** The address that the provider has reported most recently. */
   email: string | null;
   createdAt: Date;
   lastUsedAt: Date | null;
 };
 
-/** What names an account at a provider. */
+/** What identifies an account at a provider. */
 export type IdentityKey = Pick<Identity, "issuer" | "subject">;
 
 const COLUMNS = `id, user_id as "userId", provider, issuer, subject, email, created_at as "createdAt",
@@ -22,7 +22,7 @@ const COLUMNS = `id, user_id as "userId", provider, issuer, subject, email, crea
 
 /**
  * Inserts an identity.
- * @returns false if a user has it
+ * @returns false if a user already has it
  */
 export const insertIdentity = (db: Db, identity: Identity): Promise<boolean> =>
   returnsRow(
@@ -41,14 +41,14 @@ export const findIdentity = (db: Db, key: IdentityKey): Promise<Identity | undef
     key,
   );
 
-/** The identities of a user, newest first. */
+/** Lists the identities of a user, newest first. */
 export const listIdentities = ({ em }: Db, userId: string): Promise<Identity[]> =>
   em.execute(
     `select ${COLUMNS} from identities where user_id = :userId order by created_at desc, id desc`,
     { userId },
   );
 
-/** The number of identities of a user at these providers. */
+/** Counts the identities of a user at the given providers. */
 export const countIdentities = async (
   db: Db,
   userId: string,
@@ -64,7 +64,7 @@ export const countIdentities = async (
   ).identities;
 
 /**
- * Notes a use of an identity, and the address that its provider reports. Lock the user first.
+ * Records a use of an identity and the address that its provider reports. Lock the user first.
  * @returns false if it was removed in the meantime
  */
 export const useIdentity = (
@@ -90,7 +90,7 @@ export const deleteIdentity = (
     userId,
   });
 
-/** Deletes the identities of a user: all, or those connected at or after a time. */
+/** Deletes the identities of a user: all, or those connected at or after `since`. */
 export async function deleteIdentities({ em }: Db, userId: string, since?: Date): Promise<void> {
   await em.execute(
     "delete from identities where user_id = :userId and created_at >= coalesce(:since::timestamptz, created_at)",

@@ -2,7 +2,10 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { ID_BYTES } from "../platform/rpc/id-bytes.ts";
 
-/** Random bytes, generated for many ids at once: one at a time would cost more than the rest of an id. */
+/**
+ * Random bytes, generated for many ids at once: generating them per id would take longer than all
+ * the rest.
+ */
 let pool = Buffer.alloc(0);
 
 /**

@@ -3,7 +3,7 @@ import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { type Person, personColumn } from "./person.ts";
 import { type ClockedDb, type Db, firstRow } from "./statement.ts";
 
-/** What makes a budget unique. The subject is a role or an id; empty for the deployment. */
+/** The unique key of a budget. The subject is a role or an id; empty for the deployment. */
 export type BudgetKey = {
   scope: BudgetScope;
   subject: string;
@@ -14,9 +14,9 @@ export type BudgetKey = {
 /** A budget. Amounts are nano-units of money or tokens, as text. */
 export type BudgetRow = BudgetKey & { id: string; limit: string; alertPercent: number };
 
-/** A budget with what the current period has used. */
+/** A budget with its usage in the current period. */
 export type ListedBudget = BudgetRow & {
-  /** Null for a role without a user. */
+  /** Null for the budget of a role if no user is given. */
   used: string | null;
   reserved: string | null;
   /** The user of the budget, or the owner of the API key. */
@@ -39,13 +39,13 @@ const LISTED = {
       and c.subject = case t.scope when 'role' then :userId::text else t.subject end`,
 };
 
-/** Whether budget `t` limits the calls of a user, apart from that of the deployment. */
+/** Whether budget `t` limits the calls of a user. Excludes budgets of the deployment. */
 const OF_USER = `t.scope = 'user' and t.subject = :userId::text
   or t.scope = 'key' and t.subject in (select k.id::text from api_keys k where k.user_id = :userId::uuid and k.revoked_at is null)
   or t.scope = 'role' and t.subject = (select role from users where id = :userId::uuid) and not exists (
     select from budgets own where own.scope = 'user' and own.subject = :userId::text and own.unit = t.unit and own.period = t.period)`;
 
-/** Lists budgets, newest first: those of a scope, and those that limit a user. */
+/** Lists budgets, newest first, optionally only those of a scope or those that limit a user. */
 export function listBudgets(
   db: Db,
   filter: { scope?: string | undefined; userId?: string | undefined },
@@ -57,7 +57,7 @@ export function listBudgets(
   return readPage(db, { ...LISTED, from: "budgets", where, values: named }, request);
 }
 
-/** Finds a budget with what the current period has used. */
+/** Finds a budget with its usage in the current period. */
 export const findBudget = (
   db: Db,
   id: string,
@@ -69,7 +69,7 @@ export const findBudget = (
     ...starts,
   });
 
-/** Locks and finds a budget by what makes it unique. */
+/** Finds and locks a budget by its key. */
 export const lockBudget = (db: Db, key: BudgetKey): Promise<BudgetRow | undefined> =>
   firstRow(
     db,
@@ -78,7 +78,7 @@ export const lockBudget = (db: Db, key: BudgetKey): Promise<BudgetRow | undefine
     key,
   );
 
-/** Inserts a budget, or changes the limit and the threshold of the one with its key. */
+/** Inserts a budget, or changes limit and threshold of the one with the same key. */
 export async function upsertBudget(db: ClockedDb, budget: BudgetRow): Promise<string> {
   const row = await firstRow<{ id: string }>(
     db,
@@ -98,7 +98,7 @@ export async function upsertBudget(db: ClockedDb, budget: BudgetRow): Promise<st
 export const deleteBudget = (db: Db, id: string): Promise<BudgetRow | undefined> =>
   firstRow(db, `delete from budgets t where t.id = :id returning ${BUDGET}`, { id });
 
-/** Which rows of usage a budget counts. */
+/** The usage rows that a budget counts, by scope. */
 const COUNTED: Record<BudgetScope, { rows: string; subject: string }> = {
   deployment: { rows: "true", subject: "''" },
   role: {
@@ -110,10 +110,10 @@ const COUNTED: Record<BudgetScope, { rows: string; subject: string }> = {
 };
 
 /**
- * Counts the calls of the current period that have ended, instead of what a budget has counted. Calls that
- * hold a reservation are booked when they end.
- * @param startedAt when the period began
- * @param day its first day
+ * Replaces the usage of a budget with that of the calls of the current period that have ended.
+ * Calls that hold a reservation are booked when they end.
+ * @param startedAt start of the period
+ * @param day first day of the period
  */
 export async function countUsage(
   { em }: Db,
@@ -121,7 +121,7 @@ export async function countUsage(
   { startedAt, day }: { startedAt: Date; day: string },
 ): Promise<void> {
   const values = { id, subject, startedAt, day };
-  // first waits for calls that are being booked: the sum then has all of them
+  // first wait for calls that are being booked, so that the sum includes them
   await em.execute(
     `update budget_counters c set used = 0 from (
        select budget_id, subject, period_start from budget_counters where budget_id = :id and period_start = :day::date
@@ -147,8 +147,8 @@ export async function countUsage(
 }
 
 /**
- * Replaces what a budget has counted in a period.
- * @returns what it had counted before
+ * Replaces the usage of a budget in a period.
+ * @returns the usage before
  */
 export async function adjustCounter(
   db: Db,
@@ -170,7 +170,10 @@ export async function adjustCounter(
   return row?.before ?? "0";
 }
 
-/** Deletes the budgets of a user and of the user's API keys, and what others have counted for the user. */
+/**
+ * Deletes the budgets of a user and of the user's API keys, and the counters of other budgets for
+ * the user.
+ */
 export async function deleteBudgetsOf({ em }: Db, userId: string): Promise<void> {
   await em.execute("delete from budget_counters where subject = :userId", { userId });
   await em.execute(
@@ -180,7 +183,7 @@ export async function deleteBudgetsOf({ em }: Db, userId: string): Promise<void>
   );
 }
 
-/** What the counters of the deployment have used of their limits, by unit and period. */
+/** The used share of each budget of the deployment, by unit and period. */
 export const deploymentUse = (
   { em }: Db,
   starts: PeriodStarts,

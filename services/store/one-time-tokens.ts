@@ -16,15 +16,15 @@ export const OneTimeToken = defineEntity({
     email: p.string(), // the address that the token was mailed to and that it verifies
     createdAt: p.datetime(),
     expiresAt: p.datetime(),
-    failed: p.integer(), // number of codes sent with an MFA token, or for an e-mail code
-    deviceId: p.uuid().nullable(), // the browser or app that asked for an e-mail code or a change of the address
+    failed: p.integer(), // number of guesses with an MFA token, or of an e-mail code
+    deviceId: p.uuid().nullable(), // the browser or app that requested an e-mail code or a change of address
   },
 });
 
 /**
- * What a token can be used for, once. All kinds are mailed but `sign-in`, the MFA token for a login's
- * second step. `not-me` undoes a sign-in; it was created at the first one that its owner was told of. A
- * `not-me` token becomes `not-me-before` when a session changes the address of its account.
+ * What a token can be used for, once. All kinds are mailed except `sign-in`, the MFA token for the
+ * second step of a login. `not-me` undoes sign-ins; it is created at the first one that the owner
+ * is notified of. It becomes `not-me-before` when a session changes the address of the account.
  */
 export type OneTimeTokenKind =
   | "verify-email"
@@ -49,9 +49,9 @@ export type VerifiedToken = {
 export type IssuedToken = VerifiedToken & Pick<OneTimeToken, "id" | "expiresAt">;
 
 /**
- * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is derived
- * from its id later.
- * @param deviceId the browser or app that asked for an e-mail code or a change of the address
+ * Issues a token for an e-mail, replacing an older one of the same user and kind. Its text is
+ * derived from its id later.
+ * @param deviceId the browser or app that requested an e-mail code or a change of address
  */
 export async function issueOneTimeToken(
   { em, clock }: ClockedDb,
@@ -71,7 +71,7 @@ export async function issueOneTimeToken(
   return { ...token, userId };
 }
 
-/** Deletes a user's tokens, of the given kinds or of all. Lock the user first. */
+/** Deletes a user's tokens of the given kinds, or all of them. Lock the user first. */
 export async function invalidateOneTimeTokens(
   { em }: Db,
   userId: string,
@@ -84,8 +84,8 @@ export async function invalidateOneTimeTokens(
 const UNDOING: OneTimeTokenKind[] = ["not-me", "not-me-before"];
 
 /**
- * Deletes a user's tokens but those that undo a sign-in: whoever has signed in with a stolen password must
- * not be able to keep its owner from that. Lock the user first.
+ * Deletes a user's tokens except those that undo a sign-in: someone who has signed in with a stolen
+ * password must not be able to take this remedy from the owner. Lock the user first.
  */
 export async function invalidateTokensButNotMe({ em }: Db, userId: string): Promise<void> {
   await em.nativeDelete(OneTimeToken, { user: userId, kind: { $nin: UNDOING } });
@@ -119,11 +119,12 @@ export async function invalidateTokensOfSession(
 }
 
 /**
- * Keeps the token that undoes a sign-in although its account leaves the address that it was mailed to. An older one
- * that still holds takes precedence, so that further changes of the address don't replace it. A device that was known
- * before that sign-in belongs to the owner: what is changed there ends the token, since somebody else may read the mail
- * of the address that the owner leaves.
- * @param deviceId where the change was requested; null if that is unknown
+ * Keeps the token that undoes a sign-in although the account leaves the address to which it was
+ * mailed. An older token that is still valid takes precedence, so that further changes of the
+ * address don't replace it. A device that was known before that sign-in belongs to the owner. A
+ * change from there ends the token, since somebody else may read the mail of the address that the
+ * owner leaves.
+ * @param deviceId the device that requested the change; null if unknown
  */
 export async function keepNotMe(
   { em, clock }: ClockedDb,
@@ -142,7 +143,10 @@ export async function keepNotMe(
   await em.nativeUpdate(OneTimeToken, { user: userId, kind: "not-me" }, { kind: before.kind });
 }
 
-/** Deletes the MFA tokens of all users, who have to start signing in again. Mailed links stay valid. */
+/**
+ * Deletes the MFA tokens of all users, who have to begin their sign-ins again. Mailed links stay
+ * valid.
+ */
 export async function deletePendingSignIns({ em }: Db): Promise<void> {
   await em.nativeDelete(OneTimeToken, { kind: "sign-in" });
 }
@@ -169,7 +173,7 @@ export const takeOneTimeToken = (
 
 /**
  * Consumes the MFA token of a login.
- * @returns false if it is gone or has expired
+ * @returns false if it no longer exists or has expired
  */
 export const consumeSignIn = async ({ em }: Db, id: string, now: Date): Promise<boolean> =>
   (await em.nativeDelete(OneTimeToken, { id, kind: "sign-in", expiresAt: { $gt: now } })) > 0;
@@ -187,12 +191,13 @@ export async function countMfaTokenAttempt(
   return (await em.nativeUpdate(OneTimeToken, { id, failed: { $lt: maxAttempts } }, counted)) > 0;
 }
 
-/** The most guesses of an e-mail code. */
+/** Maximum number of guesses of an e-mail code. */
 export const MAX_EMAIL_CODE_GUESSES = 5;
 
 /**
- * Counts a guess of a user's e-mail code, before it is compared: of any number of concurrent guesses, five are.
- * @returns the token, whose code may now be compared; undefined without one that has guesses left
+ * Counts a guess of a user's e-mail code before it is compared, so that at most five of any number
+ * of concurrent guesses are compared.
+ * @returns the token whose code may now be compared; undefined if no token has guesses left
  */
 export const countEmailCodeGuess = (
   db: Db,

@@ -3,7 +3,7 @@ import { lowestId } from "./ids.ts";
 import { type Db, HOUR, HOUR_TEXT, oneRow, returnsRow } from "./statement.ts";
 import type { Days } from "./usage-sums.ts";
 
-/** A number of a day (UTC). */
+/** A count for a day (UTC). */
 export type DayCount = { day: string; count: number };
 
 const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
@@ -12,11 +12,14 @@ const IN_PERIOD = "day between :firstDay::date and :lastDay::date";
 const COUNTED = ["auth.login", "auth.login_failed", "auth.register"] as const;
 export type CountedEvent = (typeof COUNTED)[number];
 
-/** Whether the events of all seals are counted by day, also of those that are older than the counts. */
+/**
+ * Whether the events of all seals have been counted by day, including seals from before the counts
+ * existed.
+ */
 const isCounted = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 from audit_counting where counted_from = 0");
 
-/** Number of audit events by day. Events that are not sealed yet count too. */
+/** Counts audit events by day. Includes events that are not sealed yet. */
 export async function countEventsByDay(
   db: Db,
   days: Days,
@@ -40,7 +43,7 @@ export async function countEventsByDay(
   );
 }
 
-/** Number of audit events by hour, from a time on. */
+/** Counts audit events by hour since the given time. */
 export const countEventsByHour = (
   { em }: Db,
   since: Date,
@@ -56,9 +59,9 @@ export const countEventsByHour = (
 const SEALS_PER_STATEMENT = 200;
 
 /**
- * Counts events that were sealed before there were counts by day, the latest first, as far as an overview
- * goes back. Nothing is sealed in the meantime.
- * @param since time before which nothing is counted
+ * Counts events that were sealed before daily counts existed, latest first, as far back as an
+ * overview goes. Nothing is sealed in the meantime.
+ * @param since earlier events are not counted
  * @returns whether there may be more
  */
 export async function countEarlierEvents(db: Db, since: Date): Promise<boolean> {
@@ -98,7 +101,7 @@ export async function countEarlierEvents(db: Db, since: Date): Promise<boolean> 
   });
 }
 
-/** Number of active users by day. */
+/** Counts active users by day. */
 export const countActiveUsersByDay = ({ em }: Db, days: Days): Promise<DayCount[]> =>
   em.execute(
     `select to_char(day, 'YYYY-MM-DD') as day, sum(users)::float8 as count from (
@@ -109,7 +112,10 @@ export const countActiveUsersByDay = ({ em }: Db, days: Days): Promise<DayCount[
     days,
   );
 
-/** Replaces the active users of earlier days by their number, so that nobody's days are kept. */
+/**
+ * Replaces the active users of earlier days with their number, so that the days of a user are not
+ * kept.
+ */
 export async function closeActiveDays(db: Db, before: Date): Promise<void> {
   if (!(await isCounted(db))) return; // earlier sign-ins may follow
   await db.em.execute(
@@ -121,7 +127,7 @@ export async function closeActiveDays(db: Db, before: Date): Promise<void> {
   );
 }
 
-/** Number of e-mails that could not be delivered, by the day on which they were queued. */
+/** Counts e-mails that could not be delivered, by the day on which they were queued. */
 export const countFailedEmailsByDay = ({ em }: Db, { firstDay }: Days): Promise<DayCount[]> =>
   em.execute(
     `select to_char(created_at at time zone 'UTC', 'YYYY-MM-DD') as day, count(*)::float8 as count
@@ -129,7 +135,7 @@ export const countFailedEmailsByDay = ({ em }: Db, { firstDay }: Days): Promise<
     { lowest: lowestId(new Date(firstDay)) },
   );
 
-/** The same by hour, from a time on. */
+/** Counts e-mails that could not be delivered, by the hour in which they were queued. */
 export const countFailedEmailsByHour = ({ em }: Db, since: Date): Promise<DayCount[]> =>
   em.execute(
     `select ${HOUR_TEXT} as day, count
@@ -138,14 +144,14 @@ export const countFailedEmailsByHour = ({ em }: Db, since: Date): Promise<DayCou
     { lowest: lowestId(since) },
   );
 
-/** Events that are not sealed although they are older than they should be. */
+/** Events that should have been sealed by now. */
 export type WaitingEvents = {
   count: number;
-  /** Time of the oldest one; null without one. */
+  /** Time of the oldest one; null if there is none. */
   since: Date | null;
 };
 
-/** Counts the events before a time that are not sealed. */
+/** Counts unsealed events from before the given time. */
 export const countWaitingEvents = (db: Db, before: Date): Promise<WaitingEvents> =>
   oneRow(
     db,
@@ -155,10 +161,10 @@ export const countWaitingEvents = (db: Db, before: Date): Promise<WaitingEvents>
     { lowest: lowestId(before) },
   );
 
-/** Maximum number of calls that the health of providers is read from. */
+/** Maximum number of calls from which the health of providers is computed. */
 const MAX_CALLS = 20_000;
 
-/** How a provider has replied. */
+/** Health of a provider, computed from recent calls. */
 export type ProviderHealth = {
   provider: string;
   calls: number;
@@ -169,8 +175,8 @@ export type ProviderHealth = {
 };
 
 /**
- * How providers have replied since a time, by provider.
- * @param noFaults outcomes of ended calls that are no fault of a provider
+ * Computes the health of each provider from the calls since the given time.
+ * @param noFaults outcomes of calls that are not the provider's fault
  */
 export const readProviderHealth = (
   { em }: Db,

@@ -7,12 +7,12 @@ const DEFAULT_LIMIT = 20;
 /** Matches are counted up to this number; beyond it the total is estimated. */
 export const EXACT_COUNT_LIMIT = 10_000;
 const CURSOR_BYTES = ID_BYTES + 5;
-/** Cursors of an order by time have the time too. */
+/** Additional bytes of cursors in an order by time. */
 const TIME_BYTES = 8;
-/** The time of a row without one, in such a cursor. */
+/** The time of a row without a time, in such a cursor. */
 const NEVER = -(2n ** 63n);
 
-/** A page of a list: the one after a cursor, or the one with a number. */
+/** A page of a list, after a cursor or by its number. */
 export type PageRequest = {
   limit?: number | undefined;
   cursor?: string | undefined;
@@ -63,7 +63,7 @@ export function parsePosition({
   };
 }
 
-/** The cursor of the page after an id. */
+/** Encodes the cursor of the page after an id. */
 export function encodeCursor(id: string, { total, totalEstimated }: Total): string {
   const tail = Buffer.alloc(CURSOR_BYTES - ID_BYTES);
   tail.writeUInt8(totalEstimated ? 1 : 0);
@@ -71,7 +71,7 @@ export function encodeCursor(id: string, { total, totalEstimated }: Total): stri
   return Buffer.concat([bytesOfId(id), tail]).toString("base64url");
 }
 
-/** The cursor of the page after a row in an order by time. */
+/** Encodes the cursor of the page after a row in an order by time. */
 function encodeTimedCursor(id: string, time: Date | null | undefined, total: Total): string {
   const tail = Buffer.alloc(TIME_BYTES);
   tail.writeBigInt64BE(time ? BigInt(time.getTime()) : NEVER);
@@ -81,8 +81,8 @@ function encodeTimedCursor(id: string, time: Date | null | undefined, total: Tot
 }
 
 /**
- * The time in a cursor, as PostgreSQL reads it.
- * @returns undefined for a cursor of another order
+ * Decodes the time in a cursor, in a form that PostgreSQL reads.
+ * @returns undefined for a cursor from another order
  */
 function timeOfCursor(cursor: string): string | undefined {
   const bytes = Buffer.from(cursor, "base64url");
@@ -143,12 +143,12 @@ export function readRows<Row>(
   );
 }
 
-/** The order of a list: by a unique column with an index. */
+/** An order of a list by a unique, indexed column. */
 export type Order = { column: "id" | "canonical_email"; descending: boolean };
 
 /**
- * Reads one page in another order than the newest first. A cursor is the id of the last row, whose column
- * is the position.
+ * Reads one page in an order other than newest first. The cursor is the id of the last row, whose
+ * column is the position.
  * @throws ServiceError VALIDATION_FAILED if the row of the cursor no longer exists
  */
 export async function readOrderedPage<Row extends { id: string }>(
@@ -176,17 +176,18 @@ export async function readOrderedPage<Row extends { id: string }>(
   return toPage(rows, position.limit, total);
 }
 
-/** An order by a time that rows may lack; those without come first in ascending order. */
+/** An order by a time that rows may lack. Rows without it come first in ascending order. */
 export type TimeOrder<Row> = {
-  /** SQL of an expression of `t`, which is `-infinity` for rows without a time. */
+  /** SQL expression for the time in a row `t`; `-infinity` for rows without a time. */
   time: string;
   timeOf: (row: Row) => Date | null | undefined;
   descending: boolean;
 };
 
 /**
- * Reads one page in an order by time. Its cursor has the time, which may have changed since.
- * @throws ServiceError VALIDATION_FAILED for a cursor of another order
+ * Reads one page in an order by time. The cursor contains the time, because that of the row may
+ * have changed since.
+ * @throws ServiceError VALIDATION_FAILED for a cursor from another order
  */
 export async function readTimeOrderedPage<Row extends { id: string }>(
   db: Db,
@@ -257,7 +258,7 @@ export async function estimateRows(
   return row["QUERY PLAN"][0].Plan["Plan Rows"];
 }
 
-/** Combines the conditions whose value, under the same name, is given. */
+/** Combines the conditions for which `values` has a value of the same name. */
 export function rowsWhere(
   conditions: Record<string, string>,
   values: Values,

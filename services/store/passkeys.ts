@@ -1,6 +1,6 @@
 import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
 
-/** A passkey of a user. Binary values are in base64url, as WebAuthn writes them. */
+/** A passkey of a user. Binary values are in base64url, as in WebAuthn. */
 export type Passkey = {
   id: string;
   userId: string;
@@ -10,7 +10,7 @@ export type Passkey = {
   algorithm: number;
   signCount: number;
   transports: string[];
-  /** May be synced to other devices, and whether it was at its last use. */
+  /** Whether it may be synced to other devices, and whether it was at its last use. */
   backupEligible: boolean;
   backedUp: boolean;
   aaguid: string;
@@ -20,7 +20,7 @@ export type Passkey = {
   lastUsedAt: Date | null;
 };
 
-/** Binary values travel as text of hexadecimal digits, which both engines read alike. */
+/** Binary values are sent to both engines as hexadecimal text. */
 const toHex = (base64url: string) => Buffer.from(base64url, "base64url").toString("hex");
 const toBase64Url = (hex: string) => Buffer.from(hex, "hex").toString("base64url");
 
@@ -37,7 +37,7 @@ const decoded = (row: Passkey): Passkey => ({
 
 /**
  * Inserts a passkey.
- * @returns false if a passkey of any user has the credential id
+ * @returns false if a passkey with this credential id exists
  */
 export const insertPasskey = (db: Db, passkey: Passkey): Promise<boolean> =>
   returnsRow(
@@ -55,7 +55,7 @@ export const insertPasskey = (db: Db, passkey: Passkey): Promise<boolean> =>
     },
   );
 
-/** The passkeys of a user at this relying party, newest first. */
+/** Lists the passkeys of a user at this relying party, newest first. */
 export async function listPasskeys({ em }: Db, userId: string, rpId: string): Promise<Passkey[]> {
   const rows = await em.execute<Passkey[]>(
     `select ${COLUMNS} from passkeys where user_id = :userId and rp_id = :rpId order by created_at desc, id desc`,
@@ -78,7 +78,7 @@ export async function findPasskey(
   return row && decoded(row);
 }
 
-/** The number of passkeys of a user at this relying party. */
+/** Counts the passkeys of a user at this relying party. */
 export const countPasskeys = async (db: Db, userId: string, rpId: string): Promise<number> =>
   (
     await oneRow<{ passkeys: number }>(
@@ -89,7 +89,7 @@ export const countPasskeys = async (db: Db, userId: string, rpId: string): Promi
   ).passkeys;
 
 /**
- * Notes a use of a passkey. Lock the user first.
+ * Records a use of a passkey. Lock the user first.
  * @returns false if it was removed in the meantime
  */
 export const usePasskey = (
@@ -134,7 +134,7 @@ export async function deletePasskey(
   return row && decoded(row);
 }
 
-/** Deletes the passkeys of a user: all, or those added at or after a time. */
+/** Deletes the passkeys of a user: all, or those added at or after `since`. */
 export async function deletePasskeys({ em }: Db, userId: string, since?: Date): Promise<void> {
   await em.execute(
     "delete from passkeys where user_id = :userId and created_at >= coalesce(:since::timestamptz, created_at)",
@@ -142,6 +142,6 @@ export async function deletePasskeys({ em }: Db, userId: string, since?: Date): 
   );
 }
 
-/** Whether there are passkeys of another relying party, which can't be used any more. */
+/** Whether there are passkeys of another relying party, which can no longer be used. */
 export const hasForeignPasskeys = (db: Db, rpId: string): Promise<boolean> =>
   returnsRow(db, "select id from passkeys where rp_id <> :rpId limit 1", { rpId });

@@ -14,11 +14,11 @@ import { parseTime, type Statement, TIMESTAMPTZ } from "./statement.ts";
 import type { Engine } from "./store.ts";
 
 /**
- * Number of pooled connections per process. Health checks have one more for when all are in use: a
- * busy process is not broken.
+ * Number of pooled connections per process. Health checks have an additional one for when all are
+ * in use, since a busy process is not unhealthy.
  */
 const POOL_SIZE = 10;
-/** How long a call waits for a connection, and a connection for the server, in ms. */
+/** Maximum time that a call waits for a connection, and a connection for the server, in ms. */
 const CONNECT_TIMEOUT_MS = 3_000;
 /**
  * Maximum duration of a statement in ms, unless a caller sets another. Requests need far less.
@@ -45,8 +45,9 @@ const PROOF_MS = 2_000;
 /** How long after its timeout a statement's result may still arrive, in ms. */
 const RESPONSE_GRACE_MS = 2_000;
 /**
- * Settings that our statements rely on, regardless of the settings of server, database and role. Compiling
- * a plan (`jit`) takes longer than any of them gains: 60 of 190 ms for a page of usage.
+ * Settings that our statements rely on, regardless of the settings of server, database and role.
+ * `jit` is off because compiling a plan takes longer than any statement gains: 60 of 190 ms for a
+ * page of usage.
  */
 const SETTINGS =
   "-c datestyle=ISO -c timezone=UTC -c default_transaction_isolation=read\\ committed -c standard_conforming_strings=on -c jit=off";
@@ -103,8 +104,8 @@ function runPrepared(pool: pg.Pool, { name, text }: Statement, values: unknown[]
 }
 
 /**
- * The connection for health checks: one from the pool, as requests use it. While all of them are in use,
- * a separate one, so that a check does not queue behind the calls of a busy process.
+ * The connection for health checks: one from the pool or, while all of those are in use, a separate
+ * one, so that a check does not queue behind the calls of a busy process.
  */
 function createProbe(pool: pg.Pool) {
   const own = new pg.Pool({

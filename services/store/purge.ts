@@ -8,18 +8,21 @@ import { forgetClosedDays } from "./usage-parts.ts";
 
 /** Number of table pages (8 KiB each) that one statement scans. */
 const PAGES_PER_STATEMENT = 64;
-/** Number of calls that one statement aggregates, for calls with a user and for calls without. */
+/** Number of calls that one statement aggregates, separately for calls with and without a user. */
 const CALLS_PER_STATEMENT = 5_000;
 /** Pause between two statements, in ms, to give requests priority. */
 const PAUSE_MS = 10;
 
-/** Time after which the active users of a day are known, in ms: sealing takes about a second. */
+/**
+ * Time after the end of a day until its active users are known, in ms. Sealing takes about a
+ * second.
+ */
 const ACTIVE_DAY_MS = 3_600_000;
 
-/** How long deliveries of webhooks that have ended are kept, in ms. */
+/** How long ended webhook deliveries are kept, in ms. */
 const DELIVERY_RETENTION_MS = 30 * 86_400_000;
 
-/** Rows that are no longer needed, by table. */
+/** Conditions for rows that are no longer needed, by table. */
 const EXPIRED = {
   sessions: `least(revoked_at, expires_at) <= :before
     and not exists (select from sessions i where i.actor_session_id = sessions.id)`, // impersonations first: otherwise the cascade would wait for their locks
@@ -30,10 +33,10 @@ const EXPIRED = {
     when 'device' then exists (select from devices d
       where d.user_id = split_part(subject, ':', 1)::uuid and d.id = split_part(subject, ':', 2)::uuid)
     else exists (select from users u where u.id = subject::uuid) end)`, // consecutive failures of an account never expire
-  api_keys: "least(revoked_at, expires_at) <= :before", // no call that is kept in detail refers to it any more
+  api_keys: "least(revoked_at, expires_at) <= :before", // by then, no call that is kept in detail refers to it
   budgets: `scope = 'key' and created_at <= :before
-    and not exists (select from api_keys k where k.id::text = budgets.subject)`, // of such a key
-  budget_counters: "period_start + 62 <= :before::date and reserved = 0", // of no current period, however short the retention
+    and not exists (select from api_keys k where k.id::text = budgets.subject)`, // of deleted keys
+  budget_counters: "period_start + 62 <= :before::date and reserved = 0", // never of a current period, however short the retention
   webhook_deliveries: "next_attempt_at is null and coalesce(delivered_at, queued_at) <= :before",
   emails: "status in ('sent', 'failed') and created_at <= :before",
 };
@@ -73,8 +76,8 @@ export async function purgeExpired(
     if (!before) continue;
     const sql = "select (pg_relation_size(:table) / 8192)::int as pages";
     const { pages } = await oneRow<{ pages: number }>({ em: store.fork() }, sql, { table });
-    // by table page, since the times that every refresh changes have no index; locked rows are left for
-    // the next run
+    // scan by table pages, since times that change with every refresh have no index; locked rows
+    // are left for the next run
     for (let page = 0; page < pages && !signal.aborted; page += PAGES_PER_STATEMENT) {
       await store.fork().execute(
         `delete from ${table} where ctid = any(array(

@@ -18,7 +18,7 @@ export const searchedText = (t = ""): string =>
 /** The user search index, which schema checks look for. */
 const USERS_SEARCH = "users_search";
 
-/** Part of the definition of each current index that is searched for text. */
+/** Part of the definition of each current search index, which earlier definitions lack. */
 const SEARCHABLE = "searchable(";
 
 /**
@@ -119,9 +119,9 @@ type Index = {
 };
 
 /**
- * Creates an index, although other processes may start to do so at the same moment. PostgreSQL builds one
- * index of a table at a time: the second build waits for the first, which waits for all other
- * statements, and the server ends one of them.
+ * Creates an index while other processes may be doing the same. PostgreSQL builds one index of a
+ * table at a time: a second build waits for the first, which waits for all other statements, so the
+ * server ends one of them because of the deadlock.
  */
 async function makeIndexAmongOthers(
   em: SqlEntityManager,

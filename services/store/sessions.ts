@@ -12,8 +12,8 @@ export const Session = defineEntity({
     generation: p.integer(), // incremented by each refresh; tokens carry it
     rotatedAt: p.datetime(),
     successorUsed: p.boolean().name("acknowledged"), // the current token pair has been used, which ends the grace period
-    methods: p.array().$type<SignInMethod[]>(), // the proofs that opened it; none: unknown
-    confirmedAt: p.datetime().nullable(), // when the user last confirmed it
+    methods: p.array().$type<SignInMethod[]>(), // the proofs that opened it; empty if unknown
+    confirmedAt: p.datetime().nullable(), // time of the last confirmation
     deviceId: p.uuid().nullable(), // the known device that it belongs to
     device: p.string(),
     ip: p.string(),
@@ -58,8 +58,8 @@ export type FoundSession = {
     "id" | "generation" | "successorUsed" | "createdAt" | "confirmedAt" | "lastActiveAt"
   >;
   /**
-   * Whether the session was opened with the user's current second factor, of which a code has been accepted, or
-   * with a passkey, which is two factors.
+   * Whether the session was opened with the user's current, confirmed second factor, or with a
+   * passkey, which counts as two factors.
    */
   usedSecondFactor: boolean;
   /** The administrator who is impersonating the user. */
@@ -81,7 +81,7 @@ const findOpen = prepared<{ ids: string[]; now: Date }, FoundRow>(
 );
 
 /**
- * Reads those of the sessions that are open, each with its user, with one prepared statement.
+ * Reads the open sessions among the given ones, with their users, in one prepared statement.
  * @returns the open sessions by id
  */
 export async function findOpenSessions(
@@ -105,7 +105,7 @@ export type ListedSession = Pick<
   "id" | "device" | "ip" | "location" | "createdAt" | "lastActiveAt"
 > & {
   isImpersonation: boolean;
-  /** How it began; null if that is unknown. */
+  /** How it began; null if unknown. */
   method: SignInMethod | null;
 };
 
@@ -119,8 +119,7 @@ export const listOpenSessions = ({ em }: Db, userId: string, now: Date): Promise
   );
 
 /**
- * Whether a user's session has not been revoked. Keeps it from being deleted until the transaction
- * ends.
+ * Whether a user's session has not been revoked. Prevents its deletion until the transaction ends.
  */
 export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boolean> =>
   returnsRow(
@@ -132,11 +131,11 @@ export const lockOpenSession = (db: Db, id: string, userId: string): Promise<boo
     },
   );
 
-/** The known device that a session belongs to; null if that is unknown. */
+/** The known device that a session belongs to; null if unknown. */
 export const findDeviceOf = async ({ em }: Db, id: string): Promise<string | null> =>
   (await em.findOne(Session, { id }, { fields: ["deviceId"] }))?.deviceId ?? null;
 
-/** Notes that the user has confirmed a session. */
+/** Records that the user has confirmed a session. */
 export async function confirmSession({ em, clock }: ClockedDb, id: string): Promise<void> {
   await em.nativeUpdate(Session, { id }, { confirmedAt: clock.now() });
 }
@@ -182,7 +181,8 @@ export async function revokeSessions(
 }
 
 /**
- * Writes when sessions were last active. Changes no indexed column and skips rows locked by others.
+ * Records when sessions were last active. Changes no indexed column, and skips rows that others
+ * have locked.
  */
 export async function updateLastActive(
   { em }: Db,

@@ -33,8 +33,8 @@ export type NewSession = Pick<
 >;
 
 /**
- * The e-mail to the owner if the device is new to the account, and the token of its link. Times and ids are
- * those of the sign-in.
+ * The e-mail to the owner if the device is new to the account, and the token of its link. It is
+ * created at the time of the sign-in.
  */
 export type NewDeviceNotice = {
   mailId: string;
@@ -44,8 +44,8 @@ export type NewDeviceNotice = {
 };
 
 /**
- * The user at the moment from which a revocation would find the session. `restored`: a pending
- * deletion was cancelled.
+ * The user at the moment when revocations begin to find the session. `restored`: a pending deletion
+ * was cancelled.
  */
 export type SignedInUser = Pick<User, "id" | "email" | "name" | "role" | "metadata"> & {
   restored: boolean;
@@ -76,12 +76,14 @@ const SURPLUS = `order by least(s.revoked_at, s.expires_at) <= :now, s.actor_id 
 const DELETION_AT = "(select o.deletion_at from users as o where o.id = u.id)";
 
 /**
- * One statement, hence one round trip and one commit: writes user, session, device, audit events and attempt
- * counter, or nothing. The user row is locked first and the counter last, as everywhere.
+ * One statement, hence one round trip and one commit: writes user, session, device, audit events
+ * and attempt counter, or nothing. The user row is locked first and the counter last, as
+ * everywhere.
  *
- * A device is strange if it is new, and the account has another one or a session that began on one: sign-ins of
- * earlier releases made no device known, so the first one after an upgrade is no news. A `not-me` token that
- * still holds is mailed again and keeps its time, which is that of the first strange sign-in.
+ * A device is strange if it is new and the account has another known device, or a session that
+ * began on one. Sign-ins of earlier releases recorded no devices, so the first one after an upgrade
+ * is not reported. A `not-me` token that is still valid is mailed again and keeps its creation
+ * time, that of the first strange sign-in.
  */
 const SIGN_IN = `with signed as (
     update users as u set last_login_at = :now, deletion_at = null,
@@ -140,10 +142,10 @@ const preparedSignIn = prepared<object, SignIn>("sign_in", SIGN_IN);
 type SignIn = SignedInUser & { isNotified: boolean };
 
 /**
- * Opens a session, unless the password or second factor has changed since it was verified. Cancels a
- * pending deletion, deletes the user's surplus sessions, makes the device known and records the audit events
- * (`user.restored` only if a deletion was cancelled).
- * @param notice is queued if the device is new to the account
+ * Opens a session, unless the password or second factor has changed since it was verified. Cancels
+ * a pending deletion, deletes the user's surplus sessions, records the device as known and records
+ * the audit events (`user.restored` only if a deletion was cancelled).
+ * @param notice queued if the device is new to the account
  * @param attempt the successful password attempt; if undefined, joins the transaction in which a
  * second factor was consumed
  * @returns undefined if the row has changed
@@ -158,7 +160,7 @@ export async function signIn(
 ): Promise<SignIn | undefined> {
   const values = {
     ...session,
-    methods: session.methods.join(","), // as text, which both ways of running the statement take
+    methods: session.methods.join(","), // as text, which both ways of running the statement accept
     ...unchangedValues(user, session.createdAt),
     events: JSON.stringify(events.map(toColumns)),
     ...notice,
@@ -217,9 +219,9 @@ const COLUMNS = `s.id, s.generation, s.acknowledged as "successorUsed", s.rotate
   json_build_object('id', u.id, 'email', u.email, 'name', u.name, 'role', u.role, 'metadata', u.metadata) as "user"`;
 
 /**
- * The refresh rotation: increments the generation of an open session, if it is still the one in the
- * token: only one of several concurrent callers rotates. Returns the updated session, or nothing if it
- * is not open or has another generation.
+ * The refresh rotation: increments the generation of an open session if it is still the one in the
+ * token, so that only one of several concurrent callers rotates. Returns the updated session, or
+ * nothing if it is not open or has another generation.
  */
 export const rotateSession = prepared<
   SessionClaims & { now: Date; address: string; location: string | null; expiresAt: Date },

@@ -72,7 +72,7 @@ export const returnsRow = async (db: Db, sql: string, values?: Values): Promise<
 
 /** The start of the hour (UTC) of `created_at`. */
 export const HOUR = "date_trunc('hour', created_at at time zone 'UTC')";
-/** The column `hour`, such as `HOUR`, as `Date.toISOString` writes it. */
+/** A column `hour`, such as one selected with `HOUR`, in the format of `Date.toISOString`. */
 export const HOUR_TEXT = `to_char(hour, 'YYYY-MM-DD"T"HH24:00:00.000"Z"')`;
 
 /** A row keyed by column name, for `jsonb_populate_record`. */

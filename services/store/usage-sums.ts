@@ -11,14 +11,14 @@ export type CallSums = {
   reasoningTokens: number;
   /** In nano-units of the currency, as text. */
   costNanos: string;
-  /** Calls with a cost. */
+  /** Number of calls with a cost. */
   pricedCalls: number;
 };
 
-/** The calls of a model on a day (UTC). */
+/** Sums of a model's calls on a day (UTC). */
 export type ModelDay = CallSums & { day: string; provider: string; model: string };
 
-/** What an overview shows of the calls of a model in a day or hour. */
+/** Sums of a model's calls in a day or hour, for an overview. */
 export type ModelTotals = Omit<
   ModelDay,
   "estimatedCalls" | "cachedInputTokens" | "reasoningTokens"
@@ -48,7 +48,10 @@ export const sumModelDays = async (db: Db, days: Days): Promise<ModelDay[]> =>
     days,
   );
 
-/** Sums up the calls of all users by hour, provider and model, from a time on. `day` is the start of the hour. */
+/**
+ * Sums up the calls of all users by hour, provider and model since the given time. `day` is the
+ * start of the hour.
+ */
 export const sumModelHours = ({ em }: Db, since: Date): Promise<ModelTotals[]> =>
   em.execute(
     `select ${HOUR_TEXT} as day, sums.* from (
@@ -86,7 +89,7 @@ export const USER_DAYS = `(select user_id, day, ${COUNTS} from ai_usage_users
   union all
   select user_id, day, ${COUNTS} from ai_usage_unsummed)`;
 
-/** Whether there are calls that were made before the sums existed and are not in them yet. */
+/** Whether calls from before the sums existed are still missing from them. */
 export const hasUnsummed = (db: Db): Promise<boolean> =>
   returnsRow(db, "select 1 from ai_usage_summing where summed_from > '-infinity'");
 
@@ -105,7 +108,7 @@ export const sumUserDays = async (
     { userIds, ...days },
   );
 
-/** What is summed up again, if it is already there. */
+/** Adds new amounts to an existing sum. */
 const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + excluded.input_tokens,
   output_tokens = s.output_tokens + excluded.output_tokens, estimated_calls = s.estimated_calls + excluded.estimated_calls,
   cached_input_tokens = s.cached_input_tokens + excluded.cached_input_tokens,
@@ -113,11 +116,11 @@ const ADD = `calls = s.calls + excluded.calls, input_tokens = s.input_tokens + e
   cost_nanos = s.cost_nanos + excluded.cost_nanos, priced_calls = s.priced_calls + excluded.priced_calls`;
 
 /**
- * Adds a day of calls that were made before the sums existed, the latest first. Writers of usage wait
- * in the meantime, so that no call changes unnoticed.
+ * Adds a day of calls from before the sums existed, latest day first. Writers of usage wait in the
+ * meantime, so that no change of a call is missed.
  * @returns whether there may be more
- * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this statement,
- * and this statement for the user.
+ * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this
+ * statement, and this statement for the user.
  */
 export async function sumUpEarlierDay(db: Db): Promise<boolean> {
   if (!(await hasUnsummed(db))) return false;

@@ -7,7 +7,7 @@ export type UsageRow = {
   user_id: string;
   /** The API key that made the call. */
   api_key_id: string | null;
-  /** The name of the alias that the call named; null if it named a model. */
+  /** The alias that the call named; null if it named a model. */
   alias: string | null;
   provider: string;
   model: string;
@@ -22,7 +22,7 @@ export type UsageRow = {
   /** The part of `output_tokens` that is reasoning; null if unknown. */
   reasoning_tokens: number | null;
   estimated: boolean;
-  /** Requests to providers; null while it is unknown. */
+  /** Number of requests to providers; null while unknown. */
   attempts: number | null;
   /** In nano-units (1e-9) of the currency, as text, since it may exceed 2^53; null without a price. */
   cost_nanos: string | null;
@@ -57,16 +57,16 @@ const upsert = prepared<{ rows: string }>(
 export const upsertUsage = (db: HotDb, rows: readonly UsageRow[]) =>
   upsert(db, { rows: JSON.stringify(rows) });
 
-/** Calls summed up by day (UTC), user, provider and model. What a sum does not have is null. */
+/** Sums of calls by day (UTC), user, provider and model. Properties that do not apply are null. */
 export type UsageSum = {
   day: string;
   /** Null once the user has been erased. */
   userId: string | null;
   provider: string;
   model: string;
-  /** Of sums by API key. */
+  /** Set in sums by API key. */
   apiKeyId: string | null;
-  /** Of sums by alias. */
+  /** Set in sums by alias. */
   alias: string | null;
   calls: number;
   inputTokens: number;
@@ -76,7 +76,7 @@ export type UsageSum = {
   estimatedCalls: number;
   /** In nano-units of the currency, as text. */
   costNanos: string;
-  /** Calls with a cost. */
+  /** Number of calls with a cost. */
   pricedCalls: number;
 };
 
@@ -97,25 +97,28 @@ const CALLS = `
     (cost_nanos is not null)::int as priced_calls
   from ai_usage`;
 
-/** What usage can also be grouped by, in addition to day, user, provider and model. */
+/** An additional grouping of usage, beside day, user, provider and model. */
 export type UsageGrouping = "key" | "alias" | undefined;
 
 /** Usage to sum up. `from` is inclusive, `to` exclusive. */
 type UsagePeriod = { userId: string | null; from: Date; to: Date; groupBy: UsageGrouping };
 
-/** SQL for who made calls on `days.day`. */
+/** SQL for the users who made calls on `days.day`. */
 const CALLERS = {
   one: "select :userId::uuid as user_id",
-  /** Sums by day list them; a user who is being erased may still be among them, and nobody always is. */
+  /**
+   * Daily sums list them. A user who is being erased may still be included; null, for erased users,
+   * always is.
+   */
   summed: `select user_id from ai_usage_users where day = days.day and user_id is not null
     union all select null`,
-  /** Until all calls are in the sums. */
+  /** Used until all calls are in the sums. */
   unsummed: `select user_id from ai_usage_days where day = days.day
     union select user_id from ai_usage where created_at >= days.day::timestamp at time zone 'UTC'
       and created_at < (days.day + 1)::timestamp at time zone 'UTC'`,
 };
 
-/** SQL for the calls of a caller on a day. Nobody's are those of erased users. */
+/** SQL for the calls of a caller on a day. The calls of null are those of erased users. */
 const callsOf = (caller: string) => `
   select provider, model, calls, input_tokens, output_tokens, estimated_calls, cached_input_tokens,
     reasoning_tokens, cost_nanos, priced_calls, null as part

@@ -20,14 +20,14 @@ const table = defineEntity({
     email: p.string(), // as entered; mail is sent here
     canonicalEmail: p.string().unique(),
     name: p.string(),
-    isService: p.boolean().default(false), // a service account: no password, no sign-in, no e-mail
+    isService: p.boolean().default(false), // a service account has no password, cannot sign in and gets no e-mail
     bio: p.string().nullable(),
     locale: p.string().nullable(), // the chosen language, a BCP 47 tag; null if never set
-    metadata: p.json().$type<JsonObject>().columnType("json").nullable(), // data of the installation's own, at most 4 KiB; null if there is none
+    metadata: p.json().$type<JsonObject>().columnType("json").nullable(), // the installation's own data, at most 4 KiB; null if there is none
     role: p.string().$type<Role>(),
     demotedAt: p.datetime().nullable(), // when the user was last demoted from administrator; null if never
     passwordHash: p.string().hidden(),
-    hasPassword: p.boolean().default(true), // false: the hash is one of random bytes
+    hasPassword: p.boolean().default(true), // false: the hash is that of random bytes
     passwordChangedAt: p.datetime(),
     emailVerifiedAt: p.datetime().nullable(),
     wasVerified: p.boolean().default(false), // an address was verified before an administrator changed it or marked it unverified
@@ -35,7 +35,7 @@ const table = defineEntity({
     mfaSecret: p.string().nullable().hidden(), // encrypted; null without a second factor
     mfaConfirmedAt: p.datetime().nullable(), // when the first code was accepted
     mfaLastStep: p.integer().nullable(), // TOTP steps up to this one have been used
-    secondFactor: p.boolean().default(false), // the owner wants every sign-in to need a second factor
+    secondFactor: p.boolean().default(false), // the owner requires a second factor for every sign-in
     lastLoginAt: p.datetime().nullable(),
     suspendedAt: p.datetime().nullable(), // while suspended, nobody can sign in and API keys are refused
     deletionAt: p.datetime().nullable(), // when the account will be erased
@@ -66,8 +66,9 @@ export class User extends table.class {
     return this.mfaConfirmedAt != null;
   }
   /**
-   * Whether the user is protected as an administrator: is one now or was one a few days ago. Otherwise a
-   * stolen session could first demote an administrator and then take over the account.
+   * Whether the user is protected as an administrator, because they are one or were one within the
+   * last days. Otherwise a stolen session could demote an administrator and then take over the
+   * account.
    */
   isProtectedAsAdmin(now: Date): boolean {
     const protectedSince = now.getTime() - ADMIN_PROTECTION_MS;
@@ -248,7 +249,7 @@ export async function replaceBackupCodes(
   await em.execute(sql, { userId, digests, now: clock.now() });
 }
 
-/** Deletes the backup codes of a user that were made at or after a time. Lock the user first. */
+/** Deletes the backup codes of a user that were created at or after a time. Lock the user first. */
 export async function deleteBackupCodesSince(
   { em }: Db,
   userId: string,
@@ -261,8 +262,8 @@ export async function deleteBackupCodesSince(
 }
 
 /**
- * Deletes a backup code. Of several concurrent callers, only one succeeds.
- * @returns how many codes are left; undefined if the code does not exist
+ * Deletes a backup code. Only one of several concurrent callers succeeds.
+ * @returns the number of codes that are left; undefined if the code does not exist
  */
 export async function takeBackupCode(
   db: Db,
@@ -278,7 +279,7 @@ export async function takeBackupCode(
   return row?.left;
 }
 
-/** The number of backup codes of a user that are left. */
+/** Counts the backup codes that a user has left. */
 export const countBackupCodes = async (db: Db, userId: string): Promise<number> =>
   (
     await oneRow<{ left: number }>(
@@ -308,7 +309,7 @@ export const insertInvited = (db: Db, user: Invited): Promise<boolean> =>
     user,
   );
 
-/** A user who comes from a provider. */
+/** A new user who signs in with a provider. */
 type External = Pick<
   User,
   "id" | "email" | "canonicalEmail" | "name" | "passwordHash" | "emailVerifiedAt" | "createdAt"

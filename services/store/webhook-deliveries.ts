@@ -15,7 +15,7 @@ export type WebhookDelivery = {
   attempts: number;
   /** When it was queued, or queued again. */
   queuedAt: Date;
-  /** When it is due; while it is being sent, when its lease ends; null once nothing is. */
+  /** When it is due; while it is being sent, when its lease ends; null once neither applies. */
   nextAttemptAt: Date | null;
   responseStatus: number | null;
   lastError: string | null;
@@ -26,7 +26,7 @@ export type WebhookDelivery = {
 /** An event to deliver. */
 export type PlannedEvent = { id: string; eventId: string; event: string };
 
-/** Queues events for a webhook, due immediately, unless they were planned before. */
+/** Queues events for a webhook, due immediately, unless they were queued before. */
 export async function insertDeliveries(
   { em }: Db,
   webhookId: string,
@@ -43,8 +43,8 @@ export async function insertDeliveries(
 }
 
 /**
- * Queues events for a webhook, whether they were planned before or not. Those that are waiting anyway stay
- * as they are.
+ * Queues events for a webhook, whether or not they were queued before. Deliveries that are waiting
+ * are not changed.
  * @returns the number of events that were not waiting
  */
 export async function requeueEvents(
@@ -69,22 +69,23 @@ export async function requeueEvents(
   return queued;
 }
 
-/** A delivery claimed by a process, and what it needs of its webhook. */
+/** A delivery claimed by a process, with the required properties of its webhook. */
 export type ClaimedDelivery = Pick<
   WebhookDelivery,
   "id" | "webhookId" | "eventId" | "event" | "attempts" | "queuedAt"
 > & {
   url: string;
-  /** Encrypted: the current secret, and for a while after a rotation the one before. */
+  /** Encrypted: the current secret and, for a while after a rotation, the previous one. */
   secrets: string[];
   isDisabled: boolean;
   failingSince: Date | null;
 };
 
 /**
- * Claims due deliveries for the duration of a lease, of each webhook at most as many as it has places in
- * this process: an endpoint that is slow or fails delays no other. Leases begin and end by the database's
- * clock, so that a process with a wrong clock never takes a delivery from the one that is sending it.
+ * Claims due deliveries for the duration of a lease. Each webhook has a limited number of places in
+ * this process, so that a slow or failing endpoint delays no other. Leases begin and end by the
+ * database's clock, so that a process with a wrong clock never takes a delivery from the one that
+ * is sending it.
  */
 export const claimDeliveries = prepared<
   {
@@ -126,16 +127,16 @@ export const extendDeliveries = prepared<{ ids: string[]; attempts: number[]; le
    where d.id = claim.id and d.attempts = claim.attempts and d.status = 'sending'`,
 );
 
-/** How an attempt has ended. */
+/** The result of an attempt. */
 export type DeliveryResult = Pick<
   WebhookDelivery,
   "nextAttemptAt" | "responseStatus" | "lastError" | "deliveredAt"
 > & { status: "queued" | "delivered" | "failed" };
 
 /**
- * Records how an attempt has ended, unless another process has claimed the delivery in the meantime, and
- * since when its webhook fails.
- * @param failedAt when the endpoint failed; undefined if it did not, or was not asked
+ * Records the result of an attempt, unless another process has claimed the delivery in the
+ * meantime, and the time since which its webhook has been failing.
+ * @param failedAt when the endpoint failed; undefined if it did not fail or was not called
  */
 export async function recordDelivery(
   { em }: Db,
@@ -157,7 +158,7 @@ export async function recordDelivery(
 
 /**
  * Turns a webhook off. Its waiting deliveries fail. Lock it first.
- * @param why is the error of these deliveries
+ * @param why the error of these deliveries
  */
 export async function disableWebhook(
   { em }: Db,
@@ -175,7 +176,7 @@ export async function disableWebhook(
   );
 }
 
-/** What a delivery says about its event. */
+/** The event in a delivery. */
 export type DeliveredEvent = Pick<
   AuditEventRow,
   "event" | "userId" | "actorId" | "details" | "createdAt"
@@ -191,8 +192,8 @@ export const findDeliveredEvent = (db: Db, eventId: string): Promise<DeliveredEv
   );
 
 /**
- * Finds the names of events. The ids are passed as a list, since with a join the planner could read the
- * whole log.
+ * Finds the names of events. The ids are passed as a list, because with a join the planner might
+ * read the whole log.
  */
 export const findEventNames = (
   { em }: Db,
@@ -202,9 +203,7 @@ export const findEventNames = (
     ids,
   });
 
-/**
- * Finds events of a period by their names, oldest first.
- */
+/** Finds events of a period by name, oldest first. */
 export const findEventsBetween = (
   { em }: Db,
   { from, to }: { from: Date; to: Date },
@@ -236,7 +235,7 @@ export const requeueDelivery = (
 export const hasDelivery = (db: Db, id: string): Promise<boolean> =>
   returnsRow(db, "select 1 from webhook_deliveries where id = :id", { id });
 
-/** Number of deliveries that wait, and for how long the oldest has, in seconds. */
+/** Number of waiting deliveries, and how long the oldest has been waiting, in seconds. */
 export const webhookQueue = (db: Db, now: Date) =>
   oneRow<{ depth: number; oldestSeconds: number }>(
     db,

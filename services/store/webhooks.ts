@@ -1,7 +1,10 @@
 import { type Db, firstRow, oneRow, returnsRow } from "./statement.ts";
 import { LOCKS } from "./store.ts";
 
-/** Why a webhook is off: an administrator wanted it, its endpoint is gone, or it fails. */
+/**
+ * Why a webhook is off: at the request of an administrator, because its endpoint is gone, or
+ * because it keeps failing.
+ */
 export type DisabledReason = "requested" | "gone" | "failing";
 
 /** A webhook. Its secrets are encrypted. */
@@ -15,7 +18,7 @@ export type Webhook = {
   /** The secret before the last rotation, which signs until `previousUntil`. */
   previousSecret: string | null;
   previousUntil: Date | null;
-  /** The first failed attempt since the last success. */
+  /** Time of the first failed attempt since the last success. */
   failingSince: Date | null;
   disabledAt: Date | null;
   disabledReason: DisabledReason | null;
@@ -33,13 +36,15 @@ const LISTED = `w.id, w.url, w.description, w.events, w.previous_until as "previ
 export const listWebhooks = ({ em }: Db): Promise<ListedWebhook[]> =>
   em.execute(`select ${LISTED} from webhooks w order by w.id desc`);
 
-/** A webhook whose deliveries fail, or that was turned off because they did, with its latest error. */
+/**
+ * A webhook whose deliveries fail, or that was turned off because of that, with its latest error.
+ */
 export type FailingWebhook = Pick<
   Webhook,
   "id" | "url" | "description" | "failingSince" | "disabledAt"
 > & { lastError: string | null };
 
-/** Lists webhooks that fail or were turned off because of it, newest first. */
+/** Lists webhooks that fail or were turned off because of that, newest first. */
 export const listFailingWebhooks = ({ em }: Db): Promise<FailingWebhook[]> =>
   em.execute(
     `select w.id, w.url, w.description, w.failing_since as "failingSince", w.disabled_at as "disabledAt",
@@ -68,7 +73,7 @@ export const lockWebhook = (db: Db, id: string): Promise<Webhook | undefined> =>
 const HEAD = "(select coalesce(max(position), 0) from audit_seals)";
 
 /**
- * Inserts a webhook, for events from now on, unless there are `max` of them.
+ * Inserts a webhook for future events, unless there are already `max` webhooks.
  * @returns false if there are
  */
 export async function insertWebhook(
@@ -87,8 +92,8 @@ export async function insertWebhook(
 }
 
 /**
- * Writes what can be changed of a webhook. If it was off and is on, its events are those from now on.
- * Lock it first.
+ * Writes the properties of a webhook that can change. If it is turned on again, it gets only future
+ * events. Lock it first.
  */
 export async function updateWebhook({ em }: Db, row: Webhook): Promise<void> {
   await em.execute(
@@ -110,13 +115,13 @@ export type PlannedWebhook = Pick<Webhook, "id" | "events"> & { position: number
 
 const TO_PLAN = `from webhooks where disabled_at is null and position < ${HEAD}`;
 
-/** Whether a webhook that is on has seals to read. */
+/** Whether a webhook that is turned on has seals to read. */
 export const hasSealsToPlan = (db: Db): Promise<boolean> =>
   returnsRow(db, `select 1 ${TO_PLAN} limit 1`);
 
 /**
- * Locks a webhook that is on and has seals to read, until the transaction ends. Skips those that others
- * have locked.
+ * Locks a webhook that is turned on and has seals to read, until the transaction ends. Skips
+ * webhooks that others have locked.
  */
 export const lockNextToPlan = (db: Db): Promise<PlannedWebhook | undefined> =>
   firstRow(
@@ -126,7 +131,7 @@ export const lockNextToPlan = (db: Db): Promise<PlannedWebhook | undefined> =>
 
 /**
  * Reads the ids of the events in the next seals.
- * @returns them, and the position of the last of these seals
+ * @returns the ids, and the position of the last of these seals
  */
 export const readNextSeals = (
   db: Db,
@@ -141,12 +146,12 @@ export const readNextSeals = (
     { after, limit },
   );
 
-/** Records up to which seal the events of a webhook are planned. */
+/** Records the last seal whose events have been planned for a webhook. */
 export async function movePosition({ em }: Db, id: string, position: number): Promise<void> {
   await em.execute("update webhooks set position = :position where id = :id", { id, position });
 }
 
-/** Secrets that were not encrypted with the current key, of webhooks after an id. */
+/** Lists webhooks with a secret that was not encrypted with the current key. */
 export const listOutdatedSecrets = (
   { em }: Db,
   prefix: string,
@@ -158,7 +163,7 @@ export const listOutdatedSecrets = (
   );
 
 /**
- * Replaces an encrypted secret by another text of it, wherever the webhook has it now.
+ * Replaces an encrypted secret with its re-encrypted form, in whichever column it is now.
  * @returns the number of replaced secrets
  */
 export async function replaceSecret(

@@ -3,7 +3,7 @@ alter table users add column is_service boolean not null default false;
 
 --> statement-breakpoint
 
--- Only the digest of a key is stored, and of its text what tells two keys apart.
+-- Only the digest of a key is stored, and a hint for telling keys apart.
 create table api_keys (
   id uuid primary key,
   user_id uuid not null references users (id) on delete cascade,
@@ -26,5 +26,5 @@ create index api_keys_user_id on api_keys (user_id, id);
 
 --> statement-breakpoint
 
--- The key of a call. It refers to nothing, so that an erasure need not find the calls of each key.
+-- The key of a call. It is not a foreign key, so that an erasure need not find the calls of each key.
 alter table ai_usage add column api_key_id uuid;

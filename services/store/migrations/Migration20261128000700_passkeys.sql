@@ -1,4 +1,4 @@
--- Passkeys, and the ceremonies that have been completed: each has an effect once. Public keys need no encryption.
+-- Passkeys, and completed ceremonies, each of which has an effect only once. Public keys need no encryption.
 create table passkeys (
   id uuid primary key,
   user_id uuid not null references users (id) on delete cascade,

@@ -1,4 +1,5 @@
--- Identities: accounts at sign-in providers that are connected to a user. Issuer and subject name one; the address may change.
+-- Identities: accounts at sign-in providers that are connected to a user. Identified by issuer and subject, since the
+-- address may change.
 create table identities (
   id uuid primary key,
   user_id uuid not null references users (id) on delete cascade,

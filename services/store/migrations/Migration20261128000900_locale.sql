@@ -1,2 +1,2 @@
--- The language that the owner of an account has chosen, as a BCP 47 tag; null for none. E-mails follow it.
+-- The language that the user has chosen, as a BCP 47 tag; null for none. E-mails are written in it.
 alter table users add column locale varchar(35);

@@ -34,14 +34,14 @@ create table ai_usage_users (
 
 --> statement-breakpoint
 
--- The users with the most tokens of each day. Both indexes have what the search for them reads.
+-- Finds the users with the most tokens of each day. Both indexes contain all columns that this search reads.
 create index ai_usage_users_tokens on ai_usage_users (day, (input_tokens + output_tokens) desc)
   include (user_id, input_tokens, output_tokens) where user_id is not null;
 
 --> statement-breakpoint
 
--- Adds new calls, and what the end of a call changes. Calls that are deleted, since only their daily totals are kept, still
--- count. Sorted, so that two processes never deadlock.
+-- Adds new calls, and the changes when calls end. Calls that are deleted when they become daily totals still count.
+-- Rows are sorted, so that two processes never deadlock.
 create function ai_usage_sum_up() returns trigger language plpgsql as $$
 declare
   since timestamptz := (select summed_from from ai_usage_summing);

@@ -62,7 +62,7 @@ end $$;
 
 --> statement-breakpoint
 
--- A session that is used on another day than before. Its first day is that of the sign-in.
+-- A session that is used on a later day. Its first day is that of the sign-in.
 create trigger session_counted after update of last_active_at on sessions for each row
   when (new.actor_id is null
     and (new.last_active_at at time zone 'UTC')::date <> (old.last_active_at at time zone 'UTC')::date)

@@ -1,10 +1,10 @@
--- A suspended user can't sign in. Processes of the previous release do not know it: their sign-ins open sessions that this
--- release refuses.
+-- A suspended user cannot sign in. Processes of the previous release ignore the column: their sign-ins open sessions
+-- that this release rejects.
 alter table users add column suspended_at timestamptz(3);
 
 --> statement-breakpoint
 
--- Finds the suspended users: an index of `users` would have to be built while the table is locked.
+-- Lists the suspended users. An index on `users` would have to be built while the table is locked.
 create table suspended_users (user_id uuid primary key references users (id) on delete cascade);
 
 --> statement-breakpoint

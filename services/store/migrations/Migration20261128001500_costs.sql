@@ -1,5 +1,6 @@
--- What a call cost, in nano-units (1e-9) of the currency of the catalogue; null if its model had no price. The counts are
--- parts of input_tokens and output_tokens; null if unknown. Nothing is required, since the previous release writes on.
+-- What a call cost, in nano-units (1e-9) of the currency of the catalogue; null if its model had no price. The counts
+-- are parts of input_tokens and output_tokens; null if unknown. No column is required, since the previous release still
+-- writes rows.
 alter table ai_usage
   add column alias varchar(128),
   add column cached_input_tokens integer,
@@ -7,7 +8,7 @@ alter table ai_usage
   add column reasoning_tokens integer,
   add column attempts integer,
   add column cost_nanos bigint,
-  -- What budgets hold for the call until it ends: their counters and amounts.
+  -- The reservation of the call until it ends: counters of budgets, and amounts.
   add column reserved jsonb;
 
 --> statement-breakpoint

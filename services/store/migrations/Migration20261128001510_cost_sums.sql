@@ -1,4 +1,4 @@
--- Sums of what calls cost, beside those of their tokens. Calls without a cost are not among the priced ones.
+-- Sums of costs, beside those of tokens. Calls without a cost are not counted as priced.
 alter table ai_usage_models
   add column cached_input_tokens bigint not null default 0,
   add column reasoning_tokens bigint not null default 0,
@@ -15,7 +15,7 @@ alter table ai_usage_users
 
 --> statement-breakpoint
 
--- As before, and the costs. A call that ends with another model moves to it, with all its numbers.
+-- As before, with costs. A call that ends with another model is moved to that model with all its numbers.
 create or replace function ai_usage_sum_up() returns trigger language plpgsql as $$
 declare
   since timestamptz := (select summed_from from ai_usage_summing);

@@ -1,5 +1,5 @@
--- Limits of what AI calls may use in a period. The subject is a role, or the id of a user or of an API key; empty for the
--- deployment.
+-- Limits on the usage of AI calls in a period. The subject is a role, or the id of a user or of an API key; empty for
+-- the deployment.
 create table budgets (
   id uuid primary key,
   scope varchar(16) not null,
@@ -15,7 +15,7 @@ create table budgets (
 
 --> statement-breakpoint
 
--- What a budget has used in a period, and what it holds for calls that have not ended. The subject is the user or the API key
+-- Usage of a budget in a period, and reservations for calls that have not ended. The subject is the user or the API key
 -- that is counted; empty for the deployment. Updates need no new index entries.
 create table budget_counters (
   budget_id uuid not null references budgets (id) on delete cascade,

@@ -1,5 +1,5 @@
--- Known devices: the browsers and apps that have signed in to an account. The previous release neither reads nor writes them; its
--- sign-ins make no device known.
+-- Known devices: the browsers and apps that have signed in to an account. The previous release neither reads nor writes
+-- them.
 create table devices (
   user_id uuid not null references users (id) on delete cascade,
   id uuid not null,
@@ -13,5 +13,5 @@ create table devices (
 
 --> statement-breakpoint
 
--- When a set of backup codes was made; null for those of earlier releases.
+-- When a set of backup codes was created; null for sets of earlier releases.
 alter table backup_codes add column created_at timestamptz(3);

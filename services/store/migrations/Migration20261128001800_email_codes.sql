@@ -1,2 +1,2 @@
--- The browser or app that asked for a code by e-mail: the link in the e-mail works there alone.
+-- The browser or app that requested a code by e-mail. The link in the e-mail works only there.
 alter table one_time_tokens add column device_id uuid;

@@ -1,4 +1,5 @@
--- Webhooks, which are told about audit events. `position` is that of the last seal whose events are planned. Secrets are encrypted.
+-- Webhooks, which receive audit events. `position` is that of the last seal whose events are planned. Secrets are
+-- encrypted.
 create table webhooks (
   id uuid primary key,
   url text not null,
