@@ -20,8 +20,8 @@ import {
 } from "./guards.ts";
 
 /**
- * What confirms a session: a passkey; or a password or identity and, where the account has a second
- * factor, a code.
+ * What confirms a session: a passkey, or a password or identity together with a code if the account
+ * has a second factor.
  */
 type Proof = Pick<
   ConfirmRequest,
@@ -29,8 +29,8 @@ type Proof = Pick<
 >;
 
 /**
- * Confirms the caller's session, which counts as if it had just begun. The remedy for
- * REAUTHENTICATION_REQUIRED as an alternative to a new sign-in.
+ * Confirms the caller's session, which is then treated as if it had just begun. Remedies
+ * REAUTHENTICATION_REQUIRED without a new sign-in.
  * @returns when the confirmation ends
  * @throws ServiceError INVALID_CURRENT_PASSWORD, INVALID_CODE, MFA_NOT_ENABLED, VALIDATION_FAILED,
  * PASSKEY_INVALID, PASSKEY_UNKNOWN, EXTERNAL_FAILED, ACCOUNT_LOCKED, UNAUTHENTICATED, UNAVAILABLE
@@ -56,14 +56,17 @@ async function confirmByPasskey(call: SessionCall, credential: PasskeyCredential
 
 async function confirmByPassword(call: SessionCall, proof: Proof): Promise<void> {
   const { user: caller } = call.principal;
-  if (!caller.hasPassword) throw wrongPassword(); // it counts as no guess: nothing can be right
+  if (!caller.hasPassword) throw wrongPassword(); // not counted as a guess, since no password can be right
   assertFactorIsGiven(caller, proof);
   const user = await confirmPassword(call, proof.password ?? "");
   const record = () => recordConfirmation(call, "password");
   await confirmWithFactor(call, user, proof, record);
 }
 
-/** The identity must belong to the caller, who must have just signed in at its provider again. */
+/**
+ * The identity must belong to the caller, and its provider must have authenticated the caller
+ * again.
+ */
 async function confirmByIdentity(call: SessionCall, token: string, proof: Proof): Promise<void> {
   const { id } = call.principal.user;
   const { ceremony, isFresh, ...key } = openIdentity(call, token, proof.deviceToken);
@@ -79,7 +82,7 @@ async function confirmByIdentity(call: SessionCall, token: string, proof: Proof)
   });
 }
 
-/** Records a confirmation, after the second factor where the account has one. */
+/** Records a confirmation, after verifying the second factor if the account has one. */
 async function confirmWithFactor(
   call: SessionCall,
   user: User,
@@ -105,7 +108,7 @@ function assertFactorIsGiven(
   throw new ServiceError(Reason.MFA_NOT_ENABLED, "Two-factor authentication is not enabled.");
 }
 
-/** Notes the confirmation of the caller's session, which is locked. */
+/** Records the confirmation of the caller's session, which is locked. */
 async function recordConfirmation(
   call: SessionCall,
   method: "password" | "passkey" | "external",

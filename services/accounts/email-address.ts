@@ -67,11 +67,12 @@ export function canonicalEmail(text: string): EmailAddress | undefined {
 }
 
 /**
- * Cleans up after an account's address has changed: deletes the links and failed passwords of the old
- * address, and notifies its owner.
- * @param by With a change by a session, whoever has the old address can still undo a sign-in of before, unless the device
- * of that session was known by then. With one by an administrator, who may have changed it because somebody else reads
- * its mail, they can't.
+ * Cleans up after an account's address has changed: deletes the links and failed passwords of the
+ * old address, and notifies its owner.
+ * @param by who has changed the address. After a change from a session, the owner of the old
+ * address can still undo an earlier sign-in, unless the device of the session was already known at
+ * that time. After a change by an administrator they cannot, because somebody else may be reading
+ * the mail of the old address.
  */
 export async function leaveAddress(
   call: SystemCall,
@@ -82,7 +83,7 @@ export async function leaveAddress(
   if (by !== "administrator") {
     await keepNotMe(call, old.id, by.deviceId);
     await invalidateTokensButNotMe(call, old.id);
-    await invalidateOneTimeTokens(call, old.id, ["not-me"]); // of the old address, if an older one is kept
+    await invalidateOneTimeTokens(call, old.id, ["not-me"]); // that of the old address, if an older one is kept
   } else await invalidateOneTimeTokens(call, old.id);
   await deleteAttempts(call, old.canonicalEmail, "password");
   await queueEmail(call, old, "email-changed", { newEmail });

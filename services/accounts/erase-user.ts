@@ -9,7 +9,7 @@ import { deleteBudgetsOf } from "../store/managed-budgets.ts";
 import { anonymizeUsage } from "../store/usage.ts";
 import { ADMIN_PROTECTION_MS, User } from "../store/users.ts";
 
-/** Usage rows per statement, small enough to stay far below the statement timeout. */
+/** Number of usage rows per statement, small enough to stay far below the statement timeout. */
 const USAGE_BATCH_SIZE = 50_000;
 
 /**
@@ -23,7 +23,7 @@ export async function eraseUser(
   userId: string,
   isDue?: FilterQuery<User>,
 ): Promise<boolean> {
-  // no e-mails can be queued in the meantime: their foreign key waits for this lock
+  // no e-mail can be queued in the meantime, because its foreign key waits for this lock
   const lockMode = isDue ? LockMode.PESSIMISTIC_PARTIAL_WRITE : LockMode.PESSIMISTIC_WRITE;
   const user = await call.em.findOne(User, { $and: [{ id: userId }, isDue ?? {}] }, { lockMode });
   if (!user) return false;
@@ -53,16 +53,19 @@ function neverVerified(now: Date) {
   } satisfies FilterQuery<User>;
 }
 
-/** Users whose account anybody may have made, since no address was ever verified. Suspended ones are kept. */
+/**
+ * Users whose account may have been created by anyone, since no address was ever verified. Excludes
+ * suspended users.
+ */
 export const unownedUsers = (now: Date): FilterQuery<User> => ({
   ...neverVerified(now),
   suspendedAt: null,
 });
 
 /**
- * Users who never verified an address and do not use their account, once it is old enough. A session may
- * have been used for its full maximum lifetime after the sign-in. Excludes service accounts and users
- * who are protected as administrators.
+ * Users who never verified an address and do not use their account, once it is old enough. After
+ * the last sign-in, a session may have been used for its maximum lifetime. Excludes service
+ * accounts and users who are protected as administrators.
  */
 export function unverifiedUsers(
   now: Date,
@@ -74,7 +77,7 @@ export function unverifiedUsers(
   return { ...neverVerified(now), createdAt: { $lte: before }, $and: [isUnused] };
 }
 
-/** Accounts per query. Each account is erased in its own transaction. */
+/** Number of accounts per query. Each account is erased in its own transaction. */
 const BATCH_SIZE = 20;
 
 /**

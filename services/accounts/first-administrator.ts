@@ -15,15 +15,15 @@ const TOKEN_BYTES = 24;
 type Secrets = { cipher: Cipher };
 
 /**
- * The token of the link that the start prints while there is no administrator. It follows from the
- * secret key, so that a restart prints the same one and nothing is stored. It is used up once there
- * is an administrator.
+ * The token of the link that is printed at the start while there is no administrator. It is derived
+ * from the secret key, so that nothing is stored and a restart prints the same link. It is invalid
+ * once there is an administrator.
  */
 export const setupTokenOf = ({ cipher }: Secrets): string => encode(cipher.mac(CONTEXT, CONTEXT));
 
 const encode = (mac: Buffer) => mac.subarray(0, TOKEN_BYTES).toString("base64url");
 
-/** Whether the start should offer that link: never in production, where logs are kept. */
+/** Whether the start should print that link. Never in production, where logs are kept. */
 export const needsFirstAdministrator = async ({
   em,
   config,
@@ -47,8 +47,8 @@ export async function assertSetupToken(
 }
 
 /**
- * Makes a new user the first administrator, with a verified address: whoever reads the output of
- * the process runs it. Of several callers one succeeds; the others stay users.
+ * Makes a new user the first administrator, with a verified address, since only the operator can
+ * read the output of the process. Only one of several callers succeeds; the others remain users.
  */
 export async function makeFirstAdministrator(call: SystemCall, userId: string): Promise<void> {
   await call.em.transactional(async () => {

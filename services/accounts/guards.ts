@@ -26,9 +26,9 @@ export async function lockOwnSession(call: SessionCall): Promise<void> {
 }
 
 /**
- * Verifies the caller's current password. Wrong passwords are counted separately from logins, so that
- * guesses by others never block a user who is signed in. A caller without a password needs a recent sign-in
- * or confirmation instead.
+ * Verifies the caller's current password. Wrong passwords are counted separately from logins, so
+ * that guesses by others never block a signed-in user. A caller without a password needs a recent
+ * sign-in or confirmation instead.
  * @returns the caller's row as of the verification
  * @throws ServiceError INVALID_CURRENT_PASSWORD, REAUTHENTICATION_REQUIRED, ACCOUNT_LOCKED,
  * UNAUTHENTICATED, UNAVAILABLE
@@ -56,9 +56,10 @@ export async function confirmPassword(call: SessionCall, password: string): Prom
 export type Confirmation = { password?: string | undefined };
 
 /**
- * Verifies the proof that the caller is the user, or that the caller has confirmed the
- * session within 15 minutes. A sign-in of that age is no proof: its session may be stolen.
- * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and the errors of `confirmPassword`
+ * Verifies the proof that the caller is the user, or that the caller has confirmed the session
+ * within 15 minutes. A sign-in within that time is not enough, because the session may have been
+ * stolen since.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED without a proof, and as `confirmPassword`
  */
 export async function confirmCaller(call: SessionCall, { password }: Confirmation): Promise<void> {
   const { session, user } = call.principal;
@@ -79,7 +80,7 @@ export async function renewHash(
   await call.em.nativeUpdate(User, { id, passwordHash: outdated }, { passwordHash });
 }
 
-/** The error for a caller whose account has been erased since. */
+/** The error for a caller whose account has been erased. */
 export const accountGone = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "This account no longer exists.");
 

@@ -4,7 +4,8 @@ import { invalid } from "../platform/rpc/errors.ts";
 const MAX_LENGTH = 35;
 
 /**
- * Reads the language of a user, a BCP 47 tag, in its canonical form: `de-at` becomes `de-AT`.
+ * Reads the language of a user, a BCP 47 tag, and returns its canonical form: `de-at` becomes
+ * `de-AT`.
  * @throws ServiceError VALIDATION_FAILED
  */
 export function readLocale(tag: string | undefined): string | undefined {

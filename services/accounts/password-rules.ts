@@ -8,7 +8,7 @@ import { checkEmail } from "./email-address.ts";
 
 /** Number of passwords that `PASSWORD_BLOCKLIST=on` rejects. */
 const COMMON = 100_000;
-/** Minimum length of a common word that makes a password common, in characters. */
+/** Minimum length of the word in a password that is compared with the list, in characters. */
 const MIN_CORE = 4;
 
 /**
@@ -30,7 +30,7 @@ type Owner = Pick<User, "email" | "name">;
 
 /** Checks the address and password of a registration, in addition to the rules of its proto. */
 export const checkRegistration = (deps: Deps) => (request: RegisterRequest) => {
-  const isLeftOut = request.password === ""; // the proto rejects it where it is required
+  const isLeftOut = request.password === ""; // the proto rejects it if it is required
   const fault = isLeftOut ? undefined : faultIn(deps, request.password, request);
   return [...checkEmail(request), ...(fault ? [{ field: "password", message: fault }] : [])];
 };
@@ -51,7 +51,7 @@ export function assertNotGuessable(
 }
 
 /**
- * What makes a password unacceptable regardless of its characters (NIST SP 800-63B-4 section 3.1.1.2:
+ * Why a password is unacceptable regardless of its characters (NIST SP 800-63B-4 section 3.1.1.2:
  * context-specific and commonly used values).
  */
 function faultIn(
@@ -82,13 +82,15 @@ function coreOf(plain: string): string {
   return word.length >= MIN_CORE ? word : "";
 }
 
-/** A text without digits and symbols at both ends, and with letters instead of the symbols inside. */
+/**
+ * Removes digits and symbols from both ends of a text, and replaces symbols inside with letters.
+ */
 const withoutEdges = (text: string): string =>
   text.replace(/^\P{L}+|\P{L}+$/gu, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
 
 /** The product name, which is an obvious guess for any installation. */
 const PRODUCT = "gatehouse";
-/** Minimum length of a user's own word: shorter ones occur in other words, too. */
+/** Minimum length of a user's own word, since shorter ones also occur in other words. */
 const MIN_OWN_WORD = 3;
 
 /** The letters of a text, in lower case, without accents. */

@@ -9,10 +9,12 @@ import { deleteBackupCodesSince, User } from "../store/users.ts";
 import { revokeAllKeysOf } from "./revoke-api-keys.ts";
 
 /**
- * Ends everything that opens an account but its password: sessions, passkeys, identities, second factor, API keys,
- * known devices and one-time tokens. Joins the caller's transaction, which has locked the user.
- * @param event is recorded if there was a second factor
- * @param since keeps the passkeys, identities and second factors from before this time, and the tokens that undo a sign-in
+ * Removes everything that gives access to an account except the password: sessions, passkeys,
+ * identities, second factor, API keys, known devices and one-time tokens. Joins the caller's
+ * transaction, which has locked the user.
+ * @param event recorded if there was a second factor
+ * @param since keeps the passkeys, identities and second factors from before this time, and the
+ * tokens that undo a sign-in
  */
 export async function endOtherAccess(
   call: SystemCall,
@@ -31,8 +33,9 @@ export async function endOtherAccess(
 }
 
 /**
- * Removes an authenticator app whose first code was accepted at or after a time, or never, and backup codes of
- * that time. Ends the requirement of a second factor if none is left. Passkeys were removed before.
+ * Removes an authenticator app that was confirmed at or after `since`, or never, and backup codes
+ * created since then. Ends the requirement of a second factor if none is left. Call it after
+ * removing passkeys.
  */
 async function endFactorsSince(call: SystemCall, userId: string, since: Date): Promise<void> {
   const user = await call.em.findOne(User, { id: userId }, { refresh: true });
@@ -42,11 +45,11 @@ async function endFactorsSince(call: SystemCall, userId: string, since: Date): P
   await deleteBackupCodesSince(call, userId, since);
   const { relyingParty } = call.config;
   const passkeys = relyingParty ? await countPasskeys(call, userId, relyingParty.id) : 0;
-  if (!isOlder && passkeys === 0) await disableMfa(call, userId, "auth.mfa_disabled"); // if one is required
+  if (!isOlder && passkeys === 0) await disableMfa(call, userId, "auth.mfa_disabled"); // ends the requirement, if any
 }
 
 /**
- * Makes the password of an account void, so that no text opens it. A sign-in in progress fails.
+ * Invalidates the password of an account, so that no text matches it. A sign-in in progress fails.
  * Joins the caller's transaction, which has locked the user.
  */
 export async function voidPassword(
@@ -60,8 +63,8 @@ export async function voidPassword(
 }
 
 /**
- * Ends everything that opens an account. Its owner comes back by a reset of the password. Joins the
- * caller's transaction, which has locked the user.
+ * Removes everything that gives access to an account. Its owner returns by resetting the password.
+ * Joins the caller's transaction, which has locked the user.
  * @param since keeps the passkeys, identities and second factors from before this time
  */
 export async function endAccess(

@@ -5,12 +5,15 @@ import type { EmailAddress } from "./email-address.ts";
 
 type Rules = Pick<Config, "registration" | "signUpDomains">;
 
-/** Whether anybody may create an account, at least with an address of some domains. */
+/**
+ * Whether people can create accounts without an invitation, even if only with addresses of some
+ * domains.
+ */
 export const isSignUpOpen = ({ registration }: Pick<Config, "registration">): boolean =>
   registration === "open";
 
 /**
- * Checks that the configuration lets the owner of an address create an account.
+ * Checks that the configuration allows the owner of an address to create an account.
  * @throws ServiceError SIGN_UP_CLOSED
  */
 export function assertMaySignUp(rules: Rules, { canonical }: EmailAddress): void {

@@ -1,7 +1,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Violation } from "../platform/rpc/errors.ts";
 
-/** Maximum size of the metadata of a user, in bytes of JSON. An access token carries no more. */
+/** Maximum size of the metadata of a user, in bytes of JSON. Access tokens cannot carry more. */
 const MAX_BYTES = 4_096;
 /** Maximum nesting depth, the object itself included. */
 const MAX_DEPTH = 8;
@@ -12,7 +12,7 @@ export function checkMetadata({ metadata }: { metadata?: JsonObject | undefined 
   return message === undefined ? [] : [{ field: "metadata", message }];
 }
 
-/** Metadata as it is stored: an empty object is none. */
+/** Metadata in stored form: null for an empty object. */
 export const storedMetadata = (metadata: JsonObject): JsonObject | null =>
   Object.keys(metadata).length > 0 ? metadata : null;
 
@@ -21,7 +21,7 @@ const problemOfSize = (metadata: JsonObject): string | undefined =>
     ? "must be at most 4096 bytes of JSON"
     : undefined;
 
-/** Why a JSON value would not be kept as it is. */
+/** The reason why a JSON value could not be stored unchanged; undefined if there is none. */
 function problemOf(value: JsonValue, depth: number): string | undefined {
   if (typeof value === "string") return problemOfText(value);
   if (typeof value === "number") return problemOfNumber(value);
@@ -39,7 +39,9 @@ const problemOfText = (text: string): string | undefined =>
     ? "must not contain NUL characters or lone surrogates"
     : undefined;
 
-/** A whole number beyond this one was rounded when the request was read. Infinity and NaN are no JSON. */
+/**
+ * Larger integers were rounded when the request was read. Infinity and NaN cannot occur in JSON.
+ */
 function problemOfNumber(number: number): string | undefined {
   if (Math.abs(number) <= Number.MAX_SAFE_INTEGER) return undefined;
   return "must not contain numbers beyond 9007199254740991";

@@ -5,20 +5,20 @@ import { countIdentities } from "../store/identities.ts";
 import { countPasskeys } from "../store/passkeys.ts";
 import { User } from "../store/users.ts";
 
-/** How many ways to sign in an account has, by kind. */
+/** Number of ways to sign in to an account, by kind. */
 export type WaysIn = {
   password: number;
   passkeys: number;
   identities: number;
-  /** 1 where codes by e-mail are on and the address is verified. */
+  /** 1 if codes by e-mail are on and the address is verified. */
   emailCode: number;
 };
 
 type Deps = Pick<SystemCall, "em" | "config"> & Pick<Call, "external">;
 
 /**
- * Counts the ways in of an account that work in this deployment: those of a provider that is no longer
- * configured do not. Lock the user first where the answer must stay true.
+ * Counts the ways in of an account that work in this deployment. Identities of a provider that is
+ * no longer configured do not. Lock the user first if the result must stay true.
  */
 export async function countWaysIn(call: Deps, userId: string): Promise<WaysIn> {
   const { relyingParty } = call.config;
@@ -34,8 +34,8 @@ export async function countWaysIn(call: Deps, userId: string): Promise<WaysIn> {
 }
 
 /**
- * Checks that an account has a way in. Call it after a removal, in its transaction, which has locked
- * the user: of two removals at once the second sees the first.
+ * Checks that an account still has a way in. Call it after a removal, in the same transaction,
+ * which has locked the user, so that the second of two concurrent removals sees the first.
  * @throws ServiceError LAST_SIGN_IN_METHOD
  */
 export async function assertWayInRemains(call: Deps, userId: string): Promise<void> {
@@ -48,8 +48,8 @@ export async function assertWayInRemains(call: Deps, userId: string): Promise<vo
 }
 
 /**
- * Checks that an account whose owner requires a second factor of every sign-in has one. Call it after
- * a removal, as `assertWayInRemains`.
+ * Checks that an account that requires a second factor at every sign-in still has one. Call it
+ * after a removal, like `assertWayInRemains`.
  * @throws ServiceError LAST_SIGN_IN_METHOD
  */
 export async function assertFactorRemains(call: Deps, userId: string): Promise<void> {

@@ -2,34 +2,37 @@ import { bytesOfId } from "../platform/rpc/id-bytes.ts";
 import type { Cipher } from "./cipher.ts";
 import { openSealedId, sealId } from "./sealed-id.ts";
 
-/** How long a ceremony with an authenticator lasts, in ms. */
+/** Lifetime of a ceremony with an authenticator, in ms. */
 export const CEREMONY_MS = 5 * 60_000;
-/** How long a ceremony with a provider lasts, in ms: people may have to sign in there first. */
+/**
+ * Lifetime of a ceremony with a sign-in provider, in ms. People may have to sign in there first.
+ */
 export const EXTERNAL_CEREMONY_MS = 10 * 60_000;
-/** The clocks of replicas differ by less than this, in ms. */
+/** Maximum difference between the clocks of replicas, in ms. */
 const CLOCK_TOLERANCE_MS = 30_000;
 
-/** What a ceremony is for. Its bytes are valid for nothing else. */
+/** The purpose of a ceremony, for which alone its bytes are valid. */
 export type CeremonyPurpose =
   | "passkey sign-in"
   | `passkey second-factor ${string}`
   | `passkey register ${string}`
   | `passkey confirm ${string}`;
 
-/** A ceremony that was begun and has not expired. */
+/** A ceremony in progress that has not expired. */
 export type Ceremony = { id: string; expiresAt: Date };
 
 /**
- * Begins a ceremony. Nothing is stored until it is completed, so that strangers cost nothing.
- * @param id UUIDv7, which holds the time
- * @returns its 32 bytes, which are the challenge of WebAuthn
+ * Begins a ceremony. Nothing is stored until it is completed, so ceremonies of strangers take no
+ * storage.
+ * @param id UUIDv7, which contains the time
+ * @returns its 32 bytes, used as the WebAuthn challenge
  */
 export const beginCeremony = (cipher: Cipher, id: string, purpose: CeremonyPurpose): Buffer =>
   sealId(cipher, id, contextOf(purpose));
 
 /**
- * Reads the bytes of a ceremony.
- * @returns undefined if they are not ours, are for another purpose, or have expired
+ * Verifies the bytes of a ceremony.
+ * @returns undefined if they were not created by us, are for another purpose, or have expired
  */
 export function readCeremony(
   cipher: Cipher,
@@ -42,7 +45,7 @@ export function readCeremony(
 }
 
 /**
- * The ceremony with an id, which is known to be ours.
+ * The ceremony with an id that has been authenticated.
  * @returns undefined if it has expired
  */
 export function ceremonyOf(id: string, now: Date, lifetimeMs: number): Ceremony | undefined {

@@ -50,18 +50,22 @@ export function createCipher(...secretKeys: Buffer[]) {
       throw new Error("no key of SECRET_KEY decrypts this text");
     },
     /**
-     * A keyed digest of 32 bytes (HMAC): proves that a value is ours, or hides a value that could be guessed.
+     * A keyed digest of 32 bytes (HMAC). Proves that a value was created by us, or hides a value
+     * that could be guessed.
      */
     mac: first.mac,
     /**
-     * The digests with each key, current key first: for checking values that were stored or mailed
+     * The digests with each key, current key first, for checking values that were stored or mailed
      * earlier.
      */
     macs,
     /** Whether a keyed digest was made with one of our keys. */
     isMac: (text: string, context: string, given: Buffer) =>
       given.length === MAC_BYTES && macs(text, context).some((mac) => timingSafeEqual(mac, given)),
-    /** The prefix of text encrypted with the current key if there are several keys; undefined with one key. */
+    /**
+     * The prefix of texts encrypted with the current key if there are several keys; undefined with
+     * one key.
+     */
     prefix,
   };
 }

@@ -5,16 +5,17 @@ import { openSealedId, sealId } from "./sealed-id.ts";
 const CONTEXT = "device";
 
 /**
- * The token of a browser or app: its id and a keyed digest, 43 characters. No JWT, which would keep
- * signing keys for as long as browsers keep the cookie.
+ * The token of a browser or app: its id and a keyed digest, 43 characters. Not a JWT, since signing
+ * keys would then have to be kept for as long as browsers keep the cookie.
  */
 export const encodeDeviceToken = (cipher: Cipher, deviceId: string): string =>
   sealId(cipher, deviceId, CONTEXT).toString("base64url");
 
 /**
- * The id in the token of a browser or app.
- * @param tokens one, or several separated by blanks: other sites may have set cookies with the same name
- * @returns undefined unless exactly one of them is ours
+ * Reads the id in the token of a browser or app.
+ * @param tokens one or, separated by spaces, several, because other sites may set cookies with the
+ * same name
+ * @returns undefined unless exactly one of them was created by us
  */
 export function readDeviceToken(cipher: Cipher, tokens: string): string | undefined {
   const opened = tokens
@@ -27,10 +28,10 @@ export function readDeviceToken(cipher: Cipher, tokens: string): string | undefi
 const IMPLIED_CONTEXT = "implied device";
 
 /**
- * The id of a browser or app that sends no token, by what can be seen of it. It is the same for everything
- * of its kind in its network, so nothing may be allowed because of it.
+ * The id of a browser or app that sends no token, derived from its visible properties. All devices
+ * of that kind in the network have the same id, so nothing may be allowed because of it.
  * @param label kind of the device, such as "Chrome on Windows"
- * @param network that its address belongs to
+ * @param network network of its address
  */
 export function impliedDeviceId(
   cipher: Cipher,

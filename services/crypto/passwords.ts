@@ -11,23 +11,23 @@ import { passwordForm } from "../platform/rpc/typed-text.ts";
 export type HashCost = { memoryCost: number; timeCost: number };
 
 /**
- * 20 MiB, 2 passes, 1 lane. OWASP recommends 19 MiB, but memory that consists of whole huge pages (2 MiB)
- * is a quarter faster.
+ * 20 MiB, 2 passes, 1 lane. OWASP recommends 19 MiB, but hashing is a quarter faster if the memory
+ * consists of whole huge pages (2 MiB).
  */
 const DEFAULT_COST: HashCost = { memoryCost: 20_480, timeCost: 2 };
 /**
- * Concurrent hashes: one per core. The thread pool has more threads, for DNS and files: see
- * `prepareNode`. Workers share the slots of the machine.
+ * Slots for concurrent hashes, one per core. The thread pool has additional threads for DNS and
+ * files: see `prepareNode`. Workers share the slots of the machine.
  */
 const ownSlots = () => createSlotPool<"process">(availableParallelism()).add("process");
-/** Bytes of the text that no account has as its password. */
+/** Number of random bytes in the password that no account has. */
 const RANDOM_BYTES = 32;
 /** Maximum number of callers waiting for a hash. Further callers get 503. */
 const MAX_WAITING = 256;
 
 /**
- * Result of checking a password. `outdated` is also right, but the hash should be renewed: it has older
- * parameters, or was made from the text as typed.
+ * Result of checking a password. `outdated` means right, but the hash should be renewed: it has
+ * older parameters, or was computed from the text as typed.
  */
 export type PasswordCheck = "wrong" | "right" | "outdated";
 

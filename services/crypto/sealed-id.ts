@@ -4,7 +4,10 @@ import type { Cipher } from "./cipher.ts";
 
 const MAC_BYTES = 16;
 
-/** An id and 128 bits of its keyed digest, 32 bytes: proves that the id is ours, for one context. */
+/**
+ * An id and 128 bits of its keyed digest, 32 bytes. Proves that the id was created by us for a
+ * context.
+ */
 export const sealId = (cipher: Cipher, id: string, context: string): Buffer =>
   join(id, cipher.mac(id, context));
 
@@ -13,7 +16,7 @@ const join = (id: string, mac: Buffer) =>
 
 /**
  * Opens a sealed id.
- * @returns undefined if it was not sealed by one of the keys for this context
+ * @returns undefined if it was not sealed with one of the keys for this context
  */
 export function openSealedId(cipher: Cipher, sealed: Buffer, context: string): string | undefined {
   if (sealed.length !== ID_BYTES + MAC_BYTES) return undefined;

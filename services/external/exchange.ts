@@ -11,34 +11,35 @@ import type { ExternalState } from "./state.ts";
 type Deps = Pick<Call, "external" | "clock" | "config" | "signal" | "log" | "requestId">;
 type Library = typeof library;
 
-/** What came back from a provider. */
+/** The response of a provider. */
 export type ProviderAnswer = {
   code: string;
   state: string;
   iss?: string | undefined;
-  /** Apple's JSON about a person who signs in for the first time. */
+  /** Apple's JSON about a person, sent only with the first sign-in. */
   user?: string | undefined;
 };
 
-/** Time limit for all requests of a start or finish together, in ms. */
+/** Time limit for all requests of a start or finish, in ms. */
 const DEADLINE_MS = 5_000;
-/** How long a discovery document counts, in ms. */
+/** How long a discovery document is cached, in ms. */
 const DISCOVERY_MS = 3_600_000;
 /** Lifetime of the client secret that we sign for Apple, in seconds. */
 const SECRET_SECONDS = 300;
-/** With the purpose `prove`, the sign-in at the provider must not be older than this, in seconds. */
+/** Maximum age of the sign-in at the provider for the purpose `prove`, in seconds. */
 const MAX_AUTH_AGE_SECONDS = 300;
 /** Tolerated difference of a provider's clock, in seconds. */
 const SKEW_SECONDS = 60;
-/** Longest values that are stored (OpenID Connect Core section 2 limits the subject). */
+/** Maximum lengths of stored values (the subject is limited by OpenID Connect Core section 2). */
 const [MAX_SUBJECT, MAX_ISSUER, MAX_EMAIL] = [255, 512, 254];
 
-/** Where a provider sends its answer. Register it there. */
+/** The redirect URI to register at a provider. */
 export const callbackUrl = ({ publicUrl }: Pick<Call["config"], "publicUrl">, id: string): string =>
   `${publicUrl}/auth/external/${id}/callback`;
 
 /**
- * The page of the provider at which the user signs in: code flow with PKCE, state and nonce.
+ * The URL at which the user signs in with the provider: authorization code flow with PKCE, state
+ * and nonce.
  * @param stateText the sealed state
  * @throws ServiceError UNAVAILABLE if the provider can't be reached or is misconfigured
  */
@@ -58,7 +59,7 @@ export async function authorizationUrl(
       code_challenge_method: "S256",
       state: stateText,
       ...(provider.kind !== "github" && { nonce: state.nonce }),
-      ...(provider.kind === "apple" && { response_mode: "form_post" }), // Apple demands it with scopes
+      ...(provider.kind === "apple" && { response_mode: "form_post" }), // Apple requires it with scopes
       ...(state.purpose === "prove" && { prompt: "login", max_age: String(MAX_AUTH_AGE_SECONDS) }),
     });
     if (!call.external.outbound.allows(url))
@@ -72,8 +73,8 @@ export async function authorizationUrl(
 }
 
 /**
- * Exchanges the code of an answer and reads the identity. The provider's tokens are not kept.
- * Complete the ceremony of the state before, so that a code is sent once.
+ * Exchanges the code in a response and reads the identity. The provider's tokens are not kept.
+ * Complete the ceremony of the state first, so that a code is sent only once.
  * @throws ServiceError EXTERNAL_FAILED, UNAVAILABLE
  */
 export async function exchangeCode(
@@ -112,11 +113,11 @@ export async function exchangeCode(
 /** The library, loaded on first use. */
 const loadLibrary = (): Promise<Library> => import("openid-client");
 
-/** The error for a provider that can't be reached now. */
+/** The error for a provider that is unavailable. */
 const providerAway = ({ name }: ExternalProvider) =>
   unavailable(`${name} does not answer. Please begin again in a moment.`);
 
-/** Whether a request failed. The library wraps such errors. */
+/** Whether a request to the provider failed. The library wraps such errors. */
 function isOutbound(error: unknown): boolean {
   for (let each = error; each instanceof Error; each = each.cause)
     if (each instanceof OutboundError) return true;
@@ -124,8 +125,8 @@ function isOutbound(error: unknown): boolean {
 }
 
 /**
- * Tells operators what is wrong with a provider. Only codes: the errors of the library contain answers
- * of the provider, with tokens.
+ * Logs what is wrong with a provider. Logs only codes, because the errors of the library contain
+ * responses of the provider, with tokens.
  */
 function report({ log, requestId }: Deps, { id: provider }: ExternalProvider, thrown: unknown) {
   const { code, error, name } = thrown as { code?: unknown; error?: unknown; name?: string };
@@ -134,7 +135,7 @@ function report({ log, requestId }: Deps, { id: provider }: ExternalProvider, th
   log.warn({ provider, problem, requestId }, "an exchange with a sign-in provider failed");
 }
 
-/** The configuration of one start or finish, whose requests end together. */
+/** The configuration for one start or finish, whose requests share a deadline. */
 async function configurationOf(call: Deps, provider: ExternalProvider) {
   const { Configuration, ClientSecretPost, ...openid } = await loadLibrary();
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(DEADLINE_MS)]);
@@ -175,13 +176,13 @@ async function configurationOf(call: Deps, provider: ExternalProvider) {
     },
   );
   configuration[openid.customFetch] = fetch;
-  openid.enableNonRepudiationChecks(configuration); // else the signature of an ID token would not count
+  openid.enableNonRepudiationChecks(configuration); // otherwise the signatures of ID tokens would not be verified
   const keys = call.external.discovered.get(provider.id)?.keys;
   if (keys) openid.setJwksCache(configuration, keys);
   return { configuration, signal };
 }
 
-/** Reads the discovery document, or the one that was read within the last hour. */
+/** Reads the discovery document, from the cache if it was read within the last hour. */
 async function discover(
   { external: { discovered }, clock }: Deps,
   { id }: ExternalProvider,
@@ -234,9 +235,9 @@ function readClaims(
   const now = clock.now().getTime() / 1000;
   const isNamed =
     /^[\x20-\x7e]+$/.test(subject) && subject.length <= MAX_SUBJECT && issuer.length <= MAX_ISSUER;
-  const isForUs = claims.azp === undefined || claims.azp === provider.clientId; // the library asks only if there are several audiences
+  const isForUs = claims.azp === undefined || claims.azp === provider.clientId; // the library checks it only if there are several audiences
   if (!isNamed || !isForUs || iat > now + SKEW_SECONDS) throw externalFailed();
-  const age = typeof authTime === "number" ? now - authTime : 0; // some providers do not tell
+  const age = typeof authTime === "number" ? now - authTime : 0; // some providers do not send it
   if (isProof && (age > MAX_AUTH_AGE_SECONDS + SKEW_SECONDS || age < -SKEW_SECONDS))
     throw externalFailed();
   const email = textOf(claims.email, MAX_EMAIL);
@@ -250,20 +251,26 @@ function readClaims(
   };
 }
 
-/** A text that can be stored. PostgreSQL has no NUL, which providers do not keep out of what their users enter. */
+/**
+ * A text that can be stored. PostgreSQL cannot store NUL, which some providers accept from their
+ * users.
+ */
 const textOf = (value: unknown, maxLength: number): string | undefined =>
   typeof value === "string" && /^[^\0]+$/.test(value) && value.length <= maxLength
     ? value
     : undefined;
 
-/** Whether the owner of an account owns the mailbox too. Each provider has its own meaning of "verified". */
+/**
+ * Whether the owner of an account is proven to own its address. "Verified" has a different meaning
+ * at each provider.
+ */
 function isProvenAddress({ emails }: ExternalProvider, email: string, claims: Claims): boolean {
   const { email_verified: isVerified, hd } = claims;
   const isGmail = email.toLowerCase().endsWith("@gmail.com");
   switch (emails) {
-    case "google": // other addresses were verified once, and may belong to somebody else by now
+    case "google": // other addresses were verified only once, and may belong to somebody else by now
       return isVerified === true && (isGmail || textOf(hd, MAX_EMAIL) !== undefined);
-    case "apple": // sends it as text, too
+    case "apple": // also sends it as text
       return [true, "true"].includes(isVerified as boolean | string);
     case "trusted":
       return isVerified === undefined || isVerified === true;
@@ -277,8 +284,9 @@ const appleUser = z.object({
 });
 
 /**
- * The name that Apple sends next to the code, once, since its ID tokens have none. The browser may have changed it, so
- * it counts as typed by the person, and the address next to it does not count at all.
+ * The name that Apple sends once, beside the code, since its ID tokens contain none. The browser
+ * may have changed it, so it is treated like a name that the person typed. The address beside it is
+ * ignored.
  */
 function readAppleName(user = ""): string | undefined {
   try {
@@ -294,7 +302,7 @@ const githubEmails = z.array(
   z.object({ email: z.string(), primary: z.boolean(), verified: z.boolean() }),
 );
 
-/** The identity behind an access token of GitHub, which knows no ID tokens. */
+/** Reads the identity for an access token of GitHub, which has no ID tokens. */
 async function readGithub(
   { external }: Deps,
   { id: provider, issuer, apiUrl }: ExternalProvider,

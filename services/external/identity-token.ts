@@ -7,13 +7,16 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 import { newId } from "../store/ids.ts";
 import { openSealed } from "./state.ts";
 
-/** What a provider says about the account that somebody has signed in to there. */
+/** What a provider reports about the account that a person has signed in with. */
 export type ExternalIdentity = {
   provider: string;
   issuer: string;
   subject: string;
   email: string | null;
-  /** Whether the address belongs to the owner of the account, by the rules for this provider. */
+  /**
+   * Whether the address is proven to belong to the owner of the account, by the rules for this
+   * provider.
+   */
   isProven: boolean;
   name: string | undefined;
 };
@@ -27,16 +30,16 @@ const tokenSchema = z.strictObject({
   issuer: z.string(),
   subject: z.string(),
   email: z.string().nullable(),
-  /** Whether the user was asked to sign in at the provider again. */
+  /** Whether the provider was asked to authenticate the user again. */
   isFresh: z.boolean(),
 });
 
-/** An identity that somebody has proven on a device, and the use of that proof. */
+/** An identity that was proven on a device, and the ceremony that uses up the proof. */
 export type ProvenIdentity = Omit<z.infer<typeof tokenSchema>, "id" | "device"> & {
   ceremony: Ceremony;
 };
 
-/** Seals an identity for 10 minutes and one use, on the device that proved it. */
+/** Seals an identity for one use within 10 minutes, on the device that proved it. */
 export function sealIdentity(
   { cipher, clock }: Pick<Call, "cipher" | "clock">,
   { provider, issuer, subject, email }: ExternalIdentity,
@@ -49,8 +52,8 @@ export function sealIdentity(
 }
 
 /**
- * Opens a proof of an identity. Complete its ceremony in the transaction of what it allows.
- * @param deviceToken of the caller
+ * Opens a proof of an identity. Complete its ceremony in the transaction of its effect.
+ * @param deviceToken device token of the caller
  * @throws ServiceError EXTERNAL_FAILED
  */
 export function openIdentity(
@@ -66,7 +69,7 @@ export function openIdentity(
   return { ...identity, ceremony };
 }
 
-/** The error for an exchange with a provider that proves nothing here. */
+/** The error for an exchange with a provider that proves nothing. */
 export const externalFailed = () =>
   new ServiceError(
     Reason.EXTERNAL_FAILED,

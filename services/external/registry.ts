@@ -6,13 +6,13 @@ import type { Config } from "../platform/config/config.ts";
 import { createOutbound, type Outbound } from "../platform/outbound.ts";
 import shipped from "./providers.json" with { type: "json" };
 
-/** When the address that a provider reports is one that its owner has proven. */
+/** How to decide whether an address that a provider reports is proven. */
 type ProvenAddress = "trusted" | "ignored" | "google" | "apple" | "github";
 
 /** How a client authenticates to its provider. Apple's secret is a JWT that we sign. */
 export type ClientSecret = string | { teamId: string; keyId: string; privateKey: KeyObject };
 
-/** A provider whose accounts sign in here. */
+/** A sign-in provider. */
 export type ExternalProvider = {
   id: string;
   name: string;
@@ -24,12 +24,15 @@ export type ExternalProvider = {
   secret: ClientSecret;
   scopes: string;
   emails: ProvenAddress;
-  /** Whether people without an account may create one by it, and with addresses of which domains. */
+  /**
+   * Whether people may create accounts with this provider, and the allowed domains of their
+   * addresses.
+   */
   signUp: boolean;
   domains: readonly string[];
 };
 
-/** What was read from a provider: its discovery document, and its keys once they were needed. */
+/** What was read from a provider: its discovery document and, once needed, its keys. */
 type Discovered = { document: string; readAt: number; keys?: ExportedJWKSCache };
 
 /** The providers of a deployment by id, and the client for requests to them. */
@@ -57,10 +60,10 @@ const ownProviderSchema = z.strictObject({
   kind: z.literal("oidc"),
   issuer: z.string(),
   clientId: z.string().min(1),
-  /** Variable with the client secret. */
+  /** Name of the variable with the client secret. */
   secretVariable: z.string().regex(/^[A-Z][A-Z0-9_]*$/, "must be the name of a variable"),
   scopes: z.string().default(DEFAULT_SCOPES),
-  /** `trusted` for the team's own provider: whoever has an address there owns the mailbox. */
+  /** `trusted` is for a provider that knows who owns a mailbox, such as a company's own. */
   emails: z.enum(["trusted", "ignored"]).default("ignored"),
   signUp: z.boolean().default(true),
   domains: z.array(z.string().toLowerCase()).default([]),
@@ -68,8 +71,8 @@ const ownProviderSchema = z.strictObject({
 const fileSchema = z.strictObject({ providers: z.array(ownProviderSchema) });
 
 /**
- * The variables of a shipped provider, which is active if its client id is set.
- * @returns names of the client id, of secrets, and of URLs with their defaults
+ * The variables of a shipped provider. It is active if its client id is set.
+ * @returns the names for the client id, for secrets, and for URLs with their defaults
  */
 export function variablesOfProvider({ id, kind, issuer }: Shipped) {
   const prefix = id.toUpperCase();
@@ -85,8 +88,9 @@ export function variablesOfProvider({ id, kind, issuer }: Shipped) {
 }
 
 /**
- * Prepares the providers of a deployment. Nothing is loaded or connected before their first use.
- * @throws Error whose message lists everything that is wrong, without the values of variables
+ * Prepares the sign-in providers of a deployment. Their library is loaded, and they are connected
+ * to, on first use.
+ * @throws Error whose message lists all problems, without the values of variables
  */
 export function openExternal(
   config: Pick<Config, "signInProviders" | "catalogueVariables" | "proxies" | "nodeEnv">,
@@ -146,10 +150,10 @@ function readAppleKey(
   problems: string[],
 ): ClientSecret | undefined {
   try {
-    const key = createPrivateKey(privateKey.replaceAll("\\n", "\n")); // a line in an .env file
+    const key = createPrivateKey(privateKey.replaceAll("\\n", "\n")); // ` ` in an .env file
     if (key.asymmetricKeyDetails?.namedCurve === "prime256v1") return { ...ids, privateKey: key };
   } catch {
-    // no key at all
+    // not a key
   }
   problems.push(
     "APPLE_PRIVATE_KEY must be the text of the .p8 file of a key for Sign in with Apple",
@@ -157,7 +161,7 @@ function readAppleKey(
   return undefined;
 }
 
-/** The providers of the operator's own file. */
+/** Reads the providers in the operator's file. */
 function readOwn(
   path: string | undefined,
   variables: Variables,

@@ -1,18 +1,18 @@
-/** What is known when somebody comes from a provider. */
+/** What is known when a person returns from a provider. */
 export type Arrival = {
-  /** Whether a user has the identity. */
+  /** Whether the identity is connected to a user. */
   isConnected: boolean;
   /** The account that has the reported address, if any. */
   account: "none" | "verified" | "never-verified";
-  /** Whether the provider reports an address, and one that its owner has proven. */
+  /** Whether the provider reports an address, and whether that is proven. */
   address: "none" | "unproven" | "proven";
   /** Whether this browser or app has signed in to that account before. */
   isKnownDevice: boolean;
 };
 
 /**
- * What follows: a sign-in; a new account; the account of the same address, emptied or kept; a token with
- * which the owner of an account connects the identity; or a refusal.
+ * The result: a sign-in; a new account; the account with the same address, taken back or kept; a
+ * token with which the owner of an account connects the identity; or a refusal.
  */
 export type Arrived =
   | "sign-in"
@@ -23,9 +23,10 @@ export type Arrived =
   | "email-missing";
 
 /**
- * Decides who gets in. No address links by itself: an account that anybody may have verified is opened
- * by its owner only. An account that was never verified may have been made by somebody else, so whoever
- * proves the address gets it emptied; on a device that has signed in to it before, as it is.
+ * Decides who gets in. An identity is never connected because of its address alone: an account with
+ * a verified address is opened only by its owner. An account that was never verified may have been
+ * created by somebody else. Whoever proves its address gets it emptied or, on a device that has
+ * signed in to it before, unchanged.
  */
 export function resolveArrival({ isConnected, account, address, isKnownDevice }: Arrival): Arrived {
   if (isConnected) return "sign-in";

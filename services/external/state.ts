@@ -3,12 +3,12 @@ import { z } from "zod";
 import { type Ceremony, ceremonyOf, EXTERNAL_CEREMONY_MS } from "../crypto/ceremony.ts";
 import type { Cipher } from "../crypto/cipher.ts";
 
-/** What an exchange with a provider is for: a sign-in, or the proof of an identity. */
+/** The purpose of an exchange with a provider: a sign-in, or the proof of an identity. */
 export type ExternalPurpose = "sign-in" | "prove";
 
 /**
- * An exchange that was begun. It travels sealed through the browser and the provider, so that
- * strangers cost no row.
+ * An exchange in progress. It is sealed and passed through browser and provider, so that exchanges
+ * of strangers are not stored.
  */
 export type ExternalState = z.infer<typeof stateSchema>;
 
@@ -22,10 +22,10 @@ const stateSchema = z.strictObject({
   /** The secret of PKCE (RFC 7636). */
   verifier: z.string(),
   nonce: z.string(),
-  /** The browser or app that may finish it. */
+  /** The browser or app that may finish the exchange. */
   device: z.uuid(),
   purpose: z.enum(["sign-in", "prove"]),
-  /** Number of the page in the list of those that may receive the answer. */
+  /** Index of the page in the list of those that may receive the response. */
   page: z.int(),
   acceptTerms: z.boolean(),
 });
@@ -34,15 +34,15 @@ const stateSchema = z.strictObject({
 export const randomSecret = (): string => randomBytes(RANDOM_BYTES).toString("base64url");
 
 /**
- * Seals an exchange. The number of its page stands in front in clear: a gateway, which has no key,
- * forwards the answer by it.
+ * Seals an exchange. The index of its page precedes the sealed text in clear, because the gateway,
+ * which has no key, uses it to forward the response.
  */
 export const sealState = (cipher: Cipher, state: ExternalState): string =>
   `${state.page}.${cipher.encrypt(JSON.stringify(state), CONTEXT)}`;
 
 /**
  * Opens a sealed exchange.
- * @returns undefined if it is not ours, has expired, or has another number in front
+ * @returns undefined if it was not sealed by us, has expired, or begins with another index
  */
 export function openState(
   cipher: Cipher,
@@ -56,9 +56,9 @@ export function openState(
 }
 
 /**
- * Opens what was sealed as JSON.
- * @returns undefined if it was not sealed by one of our keys for this context, or differs in a single
- * character
+ * Opens sealed JSON.
+ * @returns undefined if it was not sealed with one of our keys for this context, or was changed in
+ * any character
  */
 export function openSealed<T>(
   cipher: Cipher,
@@ -67,7 +67,7 @@ export function openSealed<T>(
   schema: z.ZodType<T>,
 ): T | undefined {
   const text = sealed.slice(sealed.indexOf(".") + 1);
-  if (Buffer.from(text, "base64url").toString("base64url") !== text) return undefined; // else the last bits of the text would not count
+  if (Buffer.from(text, "base64url").toString("base64url") !== text) return undefined; // otherwise the unused last bits of the text could be changed
   try {
     return schema.parse(JSON.parse(cipher.decrypt(sealed, context)));
   } catch {

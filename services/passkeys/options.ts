@@ -11,9 +11,7 @@ import { relyingPartyOf } from "./relying-party.ts";
 /** Options of a WebAuthn call, in WebAuthn's JSON form. */
 export type PasskeyOptions = MessageInitShape<typeof PasskeyOptionsSchema>;
 
-/**
- * Accepted algorithms, the preferred one first: Ed25519, ECDSA with P-256, RSA (RFC 9053, RFC 8812).
- */
+/** Accepted algorithms, preferred first: Ed25519, ECDSA with P-256, RSA (RFC 9053, RFC 8812). */
 export const ALGORITHMS = [-8, -7, -257];
 
 const PUBLIC_KEY = "public-key";
@@ -29,8 +27,8 @@ const challengeOf = ({ cipher, clock }: Call, purpose: CeremonyPurpose) =>
 
 /**
  * Options for using a passkey (WebAuthn level 3, section 5.5).
- * @param passkeys which ones; any discoverable one if there are none
- * @throws ServiceError NOT_FOUND where passkeys are off
+ * @param passkeys the allowed ones; if empty, any discoverable passkey
+ * @throws ServiceError NOT_FOUND if passkeys are off
  */
 export const requestOptions = (
   call: Call,
@@ -45,10 +43,11 @@ export const requestOptions = (
 });
 
 /**
- * Options for making a passkey (WebAuthn level 3, section 5.4): discoverable, and verified by its
- * user. Attestation is not asked for: nothing depends on the maker of an authenticator.
- * @param passkeys those that the user has, whose authenticators refuse a second one
- * @throws ServiceError NOT_FOUND where passkeys are off
+ * Options for creating a passkey (WebAuthn level 3, section 5.4): discoverable, with user
+ * verification. Attestation is not requested, because nothing depends on the make of an
+ * authenticator.
+ * @param passkeys the user's existing passkeys, whose authenticators refuse to create another one
+ * @throws ServiceError NOT_FOUND if passkeys are off
  */
 export const creationOptions = (
   call: Call,

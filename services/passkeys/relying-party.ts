@@ -5,19 +5,19 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 import { hasForeignPasskeys } from "../store/passkeys.ts";
 import type { Store } from "../store/store.ts";
 
-/** Whom passkeys are for: their RP id, and the origins that may use them. */
+/** The relying party of passkeys: its RP id, and the origins that may use them. */
 export type RelyingParty = NonNullable<Config["relyingParty"]>;
 
 /**
  * The relying party of this deployment.
- * @throws ServiceError NOT_FOUND where passkeys are off
+ * @throws ServiceError NOT_FOUND if passkeys are off
  */
 export function relyingPartyOf({ relyingParty }: Pick<Config, "relyingParty">): RelyingParty {
   if (relyingParty) return relyingParty;
   throw new ServiceError(Reason.NOT_FOUND, "This service offers no passkeys.");
 }
 
-/** Tells operators when passkeys are off, and when stored ones can't be used any more. */
+/** Logs when passkeys are off, and when stored passkeys can no longer be used. */
 export async function checkRelyingParty(
   { relyingParty }: Pick<Config, "relyingParty">,
   store: Pick<Store, "fork">,

@@ -13,7 +13,7 @@ import type { User } from "../store/users.ts";
 import { ALGORITHMS } from "./options.ts";
 import { type RelyingParty, relyingPartyOf } from "./relying-party.ts";
 
-/** The use of a passkey, which is verified and not yet recorded. */
+/** A verified use of a passkey that has not been recorded yet. */
 export type Assertion = {
   passkey: Passkey;
   ceremony: Ceremony;
@@ -21,7 +21,7 @@ export type Assertion = {
   backedUp: boolean;
 };
 
-/** What an authenticator says about a new passkey. */
+/** A new passkey, as the authenticator describes it. */
 export type NewCredential = Pick<
   Passkey,
   | "credentialId"
@@ -39,9 +39,10 @@ export type NewCredential = Pick<
 const MAX_CREDENTIAL_ID = 1_023;
 
 /**
- * Verifies the use of a passkey (WebAuthn level 3, section 7.2). A user must have been verified, so
- * it is two factors. The counter refuses nothing: moved and synced passkeys fall back to 0.
- * @throws ServiceError PASSKEY_UNKNOWN, PASSKEY_INVALID, NOT_FOUND where passkeys are off
+ * Verifies the use of a passkey (WebAuthn level 3, section 7.2). User verification is required, so
+ * a passkey counts as two factors. A falling counter is not an error, because the counter of moved
+ * and synced passkeys falls back to 0.
+ * @throws ServiceError PASSKEY_UNKNOWN, PASSKEY_INVALID, NOT_FOUND if passkeys are off
  */
 export async function verifyAssertion(
   call: Call,
@@ -70,7 +71,7 @@ export async function verifyAssertion(
 
 /**
  * Verifies a new passkey (WebAuthn level 3, section 7.1).
- * @throws ServiceError PASSKEY_INVALID, NOT_FOUND where passkeys are off
+ * @throws ServiceError PASSKEY_INVALID, NOT_FOUND if passkeys are off
  */
 export async function verifyRegistration(
   call: Call,
@@ -107,11 +108,11 @@ export async function verifyRegistration(
 }
 
 /**
- * Completes the ceremony of an assertion and notes the use of its passkey, in the transaction of what
- * it allows, which has locked the owner. A counter that falls is recorded, and told to the owner once
- * a day.
- * @throws ServiceError PASSKEY_INVALID if it was presented before, PASSKEY_UNKNOWN if the passkey was
- * removed in the meantime
+ * Completes the ceremony of an assertion and records the use of its passkey. Joins the transaction
+ * of its effect, which has locked the owner. A falling counter is recorded, and the owner is
+ * notified at most once a day.
+ * @throws ServiceError PASSKEY_INVALID if the assertion was used before, PASSKEY_UNKNOWN if the
+ * passkey was removed in the meantime
  */
 export async function recordAssertion(
   call: Call,
@@ -128,14 +129,14 @@ export async function recordAssertion(
   await queueDailyEmail(call, owner, "passkey-counter", { passkey: passkey.name });
 }
 
-/** The library of WebAuthn, loaded on first use: it is large. */
+/** The WebAuthn library, loaded on first use because it is large. */
 const loadLibrary = () => import("@simplewebauthn/server");
 
 const bytesOf = (base64url: string): Uint8Array<ArrayBuffer> =>
   new Uint8Array(Buffer.from(base64url, "base64url"));
 
 /**
- * What a response must contain. Its challenge is a ceremony for this purpose.
+ * The values that a response must contain. Its challenge must be a ceremony for this purpose.
  * @throws ServiceError PASSKEY_INVALID
  */
 function expectations(
@@ -145,7 +146,7 @@ function expectations(
   purpose: CeremonyPurpose,
 ) {
   const { challenge, crossOrigin } = readClientData(response?.clientDataJson ?? "");
-  if (crossOrigin === true) throw passkeyInvalid(); // the library refuses it only with the top origin, which Safari omits
+  if (crossOrigin === true) throw passkeyInvalid(); // the library rejects it only together with the top origin, which Safari omits
   const bytes = Buffer.from(String(challenge), "base64url");
   const ceremony = readCeremony(cipher, bytes, purpose, clock.now());
   if (!ceremony) throw passkeyInvalid();
@@ -154,7 +155,7 @@ function expectations(
   return { ceremony, expectedChallenge, expectedOrigin, expectedRPID: party.id };
 }
 
-/** @throws ServiceError PASSKEY_INVALID for what is no JSON object */
+/** @throws ServiceError PASSKEY_INVALID if it is not a JSON object */
 function readClientData(text: string): { challenge?: unknown; crossOrigin?: unknown } {
   try {
     return { ...JSON.parse(Buffer.from(text, "base64url").toString()) };
@@ -164,8 +165,8 @@ function readClientData(text: string): { challenge?: unknown; crossOrigin?: unkn
 }
 
 /**
- * Checks that the user handle is the owner's id. It may be absent where the account was known before
- * (WebAuthn level 3, section 7.2, step 6).
+ * Checks that the user handle is the owner's id. It may be absent if the account was known
+ * beforehand (WebAuthn level 3, section 7.2, step 6).
  * @throws ServiceError PASSKEY_INVALID
  */
 function assertOwner(
@@ -179,8 +180,8 @@ function assertOwner(
 }
 
 /**
- * Checks that an attestation brings no certificates, which were not asked for: to verify them, the
- * library would fetch revocation lists from addresses in them.
+ * Checks that an attestation contains no certificates. They were not requested, and to verify them,
+ * the library would fetch revocation lists from URLs in them.
  */
 async function assertPlainAttestation({ response }: PasskeyCredential): Promise<void> {
   const { decodeAttestationObject } = await import("@simplewebauthn/server/helpers");
@@ -196,22 +197,22 @@ async function algorithmOf(publicKey: Uint8Array<ArrayBuffer>): Promise<number> 
   return decodeCredentialPublicKey(publicKey).get(cose.COSEKEYS.alg) as number;
 }
 
-/** The credential in WebAuthn's JSON form. What is absent stays absent. */
+/** The credential in WebAuthn's JSON form. Absent members stay absent. */
 function toJson({ id, rawId, type, response }: PasskeyCredential) {
   const { clientDataJson: clientDataJSON, ...others } = response ?? {};
   return { id, rawId, type, clientExtensionResults: {}, response: { clientDataJSON, ...others } };
 }
 
-/** Maps whatever a verification throws. */
+/** Maps any error of a verification. */
 function refuse(error: unknown): never {
   throw error instanceof ServiceError ? error : passkeyInvalid();
 }
 
-/** The error for a passkey, or an exchange with one, that proves nothing. */
+/** The error for an invalid use or registration of a passkey. */
 export const passkeyInvalid = () =>
   new ServiceError(Reason.PASSKEY_INVALID, "The passkey was not accepted. Please try again.");
 
-/** The error for a passkey that no account has. */
+/** The error for a passkey that belongs to no account. */
 export const passkeyUnknown = () =>
   new ServiceError(
     Reason.PASSKEY_UNKNOWN,
