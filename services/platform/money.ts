@@ -1,8 +1,8 @@
-/** Decimal places of money. A nano-unit is the last one. */
+/** Decimal places of amounts of money; the last one is a nano-unit. */
 const PLACES = 9;
 
 /**
- * Money as text, since numbers round.
+ * Formats money as text, since JSON numbers are rounded.
  * @param nanos in nano-units of the currency
  * @returns a decimal in the currency without trailing zeros, such as `0.00213`
  */
@@ -12,7 +12,7 @@ export function decimalOf(nanos: bigint): string {
 }
 
 /**
- * Nano-units of a number with at most nine decimal places.
+ * Converts a number with at most nine decimal places to nano-units.
  * @returns undefined for any other number
  */
 export function nanosOf(amount: number): bigint | undefined {

@@ -3,14 +3,14 @@ import ipaddr from "ipaddr.js";
 import { familyOf, plainAddress } from "./gate/address.ts";
 
 /**
- * How an address may be reached: `public` by anybody, `listed` because an operator says so, `private` is
- * one of this machine or its network, `metadata` is a service of the cloud with credentials.
+ * Kind of an address: `public`, `listed` by the operator, `private` to this machine or its network,
+ * or `metadata`, a cloud service that returns credentials.
  */
 export type Reach = "public" | "listed" | "private" | "metadata";
 
 /**
- * Addresses that clouds answer with credentials of the machine: link-local ones everywhere, the IPv6 ones
- * of AWS and Google Cloud, those of Alibaba Cloud and of Azure's platform.
+ * Addresses at which clouds return credentials of the machine: link-local addresses, IPv6 addresses
+ * of AWS and Google Cloud, and addresses of Alibaba Cloud and Azure.
  */
 const METADATA = networkList([
   "169.254.0.0/16",
@@ -23,11 +23,13 @@ const METADATA = networkList([
 /** Global unicast addresses of IPv6 (RFC 4291 section 2.4, as IANA assigns them). */
 const GLOBAL = networkList(["2000::/3"]);
 
-/** A translated IPv4 address (RFC 6052 section 2.1), which the network sends to that address. */
+/**
+ * Translated IPv4 addresses (RFC 6052 section 2.1), which the network routes to the IPv4 address.
+ */
 const TRANSLATED = networkList(["64:ff9b::/96"]);
 
 /**
- * Creates a check of addresses that somebody else has chosen.
+ * Creates a check for addresses that others have chosen.
  * @param networks addresses and CIDRs that are `listed`
  */
 export function createAddressCheck(networks: readonly string[]): (address: string) => Reach {
@@ -45,14 +47,14 @@ function isPublic(address: string): boolean {
   return isUnicast && (familyOf(address) === "ipv4" || GLOBAL(address));
 }
 
-/** The address that is reached: IPv4 if it is written as a mapped or translated one. */
+/** The address that is reached: the IPv4 address if it is written as a mapped or translated one. */
 function reachedAddress(written: string): string {
   const address = plainAddress(written);
   if (!TRANSLATED(address)) return address;
   return ipaddr.fromByteArray(ipaddr.parse(address).toByteArray().slice(-4)).toString();
 }
 
-/** A function that tells whether a plain address is in a list of addresses and CIDRs. */
+/** Creates a function that tells whether a plain address is in a list of addresses and CIDRs. */
 function networkList(networks: readonly string[]): (address: string) => boolean {
   const list = new BlockList();
   for (const network of networks) {

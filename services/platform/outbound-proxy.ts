@@ -8,9 +8,9 @@ export type ProxyEnv = {
 };
 
 /**
- * Reads a list of hosts that are reached without a proxy, with the rules of curl: a name includes
- * its subdomains, with or without `*.` before it, an address may be a network, and `*` alone matches every host. Node's agents,
- * which match names exactly, apply their own rules to the same list afterwards.
+ * Parses a list of hosts that are reached without a proxy, by the rules of curl: a name includes
+ * its subdomains, with or without a leading `*.`, an address may be a network, and `*` alone
+ * matches every host. Node's agents match names exactly.
  * @returns a function that tells whether a host is in the list
  */
 export function exemptions(noProxy = ""): (hostname: string) => boolean {

@@ -12,10 +12,10 @@ import { version } from "./process/version.ts";
 const MAX_BYTES = 1024 * 1024;
 /** Maximum size of response headers, in bytes. */
 const MAX_HEAD_BYTES = 64 * 1024;
-/** How long a name server may take to answer, in ms, and how often it is asked. */
+/** Timeout of a query to a name server, in ms, and number of attempts. */
 const RESOLVER = { timeout: 2_000, tries: 2 };
 
-/** A request, as the Fetch standard writes it. */
+/** A request, with the properties of the Fetch standard. */
 export type OutboundRequest = {
   method?: string;
   headers?: Record<string, string>;
@@ -29,13 +29,14 @@ export type Outbound = ReturnType<typeof createOutbound>;
 export type WebhookOutbound = ReturnType<typeof createWebhookOutbound>;
 
 /**
- * The other side did not answer in time, not at all, or with too much, or it must not be asked.
+ * The other side sent no response, a late one or one that is too large, or requests to it are not
+ * allowed.
  */
 export class OutboundError extends Error {
   override name = "OutboundError";
 }
 
-/** Why an address is not connected to. */
+/** The error for an address to which connections are not allowed. */
 class AddressRefused extends Error {
   override name = "AddressRefused";
   readonly code = "ADDRESS_REFUSED";
@@ -45,9 +46,10 @@ class AddressRefused extends Error {
 export type ResolveName = (hostname: string) => Promise<string[]>;
 
 /**
- * Creates a client for requests whose targets other parties may choose: it follows no redirect, reads
- * at most 1 MiB, and ends with its signal. Connections are not kept, since such requests are rare.
- * @param isPlainAllowed whether http is allowed towards this machine, for trials
+ * Creates a client for requests whose targets other parties may choose. It follows no redirects,
+ * reads at most 1 MiB, and stops when its signal aborts. Connections are not reused, since such
+ * requests are rare.
+ * @param isPlainAllowed whether http to this machine is allowed, for trials
  */
 export function createOutbound(proxyEnv: ProxyEnv, isPlainAllowed: boolean) {
   const allows = ({ protocol, hostname }: URL): boolean =>
@@ -55,10 +57,12 @@ export function createOutbound(proxyEnv: ProxyEnv, isPlainAllowed: boolean) {
   const reachOf = createAddressCheck([]);
   const send = createSender(proxyEnv, (address) => reachOf(address) !== "metadata");
   return {
-    /** Whether requests to a URL are sent: https, or http towards this machine where that is allowed. */
+    /**
+     * Whether requests to a URL are allowed: https, or http to this machine if `isPlainAllowed`.
+     */
     allows,
     /**
-     * Sends a request. Resolves with the response, whatever its status, once its body has been read.
+     * Sends a request. Resolves once the body of the response has been read, whatever its status.
      * @param signal ends the request
      * @throws OutboundError
      */
@@ -70,14 +74,15 @@ export function createOutbound(proxyEnv: ProxyEnv, isPlainAllowed: boolean) {
   };
 }
 
-/** The answer to a delivery. Its body is not read. */
+/** The response to a delivery, without its body. */
 export type DeliveryAnswer = { status: number; retryAfter: string | undefined };
 
 /**
- * Creates a client for requests to URLs that administrators enter: the connection's own look-up of the
- * name refuses addresses of this machine, its network and its cloud, so that the address that was checked
- * is the one that is connected to. Follows no redirect.
- * @param networks addresses and CIDRs that are allowed too, also with http; never those of metadata services
+ * Creates a client for requests to URLs that administrators enter. The DNS lookup of each
+ * connection rejects addresses of this machine, its network and its cloud, so that the checked
+ * address is the one that is connected to. Follows no redirects.
+ * @param networks additional allowed addresses and CIDRs, over http too; metadata services are
+ * never allowed
  * @param resolveName finds the addresses of a name
  */
 export function createWebhookOutbound(
@@ -88,12 +93,10 @@ export function createWebhookOutbound(
   const reachOf = createAddressCheck(networks);
   const mayConnect = (address: string, { protocol }: URL) =>
     isReachable(reachOf(address), protocol);
-  const { HTTPS_PROXY, NO_PROXY } = proxyEnv; // what is plain stays within the listed networks
+  const { HTTPS_PROXY, NO_PROXY } = proxyEnv; // plain http stays within the listed networks
   const send = createSender({ HTTPS_PROXY, NO_PROXY }, mayConnect, resolveName);
   return {
-    /**
-     * Whether a URL may be posted to. The addresses of a name are checked when it is connected to.
-     */
+    /** Whether a URL may be posted to. The addresses of a name are only checked when connecting. */
     allows(url: URL): boolean {
       const isPlain = url.protocol === "http:" && networks.length > 0;
       if (url.protocol !== "https:" && !isPlain) return false;
@@ -121,11 +124,11 @@ export function createWebhookOutbound(
   };
 }
 
-/** Plain http stays within the networks that an operator has listed. */
+/** Plain http is allowed only to networks that the operator has listed. */
 const isReachable = (reach: Reach, protocol: string): boolean =>
   reach === "listed" || (reach === "public" && protocol === "https:");
 
-/** Why a request has failed, in a few words without anything that the other side has sent. */
+/** Why a request has failed, in a few words that contain nothing that the other side has sent. */
 export function describeOutboundError(error: unknown): string {
   for (let each = error; each instanceof Error; each = each.cause) {
     const { code, name } = each as NodeJS.ErrnoException;
@@ -137,8 +140,8 @@ export function describeOutboundError(error: unknown): string {
 }
 
 /**
- * Finds addresses without the threads of the process, which hash passwords: a slow name server must not
- * delay sign-ins. It asks DNS alone, and completes no names.
+ * Creates a resolver that does not use the thread pool, which hashes passwords: a slow name server
+ * must not delay sign-ins. It only queries DNS, and does not complete names.
  */
 function createResolver(): ResolveName {
   const resolver = new Resolver(RESOLVER);
@@ -159,8 +162,8 @@ const plainHost = ({ hostname }: URL) => hostname.replace(/^\[|\]$/g, "");
 type Read<Result> = (message: IncomingMessage) => Promise<Result>;
 
 /**
- * Creates a function that sends a request and reads its response. Without a proxy, only addresses are
- * connected to that may be; with one, the proxy resolves names.
+ * Creates a function that sends a request and reads its response. Without a proxy, it only connects
+ * to allowed addresses; with one, the proxy resolves names.
  * @param resolveName by default, the resolver of the operating system
  */
 function createSender(
@@ -198,11 +201,13 @@ function createSender(
 const refused = (url: URL) =>
   new OutboundError(`${url.host} is refused`, { cause: new AddressRefused("not allowed") });
 
-/** The resolver of the operating system, which knows its own names. Uses a thread while it waits. */
+/**
+ * The resolver of the operating system, which also knows local names. Uses a thread while it waits.
+ */
 const systemResolver: ResolveName = async (hostname) =>
   (await lookup(hostname, { all: true })).map(({ address }) => address);
 
-/** The look-up of a connection, which finds only addresses that may be connected to. */
+/** The lookup function of a connection, which returns only allowed addresses. */
 const lookUp =
   (resolveName: ResolveName, checked: (addresses: string[]) => string[]): LookupFunction =>
   (hostname, { all }, callback) => {
@@ -241,7 +246,7 @@ function exchange<Result>(
       reject(new OutboundError(`${url.host} does not answer`, { cause }));
     };
     const onAbort = () => fail(signal.reason);
-    sending.on("error", fail); // first: a request that is destroyed emits one, too
+    sending.on("error", fail); // first, because a destroyed request also emits an error
     if (signal.aborted) return onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     sending.on("upgrade", () => fail(new Error("the protocol was switched")));

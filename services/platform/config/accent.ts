@@ -1,24 +1,27 @@
-/** A brand colour in two shades that can be read: on a light and on a dark ground. */
+/** Two readable shades of a brand colour, for light and dark backgrounds. */
 export type Accent = Readonly<{ light: string; dark: string }>;
 
 type Rgb = readonly [red: number, green: number, blue: number];
 
-/** The grounds of the web app's themes. */
+/** The background colours of the web app's themes. */
 const GROUNDS = { light: "#ffffff", dark: "#131316" } as const;
 /**
- * Contrast of a shade with its ground. WCAG 2.2 AA asks for 4.5; the rest is for tinted grounds,
- * such as that of the selected item of a list.
+ * Contrast of a shade with its background. WCAG 2.2 AA requires 4.5; the margin is for tinted
+ * backgrounds, such as that of a selected list item.
  */
 const CONTRAST = 5.4;
-/** What has less contrast with white would have to be changed beyond recognition. */
+/**
+ * Minimum contrast of a brand colour with white. Lighter colours would have to be changed beyond
+ * recognition.
+ */
 const LEAST_CONTRAST = 2;
 const STEPS = 100;
 
 /**
- * Derives the shades of a brand colour. It is darkened on a light ground, and lightened on a dark
- * one, as far as reading needs it.
+ * Derives the shades of a brand colour. It is darkened for a light background and lightened for a
+ * dark one, as far as needed for readability.
  * @param color such as `#4f55d2` or `#45d`
- * @returns undefined if it is no such colour, or hardly differs from white
+ * @returns undefined if it is not such a colour, or hardly differs from white
  */
 export function readAccent(color: string): Accent | undefined {
   const rgb = rgbOf(color);
@@ -32,7 +35,7 @@ export function readAccent(color: string): Accent | undefined {
 const WHITE: Rgb = [255, 255, 255];
 const BLACK: Rgb = [0, 0, 0];
 
-/** Mixes a colour with black or white until it has enough contrast with a ground. */
+/** Mixes a colour with black or white until it has enough contrast with a background. */
 function shadeOf(color: Rgb, ground: Rgb, towards: Rgb): string {
   for (let step = 0; step <= STEPS; step++) {
     const mixed = mix(color, towards, step / STEPS);

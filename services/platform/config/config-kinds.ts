@@ -71,7 +71,10 @@ export const workers = text
     `must be auto, or a whole number from 1 to ${MAX_WORKERS}`,
   );
 
-/** The form of value that Kubernetes puts into NAME_PORT in pods next to a service of that name. */
+/**
+ * A value such as Kubernetes sets for `NAME_PORT` in the pods of a namespace with a service of that
+ * name.
+ */
 const SERVICE_LINK = /^(?:tcp|udp|sctp):\/\//i;
 
 /** A name for people. */
@@ -159,13 +162,13 @@ export const publicUrl = webUrl.refine(
   "must not contain a user or password",
 );
 
-/** A page for people, or an address to write to. */
+/** The URL of a page, or a `mailto:` link. */
 export const linkUrl = text.refine(
   (value) => isUrl(value, ["http:", "https:"]) || /^mailto:[^\s@?]+@[^\s@?]+$/.test(value),
   "must be a URL with http or https, or mailto: and an address",
 );
 
-/** A brand colour, with the shades that follow from it. */
+/** A brand colour. The result is its shades. */
 export const accent = text.transform((value, context) => {
   const shades = readAccent(value.trim());
   if (shades) return shades;
@@ -220,7 +223,7 @@ export const domains = list(
   "must be domains such as example.com, separated by commas",
 ).transform((items) => items.map((item) => domainToASCII(item).toLowerCase()));
 
-/** A domain that passkeys may belong to. An IP address is none, and browsers refuse it. */
+/** A domain that passkeys may belong to. Browsers reject IP addresses. */
 export const rpId = text.refine(
   (value) => /^(?!-)[a-z0-9-]+(?:\.[a-z0-9-]+)*$/.test(value) && isIP(value) === 0,
   "must be a domain in lower case, such as example.com",
@@ -234,7 +237,10 @@ export const passkeyOrigins = list(
   "must be origins such as https://example.com or android:apk-key-hash:…, separated by commas",
 );
 
-/** A page or app that gets the answer of a provider. Schemes of apps have a dot (RFC 8252 section 7.1). */
+/**
+ * Whether a text is the URL of a page or app that may receive the response of a provider. Schemes
+ * of apps contain a dot (RFC 8252 section 7.1).
+ */
 const isReturnUrl = (item: string) =>
   /^[^\s?#@\\]+$/.test(item) &&
   URL.canParse(item) &&

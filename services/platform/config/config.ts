@@ -100,7 +100,9 @@ function crossChecks(env: Env, values: Values, role: ProcessRole): string[] {
   ].filter((problem) => typeof problem === "string");
 }
 
-/** What workers lack to share. A standalone gateway has no database. */
+/**
+ * The problem if workers have no shared database or Redis. A standalone gateway has no database.
+ */
 function workersProblem(values: Values, role: ProcessRole): string | false {
   const lacksDatabase = role !== "gateway" && databaseLocation(values).kind !== "postgres";
   const missing = [lacksDatabase && "DATABASE_URL", !values.redisUrl && "REDIS_URL"];
@@ -156,8 +158,8 @@ function warningsOf(v: Values): string[] {
 }
 
 /**
- * Whom passkeys are for: their RP id, and the origins that may use them. Undefined if the host is an
- * IP address, which browsers refuse.
+ * The relying party of passkeys: its RP id, and the origins that may use them. Undefined if the
+ * host is an IP address, which browsers reject.
  */
 function relyingPartyOf(
   { passkeyRpId, passkeyOrigins }: Values,
@@ -188,16 +190,16 @@ function toConfig(values: Values, env: Env) {
     appUrl,
     mfaIssuer: values.mfaIssuer ?? values.appName,
     mailFrom: values.mailFrom ?? { name: values.appName, address: "no-reply@localhost" },
-    /** Whom passkeys are for; undefined: passkeys are off. */
+    /** The relying party of passkeys; undefined if passkeys are off. */
     relyingParty: relyingPartyOf(values, { appUrl, publicUrl }),
-    /** The pages that may receive the answer of a sign-in provider. The first one is ours. */
+    /** The pages that may receive the response of a sign-in provider. The first one is our own. */
     externalPages: Object.freeze([`${appUrl}/external`, ...values.externalReturnUrls]),
     grpcReflection: values.grpcReflection ?? nodeEnv !== "production",
     passwordBlocklist: values.passwordBlocklist ?? nodeEnv === "production",
     /** TLS files of the gRPC port, or of a standalone gateway. */
     tls: { cert: values.grpcTlsCert, key: values.grpcTlsKey, ca: values.grpcTlsCa },
     database: databaseLocation(values),
-    /** Proxies for AI providers, under the names that Node's agents read. */
+    /** Proxies for outgoing requests, under the names that Node's agents read. */
     proxies: {
       HTTPS_PROXY: values.httpsProxy,
       HTTP_PROXY: values.httpProxy,

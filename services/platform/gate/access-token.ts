@@ -7,7 +7,7 @@ import { AWAY_MESSAGE, ServiceError, unavailable } from "../rpc/errors.ts";
 /** Kinds of signed tokens. A token of one kind is rejected where another is expected. */
 export type TokenKind = "access" | "refresh" | "mfa";
 
-/** The session that an access or refresh token identifies (spec section 2.3). */
+/** The session that an access or refresh token identifies. */
 export type SessionClaims = { userId: string; sessionId: string; generation: number };
 
 /** Imports a public key from its `x` parameter in base64url (RFC 8037). */
@@ -66,7 +66,7 @@ export async function readAccessToken(
   return token === undefined ? undefined : sessionClaims(await verifyToken(deps, "access", token));
 }
 
-/** The token of an Authorization header (RFC 6750 section 2.1): an access token or an API key. */
+/** The token in an Authorization header (RFC 6750 section 2.1): an access token or an API key. */
 export const bearerTokenOf = (authorization = ""): string | undefined =>
   /^bearer +([\w.~+/-]+=*) *$/i.exec(authorization)?.[1];
 

@@ -26,7 +26,8 @@ export function parseAddress(text: string): string | undefined {
 }
 
 /**
- * Internet providers often assign an IPv6 /48 to one customer. A /48 gets the share of this many /64s.
+ * Number of /64s whose share an IPv6 /48 gets. Internet providers often assign a /48 to one
+ * customer.
  */
 const NETWORKS_PER_SITE = 10;
 

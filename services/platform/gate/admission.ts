@@ -34,7 +34,10 @@ const LARGEST_BODY_BYTES = 8 * MIB;
 
 const MIN_BUDGET_BYTES = LARGEST_BODY_BYTES * BYTES_PER_BODY_BYTE;
 
-/** An HTTP/2 connection, with its buffer of 64 KiB for reading, uses as much memory as so many others. */
+/**
+ * Number of HTTP/1.1 connections that use as much memory as one HTTP/2 connection with its read
+ * buffer of 64 KiB.
+ */
 const HTTP2_CONNECTION_FACTOR = 4;
 
 /** Maximum fraction of the budget for large bodies. */
@@ -88,8 +91,8 @@ const GATEWAY_CONNECTIONS_FACTOR = 4;
 export type CallKind = "probe" | "watch" | "key-wait" | "user-stream" | "long-running" | "default";
 
 /**
- * Who a call is counted towards: its user if it has a valid access token, otherwise its address.
- * Calls from gateways have neither: the gateway has already counted its clients.
+ * Who a call counts towards: its user if it has a valid access token or API key, otherwise its
+ * address. Calls from gateways have neither: the gateway has already counted its clients.
  */
 export type Caller = {
   userId?: string | undefined;
@@ -135,8 +138,8 @@ export type OpenKind =
 export type Admission = ReturnType<typeof createAdmission>;
 
 /**
- * A counter that a call or connection adds to, its maximum, and the error to throw if it is not the
- * one for an exceeded share.
+ * A counter that a call or connection adds to, and its maximum. `error` replaces the error for an
+ * exceeded share.
  */
 type Share = { key: string; max: number; error?: () => ServiceError };
 
@@ -257,7 +260,7 @@ export function createAdmission({
     },
 
     /**
-     * Counts an opened call or connection, when nothing but its caller is known.
+     * Counts a call or connection when it is opened, before anything but its caller is known.
      * @throws ServiceError UNAVAILABLE if the process is at capacity, TOO_MANY_CONCURRENT if the
      * caller's share is used up
      */

@@ -6,21 +6,21 @@ export type KeyReference = {
   keyId: string;
   /** Whether the owner is a service account, each of whose keys has its own limits. */
   isService: boolean;
-  /** Of this key alone; undefined if it has no such limit. */
+  /** The key's own limit; undefined if it has none. */
   requestsPerMinute: number | undefined;
 };
 
 /** Finds a usable key by its digest, in hexadecimal. */
 export type FindKey = (digest: string) => Promise<KeyReference | undefined>;
 
-/** Age from which a port looks a key up again, in ms. The services read it for every call. */
+/** Age from which a port looks a cached key up again, in ms. The services still read the key for every call. */
 const FRESH_MS = 750;
-/** Maximum number of remembered keys; the oldest is removed first. */
+/** Maximum number of cached keys; the oldest is removed first. */
 const MAX_KEYS = 10_000;
 
 /**
- * Remembers the keys that a port has found, so that a busy key costs about one look-up a second, and that no call
- * waits for it. Unknown keys are not remembered.
+ * Creates a cache of the keys that a port has found, so that a busy key causes about one lookup per
+ * second and its calls do not wait for lookups. Unknown keys are not cached.
  */
 export function createKeyCache(find: FindKey) {
   const known = new Map<string, { key: KeyReference; readAt: number }>();
@@ -40,8 +40,8 @@ export function createKeyCache(find: FindKey) {
 
   return {
     /**
-     * Finds a key. Concurrent callers share a look-up. A call with a known key does not wait for it: if the key has
-     * been revoked, the services refuse the call.
+     * Finds a key. Concurrent callers share a lookup. A call with a cached key does not wait for it: the
+     * services refuse the call if the key has been revoked.
      * @throws ServiceError UNAVAILABLE if keys can't be looked up
      */
     async find(digest: string): Promise<KeyReference | undefined> {
@@ -55,7 +55,7 @@ export function createKeyCache(find: FindKey) {
     },
     /** Whether the key was valid when it was last looked up. */
     wasValid: (digest: string): boolean => known.has(digest),
-    /** Forgets a key that was refused elsewhere. */
+    /** Forgets a key that the services have rejected. */
     forget: (digest: string): void => void known.delete(digest),
   };
 }

@@ -2,24 +2,24 @@ import { createHash, randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 /**
- * What keys begin with. Secret scanners look for it, and clients of OpenAI's API insist on `sk-`.
+ * Prefix of API keys. Secret scanners look for it, and some clients of OpenAI's API require `sk-`.
  */
 const PREFIX = "sk-gate-";
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** 190 bits: no slow hash is needed, and none that depends on `SECRET_KEY`. */
+/** 190 bits, so neither a slow hash nor one that depends on `SECRET_KEY` is needed. */
 const RANDOM_CHARACTERS = 32;
 /** Enough for the 32 bits of a CRC. */
 const CHECKSUM_CHARACTERS = 6;
 const WELL_FORMED = new RegExp(
   `^${PREFIX}[0-9A-Za-z]{${RANDOM_CHARACTERS + CHECKSUM_CHARACTERS}}$`,
 );
-/** Random characters at either end that people tell keys apart by. */
+/** Number of random characters at each end by which people tell keys apart. */
 const HINT_CHARACTERS = 4;
 
 /** A new key. Only `digest` and `hint` are stored. */
 export type NewKey = { key: string; digest: string; hint: string };
 
-/** Creates a key: prefix, 32 random characters, and a checksum that turns typing errors away. */
+/** Creates a key: prefix, 32 random characters, and a checksum that detects typing errors. */
 export function createApiKey(): NewKey {
   const pick = () => ALPHABET[randomInt(ALPHABET.length)];
   const random = Array.from({ length: RANDOM_CHARACTERS }, pick).join("");
@@ -32,8 +32,8 @@ export function createApiKey(): NewKey {
 export const isApiKey = (token: string): boolean => token.startsWith(PREFIX);
 
 /**
- * The digest by which a key is found: its SHA-256 in hexadecimal.
- * @returns undefined for a text that cannot be a key, which needs no look-up
+ * The digest by which a key is looked up: its SHA-256 in hexadecimal.
+ * @returns undefined for a text that cannot be a key, which needs no lookup
  */
 export function digestOfKey(key: string): string | undefined {
   if (!WELL_FORMED.test(key)) return undefined;

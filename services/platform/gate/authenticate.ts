@@ -22,14 +22,14 @@ import {
 } from "./rate-limiter.ts";
 
 /**
- * What a caller has shown, as far as a port can check it: the access token of a session, which may
- * have ended, or an API key, which may have been revoked within the last second.
+ * The credential of a caller, as far as a port can check it: the access token of a session, which
+ * may have ended, or an API key, which may have been revoked within the last second.
  */
 export type Credential = SessionCredential | KeyCredential;
 export type SessionCredential = { kind: "session" } & SessionClaims;
 export type KeyCredential = { kind: "api-key"; digest: string } & KeyReference;
 
-/** What log lines say of the caller. */
+/** The caller in log lines. */
 export type LoggedCaller = { userId?: string | undefined; keyId?: string };
 
 export const loggedCaller = (credential: Credential | undefined): LoggedCaller => ({
@@ -48,7 +48,7 @@ export const unauthenticated = () =>
 export const invalidKey = () =>
   new ServiceError(Reason.UNAUTHENTICATED, "The API key is invalid, expired or revoked.");
 
-/** Look-ups of unknown keys per address. */
+/** Limit on lookups of unknown keys per address. */
 const UNKNOWN_KEYS: Pick<Limit, "bucket" | "requests" | "windowSeconds" | "by" | "message"> = {
   bucket: "unknown-key",
   requests: 30,
@@ -56,7 +56,7 @@ const UNKNOWN_KEYS: Pick<Limit, "bucket" | "requests" | "windowSeconds" | "by" |
   by: LimitKey.ADDRESS,
   message: "Too many requests with invalid API keys. Please check the key and try again later.",
 };
-/** Maximum number of remembered addresses that have used up that limit. */
+/** Maximum number of remembered addresses that have exceeded that limit. */
 const MAX_BLOCKED = 10_000;
 
 type Options = {
@@ -73,7 +73,10 @@ export function createAuthenticator(options: Options) {
   const keys = createKeyCache(options.findKey);
   const blocked = createBlockedAddresses(clock);
 
-  /** Loading an unknown signing key takes time, during which only few calls of an address may wait. */
+  /**
+   * Reads an access token. If its signing key has to be loaded, only a few calls per address may
+   * wait.
+   */
   async function readSession(
     token: string | undefined,
     open: OpenCall,
@@ -86,8 +89,8 @@ export function createAuthenticator(options: Options) {
   }
 
   /**
-   * Finds an API key. One that cannot be a key costs no look-up. Unknown ones are limited by
-   * address: an address that has used up the limit may use the keys that were valid before.
+   * Finds an API key. A text that cannot be a key causes no lookup. Unknown keys are limited by
+   * address; an address that has exceeded the limit may still use keys that were valid before.
    */
   async function readKey(token: string, open: OpenCall): Promise<KeyCredential> {
     const digest = digestOfKey(token);
@@ -99,7 +102,7 @@ export function createAuthenticator(options: Options) {
     throw invalidKey();
   }
 
-  /** Counts an unknown key of an address. The gateway has counted those that it forwards. */
+  /** Counts an unknown key of an address. Those that a gateway forwards were counted there. */
   async function countUnknown(address: string): Promise<void> {
     const result = await rateLimiter?.consume(addressKeys(UNKNOWN_KEYS as Limit, address));
     if (result && result.remaining <= 0) blocked.add(address, result);
@@ -119,11 +122,11 @@ export function createAuthenticator(options: Options) {
         if (!open.isForwarded) open.identify(credential.userId);
         return credential;
       } catch (error) {
-        if (authorization !== undefined) open.refuse(); // without a token nothing was looked up
+        if (authorization !== undefined) open.refuse(); // without a token, nothing was looked up
         throw error;
       }
     },
-    /** Refuses a credential from now on: the services have refused it. */
+    /** Rejects a credential from now on, because the services have rejected it. */
     refuse(credential: Credential | undefined, authorization: string | undefined): void {
       if (credential?.kind === "api-key") keys.forget(credential.digest);
       else if (credential) refuseAccessToken(tokens, authorization);
@@ -131,7 +134,7 @@ export function createAuthenticator(options: Options) {
   };
 }
 
-/** The addresses that have used up the look-ups of unknown keys. */
+/** Creates the list of addresses that have exceeded the limit of unknown keys. */
 function createBlockedAddresses(clock: Clock) {
   const ends = new Map<string, { at: number; result: RateLimitResult }>();
   return {
@@ -145,7 +148,7 @@ function createBlockedAddresses(clock: Clock) {
       if (!end) return;
       const resetMs = end.at - clock.now().getTime();
       if (resetMs <= 0 || resetMs > UNKNOWN_KEYS.windowSeconds * 1000) {
-        ends.delete(address); // it is over, or the clock was set back
+        ends.delete(address); // the window has ended, or the clock was set back
         return;
       }
       const result = { ...end.result, remaining: -1, resetMs };

@@ -1,26 +1,29 @@
 import type { Socket } from "node:net";
 
 /**
- * Time between two connections of an address that has exceeded its share, in ms: for each of its
- * connections that was cut off, and at most. A client that was cut off once hardly notices; a flood
- * costs what one or two of its connections per second cost.
+ * Time between two connections of an address that has exceeded its share, in ms: per connection
+ * that was closed for that reason, and at most. A client whose connection was closed once hardly
+ * notices; a flood costs as much as one or two of its connections per second.
  */
 const SLOW_MS_PER_CUT = 50;
 const MAX_SLOW_MS = 1_000;
 
 /**
- * Hands new connections to their server one per address and turn of the event loop. Node parses all
- * that a connection has sent before it can be closed: up to 64 KiB, or 20 ms for pipelined
- * requests. Hundreds of such connections in one turn would delay every other caller by seconds, and
- * one in each turn by a multiple of those 20 ms: an address that exceeds its share waits longer.
- * @param serve begins to read a connection
- * @param isListening whether connections are still served. Once they are not, waiting ones are closed
+ * Passes new connections to their server, one per address and turn of the event loop. Node parses
+ * everything that a connection has sent before it can be closed: up to 64 KiB, which takes 20 ms
+ * for pipelined requests. Hundreds of such connections in one turn would delay all other callers by
+ * seconds, and one in each turn by a multiple of 20 ms. Therefore the connections of an address
+ * that exceeds its share wait longer.
+ * @param serve starts reading a connection
+ * @param isListening whether connections are still served; if not, waiting ones are closed
  */
 export function createConnectionQueue(serve: (socket: Socket) => void, isListening: () => boolean) {
-  /** Connections that wait, by address. An address without any was served in this turn. */
+  /**
+   * Waiting connections by address. An empty list means that the address was served in this turn.
+   */
   const waiting = new Map<string, Socket[]>();
   const slowed = new Map<string, number>();
-  // Nothing reads a connection while it waits: neither its error nor its end would be noticed later.
+  // Nothing reads a connection while it waits, so its error or end would otherwise go unnoticed.
   const ignoreError = () => {};
   const destroyEnded = function (this: Socket) {
     this.destroy();
@@ -43,7 +46,9 @@ export function createConnectionQueue(serve: (socket: Socket) => void, isListeni
   }
 
   return {
-    /** Adds a connection. It is served at once if no other of its address waits. */
+    /**
+     * Adds a connection. It is served immediately if no other connection of its address is waiting.
+     */
     add(socket: Socket, address: string): void {
       const sockets = waiting.get(address);
       if (sockets)

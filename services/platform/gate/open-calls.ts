@@ -51,14 +51,14 @@ export type GuardOptions = {
   secret?: string | undefined;
   /** Whether every peer is an internal caller whose X-Forwarded-For is trusted. */
   isInternal?: boolean;
-  /** Which share limits the connections of an address; by default, that of HTTP/1.1 clients. */
+  /** The share that limits the connections of an address; by default that of HTTP/1.1 clients. */
   connections?: "connections" | "http2Connections" | "gatewayConnections";
   log?: Pick<Logger, "warn"> | undefined;
 };
 
 /** An open connection to a port. */
 export type Connection = {
-  /** Whether it carries the calls of many clients, as the connection of a proxy or gateway does. */
+  /** Whether it carries the calls of many clients, like the connection of a proxy or gateway. */
   isShared(): boolean;
   /** Whether a gateway has sent its secret on this connection. */
   isGateway(): boolean;
@@ -156,7 +156,7 @@ export function createPortGuard(options: GuardOptions) {
      */
     watch(server: EventEmitter & Watched): void {
       server.maxConnections = admission.maxConnections;
-      server.dropMaxConnection = true; // otherwise full workers would hand a connection around forever
+      server.dropMaxConnection = true; // otherwise full workers would pass a connection around forever
       const listeners = server.listeners("connection");
       server.removeAllListeners("connection");
       const serve = (socket: Socket) => {
@@ -189,7 +189,7 @@ export function createPortGuard(options: GuardOptions) {
   };
 }
 
-/** What the guard sets and reads of a server. */
+/** The properties of a server that the guard reads and sets. */
 type Watched = { maxConnections: number; dropMaxConnection?: boolean; listening: boolean };
 
 type Peer = Pick<Socket, "remoteAddress" | "remotePort">;

@@ -4,7 +4,7 @@ import type { FastifyReply } from "fastify";
 /** How long browsers cache preflight responses, in seconds. */
 const PREFLIGHT_SECONDS = 600;
 /**
- * Includes methods that no route has, so that a page can read the 405, which its browser would
+ * Includes methods that no route has, so that pages can read the 405, which browsers would
  * otherwise hide.
  */
 const METHODS = "GET, POST, PUT, PATCH, DELETE";

@@ -85,10 +85,10 @@ export function addressKeys(
   );
 }
 
-/** How much higher the limit of an address over all accounts is, for many users behind one address. */
+/** Factor of an address's limit across all accounts, for addresses with many users. */
 const ACCOUNTS_PER_ADDRESS = 20;
 
-/** Who is counted: a user, or an API key of one. */
+/** Who a request counts towards: a user, or one of their API keys. */
 export type Counted = { userId: string; apiKey?: CountedKey | undefined };
 export type CountedKey = Pick<KeyReference, "keyId" | "isService" | "requestsPerMinute">;
 
@@ -97,8 +97,8 @@ const SERVICE_KEY_REQUESTS = 600;
 const MINUTE_MS = 60_000;
 
 /**
- * The keys of a user. An API key of a person counts towards the person, as sessions do, and towards
- * its own limit if it has one; a key of a service account towards its own alone.
+ * The keys for a user. An API key of a person counts towards the person, like sessions, and towards
+ * its own limit, if any. An API key of a service account counts only towards its own limit.
  */
 function userKeys(limit: Limit, { userId, apiKey }: Counted): RateLimitKey[] {
   const user = `{user:${userId}}`;
@@ -163,8 +163,8 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
     const counts = await (shared ? shared(keys, now).catch(() => own(keys, now)) : own(keys, now));
     const standings = counts.map(({ count, endsAt }, i) => {
       const { max, windowMs } = keys[i] as RateLimitKey;
-      // processes' clocks differ or are set back, but Redis deletes the counter after the window
-      // anyway
+      // the clocks of processes differ or are set back, but Redis deletes the counter after the
+      // window anyway
       return { limit: max, remaining: max - count, resetMs: Math.min(endsAt - now, windowMs) };
     });
     return standings.reduce(tightest);
@@ -172,9 +172,10 @@ export function createRateLimiter(cache: RedisClient | undefined, clock: Clock) 
 
   return {
     /**
-     * Counts a request towards every key (at least one). A request that exceeds a limit counts towards
-     * none, so that a client that makes up accounts or addresses cannot create counters for them. Keys with different
-     * hash tags are counted one after the other: in a Redis cluster they are on different nodes.
+     * Counts a request towards every key (at least one). A request that exceeds a limit counts
+     * towards none, so that clients cannot create counters for made-up accounts or addresses. Keys
+     * with different hash tags are counted one after the other, because they may be on different
+     * nodes of a Redis cluster.
      * @returns the state of the tightest limit
      */
     async consume(keys: RateLimitKey[]): Promise<RateLimitResult> {

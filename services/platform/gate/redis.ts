@@ -2,7 +2,10 @@ import { Cluster, Redis } from "ioredis";
 import type { Logger } from "pino";
 import { createAvailabilityLog } from "../telemetry/log.ts";
 
-/** Redis must reply within five steps of this length in ms; after that, requests continue without it. */
+/**
+ * Redis must reply within five steps of this length, in ms. After that, requests continue without
+ * it.
+ */
 const TIMEOUT_STEP_MS = 50;
 const timedOut = new Error("Redis did not reply in time.");
 /**

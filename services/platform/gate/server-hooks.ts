@@ -37,14 +37,14 @@ export const schemaController = {
   compilersFactory: { buildValidator: noSchemas, buildSerializer: noSchemas },
 };
 
-/** What a port checks before it reads the body of a call. */
+/** The part of a call that a port checks before it reads the body. */
 export type CallHead = {
   method: DescMethod;
   authorization: string | undefined;
   open: OpenCall;
 };
 
-/** A call that was admitted, so that its body may be read. */
+/** An admitted call, whose body may be read. */
 export type Admitted = CallHead & {
   /** Undefined on public methods. Its session or key may have ended. */
   credential: Credential | undefined;
@@ -67,7 +67,7 @@ export const admittedKey = createContextKey<Admitted | undefined>(undefined, {
 
 /**
  * Creates the checks shared by all ports of a process.
- * @param options.admission by default, limits derived from the memory of the process
+ * @param options.admission by default, with limits derived from the memory of the process
  */
 export async function openGate(
   config: Config,
@@ -116,8 +116,8 @@ export async function openGate(
   }
 
   /**
-   * Reads what a method requires of its callers.
-   * @returns undefined for methods that require neither token nor key
+   * Reads the credential that a method requires.
+   * @returns undefined for methods that require none
    * @throws ServiceError
    */
   async function readCredential(
@@ -128,7 +128,7 @@ export async function openGate(
     return isProtected(policy) ? authenticate(authorization, open) : undefined;
   }
 
-  /** Counts a call towards the limits of its method. Undefined if it has none. */
+  /** Counts a call towards the limits of its method. Returns undefined if it has none. */
   async function consume(
     policy: MethodPolicy | undefined,
     credential: Credential | undefined,
@@ -156,7 +156,7 @@ type Checks = Awaited<ReturnType<typeof openGate>>;
 const isProtected = (policy: MethodPolicy | undefined) =>
   policy?.access === Access.USER || policy?.access === Access.ADMIN;
 
-/** Whose share of the process a call uses. */
+/** Whose share of the process's capacity a call uses. */
 const ownerOf = (credential: Credential | undefined): Caller =>
   credential?.kind === "api-key"
     ? { userId: credential.userId, isService: credential.isService }
@@ -236,7 +236,7 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
     const refuse = (error: Error) =>
       port.onRefused ? port.onRefused(request, reply, error) : done(error);
     reply.header("x-request-id", request.id);
-    // Synchronous, without a promise, so that an error is sent before the server reads more of the request.
+    // Synchronous, so that an error is sent before the server reads more of the request.
     try {
       port.onRequest(request, reply);
       if (reply.sent) return;

@@ -2,8 +2,8 @@ import type { Logger } from "pino";
 import type { Clock } from "./clock.ts";
 
 /**
- * Largest accepted difference between the clocks of process and database, in ms. Beyond it, one of
- * them must be wrong, and nobody knows which.
+ * Maximum accepted difference between the clocks of process and database, in ms. If it is larger,
+ * one of them is wrong, and it is unknown which.
  */
 const MAX_DIFFERENCE_MS = 5 * 60_000;
 

@@ -28,8 +28,8 @@ export async function listenOrExplain<T>(
 }
 
 /**
- * Removes the Unix socket left behind by a dead process, which would keep the path in use forever.
- * Other files are kept.
+ * Removes the Unix socket left behind by a process that has ended, which would block the path
+ * forever. Other files are kept.
  */
 export async function removeStaleSocket(path: string): Promise<void> {
   if (!statSync(path, { throwIfNoEntry: false })?.isSocket()) return;

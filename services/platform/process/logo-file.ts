@@ -3,14 +3,14 @@ import { readFileSync } from "node:fs";
 /** The logo of an installation. */
 export type Logo = { type: "image/svg+xml" | "image/png"; content: Buffer };
 
-/** Browsers load it with every page. */
+/** Maximum size, in bytes. Browsers load the logo with every page. */
 const MAX_BYTES = 256 * 1024;
 const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const SVG = /^(?:\s|<\?xml[^>]*>|<!--[\s\S]*?-->|<!DOCTYPE[^>]*>)*<svg[\s>]/i;
 
 /**
  * Reads the file of `APP_LOGO`.
- * @returns undefined without one
+ * @returns undefined if none is configured
  * @throws Error for operators
  */
 export function readLogo(path: string | undefined): Logo | undefined {

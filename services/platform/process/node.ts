@@ -9,9 +9,9 @@ import { getHeapStatistics } from "node:v8";
 const OTHER_THREADS = 4;
 
 /**
- * Prepares Node. Must be called before other modules are loaded: cached compiled code makes startup a
- * quarter faster. The npm scripts set NODE_COMPILE_CACHE in addition, so that Node need not load its
- * TypeScript compiler (11 MiB) for the modules that are loaded before.
+ * Prepares Node. Call it before other modules are loaded: cached compiled code makes startup a
+ * quarter faster. The npm scripts also set NODE_COMPILE_CACHE, so that Node need not load its
+ * TypeScript compiler (11 MiB) for the modules that are loaded before this call.
  */
 export function prepareNode(): void {
   process.env.UV_THREADPOOL_SIZE ??= String(availableParallelism() + OTHER_THREADS); // read when the pool is first used
@@ -34,8 +34,7 @@ export function lowerPoolPriority(): void {
 }
 
 /**
- * Frees the memory that startup used and nothing needs any more: 70 MB, which Node would keep.
- * Takes 50 ms.
+ * Frees memory that is no longer needed after startup: 70 MB, which Node would keep. Takes 50 ms.
  */
 export async function collectGarbage(): Promise<void> {
   const session = new Session();
@@ -44,18 +43,21 @@ export async function collectGarbage(): Promise<void> {
   session.disconnect();
 }
 
-/** Memory that the process and its workers may use: of the container, or else of the machine. */
+/**
+ * Memory available to the process and its workers: that of the container, or else of the machine.
+ */
 export const memoryBytes = (): number =>
   Math.min(process.constrainedMemory() || Number.POSITIVE_INFINITY, totalmem());
 
-/** Fraction of a worker's memory that its heap may use, as Node sizes the heap of one process. */
+/** Fraction of a worker's memory that its heap may use, as Node does for a single process. */
 const HEAP_FRACTION_OF_WORKER = 0.5;
 const MIB = 1024 * 1024;
 const HEAP_OPTION = "--max-old-space-size";
 
 /**
- * Options of Node for each of so many workers: those of this process, and a heap limit, because each
- * worker would otherwise size its heap by the memory of all. A limit that the operator set is kept.
+ * Node options for each of the given number of workers: those of this process, and a heap limit,
+ * because each worker would otherwise size its heap by the total memory. A limit set by the
+ * operator is kept.
  */
 export function workerOptions(workers: number): string[] {
   const given = `${process.execArgv.join(" ")} ${process.env.NODE_OPTIONS ?? ""}`;

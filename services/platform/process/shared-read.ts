@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises";
 
 /**
- * Creates a function that reads one value for every call. Calls in the same tick of the event loop
- * share one read.
+ * Creates a function that reads the value for a key. Calls in the same turn of the event loop share
+ * one read.
  */
 export function createSharedRead<Value>(
   read: (keys: string[]) => Promise<Map<string, Value>>,

@@ -8,8 +8,8 @@ import { shuttingDown, toConnectError } from "../rpc/errors.ts";
 export const CLOSE_TIMEOUT_MS = 20_000;
 
 /**
- * `npm start` repeats, within this many ms, a signal that the whole process group has already
- * received.
+ * Time within which `npm start` repeats a signal that the whole process group has already received,
+ * in ms.
  */
 const SIGNAL_REPEAT_MS = 1_000;
 
@@ -18,8 +18,8 @@ const SIGINT_EXIT_CODE = 130;
 
 /**
  * Drains and then closes at the first SIGTERM or SIGINT. A second Ctrl-C at a terminal ends the
- * process immediately. A worker ignores SIGINT, which a terminal sends to all processes: the one that
- * started it sends SIGTERM.
+ * process immediately. A worker ignores SIGINT, which a terminal sends to all processes; its parent
+ * process sends it SIGTERM.
  */
 export function shutdownOnSignal(
   drain: () => Promise<unknown>,

@@ -1,14 +1,14 @@
 /** The slots of one holder. */
 export type Slots = {
-  /** Asks for a slot. `onGranted` is called once it is granted, at once if one is free. */
+  /** Requests a slot. `onGranted` is called once it is granted, immediately if one is free. */
   request(onGranted: () => void): void;
   /** Returns a granted slot. */
   release(): void;
 };
 
 /**
- * A number of slots for work that uses a whole core. Holders that wait take turns, so that many
- * requests of one delay those of another by one slot.
+ * Creates a pool of slots for work that uses a whole core. Waiting holders take turns, so that many
+ * requests of one holder delay those of another by only one slot.
  * @param max number of slots
  */
 export function createSlotPool<Holder>(max: number) {
@@ -24,7 +24,7 @@ export function createSlotPool<Holder>(max: number) {
       const [holder, waiting] = next;
       requests.delete(holder);
       const grant = waiting.shift();
-      if (waiting.length > 0) requests.set(holder, waiting); // its next turn is after all others
+      if (waiting.length > 0) requests.set(holder, waiting); // its next turn comes after all others
       free--;
       held.set(holder, (held.get(holder) ?? 0) + 1);
       grant?.();
@@ -32,12 +32,15 @@ export function createSlotPool<Holder>(max: number) {
   }
 
   return {
-    /** Adds a holder. Returns the slots as it uses them, until it is removed. */
+    /**
+     * Adds a holder. The returned object requests and releases its slots until the holder is
+     * removed.
+     */
     add: (holder: Holder): Slots => {
       held.set(holder, 0);
       return {
         request(onGranted) {
-          if (!held.has(holder)) return; // or the slot would never come back
+          if (!held.has(holder)) return; // otherwise the slot would never be returned
           const waiting = requests.get(holder);
           if (waiting) waiting.push(onGranted);
           else requests.set(holder, [onGranted]);

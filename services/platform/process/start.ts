@@ -3,7 +3,7 @@ import { readLogo } from "./logo-file.ts";
 import { readTlsFiles } from "./tls-files.ts";
 import { readWellKnown } from "./well-known-files.ts";
 
-/** Exits because the process can't start, with one line per problem on standard error. */
+/** Exits because the process cannot start, after writing one line per problem to standard error. */
 export function refuseStart(problems: string[], exitCode = 1): never {
   process.stderr.write(
     `Gatehouse can't start:\n${problems.map((problem) => `  ${problem}\n`).join("")}`,

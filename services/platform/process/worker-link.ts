@@ -7,23 +7,25 @@ import type { Slots } from "./slots.ts";
 /** The metrics of one process, as prom-client aggregates them. */
 export type MetricsOfProcess = MetricObjectWithValues<MetricValue<string>>[];
 
-/** What a worker serves: its addresses, and whether the web app is at that of REST. */
+/** What a worker serves: its addresses, and whether the REST address also serves the web app. */
 export type Served = { rest?: string; grpc?: string | undefined; hasWeb?: boolean };
 
-/** What a worker tells the process that started it. */
+/** Messages from a worker to its parent process. */
 export type FromWorker =
   | { kind: "ready"; served: Served }
   | { kind: "request-slot" }
   | { kind: "release-slot" }
   | { kind: "metrics"; id: number; metrics: MetricsOfProcess };
 
-/** What a worker is told. */
+/** Messages from the parent process to a worker. */
 export type ToWorker = { kind: "slot-granted" } | { kind: "read-metrics"; id: number };
 
-/** Opens the link of a worker to the process that started it. Undefined in a process that is none. */
+/**
+ * Opens the link of a worker to its parent process. Undefined in a process that is not a worker.
+ */
 export function openWorkerLink() {
   if (!cluster.worker) return undefined;
-  const tell = (message: FromWorker) => process.send?.(message, undefined, undefined, () => {}); // without its parent a worker ends
+  const tell = (message: FromWorker) => process.send?.(message, undefined, undefined, () => {}); // a worker ends without its parent
   const grants: (() => void)[] = [];
   let registry: Registry | undefined;
   process.on("message", async (message: ToWorker) => {
@@ -41,11 +43,11 @@ export function openWorkerLink() {
     release: () => void tell({ kind: "release-slot" }),
   };
   return {
-    /** Number of the worker. A replacement has a new one. */
+    /** Number of the worker. Its replacement has another number. */
     worker: cluster.worker.id,
-    /** Slots for hashes. All workers share one per core. */
+    /** Slots for password hashes. All workers share one per core. */
     hashSlots,
-    /** Lets the parent read metrics, unless they are disabled. */
+    /** Lets the parent process read metrics, unless they are disabled. */
     shareMetrics(config: Pick<Config, "metricsPort">, registries: Registry[]): undefined {
       if (config.metricsPort !== 0) registry = withProcessMetrics(registries);
     },
@@ -54,7 +56,7 @@ export function openWorkerLink() {
   };
 }
 
-/** Without values that could not be computed: they would spoil those of the other workers. */
+/** Removes values that could not be computed, which would make sums across workers NaN. */
 const withoutNaN = (metric: MetricsOfProcess[number]): MetricsOfProcess[number] => ({
   ...metric,
   values: metric.values.filter(({ value }) => !Number.isNaN(value)),

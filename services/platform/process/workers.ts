@@ -12,15 +12,15 @@ import { createSlotPool, type Slots } from "./slots.ts";
 import { refuseStart } from "./start.ts";
 import type { FromWorker, Served, ToWorker } from "./worker-link.ts";
 
-/** Delay before the first replacement of a worker, in ms. It doubles with each further one. */
+/** Delay before the first replacement of a worker, in ms. Doubles with each further replacement. */
 const REPLACE_DELAY_MS = 100;
-/** A worker that ends within this time after its start, in ms, counts towards a crash loop. */
+/** Lifetime below which a worker counts towards a crash loop, in ms. */
 const SHORT_LIFE_MS = 60_000;
-/** After so many short lives in a row, in the place of one worker, the process ends. */
+/** Number of consecutive short-lived workers in one place after which the process ends. */
 const MAX_SHORT_LIVES = 5;
 /** Memory that each worker needs, in MiB. */
 const MIN_MEMORY_MIB = 256;
-/** Time beyond its own time limits after which a worker that does not end is killed, in ms. */
+/** Time after its own time limits until a worker that has not ended is killed, in ms. */
 const KILL_DELAY_MS = 3_000;
 const MIB = 1024 * 1024;
 
@@ -28,9 +28,9 @@ const MIB = 1024 * 1024;
 type End = { worker: number; code?: number | undefined; signal?: string | undefined };
 
 /**
- * Starts the workers and replaces those that end, until this process gets SIGTERM or SIGINT. The first
- * worker starts alone, so that a setting that it can't use is reported once.
- * @param onReady called once, when the first worker serves
+ * Starts the workers and replaces those that end, until this process gets SIGTERM or SIGINT. The
+ * first worker starts alone, so that an invalid setting is reported only once.
+ * @param onReady called once, when the first worker is serving
  */
 export async function runWorkers(
   config: Config,
@@ -83,7 +83,7 @@ export async function runWorkers(
   for (let started = 1; started < config.workers; started++) void keepWorker();
 }
 
-/** Workers, and what they share: slots for hashes, and metrics. */
+/** Creates the pool of workers, with the slots and metrics that they share. */
 function createWorkerPool(log: Logger) {
   const running = new Map<Worker, Promise<End>>();
   const serving = new Set<Worker>();
@@ -109,7 +109,7 @@ function createWorkerPool(log: Logger) {
   }
 
   return {
-    /** What the first worker serves, once it does. */
+    /** Resolves with what the first worker serves, once it is serving. */
     ready: ready.promise,
     /** Whether any worker has ever served. */
     hasServed: () => hasServed,
@@ -142,7 +142,7 @@ function createWorkerPool(log: Logger) {
       clearTimeout(timer);
       return ends;
     },
-    /** The metrics of all workers as those of one process. */
+    /** The metrics of all workers, combined into those of one process. */
     collectMetrics: () => metrics.collect(serving),
   };
 }
@@ -162,7 +162,7 @@ function tell(worker: Worker, message: ToWorker): void {
   worker.send(message, () => {}); // it may have ended
 }
 
-/** Ends this process as its first worker ended, which has said why. */
+/** Ends this process with the exit code of its first worker, which has reported the reason. */
 function exitLike({ code, signal }: End): never {
   if (code) process.exit(code);
   return refuseStart([`the first worker ended before it served${signal ? `, by ${signal}` : ""}`]);

@@ -18,8 +18,8 @@ export type JsonBounds = {
 /** Maximum number of fields, on either port, of a method with its own format on HTTP. */
 export const MAX_FORMAT_FIELDS = 100_000;
 /**
- * Bounds of the JSON of such a method. The schemas inside of it are nested up to 64 deep. 2,048
- * messages with a part each have 8,192 members, and 128 tools with 500 members each 64,000.
+ * Bounds of the JSON of such a method. Schemas inside it are nested up to 64 levels deep. 2,048
+ * messages with one part each have 8,192 members, and 128 tools with 500 members each have 64,000.
  */
 export const FORMAT_BOUNDS: JsonBounds = {
   values: 250_000,
@@ -88,7 +88,7 @@ export function checkJson(
   return hasDuplicates;
 }
 
-/** The nesting depth of a JSON text, or of what would be one. */
+/** The nesting depth of a JSON text, which need not be valid. */
 export function depthOf(text: string): number {
   let [depth, deepest] = [0, 0];
   for (let i = 0; i < text.length; i++) {

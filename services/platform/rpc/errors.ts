@@ -12,7 +12,7 @@ import {
 export type Violation = {
   field: string;
   message: string;
-  /** The field is valid, but the model does not support it or its value. */
+  /** Whether the field is valid, but the model does not support it or its value. */
   unsupported?: boolean;
 };
 

@@ -20,10 +20,10 @@ type Run = (request: UnaryRequest | StreamRequest) => Promise<UnaryResponse | St
 
 /**
  * A transport to services in the same process. Messages are passed by reference and never
- * serialized, so neither side may modify a message that it has sent or received, and message size is
- * not limited. The handler gets the caller's signal and no deadline. In all other respects (headers,
- * errors, cancellation) it behaves like gRPC; one test suite covers both.
- * @param routes registers the services on a router, as on that of the gRPC server
+ * serialized, so neither side may modify a message that it has sent or received, and message size
+ * is not limited. The handler gets the caller's signal and no deadline. In all other respects
+ * (headers, errors, cancellation) it behaves like gRPC; one test suite covers both.
+ * @param routes registers the services on a router, as for the gRPC server
  * @param interceptors the interceptors of the gRPC server, outermost first
  */
 export function createInProcessTransport(

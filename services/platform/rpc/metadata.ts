@@ -21,7 +21,10 @@ export const KEEPS_COOKIES = "x-gatehouse-keeps-cookies";
 /** Response header: request fields that the AI model ignored. */
 export const AI_IGNORED = "x-ai-ignored";
 
-/** Response headers of calls under a budget: the limit, what is left, and the seconds until its reset. */
+/**
+ * Response headers of calls under a budget: the limit, the remaining amount, and the seconds until
+ * the reset.
+ */
 export const BUDGET_LIMIT = "x-budget-limit";
 export const BUDGET_REMAINING = "x-budget-remaining";
 export const BUDGET_RESET = "x-budget-reset";

@@ -23,7 +23,7 @@ export const clientMethods = () =>
     .flatMap((service): readonly DescMethod[] => service.methods)
     .filter((method) => policyOf(method)?.access !== Access.GATEWAY);
 
-/** Maximum body size, in bytes, of methods whose policy sets none (interface section 1). */
+/** Maximum body size of methods whose policy sets none, in bytes. */
 export const DEFAULT_BODY_BYTES = 16 * 1024;
 
 /**
@@ -38,7 +38,7 @@ export type MethodPolicy = Policy & {
 
 /**
  * Memoizes a function by its argument. For arguments that live forever, such as descriptors, whose
- * options are decoded on every read.
+ * options would be decoded on every read.
  */
 export function remembered<K, V>(compute: (key: K) => V): (key: K) => V {
   const known = new Map<K, V>();

@@ -4,26 +4,26 @@ import { Reason } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 import { MAX_VIOLATIONS, ServiceError, type Violation } from "./errors.ts";
 
 /**
- * What a port could not read of a request. The port passes the call on all the same, since the
- * services check the role of the caller before they judge the request.
+ * The parts of a request that a port could not read. The port passes the call on anyway, since the
+ * services check the role of the caller before they reject the request.
  */
 export type Unread = {
-  /** Why nothing but the path could be read. */
+  /** The error because of which only the path could be read. */
   fault?: ServiceError;
-  /** The fields with a value of a wrong type. The message has zero values in their places. */
+  /** Fields with a value of the wrong type. The message has zero values in their place. */
   typeErrors?: readonly Violation[];
 };
 
-/** The unread parts of a request, from a port to the services in the same process. */
+/** Context key for the unread parts of a request, from a port to services in the same process. */
 export const unreadKey = createContextKey<Unread | undefined>(undefined, {
   description: "unread parts of a request",
 });
 
-/** The fields of a request that could not be read, as many as are reported. */
+/** The unread fields of a request, at most as many as are reported. */
 export const unreadFields = (typeErrors: readonly Violation[]): Unread =>
   typeErrors.length > 0 ? { typeErrors: typeErrors.slice(0, MAX_VIOLATIONS) } : {};
 
-/** Metadata in which a gateway passes the same to services in another process, as JSON. */
+/** Metadata in which a gateway passes the unread parts to services in another process, as JSON. */
 const FAULT = "x-gatehouse-fault";
 const TYPE_ERRORS = "x-gatehouse-type-errors";
 const faultSchema = z.object({ reason: z.enum(Reason), message: z.string() });
@@ -37,8 +37,9 @@ export function writeUnread(header: Headers, values: ContextValues | undefined):
 }
 
 /**
- * The unread parts of a request: from the port of this process, or from the metadata of a gateway.
- * Any caller may send that metadata: all it does is refuse the caller's own request.
+ * The unread parts of a request, from the port of this process or from the metadata of a gateway.
+ * Any caller may send that metadata, because it can only cause the caller's own request to be
+ * rejected.
  * @throws ServiceError MALFORMED_REQUEST for metadata that can't be parsed
  */
 export const unreadOf = (header: Headers, values: ContextValues): Unread =>

@@ -26,8 +26,9 @@ const validator = createValidator({
 const regExpOf = remembered((pattern: string) => new RegExp(pattern, "u"));
 
 /**
- * All violations of a message. Typed texts are normalized first, in place. A list or text that is
- * far too long is emptied: validating it would cost much time although its rejection is certain.
+ * Finds all violations in a message. Typed texts are normalized first, in place. A list or text
+ * that is far too long is emptied, because validating it would take long although its rejection is
+ * certain.
  */
 export function violationsOf(schema: DescMessage, message: Message): readonly Violation[] {
   const tooLong = [...takeOverlongLists(schema, message), ...takeOverlongTexts(schema, message)];
@@ -45,7 +46,7 @@ export function violationsOf(schema: DescMessage, message: Message): readonly Vi
   return withOthers(tooLong, [...nuls, ...broken]);
 }
 
-/** Messages of protovalidate, reworded like ours. */
+/** Messages of protovalidate, and the wording that replaces them. */
 const WORDINGS: [RegExp, string][] = [
   [/^must be in list \[(.*)\]$/, "must be one of $1"],
   [
@@ -67,7 +68,10 @@ function takeOverlongLists(schema: DescMessage, message: Message): Violation[] {
 /** Maximum number of UTF-16 code units per character. */
 const UNITS_PER_CHARACTER = 2;
 
-/** Rejects texts that are too long whatever their characters: counting the characters would visit each of them. */
+/**
+ * Rejects texts that are too long whatever characters they consist of, because counting the
+ * characters of such texts takes long.
+ */
 function takeOverlongTexts(schema: DescMessage, message: Message): Violation[] {
   const texts = message as unknown as Record<string, string | undefined>;
   const long = schema.fields.filter(
@@ -130,9 +134,7 @@ const jsonPath = (path: Path) =>
     .join("")
     .slice(1);
 
-/**
- * Checks for what a proto's constraints can't express, by the schema of the request.
- */
+/** Checks that the constraints in a proto cannot express, by the schema of the request. */
 type MessageChecks = ReadonlyMap<DescMessage, (message: never) => readonly Violation[]>;
 
 /** Whether the caller has a password. */
@@ -144,7 +146,10 @@ const ownPasswordField = remembered(
     fields.find((field) => getOption(field, fieldPolicy).ownPassword) ?? null,
 );
 
-/** The field with the caller's password where the caller has none and sends none. */
+/**
+ * The password field of a request if the caller has no password and sends none; otherwise
+ * undefined.
+ */
 function omittedPassword(schema: DescMessage, message: Message, hasPassword: () => boolean) {
   const field = ownPasswordField(schema);
   const texts = message as Message & Record<string, unknown>;

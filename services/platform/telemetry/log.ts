@@ -16,7 +16,7 @@ const MAX_WORKER_WRITE = 4_096;
 
 /**
  * Logs JSON lines to standard output, or readable lines to a terminal.
- * @param worker number of the worker that logs, named in each of its lines
+ * @param worker number of the worker that logs, included in each of its lines
  */
 export function createLog(level: string, worker?: number): Logger {
   const base = worker === undefined ? null : { worker };
@@ -63,7 +63,7 @@ function standardOutput(worker: number | undefined): DestinationStream {
     write(line) {
       const lines = dropped;
       if (lines > 0) output.write(droppedLine(lines));
-      dropped = dropped === lines ? 0 : lines; // not reset if that line was dropped, too
+      dropped = dropped === lines ? 0 : lines; // not reset if that line was dropped as well
       output.write(line);
     },
   };

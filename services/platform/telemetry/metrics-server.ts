@@ -4,13 +4,13 @@ import { collectDefaultMetrics, Registry } from "prom-client";
 import type { Config } from "../config/config.ts";
 import { listenOrExplain } from "../process/listen.ts";
 
-/** Collects the given registries, with the metrics of this process. */
+/** Creates a function that returns the given registries with the metrics of this process. */
 export function collectorOf(registries: Registry[]): () => Registry {
   const all = withProcessMetrics(registries);
   return () => all;
 }
 
-/** The given registries with the metrics of this process. */
+/** Merges the given registries with the metrics of this process. */
 export function withProcessMetrics(registries: Registry[]): Registry {
   const processRegistry = new Registry();
   collectDefaultMetrics({ register: processRegistry });
@@ -19,7 +19,8 @@ export function withProcessMetrics(registries: Registry[]): Registry {
 
 /**
  * Serves `GET /metrics` as Prometheus text. Undefined if it is disabled.
- * @param open called unless it is disabled; returns what collects the metrics for each request
+ * @param open called unless it is disabled; returns a function that collects the metrics for each
+ * request
  */
 export async function startMetrics(
   config: Pick<Config, "metricsHost" | "metricsPort">,

@@ -4,16 +4,16 @@ import type { MetricsOfProcess } from "../process/worker-link.ts";
 /** How long a worker may take to report its metrics, in ms. */
 const REPLY_TIMEOUT_MS = 2_500;
 
-/** How metrics of Node are aggregated, where a sum or mean would hide what matters. */
+/** Aggregators for metrics of Node whose sum or mean would be misleading. */
 const AGGREGATORS: [RegExp, string][] = [
   [/^nodejs_eventloop_lag/, "max"],
   [/^process_start_time_seconds$/, "min"],
 ];
 
 /**
- * The metrics of several workers as those of one process. Counts of workers that have ended stay in the
- * sum as they were last read, because Prometheus takes a count that falls for a restart.
- * @param ask asks a worker for its metrics, which `receive` then gets
+ * Combines the metrics of several workers into those of one process. The last counts of workers
+ * that have ended stay in the sum, because Prometheus interprets a falling count as a restart.
+ * @param ask requests the metrics of a worker, which are then passed to `receive`
  * @param own the metrics of this process
  */
 export function createWorkerMetrics<Worker>(
@@ -25,7 +25,7 @@ export function createWorkerMetrics<Worker>(
   let ended = Promise.resolve<MetricsOfProcess>([]);
   let lastId = 0;
 
-  /** The metrics of a worker: of now, or the latest ones if it does not answer. */
+  /** Reads the metrics of a worker. Returns the latest known ones if it does not reply. */
   async function read(worker: Worker): Promise<MetricsOfProcess> {
     const known = latest.get(worker) ?? [];
     const id = ++lastId;
@@ -50,7 +50,7 @@ export function createWorkerMetrics<Worker>(
     },
     /** Reads the metrics of all given workers. */
     async collect(workers: Iterable<Worker>): Promise<Registry> {
-      const all = [...workers].map(read); // and `ended` at the same moment, so that none counts twice
+      const all = [...workers].map(read); // together with `ended`, so that no worker counts twice
       return aggregate(await Promise.all([own.getMetricsAsJSON(), ...all, ended]));
     },
   };
