@@ -3,7 +3,7 @@ import type { FastifyInstance } from "fastify";
 import type { Config } from "../services/platform/config/config.ts";
 import { readLogo } from "../services/platform/process/logo-file.ts";
 
-/** What a page shows of an installation. */
+/** The properties of an installation that pages show. */
 export type Brand = Pick<
   Config,
   "appName" | "appAccent" | "termsUrl" | "privacyUrl" | "supportUrl"
@@ -14,12 +14,12 @@ type Settings = Brand & Pick<Config, "appLogo" | "registration" | "relyingParty"
 /** The languages of the web app. */
 const LANGUAGES = ["en", "de"];
 const CACHED = "public, max-age=300";
-/** A logo that is opened as a page can neither run nor load anything. */
+/** Policy for a logo that is opened as a page: it can neither run nor load anything. */
 const LOGO_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 /**
- * Adds GET /app-config, what clients need to know of this installation before anybody signs in, and
- * GET /app-logo. Both are the same for everybody and may be cached.
+ * Adds GET /app-config, which tells clients about this installation before anybody signs in, and
+ * GET /app-logo. Both are the same for all callers and may be cached.
  */
 export function addAppConfig(app: FastifyInstance, config: Settings): void {
   const logo = readLogo(config.appLogo);

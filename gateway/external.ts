@@ -5,19 +5,20 @@ import { ServiceError } from "../services/platform/rpc/errors.ts";
 import { nothingHere } from "./request-hooks.ts";
 
 /**
- * What a provider sends back (RFC 6749 section 4.1.2, RFC 9207), and the name that Apple sends with the first sign-in.
- * All else is dropped.
+ * Parameters in the response of a provider (RFC 6749 section 4.1.2, RFC 9207), and the name that
+ * Apple sends with the first sign-in. All others are dropped.
  */
 const PARAMETERS = ["code", "state", "iss", "error", "user"];
-/** Maximum length of each, in characters. */
+/** Maximum length of a parameter, in characters. */
 const MAX_LENGTH = 4_096;
 /** Maximum size of a form, in bytes. */
 const MAX_FORM_BYTES = 16 * 1024;
 
 /**
- * Adds the address to which providers send their answer. It reads no cookie and decides nothing: it
- * forwards the response to a page of our own, in the fragment, which reaches no server. The page is chosen
- * by the number in front of the state, from a list; nothing else in a request names a target.
+ * Adds the redirect URI for sign-in providers. It reads no cookie and decides nothing: it forwards
+ * the response to a configured page, in the fragment, which is not sent to any server. The number
+ * at the beginning of the state selects the page from a list; nothing else in a request names a
+ * target.
  */
 export function addExternal(
   app: FastifyInstance,
@@ -45,7 +46,7 @@ export function addExternal(
   });
 }
 
-/** The parameters of the query, or of a form: `response_mode=form_post`, which Apple demands. */
+/** The parameters in the query or in a form (`response_mode=form_post`, which Apple requires). */
 function parametersOf({ method, raw, body }: FastifyRequest): URLSearchParams {
   const [, query = ""] = /\?([^#]*)/.exec(raw.url ?? "") ?? [];
   return new URLSearchParams(

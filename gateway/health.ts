@@ -20,8 +20,8 @@ type Checks = Record<Exclude<Part, "clock">, Check> & { clock?: Check };
 export const isHealthPath = (path: string) => /^\/health(?:\/|$)/.test(path);
 
 /**
- * Adds the health routes (interface section 5). The gateway itself has no dependencies; it checks those
- * of the services with the gRPC health protocol.
+ * Adds the health routes. The gateway itself has no dependencies; it checks those of the services
+ * with the gRPC health protocol.
  */
 export function addHealth(app: FastifyInstance, transport: Transport, phase: () => Phase): void {
   const check = createChecks(transport);

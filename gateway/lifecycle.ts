@@ -20,7 +20,7 @@ export type StartSpan = Tracing["start"];
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Time of `performance.now()`. */
+    /** Start of the request, by `performance.now()`. */
     startedAt: number;
     /** Undefined unless traces are exported. */
     span: ReturnType<StartSpan> | undefined;
@@ -34,7 +34,7 @@ declare module "fastify" {
   }
 }
 
-/** `logged`: which requests get a line, see `LOG_REQUESTS`. */
+/** `logged`: the requests to log, see `LOG_REQUESTS`. */
 type LifecycleOptions = {
   startSpan?: StartSpan | undefined;
   logged?: Config["logRequests"];
@@ -92,8 +92,8 @@ export function createLifecycle(
       active.inc();
     },
     /**
-     * Ends a request and its call once the response has ended or the client has disconnected, and measures
-     * and logs it.
+     * Ends a request and its call once the response has ended or the client has disconnected.
+     * Measures and logs the request.
      */
     end(request: FastifyRequest, { raw }: FastifyReply): void {
       const clientGone = raw.writableFinished ? undefined : true;
@@ -133,7 +133,7 @@ export function createLifecycle(
       return url;
     },
     /**
-     * Rejects new requests, and closes the port once open ones have finished. Requests that are aborted get
+     * Rejects new requests, and closes the port once open ones have finished. Aborted requests get
      * 503 or an error event.
      */
     async drain(app: FastifyInstance): Promise<void> {
@@ -145,7 +145,7 @@ export function createLifecycle(
   };
 }
 
-/** Whether a request gets a line in the log. */
+/** Whether a request is logged. */
 function isLogged(request: FastifyRequest, status: number, logged: Config["logRequests"]): boolean {
   if (logged === "all" || status >= 400) return true;
   return logged === "api" && request.routeOptions.config?.binding !== undefined;

@@ -134,15 +134,15 @@ async function openServices(config: Config, options: AppOptions) {
 }
 
 /**
- * Says what is served at which address. For people, on standard error: standard output carries the log.
- * @param setupToken token of the link that makes the first administrator
+ * Prints the URLs for people, on standard error because standard output carries the log.
+ * @param setupToken token of the link that creates the first administrator
  */
 function printBanner(
   config: Config,
   { rest = "", grpc, hasWeb }: Served,
   setupToken: string | undefined,
 ): void {
-  // The public URL, since only its pages get cookies and may send requests.
+  // Print the public URL, since only pages of that origin get cookies and may send requests.
   const publicUrl = config.publicUrl === "http://localhost:0" ? rest : config.publicUrl;
   const firstAdministrator = hasWeb && setupToken && `${publicUrl}/register#setup=${setupToken}`;
   const rows = [

@@ -23,12 +23,12 @@ type HookOptions = Pick<Port, "gate" | "admitRequest"> & {
   navigation: Navigation;
 };
 
-/** How navigations to the places of the web app are answered. Without the app they are not. */
+/** How to respond to navigations to places of the web app. Undefined without the app. */
 export type Navigation = { sendPage?: (request: FastifyRequest, reply: FastifyReply) => void };
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** A browser opens a place of the web app, which is answered in front of all routes. */
+    /** Whether a browser opens a place of the web app, which takes precedence over all routes. */
     opensPlace: boolean;
   }
   interface FastifyContextConfig {
@@ -122,9 +122,9 @@ export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
 const NAVIGATION_HEADERS = "sec-fetch-mode, accept";
 
 /**
- * Whether a browser opens a place of the web app. A place may have the path of a route that needs an
- * access token, such as `/admin/users`: a navigation cannot send one, so it is not meant for the
- * API. Clients that do not navigate keep their JSON. Paths of a foreign API are no places.
+ * Whether a browser opens a place of the web app. A place may have the path of a route that
+ * requires an access token, such as `/admin/users`. A navigation cannot send a token, so it is not
+ * meant for the API. Other clients still get JSON. Paths of foreign APIs are not places.
  */
 function isNavigation({ method, headers, is404, routeOptions, raw }: FastifyRequest): boolean {
   if ((method !== "GET" && method !== "HEAD") || formatOfTarget(raw.url)) return false;
@@ -140,8 +140,8 @@ export const nothingHere = () =>
   new ServiceError(Reason.NOT_FOUND, "There is no resource at this path.");
 
 /**
- * Discards the rest of a body after an early response. Many clients only read the response after they
- * have sent the whole body.
+ * Discards the rest of a body after an early response, since many clients only read the response
+ * after they have sent the whole body.
  */
 function closeLingering(request: IncomingMessage): void {
   if (request.socket.destroyed) return;

@@ -38,9 +38,9 @@ import { addDocs, addPages, addWeb, addWellKnown, isWebBuilt } from "./web.ts";
 const TIME_LIMITS = {
   /** Silence in an event stream after which a comment is sent. */
   keepAliveMs: 15_000,
-  /** Until a request has been received. */
+  /** Maximum time until a request has been received. */
   requestTimeoutMs: 30_000,
-  /** While a client does not read its response. */
+  /** Maximum time for which a client may not read its response. */
   writeTimeoutMs: 120_000,
 };
 /** How long a connection may wait for its next request, in ms. */
@@ -133,8 +133,8 @@ export function createGateway(options: GatewayOptions) {
 }
 
 /**
- * Opens the checks of a standalone gateway, which has the services' public keys and counts the rate
- * limits itself.
+ * Opens the checks of a standalone gateway, which uses the public keys of the services and counts
+ * rate limits itself.
  */
 export async function openStandaloneGate(
   config: Config,
@@ -151,7 +151,7 @@ export async function openStandaloneGate(
   return { ...(await openGate(config, keys, { ...options, findKey })), keys };
 }
 
-/** How long a gateway waits for the services to find an API key, in ms. */
+/** Time limit for finding an API key at the services, in ms. */
 const FIND_KEY_TIMEOUT_MS = 5_000;
 
 /** Finds API keys by asking the services. */
@@ -204,7 +204,7 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
     forceCloseConnections: true, // open calls have had their grace period
     return503OnClosing: false,
     routerOptions: {
-      maxParamLength: MAX_HEAD_BYTES, // long ids reach their method, whose error names the field
+      maxParamLength: MAX_HEAD_BYTES, // long ids are rejected by their method, whose error names the field
       querystringParser: () => ({}), // queries are parsed by field type
     },
     ...errorHandlers,

@@ -13,11 +13,11 @@ const APP = "../web/dist/";
 const DOCS = "pages";
 /** The paths of links in e-mails that carry a token. */
 const MAILED = ["/verify-email", "/reset-password", "/not-me", "/email-code"];
-/** The path of the button in e-mails about the security of an account. */
+/** The path of the link in e-mails about the security of an account. */
 const FORGOTTEN = "/forgot-password";
 /**
  * The path where password managers look for the change-password form (W3C, "A Well-Known URL for
- * Changing Passwords"), and that form. The form is relative, since `PUBLIC_URL` may have a path.
+ * Changing Passwords"), and the relative URL of that form, since `PUBLIC_URL` may have a path.
  */
 const CHANGE_PASSWORD = "/.well-known/change-password";
 const CHANGE_PASSWORD_FORM = "../account/security";
@@ -45,7 +45,8 @@ export const isWebBuilt = existsSync(locate(`${APP}index.html`));
 /**
  * Serves the built web app: its page, which is always validated, and its assets, whose names
  * contain their hash.
- * @returns sends the page, for navigations to the places of the app: no route has their paths
+ * @returns a function that sends the page, for navigations to places of the app, whose paths have
+ * no route
  */
 export function addWeb(app: FastifyInstance, brand: Brand, publicUrl: string): Send {
   const page = sendsText(
@@ -70,14 +71,14 @@ export function addWeb(app: FastifyInstance, brand: Brand, publicUrl: string): S
   return page;
 }
 
-/** The path that a proxy puts before ours, with a slash at its end. */
+/** The path prefix that the proxy strips, with a trailing slash. */
 const basePathOf = (publicUrl: string) => `${new URL(publicUrl).pathname.replace(/\/$/, "")}/`;
 
 /**
- * Adds the pages that e-mails link to, for when the web app is off. Each is a single file with inline
- * script and style. The pages load no resources, are not cached, send no referrer and cannot be framed.
- * Links in e-mails carry their token in the fragment, which is not sent to the server, so fetching a page
- * never consumes a token.
+ * Adds the pages that e-mails link to, used when the web app is off. Each page is a single file
+ * with inline script and style. The pages load no resources, are not cached, send no referrer and
+ * cannot be framed. Links in e-mails carry their token in the fragment, which is not sent to the
+ * server, so fetching a page never consumes a token.
  */
 export function addPages(app: FastifyInstance, brand: Brand): void {
   const { light, dark } = brand.appAccent;
@@ -91,7 +92,7 @@ export function addPages(app: FastifyInstance, brand: Brand): void {
   }
 }
 
-/** Replaces `{name}` by the value of that name. */
+/** Replaces `{name}` with the value of that name. */
 const fill = (html: string, values: Record<string, string>) =>
   html.replace(/\{(name|style|links)\}/g, (_, name: string) => values[name] ?? "");
 
@@ -104,8 +105,8 @@ const escapeHtml = (text: string) =>
   text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 
 /**
- * Adds GET /.well-known/passkey-endpoints, where password managers send people (W3C, "A Well-Known URL
- * for Passkey Endpoints"), and the files that the operator has put next to it.
+ * Adds GET /.well-known/passkey-endpoints, which tells password managers where passkeys are managed
+ * (W3C, "A Well-Known URL for Passkey Endpoints"), and the files in the directory `WELL_KNOWN`.
  */
 export function addWellKnown(
   app: FastifyInstance,
@@ -171,7 +172,7 @@ function sendsText(html: string, headers: Record<string, string>): Send {
   return sends(plain, gzipSync(plain), { ...headers, "content-type": TYPES[".html"] as string });
 }
 
-/** Sends what is compressed to clients that take it. */
+/** A handler that sends content, compressed if the client accepts that. */
 function sends(
   plain: Buffer,
   compressed: Buffer | undefined,

@@ -5,7 +5,7 @@ import type { HttpErrorResponse } from "../transcode/http-error.ts";
 /** A request in a format: its body as JSON and as received, and its headers. */
 export type FormattedRequest = { json: object; body: Uint8Array; headers: IncomingHttpHeaders };
 
-/** What a request asks for. */
+/** A request that has been read: its message, and how to write the reply. */
 export type FormattedCall = {
   message: Message;
   /** Whether the reply should be a stream. */
@@ -18,33 +18,36 @@ export type FormattedCall = {
 };
 
 /**
- * The JSON of another vendor's API, which methods accept and return instead of their own (`http_format` in
- * their policies). It replaces steps of the transcoder, which knows nothing
- * else of the API.
+ * The JSON of another vendor's API, which methods accept and return instead of their own
+ * (`http_format` in their policies). A format replaces steps of the transcoder, which otherwise
+ * knows nothing about that API.
  */
 export type HttpFormat = {
-  /** Paths that begin with this belong to the API, whether or not they have a method. */
+  /** Prefix of all paths of the API, including those without a method. */
   pathPrefix: string;
   /** A header that may carry the API key if there is no `Authorization`. */
   keyHeader?: string;
-  /** Whether bodies are passed on as bytes, so that they may contain text that messages can't. */
+  /**
+   * Whether bodies are passed on as bytes, so that they may contain text that messages cannot
+   * contain.
+   */
   takesBytes?: boolean;
   /**
    * Reads a request.
    * @throws ServiceError VALIDATION_FAILED
    */
   read(request: FormattedRequest, method: DescMethodInput): FormattedCall;
-  /** The response of a unary method, as JSON text. */
+  /** Writes the response of a unary method as JSON text. */
   whole(message: MessageShape<DescMessage>): string;
   /**
-   * An error.
-   * @param isCall whether it is that of a method, and not of a path without one
+   * Writes an error.
+   * @param isCall whether a method returned the error, as opposed to a path without a method
    */
   error(
     failed: HttpErrorResponse,
     isCall: boolean,
   ): { status: number; headers: Record<string, string>; body: object };
-  /** The server-sent event of a failure. */
+  /** Writes the server-sent event of a failure. */
   failure(failed: HttpErrorResponse): string;
   /** The end of every stream. */
   closing: string;
@@ -59,7 +62,7 @@ export type FormattedReply = {
   headers(): Record<string, string>;
   /** Whether the reply is complete. */
   isFinished(): boolean;
-  /** The server-sent events of one event of the reply; may be none. */
+  /** Writes the server-sent events for one event of the reply; empty if there are none. */
   event(event: Message): string;
   /** Creates the collector of a reply that is not streamed. */
   whole(): { add(event: Message): void; text(): string };

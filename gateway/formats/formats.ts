@@ -14,12 +14,12 @@ const formats: Readonly<Record<FormatName, HttpFormat | undefined>> = {
 /** The format of a method; undefined for the JSON of its own messages. */
 export const formatOf = (name: FormatName): HttpFormat | undefined => formats[name];
 
-/** The longest prefix of a path first. */
+/** The formats, longest path prefix first. */
 const byPrefix = Object.values(formats)
   .filter((format) => format !== undefined)
   .sort((a, b) => b.pathPrefix.length - a.pathPrefix.length);
 
-/** A path, or the URL that clients of a proxy send. */
+/** A path, or the absolute URL that clients of a proxy send. */
 const PATH = /^(?:https?:\/\/[^/?#]*)?([^?#]*)/i;
 
 /** The format of a request target, by its path; undefined for our own paths. */

@@ -11,7 +11,7 @@ import type { HttpFormat } from "./format.ts";
 import { createRelayReply } from "./relay-reply.ts";
 import { retryAdvice } from "./retry-advice.ts";
 
-/** Anthropic's Messages API, whose requests and replies are passed on. */
+/** Anthropic's Messages API, whose requests and replies are passed on unchanged. */
 export const anthropicFormat: HttpFormat = {
   pathPrefix: "/v1/messages/",
   keyHeader: "x-api-key",
@@ -43,7 +43,7 @@ export const anthropicFormat: HttpFormat = {
   closing: "",
 };
 
-/** Anthropic's types of errors by status. */
+/** Anthropic's error types by status. */
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
   403: "permission_error",
@@ -54,7 +54,10 @@ const TYPES: Readonly<Record<number, string>> = {
   529: "overloaded_error",
 };
 
-/** Statuses that differ from those of the reasons. 529 is Anthropic's own for an overload. */
+/**
+ * Statuses of provider failures, which differ from those of the reasons. 529 is Anthropic's status
+ * for an overload.
+ */
 const PROVIDER_STATUSES: Readonly<Record<ProviderFailure, number>> = {
   [ProviderFailure.UNSPECIFIED]: 500,
   [ProviderFailure.PROMPT_TOO_LONG]: 400,
@@ -71,7 +74,7 @@ const PROVIDER_STATUSES: Readonly<Record<ProviderFailure, number>> = {
 function anthropicError(failed: HttpErrorResponse) {
   const { reason, body, providerFailure } = failed;
   const status = statusOf(reason, providerFailure, body.statusCode);
-  // Clients shorten a conversation when they read these words.
+  // Clients shorten the conversation if the message contains these words.
   const isTooLong = providerFailure === ProviderFailure.PROMPT_TOO_LONG;
   const message = isTooLong ? `prompt is too long: ${body.message}` : body.message;
   const type = TYPES[status] ?? (status < 500 ? "invalid_request_error" : "api_error");

@@ -12,8 +12,9 @@ import { type Findings, ignoredNames, members, messageFrom } from "./openai-requ
 import { repliedBy } from "./replied-by.ts";
 
 /**
- * Reads the body of OpenAI's `POST /v1/embeddings`. The names of unknown fields are collected.
- * @throws ServiceError VALIDATION_FAILED, which names all fields that are refused or of a wrong type
+ * Reads the body of OpenAI's `POST /v1/embeddings`. Collects the names of unknown fields.
+ * @throws ServiceError VALIDATION_FAILED, naming all fields that are rejected or have the wrong
+ * type
  */
 export function readEmbeddingsRequest(json: object): CreateEmbeddingsRequest {
   const found: Findings = { violations: [], ignored: new Set() };
@@ -41,7 +42,7 @@ function textsOf(input: unknown, found: Findings): unknown {
   if (!hasTokens) return input;
   const message = "is not supported as tokens, which differ between models: send text";
   found.violations.push({ field: "input", message, unsupported: true });
-  return ["_"]; // nothing else is said of it
+  return ["_"]; // so that no other violation of the field is reported
 }
 
 /** Creates the writer of a `list` of embeddings. */
@@ -64,7 +65,7 @@ export function createEmbeddingsReply(): FormattedReply {
           usage = event.value.usage;
           isFinished = true;
         },
-        /** The embeddings as one JSON text, of which each was written when it arrived. */
+        /** The embeddings as one JSON text. Each was serialized when it arrived. */
         text() {
           const { model } = started ?? {};
           const end = JSON.stringify({ model, usage: usageOf(usage) });

@@ -19,13 +19,13 @@ type ToolCall = {
 
 /**
  * Creates the writer of one reply: `chat.completion.chunk`s for a stream, or one `chat.completion`.
- * @param includeUsage whether a stream ends with a chunk of the usage
+ * @param includeUsage whether a stream ends with a chunk that contains the usage
  * @param created Unix time of the reply, in seconds
  */
 export function createReply({ includeUsage, created }: { includeUsage: boolean; created: number }) {
   let started: Pick<Started, "id" | "provider" | "model" | "ignored"> | undefined;
   let isFinished = false;
-  /** What all chunks have in common: before and after their choices. */
+  /** The parts that all chunks have in common, before and after their choices. */
   let [head, tail] = ["", ""];
   const begun = new Set<number>();
   const line = (choices: string, usage: string) => `data: ${head}${choices}${usage}${tail}\n\n`;
@@ -50,7 +50,9 @@ export function createReply({ includeUsage, created }: { includeUsage: boolean; 
     };
   };
   return {
-    /** Headers of the response that are known so far: the model that replies, and fields without effect. */
+    /**
+     * Headers of the response that are known so far: the model that replies, and ignored fields.
+     */
     headers: (): Record<string, string> => (started ? repliedBy(started) : {}),
     /** Whether the reply is complete. */
     isFinished: () => isFinished,
@@ -146,7 +148,10 @@ function addToolCall(calls: ToolCall[], delta: ToolCallDelta): void {
   calls[index] = { ...called, extra_content: extraContent(thoughtSignature) };
 }
 
-/** Where Google's own format for OpenAI clients has the signature of the thoughts before a call. */
+/**
+ * The signature of the thoughts before a call, in the place where Google's format for OpenAI
+ * clients has it.
+ */
 const extraContent = (signature: string | undefined) =>
   signature === undefined ? undefined : { google: { thought_signature: signature } };
 

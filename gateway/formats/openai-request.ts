@@ -10,15 +10,15 @@ import { violationsOf, withOthers } from "../../services/platform/rpc/validation
 import { isObject, readFields } from "../transcode/fields.ts";
 
 /**
- * Reads the body of OpenAI's `POST /v1/chat/completions`. It becomes the JSON of a `CompleteRequest`,
- * whose types are then checked as those of any other method. What would change the meaning of a reply
- * and has no equivalent is refused; what only tunes it is collected by name. Nothing is dropped in
- * silence.
+ * Reads the body of OpenAI's `POST /v1/chat/completions`. It is converted to the JSON of a
+ * `CompleteRequest`, whose types are then checked like those of any other method. Fields that would
+ * change the meaning of a reply and have no equivalent are rejected. The names of fields that only
+ * tune the reply are collected. Nothing is dropped silently.
  */
 
 type Json = Record<string, unknown>;
 
-/** The violations of a request, and its fields without effect. */
+/** The violations of a request, and its ignored fields. */
 export type Findings = { violations: Violation[]; ignored: Set<string> };
 
 /** Fields that {@link readCompletion} reads. */
@@ -42,10 +42,15 @@ const FIELDS = [
   "stream_options",
 ];
 
-/** A rejected field. `harmless`: accepted values, which request what every reply is anyway. */
+/**
+ * A rejected field. `harmless`: accepted values, because they request what every reply does anyway.
+ */
 type Refusal = { message: string; harmless?: unknown[] };
 
-/** Fields that change the meaning of a reply, and that no model behind this service can honour. */
+/**
+ * Rejected fields: they change the meaning of a reply, and no model behind this service can honour
+ * them.
+ */
 const REFUSED: Readonly<Record<string, Refusal>> = {
   n: { message: "is not supported except as 1, since a reply has one choice", harmless: [1] },
   logprobs: { message: "is not supported, since replies have no probabilities", harmless: [false] },
@@ -61,11 +66,11 @@ const REFUSED: Readonly<Record<string, Refusal>> = {
   store: { message: "is not supported, since replies are not stored", harmless: [false] },
 };
 
-/** Whether a field is refused whatever its value. */
+/** Whether a field is rejected whatever its value. */
 export const isRefusedAlways = (field: string): boolean =>
   Object.hasOwn(REFUSED, field) && REFUSED[field]?.harmless === undefined;
 
-/** Maximum number of fields without effect that a request may have, as `ignored` has room for. */
+/** Maximum number of ignored fields in a request: that of the field `ignored`. */
 const MAX_IGNORED = 64;
 /** Maximum length of the name of such a field. */
 const MAX_NAME = 64;
@@ -103,8 +108,8 @@ export function readCompletion(json: object) {
 
 /**
  * Creates the message of a request.
- * @throws ServiceError VALIDATION_FAILED with all that has been found, if anything, and the violated constraints of the
- * other fields
+ * @throws ServiceError VALIDATION_FAILED with all violations found so far, if any, and the violated
+ * constraints of the other fields
  */
 export function messageFrom<Desc extends DescMessage>(
   schema: Desc,
@@ -130,10 +135,9 @@ function refuseFields(json: Json, { violations }: Findings): void {
 }
 
 /**
- * The members of an object that are not null. Those with other names than the known ones are ignored,
- * and noted.
- * @param at the path of the object, with a period at its end; empty for the body itself
- * @returns undefined for what is no object
+ * The members of an object that are not null. Records members with unknown names as ignored.
+ * @param at path of the object, with a trailing period; empty for the body itself
+ * @returns undefined if it is not an object
  */
 export function members(
   value: unknown,
@@ -147,7 +151,7 @@ export function members(
   return Object.fromEntries(given);
 }
 
-/** Names of ignored fields, without positions in lists and with safe characters only. */
+/** Names of ignored fields, without list indexes and with safe characters only. */
 export function ignoredNames({ ignored, violations }: Findings): string[] {
   const names = [...ignored].map((path) =>
     path
@@ -178,7 +182,7 @@ function refuse(field: string, message: string, { violations }: Findings): void 
 
 const CONTENT = ["role", "content", "tool_calls", "tool_call_id"];
 const ASSISTANT_CONTENT = [...CONTENT, "refusal", "audio", "function_call"];
-/** The members of messages that belong to one role. With another they have no meaning. */
+/** Members of messages that have a meaning only with one role. */
 const OF_ONE_ROLE = { tool_calls: "assistant", tool_call_id: "tool" };
 
 function messageOf(value: unknown, at: string, found: Findings): unknown {
@@ -195,7 +199,7 @@ function messageOf(value: unknown, at: string, found: Findings): unknown {
   };
 }
 
-/** Refuses what has no equivalent, and what has no meaning with the role of the message. */
+/** Rejects members that have no equivalent, or no meaning with the role of the message. */
 function checkMessage(given: Json, at: string, found: Findings): void {
   const { role, content, audio, function_call } = given;
   for (const [name, only] of Object.entries(OF_ONE_ROLE)) {
@@ -209,7 +213,7 @@ function checkMessage(given: Json, at: string, found: Findings): void {
     found.violations.push({ field: `${at}.content`, message: "is required" });
 }
 
-/** The parts of a message. Empty text of the assistant, as next to tool calls, is omitted. */
+/** The parts of a message. Empty text of the assistant, such as beside tool calls, is omitted. */
 function partsOf({ role, content }: Json, at: string, found: Findings): unknown[] {
   if (content === undefined || (content === "" && role === "assistant")) return [];
   if (typeof content === "string") return [{ text: content }];
@@ -221,7 +225,7 @@ function partsOf({ role, content }: Json, at: string, found: Findings): unknown[
 /** The text with which the assistant declined. */
 const refusalOf = (refusal: unknown) => (refusal === undefined ? [] : [{ text: refusal }]);
 
-/** The member of a part that has its content, by its type. */
+/** The member with the content of a part, by type of the part. */
 const PART_FIELDS: ReadonlyMap<unknown, string> = new Map([
   ["text", "text"],
   ["refusal", "refusal"],
@@ -255,7 +259,7 @@ function imageOf(value: unknown, at: string, found: Findings): unknown {
   const given = members(value, ["url", "detail"], `${at}.`, found);
   if (!given) return value;
   const { url, detail } = given;
-  if (detail === "original") found.ignored.add(`${at}.detail`); // a model that knows it chooses by itself
+  if (detail === "original") found.ignored.add(`${at}.detail`); // a model that supports it chooses by itself
   const closeness = detail === "original" ? "" : (detail ?? "");
   const isData = typeof url === "string" && /^data:/i.test(url);
   if (!isData) return { mediaType: "", data: "", url: url ?? "", detail: closeness };
@@ -283,7 +287,10 @@ function toolCallOf(value: unknown, at: string, found: Findings): unknown {
   };
 }
 
-/** Google's signature of the thoughts before a call, where Google's own format for OpenAI clients has it. */
+/**
+ * Google's signature of the thoughts before a call, in the place where Google's format for OpenAI
+ * clients has it.
+ */
 function signatureOf(extra: unknown, at: string, found: Findings): unknown {
   const given = members(extra, ["google"], `${at}.`, found);
   return members(given?.google, ["thought_signature"], `${at}.google.`, found)?.thought_signature;
@@ -293,7 +300,10 @@ function signatureOf(extra: unknown, at: string, found: Findings): unknown {
 const REFUSED_TOOL = { name: "_" };
 const REFUSED_CALL = { id: "_", name: "_", arguments: "" };
 
-/** Whether a tool or its call is a function. A missing type means the same. Others are refused. */
+/**
+ * Whether a tool or a tool call is a function, which is also the default type. Other types are
+ * rejected.
+ */
 function isFunction(type: unknown, at: string, found: Findings): boolean {
   const isKnown = type === undefined || type === "function";
   if (!isKnown) refuse(at, " except as function", found);
@@ -369,7 +379,7 @@ function maxTokensOf({ max_completion_tokens, max_tokens }: Json, found: Finding
   return max_completion_tokens ?? max_tokens;
 }
 
-/** Whether the stream ends with the usage. A reply that is not streamed always has it. */
+/** Whether the stream ends with the usage. A complete reply always contains it. */
 function readStreamOptions(value: unknown, isStream: boolean, found: Findings): boolean {
   if (value === undefined) return false;
   if (!isStream) {
@@ -390,7 +400,7 @@ function readStreamOptions(value: unknown, isStream: boolean, found: Findings): 
   return false;
 }
 
-/** Fields of a `CompleteRequest` whose names in OpenAI's JSON differ by more than their case. */
+/** Fields of a `CompleteRequest` whose names in OpenAI's JSON differ in more than case. */
 const RENAMED: readonly (readonly [RegExp, string])[] = [
   [/^maxTokens$/, "max_completion_tokens"],
   [

@@ -44,10 +44,10 @@ function modelsJson(message: MessageShape<DescMessage>): object {
   throw new Error(`${message.$typeName} has no form in this format`);
 }
 
-/** A status, if it differs from that of the reason, and OpenAI's `code`. */
+/** OpenAI's `code`, and the status if it differs from that of the reason. */
 type Known = [code: string, status?: number];
 
-/** Codes that differ from the names of the reasons. */
+/** Codes that differ from the names of their reasons. */
 const CODES: ReadonlyMap<Reason, Known> = new Map<Reason, Known>([
   [Reason.UNAUTHENTICATED, ["invalid_api_key"]],
   [Reason.KEY_NOT_ALLOWED, ["permission_denied"]],
@@ -58,7 +58,7 @@ const CODES: ReadonlyMap<Reason, Known> = new Map<Reason, Known>([
   [Reason.BUDGET_EXCEEDED, ["budget_exceeded"]],
 ]);
 
-/** What went wrong at a provider. `/ai/chat` has one status for all of it. */
+/** Codes for failures of a provider. `/ai/chat` has the same status for all of them. */
 const PROVIDER_CODES: Readonly<Record<ProviderFailure, Known>> = {
   [ProviderFailure.UNSPECIFIED]: ["provider_error", 500],
   [ProviderFailure.PROMPT_TOO_LONG]: ["context_length_exceeded", 400],
@@ -76,7 +76,7 @@ const OF_MODEL = ["model_not_found", "model_not_priced"];
 
 /**
  * An error as OpenAI's clients read it.
- * @param isCall whether the error is that of a method, and not of a path without one
+ * @param isCall whether a method returned the error, as opposed to a path without a method
  */
 export function openAiError(failed: HttpErrorResponse, isCall: boolean) {
   const { reason, body, providerFailure } = failed;

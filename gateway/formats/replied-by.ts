@@ -1,7 +1,7 @@
 import type { Started } from "../../gen/gatehouse/ai/v1/ai_service_pb.ts";
 import { AI_IGNORED } from "../../services/platform/rpc/metadata.ts";
 
-/** Headers with the model that replies and the fields without effect. */
+/** Response headers with the model that replies and the ignored fields. */
 export const repliedBy = ({
   provider,
   model,

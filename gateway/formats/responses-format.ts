@@ -5,7 +5,7 @@ import type { HttpFormat } from "./format.ts";
 import { openAiError } from "./openai.ts";
 import { createRelayReply } from "./relay-reply.ts";
 
-/** OpenAI's Responses API, whose requests and replies are passed on. */
+/** OpenAI's Responses API, whose requests and replies are passed on unchanged. */
 export const responsesFormat: HttpFormat = {
   pathPrefix: "/v1/responses/",
   takesBytes: true,
@@ -18,7 +18,9 @@ export const responsesFormat: HttpFormat = {
     throw new Error(`${message.$typeName} has no form in this format`);
   },
   error: openAiError,
-  /** Clients of the Responses API know errors by their type, and others by the member `error`. */
+  /**
+   * Clients of the Responses API recognize errors by `type`, other clients by the member `error`.
+   */
   failure(failed) {
     const { error } = openAiError(failed, true).body;
     const { code, message, param } = error;

@@ -3,12 +3,15 @@ import type { HttpErrorResponse } from "../transcode/http-error.ts";
 
 /** Statuses below 500 after which the same request may succeed. */
 const PASSING = [408, 429];
-/** Until a budget is reset, in seconds. Clients that repeat a request do not wait longer. */
+/**
+ * Maximum time until the reset of a budget for which a retry makes sense, in seconds. Clients do
+ * not wait longer.
+ */
 const LONGEST_WAIT_SECONDS = 5;
 
 /**
- * The header that keeps the clients of OpenAI and Anthropic from repeating a request in vain. Without it they
- * repeat requests that fail with 408, 409, 429 or 5xx.
+ * The header that prevents pointless retries by the clients of OpenAI and Anthropic, which
+ * otherwise retry after 408, 409, 429 and 5xx.
  */
 export function retryAdvice(
   { reason, retryAfterSeconds = Number.POSITIVE_INFINITY, providerFailure }: HttpErrorResponse,

@@ -1,9 +1,10 @@
-// Starts the API reference. All settings except the first three keep it on this origin, without other
-// services.
+// Starts the API reference. All settings except the first three keep it on this origin, without
+// third-party services.
 const here = new URL(".", location.href).href.replace(/\/$/, "");
 
 /**
- * An access token if the browser is signed in. Tabs take turns, since a refresh token can be used once.
+ * Returns an access token if the browser is signed in. Tabs take turns, since a refresh token can
+ * be used only once.
  */
 async function accessToken() {
   const refresh = () => fetch(`${here}/auth/refresh`, { method: "POST" });

@@ -15,9 +15,9 @@ import { formatOf } from "../formats/formats.ts";
 export type CookieField = {
   cookie: string;
   field: DescField;
-  /** Whether JSON does not have the field. */
+  /** Whether the field is omitted from JSON. */
   isOnly: boolean;
-  /** How long browsers keep the cookie, in seconds; 0 for a JWT, whose expiry counts. */
+  /** Lifetime of the cookie, in seconds; 0 for that of the JWT in it. */
   maxAgeSeconds: number;
 };
 
@@ -69,7 +69,7 @@ export function readBinding(method: DescMethod) {
     responseField: method.output.fields.find(({ name }) => name === rule.responseBody),
     /** The lists that are omitted from the response if they are empty. */
     omittedLists: method.output.fields.filter((field) => getOption(field, fieldPolicy).omitEmpty),
-    /** The fields that JSON responses do not have. */
+    /** The fields that are omitted from JSON responses. */
     hiddenFields: responseCookies.filter(({ isOnly }) => isOnly).map(({ field }) => field),
   };
 }

@@ -15,7 +15,10 @@ export type TokenCookie = CookieField & {
   isAmbiguous: boolean;
 };
 
-/** What refresh tokens are verified with. Without keys, as in tests, several cookies count as none. */
+/**
+ * Dependencies for verifying refresh tokens. Without keys, as in tests, several cookies count as
+ * none.
+ */
 export type CookieDeps = Omit<TokenDeps, "keys"> & { keys: VerificationKeys | undefined };
 
 declare module "fastify" {
@@ -27,8 +30,9 @@ declare module "fastify" {
 
 /**
  * Reads the cookies for a method. A sibling site may set a cookie with the same name for the parent
- * domain (RFC 6265 section 8.6); hence, of several cookies, the only one that verifies counts. Tokens that JSON
- * does not have can only be verified by the services, which get all values, separated by blanks.
+ * domain (RFC 6265 section 8.6). Therefore, of several cookies, the one that verifies is used,
+ * provided there is only one. Tokens that exist only as cookies can only be verified by the
+ * services, which get all values, separated by spaces.
  * @throws ServiceError UNAVAILABLE if the keys can't be loaded
  */
 export async function readTokenCookies(
@@ -62,7 +66,7 @@ function cookieValues(header: string, name: string): string[] {
 async function verifiedTokens(values: string[], { keys, ...deps }: CookieDeps): Promise<string[]> {
   if (!keys) return [];
   const { publicUrl } = deps.config;
-  const tokens = values.filter((value) => issuerOf(value) === publicUrl); // load no keys for tokens of other issuers
+  const tokens = values.filter((value) => issuerOf(value) === publicUrl); // do not load keys for tokens of other issuers
   const claims = await Promise.all(
     tokens.map((token) => verifyToken({ ...deps, keys }, "refresh", token)),
   );

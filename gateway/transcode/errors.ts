@@ -56,7 +56,7 @@ const byCode: Record<string, Known> = {
 };
 
 /**
- * Responds to a request that no hook will see, because its caller has exceeded its share of open calls.
+ * Responds to a request that no hook sees, because its caller has exceeded its share of open calls.
  * The connection is then closed.
  */
 export function createRefusal(
@@ -120,7 +120,9 @@ export function errorResponse(
   return { ...response, headers: { ...response.headers, ...waits } };
 }
 
-/** Error codes of Node that concern a connection: system errors, HTTP/2 and streams. */
+/**
+ * Error codes of Node that concern a connection: system errors, and those of HTTP/2 and streams.
+ */
 const OF_CONNECTION = /^(?:E(?!RR_)|ERR_(?:HTTP2|STREAM)_)/;
 
 /** Whether a call was ended by a lost connection to the services rather than by the services. */

@@ -23,7 +23,7 @@ export function readFields(
   const init: Init = {};
   for (const field of fields) {
     const member = Object.hasOwn(json, field.jsonName) ? (json as Init)[field.jsonName] : null;
-    const value = member ?? null; // formats leave members undefined
+    const value = member ?? null; // formats leave absent members undefined
     if (value === null) {
       if (isRequired(field))
         violations.push({ field: at + field.jsonName, message: "is required" });
@@ -37,7 +37,7 @@ export function readFields(
   return init;
 }
 
-/** Whether a text may also be given as a number. One with an exponent is no decimal. */
+/** Whether a text may also be given as a number. A number with an exponent is rejected. */
 const isDecimal = remembered((field: DescField): boolean => getOption(field, fieldOption).decimal);
 
 function readField(
@@ -79,7 +79,7 @@ function readItem(
   if (message && message.typeName !== TimestampSchema.typeName) {
     if (isObject(value))
       return message.typeName === StructSchema.typeName
-        ? value // any JSON, whose depth the services bound
+        ? value // any JSON; the services limit its depth
         : readFields(message.fields, value, `${path}.`, violations);
     violations.push({ field: path, message: "must be an object" });
     return {};
@@ -103,8 +103,8 @@ function zeroOf({ message, scalar }: DescField): unknown {
 }
 
 /**
- * The range of a numeric type. A number outside of it becomes the nearest bound, which violates the
- * constraint of its field anyway.
+ * The range of a numeric type. A number outside the range is replaced with the nearest bound, which
+ * violates the constraint of its field anyway.
  */
 function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
   if (scalar === ScalarType.INT32) return [-(2 ** 31), 2 ** 31 - 1];
@@ -113,8 +113,8 @@ function boundsOf(scalar: ScalarType | undefined): [min: number, max: number] {
 }
 
 /**
- * The problem with a value of a scalar or timestamp field, if any. 64-bit integers are numbers of
- * foreign formats: ProtoJSON represents them as strings, so our own JSON has none.
+ * The problem with a value of a scalar or timestamp field, if any. 64-bit integers are numbers only
+ * in foreign formats: ProtoJSON represents them as strings, so our own JSON contains none.
  */
 function problemOf({ message, scalar }: DescField, value: unknown): string | undefined {
   if (message)

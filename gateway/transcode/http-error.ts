@@ -1,7 +1,7 @@
 import type { ProviderFailure, Reason } from "../../gen/gatehouse/platform/v1/failure_pb.ts";
 import type { Violation } from "../../services/platform/rpc/errors.ts";
 
-/** The body of every error response (spec section 7, interface section 1). */
+/** The body of every error response. */
 export type ErrorBody = {
   statusCode: number;
   message: string;

@@ -8,8 +8,8 @@ export const oneLine = (data: unknown): string =>
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 
-/** A server-sent event of JSON. */
+/** A server-sent event with JSON as its data. */
 export const eventLine = (data: unknown) => `data: ${oneLine(data)}\n\n`;
 
-/** The event that ends a stream of ours, and of OpenAI's chat completions. */
+/** The event that ends our own streams, and those of OpenAI's chat completions. */
 export const DONE = "data: [DONE]\n\n";

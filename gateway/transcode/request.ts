@@ -14,7 +14,7 @@ import type { HttpBinding } from "./binding.ts";
 import { NOT_JSON } from "./errors.ts";
 import { isObject, readFields } from "./fields.ts";
 
-/** Bounds of a body: 250,000 values. */
+/** Bounds of a body in our own format. */
 const BOUNDS: JsonBounds = { values: 250_000 };
 type Parse = (text: string) => unknown;
 const EMPTY_OBJECT = Buffer.from("{}");
@@ -68,7 +68,7 @@ function checkText({ hasInvalidText }: { hasInvalidText: boolean }): void {
     throw malformed("The body must not contain NUL characters or lone surrogates.");
 }
 
-/** The message of a request of which only the path can be read. */
+/** The message for a request of which only the path can be read. */
 export function readPathFields({ method, pathFields }: HttpBinding, { params }: FastifyRequest) {
   return create(method.input, readFields(pathFields, params as object, "", []));
 }

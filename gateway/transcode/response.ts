@@ -17,7 +17,7 @@ import type { CookieField, HttpBinding } from "./binding.ts";
 import { errorResponse } from "./errors.ts";
 import type { HttpErrorResponse } from "./http-error.ts";
 
-/** Headers of an RPC's response that are forwarded to the client (interface sections 1 and 6). */
+/** Headers of an RPC's response that are forwarded to the client. */
 const LIMITS = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
 const BUDGET = [BUDGET_LIMIT, BUDGET_REMAINING, BUDGET_RESET];
 const FORWARDED = [...LIMITS, "retry-after", AI_IGNORED, ...BUDGET];
@@ -58,11 +58,11 @@ export function sendMessage(
   else sendJson(reply, successStatus, rule.format?.whole(message) ?? ownJson(rule, message));
 }
 
-/** The one field that makes up a response which is text. */
+/** The field that makes up a text response. */
 const ownText = ({ responseField }: HttpBinding, message: MessageShape<DescMessage>): string =>
   String((message as Record<string, unknown>)[responseField?.localName ?? ""]);
 
-/** A message as ProtoJSON, or the one field that makes up the response. */
+/** A message as ProtoJSON, or only the field that makes up the response. */
 function ownJson(
   { method, omittedLists, hiddenFields, responseField }: HttpBinding,
   message: MessageShape<DescMessage>,
@@ -83,7 +83,10 @@ function sendText(reply: FastifyReply, status: number, type: string, text: strin
   reply.code(status).header("content-type", type).send(text);
 }
 
-/** The format of a request: that of its method or else of its path; undefined for our own JSON. */
+/**
+ * The format of a request: that of its method or, without a method, of its path; undefined for our
+ * own JSON.
+ */
 function formatOfRequest({ routeOptions, raw }: FastifyRequest): HttpFormat | undefined {
   const binding = routeOptions.config?.binding;
   return binding ? binding.format : formatOfTarget(raw.url);
@@ -118,7 +121,7 @@ function clearCookies(cookies: readonly CookieField[], reply: FastifyReply): voi
 const secondsLeft = (token: string, clock: Clock) =>
   Math.max(0, Math.ceil((decodeJwt(token).exp ?? 0) - clock.now().getTime() / 1000));
 
-/** Browsers only send the cookies to routes below this path. */
+/** Path of the cookies: browsers send them only to routes below it. */
 const COOKIE_PATH = "/auth";
 
 /**

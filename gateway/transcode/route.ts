@@ -63,7 +63,7 @@ export function addRoute(app: FastifyInstance, binding: HttpBinding, transcoder:
     if (written?.isWhole) {
       const response = await start();
       const text = await readWhole(written.reply, response);
-      forwardHeaders(response.header, reply); // in the same process they are complete by now
+      forwardHeaders(response.header, reply); // complete by now if the services are in the same process
       sendJson(reply.headers(written.reply.headers()), policy.successStatus, text);
       return reply;
     }
@@ -102,11 +102,14 @@ function metadataOf(
   return headers;
 }
 
-/** What a request says, as read by {@link readMessage}. */
+/** A request as read by {@link readMessage}. */
 type ReadMessage = {
   message: Message;
   unread: Unread;
-  /** The writer of its reply in a foreign format, and whether it is not to be a stream. */
+  /**
+   * The writer of the reply in a foreign format, and whether the reply is complete instead of a
+   * stream.
+   */
   written?: { reply: FormattedReply; isWhole: boolean };
 };
 

@@ -14,23 +14,23 @@ import { forwardHeaders } from "./response.ts";
 const KEEP_ALIVE = ": keep-alive\n\n";
 const emitDefaults = { alwaysEmitImplicit: true };
 
-/** What a stream consists of. */
+/** How to write the parts of a stream. */
 type StreamForm = {
   /** Headers of the response, as far as they are known when it begins. */
   headers(): Record<string, string>;
   /** The events of a message; may be none. */
   events(message: MessageShape<DescMessage>): string;
-  /** The event of a failure. */
+  /** The event for a failure. */
   failure(failed: HttpErrorResponse): string;
-  /** Whether a failure before all messages is an event too, and not a status. */
+  /** Whether a failure before the first message is also an event instead of a status. */
   beginsByFailure(failed: HttpErrorResponse): boolean;
   /** @throws Error if the reply is incomplete */
   assertFinished(): void;
-  /** What ends every stream that has begun. */
+  /** The text that ends every stream that has begun. */
   closing: string;
 };
 
-/** The form of `/ai/stream` (spec section 4.5). It ends with `[DONE]` in any case. */
+/** The form of `/ai/stream`, which always ends with `[DONE]`. */
 export const ownStream = ({ method }: HttpBinding): StreamForm => ({
   headers: () => ({}),
   events: (message) => eventLine(toJson(method.output, message, emitDefaults)),
@@ -40,7 +40,10 @@ export const ownStream = ({ method }: HttpBinding): StreamForm => ({
   closing: DONE,
 });
 
-/** The form of a format. A failed reply has an error, and no finish. */
+/**
+ * The form of a stream in a foreign format. A failed reply contains an error instead of its last
+ * event.
+ */
 export const formattedStream = (format: HttpFormat, written: FormattedReply): StreamForm => ({
   headers: written.headers,
   events: written.event,
@@ -51,13 +54,13 @@ export const formattedStream = (format: HttpFormat, written: FormattedReply): St
 });
 
 /**
- * Sends the messages of a server-streaming call as server-sent events. Headers are only sent with the
- * first event or after a long silence, so that an early failure gets its own status. Later failures
- * become events. When the client disconnects, the call is aborted immediately.
+ * Sends the messages of a server-streaming call as server-sent events. Headers are only sent with
+ * the first event or after a long silence, so that an early failure gets its own status. Later
+ * failures become events. When the client disconnects, the call is aborted immediately.
  * @param start starts the call; resolves with or before the first message
  * @param keepAliveMs silence after which a comment is sent to keep the connection alive, in ms
  * @param report logs an unexpected failure
- * @throws the error of the call, if the response is still to be a status
+ * @throws the error of the call, if it can still be returned as a status
  */
 export async function sendStream(
   form: StreamForm,
@@ -67,7 +70,7 @@ export async function sendStream(
 ): Promise<void> {
   const { raw, request } = reply;
   const { call } = request;
-  const headers: Headers[] = []; // of the call, as far as known when the response begins
+  const headers: Headers[] = []; // those of the call that are known when the response begins
   const events = createSseWriter(form, reply, keepAliveMs, headers);
   try {
     const response = await start();
@@ -93,7 +96,7 @@ export async function sendStream(
 }
 
 /**
- * Reads a reply of a format to its end and returns it as JSON text.
+ * Reads a reply to its end and returns it as JSON text in a foreign format.
  * @throws the error of the call; Error if the reply is incomplete
  */
 export async function readWhole(
@@ -106,7 +109,9 @@ export async function readWhole(
   return whole.text();
 }
 
-/** Services end a reply by an event or an error. One without either must not look complete. */
+/**
+ * Services end a reply with an event or an error. A reply without either must not look complete.
+ */
 function assertFinished({ isFinished }: FormattedReply): void {
   if (!isFinished()) throw new Error("the services have ended a reply without its last event");
 }

@@ -16,8 +16,8 @@ import { SECRET } from "../../services/platform/rpc/metadata.ts";
 import { writeUnread } from "../../services/platform/rpc/unread.ts";
 
 /**
- * Silence after which the services are considered dead, in ms. They send a sign of life for each call
- * every five seconds.
+ * Silence after which the services are considered dead, in ms. For each call, they send a sign of
+ * life every five seconds.
  */
 const SILENCE_MS = 15_000;
 

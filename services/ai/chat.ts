@@ -23,11 +23,11 @@ import {
   requireProvider,
 } from "./read-reply.ts";
 
-/** A conversation and how to continue it (spec 4.5). Each field has been validated on its own. */
+/** A conversation and how to continue it. Each field has been validated on its own. */
 export type Conversation = Omit<ChatRequest, keyof Message>;
 
 /**
- * Sends a conversation and waits for the complete reply (spec 2.7).
+ * Sends a conversation and waits for the complete reply.
  * @throws ServiceError VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
  */
 export async function chat(call: ReplyDeps, conversation: Conversation, response: Response) {

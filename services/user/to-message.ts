@@ -20,7 +20,7 @@ export function toMessage<Row extends object>(row: Row): Message<Row> {
   return Object.fromEntries(message) as Message<Row>;
 }
 
-/** An account as shown in its profile (spec section 2.1). */
+/** An account as shown in its profile. */
 export function profileOf(user: CallerUser, { passwordMaxAgeMs }: Call["config"]) {
   // Not a spread of the user: three of these are getters of an entity, which a copy would lack.
   const {

@@ -1,4 +1,4 @@
-/** The browser and the system of a User-Agent, such as "Chrome on Linux"; empty for others. */
+/** The browser and system in a User-Agent, such as "Chrome on Linux"; empty if unknown. */
 export function deviceOf(agent: string): string {
   const [browser] =
     [

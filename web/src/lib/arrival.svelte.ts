@@ -3,32 +3,35 @@ import { type Failure, failureOf } from "./failure.ts";
 import { providerAnswer } from "./router.svelte.ts";
 import { session } from "./session.svelte.ts";
 
-/** Where the page is kept that asked for a confirmation, while a provider proves who it is. */
+/** Storage key of the page that asked for a confirmation, while the user is at the provider. */
 const CONFIRMING = "gatehouse-confirming";
 
-/** Leaves for a provider that confirms who the person is. */
+/** Goes to a provider that confirms the user. */
 export async function confirmAt(provider: string, page: string): Promise<void> {
   sessionStorage.setItem(CONFIRMING, page);
   await session.leaveFor(provider, "prove");
 }
 
 /**
- * Where somebody stands who has come back from a provider. It outlives the page, which is opened anew by
- * a sign-in.
+ * State of a user who has returned from a provider. It outlives the page, which is reopened by a
+ * sign-in.
  */
 class Arrival {
   failure = $state.raw<Failure>();
   /** Token of the second step. */
   tempToken = $state<string>();
-  /** Token of an account at the provider that is to be connected. */
+  /** Token of an account at the provider that can be connected. */
   identityToken = $state<string>();
   /** Name of the provider. */
   provider = $state(providerAnswer.provider ?? "");
-  /** The page that asked for a confirmation: the account at the provider is to confirm, not to be connected. */
+  /**
+   * The page that asked for a confirmation, if the account at the provider confirms the session
+   * instead of being connected.
+   */
   confirmsFor = $state<string>();
   #answer: Record<string, string> | undefined = providerAnswer;
 
-  /** Finishes with the answer that opened the app, once. */
+  /** Finishes once, with the response that opened the app. */
   async finish(): Promise<void> {
     const { provider = "", state = "", ...others } = this.#answer ?? {};
     if (!this.#answer) return;
@@ -47,7 +50,7 @@ class Arrival {
     }
   }
 
-  /** The account is connected, or will not be. */
+  /** Called when the account has been connected or will not be. */
   end(): void {
     this.tempToken = undefined;
     this.identityToken = undefined;

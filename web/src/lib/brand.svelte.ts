@@ -2,7 +2,7 @@ import type { Client, GetAppConfigResponse } from "@gatehouse/client";
 
 type Brand = GetAppConfigResponse;
 
-/** What is shown before the service has answered, or while it can't be reached. */
+/** Shown until the service has responded, or while it cannot be reached. */
 const UNKNOWN: Brand = {
   name: document.title,
   accent: { light: "#4f55d2", dark: "#7f83de" },
@@ -17,7 +17,7 @@ const state = $state.raw({ brand: UNKNOWN });
 /** Name, colour and links of this installation. */
 export const brand = (): Brand => state.brand;
 
-/** Reads them. The colours become variables of the styles, and the logo the icon of the tab. */
+/** Loads the brand. Sets the colours as CSS variables, and the logo as the icon of the tab. */
 export async function loadBrand(app: Client["app"], baseUrl: string): Promise<void> {
   state.brand = await app.getAppConfig();
   const { style } = document.documentElement;
@@ -27,7 +27,7 @@ export async function loadBrand(app: Client["app"], baseUrl: string): Promise<vo
   if (icon) icon.href = logoUrl(baseUrl) ?? letterIcon(state.brand);
 }
 
-/** The first letter of the name on the accent, as the app shows it in the place of a logo. */
+/** An icon with the first letter of the name on the accent colour, shown instead of a logo. */
 function letterIcon({ name, accent }: Brand): string {
   const letter = document.createElement("i");
   letter.textContent = [...name][0]?.toUpperCase() ?? "";
@@ -35,6 +35,6 @@ function letterIcon({ name, accent }: Brand): string {
   return `data:image/svg+xml,${encodeURIComponent(svg)}`;
 }
 
-/** The address of the logo; undefined without one. */
+/** The URL of the logo; undefined without one. */
 export const logoUrl = (baseUrl: string): string | undefined =>
   state.brand.logo && `${baseUrl}/${state.brand.logo}`;

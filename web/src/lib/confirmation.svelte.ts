@@ -1,11 +1,11 @@
 import { GatehouseError } from "@gatehouse/client";
 
-/** Asks the person to confirm that it is them. Its dialog is in the frame of the pages. */
+/** Asks users to confirm their identity. The dialog is part of the frame. */
 class Confirmation {
   #settle = $state.raw<(isConfirmed: boolean) => void>();
   readonly isAsked = $derived(this.#settle !== undefined);
 
-  /** @returns whether the session is confirmed now */
+  /** @returns whether the session has been confirmed */
   ask(): Promise<boolean> {
     this.end(false);
     return new Promise((resolve) => {
@@ -22,8 +22,9 @@ class Confirmation {
 export const confirmation = new Confirmation();
 
 /**
- * Does what needs a recent sign-in. Where it is too old, the person confirms first, and the work is done then.
- * @throws GatehouseError REAUTHENTICATION_REQUIRED if the person does not confirm
+ * Does work that requires a recent sign-in. If the sign-in is too old, asks for a confirmation and
+ * tries again.
+ * @throws GatehouseError REAUTHENTICATION_REQUIRED if the user does not confirm
  */
 export async function confirmed<T>(work: () => Promise<T>): Promise<T> {
   try {

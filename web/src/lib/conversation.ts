@@ -1,26 +1,34 @@
-/** A reply of a model. It is incomplete because of a failure, or because the person stopped it. */
+/**
+ * A reply of a model. It may be incomplete because of a failure, or because the user stopped it.
+ */
 export type Reply = {
   content: string;
-  /** What the model has thought before, if it tells. */
+  /** The model's reasoning, if it returns any. */
   reasoning?: string;
-  /** Tokens, once it is complete, if the provider counts them, and their cost, if the model has a price. */
+  /**
+   * Token counts of a complete reply, if the provider reports them, and the cost, if the model has
+   * a price.
+   */
   usage?: { inputTokens: number; outputTokens: number; cost?: string };
   provider: string;
   model: string;
-  /** When it was asked for, in ms. */
+  /** Time of the request, in ms. */
   at: number;
-  /** How it ended: `cut` at the maximum of its tokens; `writing` while it comes, and after a crash. */
+  /**
+   * How it ended. `cut`: at the maximum number of tokens. `writing`: in progress, or interrupted by
+   * a crash.
+   */
   state: "writing" | "done" | "cut" | "stopped" | "failed";
   failure?: { code: string; violations: Record<string, string>; detail: string | undefined };
 };
 
-/** What the person said, and the replies to it: the last one counts, earlier ones stay reachable. */
+/** A message of the user and the replies to it. `shown` is the index of the reply that is shown. */
 export type Turn = { said: string; at: number; replies: Reply[]; shown: number };
 
-/** A conversation and its settings. An empty text stands for the default. */
+/** A conversation and its settings. An empty text means the default. */
 export type Conversation = {
   id: string;
-  /** Given by the person or the model; the first words otherwise. */
+  /** Given by the user or the model. If empty, the first words are the title. */
   title: string;
   provider: string;
   model: string;
@@ -32,9 +40,11 @@ export type Conversation = {
 };
 
 const TITLE_LENGTH = 60;
-/** A first message that is longer is no title: so many characters fit in the list. */
+/**
+ * Maximum length of a first message that can be the title: as many characters as fit into the list.
+ */
 const SHORT_LENGTH = 30;
-/** A model sees this much of the first message to give a title, in characters. */
+/** Length of the excerpt of the first message from which a model derives a title, in characters. */
 const EXCERPT_LENGTH = 1_000;
 
 const firstWords = ({ turns }: Conversation) => (turns[0]?.said ?? "").replace(/\s+/g, " ").trim();
@@ -42,11 +52,14 @@ const firstWords = ({ turns }: Conversation) => (turns[0]?.said ?? "").replace(/
 export const titleOf = (conversation: Conversation): string =>
   conversation.title || shorten(firstWords(conversation));
 
-/** Cuts a text between two words. */
+/** Shortens a text at a word boundary. */
 const shorten = (text: string) =>
   text.length <= TITLE_LENGTH ? text : `${text.slice(0, TITLE_LENGTH).replace(/\s+\S*$/, "")} …`;
 
-/** What asks a model for a title; undefined if the first message is one, or a title was given. */
+/**
+ * The prompt that asks a model for a title; undefined if the first message is short enough or there
+ * is a title.
+ */
 export function titleRequestOf(conversation: Conversation): string | undefined {
   const words = firstWords(conversation);
   if (conversation.title || words.length <= SHORT_LENGTH) return undefined;
@@ -54,7 +67,10 @@ export function titleRequestOf(conversation: Conversation): string | undefined {
   return `Give a title of two to five words to a conversation that begins with the message below, in the language of the message. Answer with the title alone.\n\n${excerpt}`;
 }
 
-/** The title that a model has given, without marks around it; undefined if it is no title. */
+/**
+ * The title in a model's reply, without surrounding punctuation; undefined if the reply is not a
+ * title.
+ */
 export function titleIn(reply: string): string | undefined {
   const title = reply.trim().replace(/^(?:[\s#*_"'`“”„«»]|title:|titel:)+|[\s*_"'`“”«».]+$/gi, "");
   return title === "" || title.length > TITLE_LENGTH || title.includes("\n") ? undefined : title;
@@ -63,11 +79,11 @@ export function titleIn(reply: string): string | undefined {
 /** The reply of a turn that is shown. */
 export const shownReply = (turn: Turn): Reply | undefined => turn.replies[turn.shown];
 
-/** Whether a reply to the last turn comes, in whichever tab. */
+/** Whether a reply to the last turn is in progress, in any tab. */
 export const isAnswering = ({ turns }: Conversation): boolean =>
   turns.at(-1)?.replies.at(-1)?.state === "writing";
 
-/** What the API is told: the turns with the replies that are shown. */
+/** The messages to send to the API: those of the user, and the replies that are shown. */
 export const messagesOf = (turns: readonly Turn[]) =>
   turns.flatMap((turn) => {
     const content = shownReply(turn)?.content;
@@ -75,7 +91,7 @@ export const messagesOf = (turns: readonly Turn[]) =>
     return content ? [said, { role: "assistant" as const, content }] : [said];
   });
 
-/** Whether a conversation has a text, in any case. */
+/** Whether a conversation contains a text, case-insensitive. */
 export const contains = (conversation: Conversation, text: string): boolean => {
   const wanted = text.toLowerCase();
   return [
@@ -105,9 +121,9 @@ const isTurn = (turn: Partial<Turn> | undefined) =>
   isText(turn?.said) && Number.isFinite(turn?.at) && turn?.replies?.every(isReply) === true;
 
 /**
- * Reads a conversation of a file, of this version or an earlier one. What a file lacks gets its
- * default.
- * @throws Error if it is none
+ * Reads a conversation from a file of this version or an earlier one. Missing properties get their
+ * defaults.
+ * @throws Error if it is not a conversation
  */
 export function readConversation(given: Partial<Conversation> | Former | undefined): Conversation {
   const isFormer = given?.turns?.some((turn) => turn && "role" in turn);
@@ -130,7 +146,7 @@ export function readConversation(given: Partial<Conversation> | Former | undefin
   };
 }
 
-/** A conversation of version 0.1, which kept the parts of a turn apart. */
+/** A conversation of version 0.1, in which a message and its reply were separate turns. */
 type Former = {
   id: string;
   provider: string;
@@ -146,7 +162,7 @@ type Former = {
   }[];
 };
 
-/** Reads a conversation that an earlier version has kept. */
+/** Converts a conversation that an earlier version has stored. */
 export function upgrade({ id, provider, model = "", turns, ...former }: Former): Conversation {
   const at = Number(id.split("-")[0]) || Date.now();
   const all: Turn[] = [];

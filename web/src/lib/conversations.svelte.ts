@@ -1,19 +1,21 @@
 import { type Conversation, upgrade } from "./conversation.ts";
 import { Kept } from "./kept.ts";
 
-/** Set where conversations stay after a sign-out. */
+/** Set if conversations are kept after a sign-out. */
 const KEEP = "gatehouse-keep-conversations";
-/** What a tab tells the others. */
+/** A message from a tab to the others. */
 type Message = { userId: string; id: string };
 const tabs = new BroadcastChannel("gatehouse-conversations");
 
 /** The conversations of a user, newest first. They stay in this browser. */
 export class Conversations {
   readonly all = $state<Conversation[]>([]);
-  /** Resolves once they are read. */
+  /** Resolves once the conversations have been loaded. */
   readonly ready: Promise<void>;
   readonly userId: string;
-  /** What this tab writes at the moment: what other tabs keep of it would come too late. */
+  /**
+   * Ids of conversations that this tab is writing. Versions stored by other tabs would be outdated.
+   */
   readonly written = new Set<string>();
   readonly #kept: Kept;
 
@@ -30,7 +32,7 @@ export class Conversations {
     return this.all.find((each) => each.id === id);
   }
 
-  /** Begins one. It takes the settings of the newest one. */
+  /** Creates a conversation with the settings of the newest one. */
   begin(provider: string): Conversation {
     const { model = "", system = "", temperature = "" } = this.all[0] ?? {};
     const settings = { provider: this.all[0]?.provider ?? provider, model, system, temperature };
@@ -44,14 +46,14 @@ export class Conversations {
     return this.all[0] as Conversation;
   }
 
-  /** Keeps a conversation as it is now, and tells the other tabs. */
+  /** Stores a conversation and notifies the other tabs. */
   async save(conversation: Conversation): Promise<void> {
     if (!this.find(conversation.id)) return;
     await this.#kept.put($state.snapshot(conversation));
     tabs.postMessage({ userId: this.userId, id: conversation.id } satisfies Message);
   }
 
-  /** @returns takes the removal back */
+  /** @returns a function that undoes the removal */
   remove(id: string): () => void {
     const index = this.all.findIndex((each) => each.id === id);
     const [removed] = index >= 0 ? this.all.splice(index, 1) : [];
@@ -63,7 +65,7 @@ export class Conversations {
     };
   }
 
-  /** Deletes all, in the browser too. */
+  /** Deletes all conversations, in the browser's storage too. */
   async destroy(): Promise<void> {
     this.all.length = 0;
     await this.#kept.destroy(this.userId);
@@ -77,7 +79,7 @@ export class Conversations {
     this.all.push(...all.sort((a, b) => b.updatedAt - a.updatedAt));
   }
 
-  /** Takes over what another tab has kept. */
+  /** Adopts the version of a conversation that another tab has stored. */
   async refresh(id: string): Promise<void> {
     const changed = await this.#kept.get(id).catch(() => undefined);
     const index = this.all.findIndex((each) => each.id === id);
@@ -109,13 +111,13 @@ export function openConversations(userId: string): Conversations {
 
 export const keepsConversations = () => localStorage.getItem(KEEP) !== null;
 
-/** Whether conversations stay in this browser after a sign-out. */
+/** Sets whether conversations are kept in this browser after a sign-out. */
 export function keepConversations(isOn: boolean): void {
   if (isOn) localStorage.setItem(KEEP, "yes");
   else localStorage.removeItem(KEEP);
 }
 
-/** Deletes the conversations of a user who leaves, unless they are to stay. */
+/** Deletes the conversations of a user who signs out, unless they should be kept. */
 export async function forgetConversations(userId: string, always = false): Promise<void> {
   if (keepsConversations() && !always) return;
   const leaving = current?.userId === userId ? current : new Conversations(userId);

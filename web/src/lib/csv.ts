@@ -1,6 +1,6 @@
 /**
- * Rows as CSV (RFC 4180). A quotation mark in front of what begins like a formula keeps spreadsheets
- * from computing it.
+ * Rows as CSV (RFC 4180). Values that begin like a formula are prefixed with an apostrophe, so
+ * that spreadsheets do not evaluate them.
  */
 export const csvOf = (rows: string[][]): string =>
   rows

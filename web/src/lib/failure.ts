@@ -39,9 +39,9 @@ export function failureOf(thrown: unknown): Failure {
 }
 
 /**
- * The message for an error by its code, in the language of the page. The service's own message is in
+ * The message for an error code, in the language of the page. The service's own message is in
  * English and may be meant for operators, so it is not shown.
- * @param detail the service's message, from which the kind of a provider's failure is taken
+ * @param detail the service's message, which contains the kind of a provider's failure
  */
 export function sentenceOf(code: string, detail: string | undefined): string {
   const key = `errors.${code}`;
@@ -55,7 +55,7 @@ function sentenceOfProvider(detail = ""): string | undefined {
   return isMessage(key) ? t("chat.providerFailed", { provider, kind: t(key) }) : undefined;
 }
 
-/** A violation as a sentence, in the language of the page if the catalogue has it. */
+/** A violation as a sentence, in the language of the page if the catalogue contains it. */
 function sentence(message: string): string {
   const key = violationKey(message);
   const text = isMessage(key)

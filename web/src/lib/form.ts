@@ -1,6 +1,6 @@
 import { createContext } from "svelte";
 
-/** The context that fields get from their form: their violations. */
+/** The context that a form provides to its fields: their violations. */
 export const [getForm, setForm] = createContext<{
   violationOf(name: string): string | undefined;
 }>();

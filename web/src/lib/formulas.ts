@@ -1,8 +1,8 @@
 import DOMPurify from "dompurify";
 
 /**
- * Shows code as a formula, in MathML. KaTeX is loaded with the first one. What it does not
- * understand stays as it was written.
+ * Shows code as a formula, in MathML. KaTeX is loaded with the first formula. Code that it cannot
+ * parse is not changed.
  */
 export async function showFormula(code: Element): Promise<void> {
   const { default: katex } = await import("katex");

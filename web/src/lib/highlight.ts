@@ -2,7 +2,7 @@ import type { HLJSApi, LanguageFn } from "highlight.js";
 
 type Module = { default: LanguageFn };
 
-/** The languages that have colours, by the names that models write. */
+/** The highlighted languages, by the names that models use. */
 const LANGUAGES: Record<string, () => Promise<Module>> = {
   bash: () => import("highlight.js/lib/languages/bash"),
   c: () => import("highlight.js/lib/languages/c"),
@@ -42,14 +42,14 @@ const ALIASES: Record<string, string> = {
   tsx: "typescript",
   yml: "yaml",
 };
-/** Longer code, in UTF-16 code units, stays without colours. */
+/** Maximum length of highlighted code, in UTF-16 code units. */
 const MAX_LENGTH = 30_000;
 
 let core: Promise<HLJSApi> | undefined;
 
 /**
- * Colours code. What is needed is loaded with the first block of its language.
- * @returns HTML that contains nothing but spans and escaped text; undefined for other languages
+ * Highlights code. The library and the grammar of a language are loaded with its first block.
+ * @returns HTML that contains only spans and escaped text; undefined for other languages
  */
 export async function highlight(code: string, language: string): Promise<string | undefined> {
   const name = ALIASES[language.toLowerCase()] ?? language.toLowerCase();

@@ -13,11 +13,14 @@ async function open(userId: string): Promise<IDBDatabase> {
   const request = indexedDB.open(nameOf(userId), 1);
   request.onupgradeneeded = () => request.result.createObjectStore(STORE, { keyPath: "id" });
   const database = await done(request);
-  database.onversionchange = () => database.close(); // another tab deletes it
+  database.onversionchange = () => database.close(); // another tab is deleting it
   return database;
 }
 
-/** The conversations of a user in this browser. Where it keeps nothing, they last until a reload. */
+/**
+ * Stores the conversations of a user in this browser. If the browser has no storage, they last
+ * until a reload.
+ */
 export class Kept {
   readonly #database: Promise<IDBDatabase | undefined>;
 
@@ -34,7 +37,7 @@ export class Kept {
     (await this.#use("readonly", (store) => store.getAll() as IDBRequest<Conversation[]>)) ?? [];
   get = (id: string) =>
     this.#use("readonly", (store) => store.get(id) as IDBRequest<Conversation | undefined>);
-  /** A full disk loses nothing that is shown. */
+  /** If the disk is full, conversations remain visible until a reload. */
   put = (conversation: Conversation) =>
     this.#use("readwrite", (store) => store.put(conversation)).catch(() => undefined);
   remove = (id: string) =>

@@ -4,12 +4,12 @@ export const LANGUAGES = { en: "English", de: "Deutsch" };
 export type Language = keyof typeof LANGUAGES;
 const KEY = "gatehouse-language";
 
-/** Whether a language is one of ours. */
+/** Whether the app has a language. */
 const isLanguage = (code: string): code is Language => Object.hasOwn(LANGUAGES, code);
 const chosen = localStorage.getItem(KEY);
 const preferred = chosen ?? navigator.language.slice(0, 2);
 const state = $state({ language: isLanguage(preferred) ? preferred : "en" });
-/** Whether the person has chosen the language in this browser. */
+/** Whether the user has chosen the language in this browser. */
 let isChosen = chosen !== null;
 document.documentElement.lang = state.language;
 
@@ -26,14 +26,14 @@ function show(language: Language): void {
   document.documentElement.lang = language;
 }
 
-/** The language of e-mails to accounts that have none. */
+/** The language of e-mails to accounts without a language. */
 const UNSET: Language = "en";
 
 /**
- * Brings the language of the page and the one that is stored with the account together: what was chosen in this
- * browser goes to the account, and otherwise the language of the account is shown.
+ * Reconciles the language of the page with that of the account. A language that was chosen in this
+ * browser is stored with the account; otherwise the page changes to the language of the account.
  * @param locale the language of the account, a BCP 47 tag
- * @returns the language to store with the account; undefined if it has it
+ * @returns the language to store with the account; undefined if nothing needs to be stored
  */
 export function reconcile(locale: string | undefined): Language | undefined {
   const [stored = ""] = (locale ?? UNSET).split("-");
@@ -45,8 +45,8 @@ export function reconcile(locale: string | undefined): Language | undefined {
 }
 
 /**
- * A message in the language of the page. `{name}` is replaced with the value of that name. No line breaks at the hyphen
- * of "e-mail".
+ * A message in the language of the page. `{name}` is replaced with the value of that name. "E-mail"
+ * gets a non-breaking hyphen.
  */
 export function t(key: MessageKey, values: Record<string, string | number> = {}): string {
   const text = messages[key][state.language === "de" ? 1 : 0].replace(
@@ -60,8 +60,7 @@ export function t(key: MessageKey, values: Record<string, string | number> = {})
 export const isMessage = (key: string): key is MessageKey => key in messages;
 
 /**
- * The browser's language, such as en-GB: formats of dates and numbers depend on the
- * country.
+ * The browser's locale, such as en-GB, since formats of dates and numbers depend on the country.
  */
 const locale = () =>
   navigator.languages.find((each) => each.startsWith(state.language)) ?? state.language;
@@ -80,7 +79,7 @@ export function time(
 /** A number, formatted like 12,345. */
 export const number = (value: number) => new Intl.NumberFormat(locale()).format(value);
 
-/** A number that is shortened from ten millions on, like 27.6M. */
+/** A number, shortened from ten million on, like 27.6M. */
 export const shortNumber = (value: number) =>
   value < 10_000_000
     ? number(value)
@@ -100,7 +99,7 @@ export const money = (amount: string | number, currency: string) =>
     maximumFractionDigits: placesOf(Number(amount)),
   }).format(Number(amount));
 
-/** Decimal places with which an amount can be told from others like it. */
+/** Number of decimal places at which similar amounts can be distinguished. */
 function placesOf(amount: number): number {
   if (amount >= 0.1) return 2;
   return amount >= 0.001 ? 4 : 6;
@@ -110,7 +109,7 @@ function placesOf(amount: number): number {
 export const percent = (share: number) =>
   new Intl.NumberFormat(locale(), { style: "percent" }).format(share);
 
-/** A change by a share, such as +4.1% or −12%. */
+/** A relative change, such as +4.1% or −12%. */
 export const changeText = (change: number) =>
   new Intl.NumberFormat(locale(), {
     style: "percent",
@@ -122,7 +121,7 @@ export const changeText = (change: number) =>
 export const listText = (names: readonly string[]) =>
   new Intl.ListFormat(locale(), { type: "conjunction" }).format(names);
 
-/** A time of these days, such as 21:41, or with its day if it is not today. */
+/** A recent time, such as 21:41, with the date if it is not today. */
 export function moment(value: string | Date): string {
   const at = new Date(value);
   const isToday = at.toDateString() === new Date().toDateString();
@@ -131,7 +130,7 @@ export function moment(value: string | Date): string {
   return new Intl.DateTimeFormat(locale(), options).format(at);
 }
 
-/** A day in UTC of these months, such as 27 Nov. */
+/** A recent day in UTC, such as 27 Nov. */
 export const dayText = (at: number) =>
   new Intl.DateTimeFormat(locale(), { day: "numeric", month: "short", timeZone: "UTC" }).format(at);
 

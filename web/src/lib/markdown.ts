@@ -1,37 +1,42 @@
 import MarkdownIt, { type Token } from "markdown-it";
 
-/** Blocks of a reply: as HTML, or where that would cost too much, as they were written. */
+/** Blocks of a reply, as HTML or, if that would be too expensive, as plain text. */
 export type Piece = { html: string } | { text: string };
 
-/** Replies that are longer, in UTF-16 code units, are shown as they were written. */
+/**
+ * Maximum length of a reply that is rendered, in UTF-16 code units. Longer ones are shown as plain
+ * text.
+ */
 const MAX_LENGTH = 262_144;
-/** The parser drops what is nested deeper: such a block is shown as it was written. */
+/**
+ * Maximum nesting depth. The parser drops deeper content, so such a block is shown as plain text.
+ */
 const MAX_NESTING = 50;
 /**
- * What the search for the ends of links may cost in one pass, in characters read. The parser reads
- * on from each bracket to the end of its paragraph; 20 million characters take some 20 ms.
+ * Maximum number of characters that the parser reads in one pass to find the ends of links. From
+ * each bracket, it reads to the end of the paragraph; 20 million characters take about 20 ms.
  */
 const MAX_LINK_STEPS = 20_000_000;
 /**
- * What the blocks of a reply may weigh together, in characters: tables make a cell of each `|`, and
- * links by reference repeat an address that stands once. It is some 8,000 elements: a browser makes
- * them safe and lays them out within 0.2 s.
+ * Maximum total weight of a reply's blocks, in characters: tables turn each `|` into a cell, and
+ * reference links repeat a URL that is written once. This is about 8,000 elements, which a browser
+ * sanitizes and lays out within 0.2 s.
  */
 const MAX_WEIGHT = 400_000;
 const ELEMENT_WEIGHT = 50;
-/** Headings stand out: hundreds of them are no text that anybody wants to read. */
+/** Weight of a heading. Text with hundreds of headings is not worth rendering. */
 const HEADING_WEIGHT = 2_000;
 
 const markdown = new MarkdownIt("default", {
   html: false,
   linkify: true,
-  breaks: true, // models mean the ends of their lines, as in poems and addresses
+  breaks: true, // models write line breaks intentionally, as in poems and addresses
   maxNesting: MAX_NESTING,
 });
-markdown.linkify.set({ fuzzyLink: false }); // readme.md is no address
+markdown.linkify.set({ fuzzyLink: false }); // readme.md is not a URL
 markdown.renderer.rules.image = (tokens, index) =>
-  markdown.utils.escapeHtml(tokens[index]?.content ?? ""); // nothing is loaded: the description remains
-/** Cells say by a class how they are aligned: the page allows no inline style. */
+  markdown.utils.escapeHtml(tokens[index]?.content ?? ""); // images are not loaded; only their description is shown
+/** Cells are aligned with a class, because the page allows no inline styles. */
 for (const rule of ["th_open", "td_open"]) {
   markdown.renderer.rules[rule] = (tokens, index, options, _env, self) => {
     const token = tokens[index] as Token;
@@ -40,9 +45,9 @@ for (const rule of ["th_open", "td_open"]) {
     return self.renderToken(tokens, index, options);
   };
 }
-/** A formula is looked for so far ahead, in characters. */
+/** Maximum length of a formula, in characters. */
 const MAX_FORMULA = 1_000;
-/** `$a$` and `$$a$$` become code, which is shown as a formula once KaTeX is there. */
+/** `$a$` and `$$a$$` become code, which is shown as a formula once KaTeX is loaded. */
 markdown.inline.ruler.before("escape", "formula", (state, silent) => {
   if (state.src[state.pos] !== "$") return false;
   const mark = state.src.startsWith("$$", state.pos) ? "$$" : "$";
@@ -73,7 +78,7 @@ markdown.core.ruler.at("inline", (state) => {
 
 const asText = (token: Token, content: string): Token => Object.assign(token, { content });
 
-/** A block of a text: its tokens, and the text from its first line to that of the next block. */
+/** A block of a text: its tokens, and its text up to the first line of the next block. */
 type Source = { tokens: Token[]; text: string };
 
 /** The top-level blocks of a text, and whether it defines links that others may refer to. */
@@ -93,7 +98,10 @@ function parse(text: string): { sources: Source[]; hasDefinitions: boolean } {
   return { sources, hasDefinitions: Object.keys(env.references ?? {}).length > 0 };
 }
 
-/** What a block costs the browser, in characters. It is infinite if the parser has left text out. */
+/**
+ * The weight of a block, in characters: its cost for the browser. Infinite if the parser has
+ * dropped text.
+ */
 function weightOf(tokens: Token[]): number {
   let weight = 0;
   for (const { type, tag, nesting, level, block, attrs, children } of tokens) {
@@ -107,21 +115,22 @@ function weightOf(tokens: Token[]): number {
 }
 
 /**
- * A reply in Markdown that grows while it is streamed. The text may be hostile: the time for it is
- * in proportion to its length, and the time for a further piece to that of the last two blocks.
+ * A Markdown reply that grows while it is streamed. The text may be hostile. Rendering takes time
+ * proportional to its length, and each additional piece takes time proportional to the last two
+ * blocks.
  */
 export class GrowingMarkdown {
   readonly #clean: (html: string) => string;
-  /** The pieces that further text can't change, what they weigh, and the text that they show. */
+  /** The pieces that further text cannot change, their weight, and their text. */
   #finished: Shown = NOTHING;
 
-  /** @param clean makes the HTML of a block safe */
+  /** @param clean sanitizes the HTML of a block */
   constructor(clean: (html: string) => string) {
     this.#clean = clean;
   }
 
   /**
-   * The pieces of a text. Those that are as before are the same objects.
+   * Renders the reply so far. Unchanged pieces are the same objects as before.
    * @param given the reply so far
    */
   show(given: string): Piece[] {
@@ -130,7 +139,7 @@ export class GrowingMarkdown {
     if (!text.startsWith(this.#finished.text)) this.#finished = NOTHING;
     let { sources, hasDefinitions } = parse(text.slice(this.#finished.text.length));
     if (hasDefinitions && this.#finished.text) {
-      this.#finished = NOTHING; // a definition of a link changes the blocks before it, too
+      this.#finished = NOTHING; // a link definition also changes the blocks before it
       ({ sources } = parse(text));
     }
     const growing = hasDefinitions ? sources : sources.splice(-GROWING);
@@ -139,8 +148,8 @@ export class GrowingMarkdown {
   }
 
   /**
-   * The finished pieces and these blocks. Blocks are made safe together, since each time costs as
-   * much as a hundred elements. What a browser can't bear is plain text.
+   * Appends blocks to the finished pieces. Blocks are sanitized together, since each call costs as
+   * much as a hundred elements. Blocks that are too heavy become plain text.
    */
   #append(sources: Source[]): Shown {
     const pieces = [...this.#finished.pieces];
@@ -171,7 +180,7 @@ export class GrowingMarkdown {
 type Shown = { pieces: Piece[]; weight: number; text: string };
 const NOTHING: Shown = { pieces: [], weight: 0, text: "" };
 /**
- * Blocks at the end that further text may change: the last one, and the one before if the last line,
- * of which only a part has come, continues it.
+ * Number of blocks at the end that further text may change: the last one, and the one before it if
+ * the incomplete last line continues it.
  */
 const GROWING = 2;

@@ -36,8 +36,8 @@ export async function visibly<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * A `fetch` that shows progress and loss of the connection, and retries requests that the service was
- * too busy for.
+ * A `fetch` that shows progress and connection loss, and retries requests if the service was too
+ * busy.
  */
 export const fetchVisibly = (url: RequestInfo | URL, init?: RequestInit): Promise<Response> =>
   visibly(async () => {
@@ -57,7 +57,7 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
     for (let attempt = 1; ; attempt += 1) {
       const response = await fetch(url, init);
       if (response.status !== 503 || attempt === MAX_ATTEMPTS || isProbe) return response;
-      if (await isProvidersFailure(response)) return response; // the service has repeated the call itself
+      if (await isProvidersFailure(response)) return response; // the service has already retried the call
       net.isRetrying = true;
       const seconds = Math.min(Number(response.headers.get("retry-after")) || 1, MAX_WAIT);
       await pause(seconds * 1000, init?.signal);
@@ -67,7 +67,7 @@ async function fetchPatiently(url: RequestInfo | URL, init?: RequestInit): Promi
   }
 }
 
-/** Whether an AI provider was too busy, and not the service. */
+/** Whether an AI provider was too busy, as opposed to the service. */
 async function isProvidersFailure(response: Response): Promise<boolean> {
   const { error } = await response
     .clone()

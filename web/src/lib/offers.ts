@@ -14,7 +14,10 @@ const byOwner: Rule = ({ isImpersonating }) =>
 const byAdmin: Rule = (actor) =>
   byOwner(actor) ?? (actor.viewer?.role === "admin" ? undefined : "errors.FORBIDDEN");
 
-/** Of a service account only the name, the metadata and the suspension can be changed. */
+/**
+ * Rejects an action for service accounts, of which only name, metadata and suspension can be
+ * changed.
+ */
 const toPeople =
   (rule: Rule): Rule =>
   (actor, target) =>
@@ -23,14 +26,17 @@ const toPeople =
 const toOthers: Rule = (actor, target) =>
   byAdmin(actor) ?? (target?.id === actor.viewer?.id ? "errors.SELF_TARGETED" : undefined);
 
-/** A stolen access token must not suffice to take over an administrator's account. */
+/**
+ * Rejects changes to an administrator's access: a stolen access token must not suffice to take over
+ * such an account.
+ */
 const toAccess: Rule = (actor, target) => {
   if (target?.role !== "admin") return byAdmin(actor);
   const isOwn = target.id === actor.viewer?.id;
   return byAdmin(actor) ?? (isOwn ? "refused.ownAccess" : "refused.administratorAccess");
 };
 
-/** Administrators are demoted first, which asks for a password. */
+/** Administrators must be demoted before they are suspended, which requires a password. */
 const toSuspendable: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.role === "admin" ? "refused.suspendAdmin" : undefined);
 
@@ -41,23 +47,23 @@ const toOrdinary: Rule = (actor, target) => {
   );
 };
 
-/** Suspended users are reinstated before they become administrators. */
+/** Suspended users must be reinstated before they become administrators. */
 const toRole: Rule = (actor, target) =>
   toOthers(actor, target) ?? (target?.suspendedAt ? "refused.suspended" : undefined);
 
-/** What the API refuses to an administrator who acts as a user, by method. */
+/** The methods that the API denies to an administrator who acts as a user. */
 type OwnersMethod = (typeof FORBIDDEN_IMPERSONATING)[number];
 const byMethod = Object.fromEntries(
   FORBIDDEN_IMPERSONATING.map((method) => [method, byOwner]),
 ) as Record<OwnersMethod, Rule>;
 
 /**
- * Rules for who may do what besides reading, matching the API (`docs/rest.md`): by API method and,
- * where a method changes several things, by what is changed.
+ * Rules for who may do what besides reading, matching the API (`docs/rest.md`), by API method and,
+ * if a method changes several things, by what is changed.
  */
 const RULES = {
   ...byMethod,
-  /** All pages and actions for administrators that have no rule of their own below. */
+  /** All pages and actions for administrators without a separate rule below. */
   administration: byAdmin,
   "updateUser.role": toPeople(toRole),
   "updateUser.access": toPeople(toAccess),
@@ -71,8 +77,8 @@ export type Action = keyof typeof RULES;
 export const ACTIONS = Object.keys(RULES) as Action[];
 
 /**
- * Whether an action may be offered. The API decides; pages only avoid offering what is certain to be
- * refused.
+ * Whether an action may be offered. The API decides; pages only avoid offering actions that are
+ * certain to be refused.
  * @returns the reason for the refusal, as a message key; undefined if the action may be offered
  */
 export const refusalOf = (action: Action, actor: Actor, target?: Target): MessageKey | undefined =>

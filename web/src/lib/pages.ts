@@ -6,10 +6,10 @@ type Loaded = { default: Component<Record<string, string>> };
 type Load = () => Promise<Loaded>;
 /** What surrounds a page. */
 export type FrameName = "alone" | "chat" | "account" | "console";
-/** What is shown at a place. */
+/** The page at a place. */
 type Found = { load: Load; params: Record<string, string>; frame: FrameName };
 
-/** A page, which is loaded once. What can't be loaded stays so until the app is loaded again. */
+/** A page that is loaded once. If loading fails, it is not retried until the app is reloaded. */
 function page(load: () => Promise<{ default: unknown }>): Load {
   let loading: Promise<Loaded> | undefined;
   return () => {
@@ -21,7 +21,7 @@ function page(load: () => Promise<{ default: unknown }>): Load {
 const signIn = page(() => import("../pages/SignIn.svelte"));
 const notFound = page(() => import("../pages/NotFound.svelte"));
 const chat = page(() => import("../pages/Chat.svelte"));
-/** Pages for everybody. */
+/** Pages that require no sign-in. */
 const open: Record<string, Load> = {
   "/register": page(() => import("../pages/Register.svelte")),
   "/forgot-password": page(() => import("../pages/ForgotPassword.svelte")),
@@ -53,7 +53,10 @@ const console: Record<string, Load> = {
 };
 const user = page(() => import("../pages/admin/User.svelte"));
 
-/** The page at a place, for whom it is for. Others sign in first. */
+/**
+ * Finds the page at a place. Without a sign-in, that is the sign-in page; others than
+ * administrators do not find pages for administrators.
+ */
 export function pageOf(path: string, actor: Actor): Found {
   const found = (load: Load, frame: FrameName, params = {}) => ({ load, params, frame });
   const openPage = open[path];

@@ -1,4 +1,4 @@
-/** Whether the palette is open: it finds pages, people and conversations. */
+/** State of the palette, which finds pages, people and conversations. */
 export const palette = $state({ isOpen: false });
 
 addEventListener("keydown", (event) => {

@@ -11,40 +11,44 @@ import type { Conversations } from "./conversations.svelte.ts";
 import { failureOf } from "./failure.ts";
 import { session } from "./session.svelte.ts";
 
-/** A reply that comes is kept this often, in ms. */
+/** Interval at which a reply in progress is stored, in ms. */
 const SAVE_MS = 1_000;
 /**
- * A growing reply is shown this often, in ms: models send pieces faster than Markdown can be laid
- * out again.
+ * Interval at which a growing reply is shown, in ms. Models send pieces faster than Markdown can be
+ * laid out.
  */
 const SHOW_MS = 50;
-/** Models that think before they write need more tokens for a title than it has. */
+/** Maximum number of tokens for a title. Reasoning models need more than the title itself. */
 const TITLE_TOKENS = 500;
 
-/** The streams of this tab by conversation: one each, any number at once. */
+/** The streams of this tab by conversation, one for each. */
 const streams = new Map<string, AbortController>();
-/** Asks the tab in which a reply comes to stop it. */
+/** Asks the tab that receives a reply to stop it. */
 const stops = new BroadcastChannel("gatehouse-stop");
 stops.onmessage = ({ data }: MessageEvent<string>) => streams.get(data)?.abort();
 
-/** Held by the tab in which a reply comes. Without https browsers have no locks. */
+/**
+ * Name of the lock held by the tab that receives a reply. Without https, browsers have no locks.
+ */
 const lockOf = (id: string) => `gatehouse-reply-${id}`;
 const locked = async (id: string, work: () => Promise<void>) =>
   await (navigator.locks?.request(lockOf(id), work) ?? work());
 
-/** Stops a reply, in whichever tab it comes. */
+/** Stops a reply, whichever tab receives it. */
 export function stop(id: string): void {
   const stream = streams.get(id);
   if (stream) stream.abort();
   else stops.postMessage(id);
 }
 
-/** Conversations whose reply comes in another tab, or was coming when the browser ended. */
+/**
+ * Conversations whose reply is received by another tab, or was in progress when the browser ended.
+ */
 const awaited = new Set<string>();
 
 /**
- * Waits until no tab receives a reply any more, and says so of one that was never finished: it was
- * interrupted. Without locks it counts as interrupted at once.
+ * Waits until no tab is receiving a reply, and marks it as interrupted if it was never finished.
+ * Without locks, it is marked immediately.
  */
 export async function settle(kept: Conversations, id: string): Promise<void> {
   if (streams.has(id) || awaited.has(id)) return;
@@ -61,9 +65,8 @@ export async function settle(kept: Conversations, id: string): Promise<void> {
 }
 
 /**
- * Streams a reply to the last turn of a conversation. It goes on when the person looks at another
- * page.
- * @param model of the reply, by default that of the conversation
+ * Streams a reply to the last turn of a conversation. Continues while the user is on another page.
+ * @param model model of the reply, by default that of the conversation
  */
 export async function answer(
   kept: Conversations,
@@ -97,7 +100,10 @@ export async function answer(
   if (reply.state === "done") await giveTitle(kept, conversation, request.model);
 }
 
-/** Asks the model for a short title where the first words are none. They stay the title if it has none. */
+/**
+ * Asks the model for a short title if the first message is too long to be one. Without an answer,
+ * its first words remain the title.
+ */
 async function giveTitle(
   kept: Conversations,
   conversation: Conversation,
@@ -124,13 +130,13 @@ async function giveTitle(
 function append(turn: Turn, reply: Reply): Reply {
   turn.replies.push(reply);
   turn.shown = turn.replies.length - 1;
-  return turn.replies[turn.shown] as Reply; // the one that is watched
+  return turn.replies[turn.shown] as Reply; // the reactive object
 }
 
 type Request = Parameters<typeof session.api.completions.stream>[0];
-/** How a reply ends that is not complete, by the reason that the model gives. */
+/** States of incomplete replies, by finish reason. */
 const ENDS: Record<string, Reply["state"]> = { content_filter: "failed", length: "cut" };
-/** What a filter has cut off is incomplete. */
+/** The failure of a reply that a content filter has cut off. */
 const BLOCKED = { code: "PROVIDER_BLOCKED", violations: {}, detail: undefined };
 
 async function receive(

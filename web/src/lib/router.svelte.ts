@@ -1,7 +1,7 @@
-/** The path of the app, with a slash at its end: a proxy may serve it below others. */
+/** The base path of the app, with a trailing slash. A proxy may serve the app below a path. */
 export const basePath = new URL(document.baseURI).pathname.replace(/[^/]*$/, "");
 
-/** Where places of earlier versions are, which followed `#` in the address. */
+/** Current paths of places that earlier versions had after `#` in the URL. */
 const FORMER: Record<string, string> = {
   "/profile": "/account/profile",
   "/security": "/account/security",
@@ -13,10 +13,13 @@ const FORMER: Record<string, string> = {
 
 const pathOf = ({ pathname }: Location) => `/${pathname.slice(basePath.length)}`;
 
-/** The place in the app: the path behind that of the app. Links of pages are relative to its base. */
+/**
+ * The current place in the app: the path below the base path. Links in pages are relative to the
+ * base.
+ */
 class Route {
   #location = $state.raw({ path: pathOf(location), search: location.search });
-  /** Such as `/admin/users`. */
+  /** The path, such as `/admin/users`. */
   readonly path = $derived(this.#location.path);
   readonly query = $derived(new URLSearchParams(this.#location.search));
 
@@ -25,7 +28,7 @@ class Route {
     addEventListener("click", (event) => this.#follow(event));
   }
 
-  /** Opens another place. `replace` leaves no step back to the present one. */
+  /** Opens another place. `replace` replaces the current history entry. */
   open(path: string, { replace = false } = {}): void {
     const url = basePath + path.slice(1);
     if (replace) history.replaceState(null, "", url);
@@ -37,7 +40,7 @@ class Route {
     this.#location = { path: pathOf(location), search: location.search };
   }
 
-  /** Links between places load no page. */
+  /** Follows links between places without loading a page. */
   #follow(event: MouseEvent): void {
     const link = event.target instanceof Element && event.target.closest("a");
     const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
@@ -51,18 +54,18 @@ class Route {
 }
 
 export const route = new Route();
-addEventListener("hashchange", () => location.reload()); // another mailed link, opened in this tab
+addEventListener("hashchange", () => location.reload()); // another mailed link was opened in this tab
 
 const [, formerPath, formerQuery = ""] = /^#(\/[^?]*)(\?.*)?$/.exec(location.hash) ?? [];
 if (formerPath) route.open((FORMER[formerPath] ?? formerPath) + formerQuery, { replace: true });
 
-/** What the fragment of the address says: fragments reach no server and no log. */
+/** The parameters in the fragment of the URL, which is not sent to servers and not logged. */
 const secrets = new URLSearchParams(location.hash.slice(1));
-if (secrets.size > 0 && !formerPath) route.open(route.path + location.search, { replace: true }); // they stay in no history
+if (secrets.size > 0 && !formerPath) route.open(route.path + location.search, { replace: true }); // removes them from the history
 
-/** What a sign-in provider has answered; empty without an answer. */
+/** The response of a sign-in provider; empty without one. */
 export const providerAnswer: Record<string, string> = Object.fromEntries(secrets);
 /** The token of the e-mail link that opened the app; empty without one. */
 export const mailToken = secrets.get("token") ?? "";
-/** The token of the link that makes the first administrator. */
+/** The token of the link that creates the first administrator. */
 export const setupToken = secrets.get("setup") ?? undefined;

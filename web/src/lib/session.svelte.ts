@@ -20,30 +20,32 @@ type Impersonation = { routes: Routes; user: User; endsAt: Date };
 type Waiting = { tempToken?: string | undefined; mfaMethods?: string[] | undefined };
 type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
-/** The address of the API: where the app is, unless it is built for another origin. */
+/** The base URL of the API: that of the app, unless the app was built for another origin. */
 export const baseUrl: string = import.meta.env.VITE_API_URL ?? basePath.slice(0, -1);
 
-/** The complete URL of a path of the API, for programs. */
+/** The absolute URL of an API path, for use in other programs. */
 export const apiUrl = (path: string): string => new URL(baseUrl + path, location.href).href;
-/** Set while this browser has a session, so that a first visit asks the service nothing. */
+/** Set while this browser has a session, so that a first visit sends no request to resume one. */
 const MARK = "gatehouse-signed-in";
 const tabs = new BroadcastChannel("gatehouse");
 
-/** Who is signed in, in all tabs alike. */
+/** The signed-in user, the same in all tabs. */
 class Session {
   phase = $state<"starting" | "ready" | "unreachable">("starting");
-  /** The person at this browser. */
+  /** The user who is signed in to this browser. */
   user = $state.raw<User>();
-  /** True while the session has ended but its page is kept, with everything that was typed. */
+  /**
+   * Whether the session has ended while its page, with everything that was typed, is still shown.
+   */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
   /** What completes the sign-in that waits for its second factor; empty for a code of an app or a backup code. */
   factors = $state.raw<readonly string[]>([]);
   #client = this.#createClient();
 
-  /** Whose data is shown. */
+  /** The user whose data is shown. */
   readonly viewer = $derived(this.impersonation?.user ?? this.user);
-  /** Who acts, for `refusalOf`. */
+  /** The actor, for `refusalOf`. */
   readonly actor = $derived<Actor>({
     viewer: this.viewer,
     isImpersonating: this.impersonation !== undefined,
@@ -57,7 +59,7 @@ class Session {
     };
   }
 
-  /** The routes of the API, in the name of the viewer. */
+  /** The routes of the API, called as the viewer. */
   get api(): Routes {
     return this.impersonation?.routes ?? this.#client;
   }
@@ -71,7 +73,7 @@ class Session {
       await branded;
       this.phase = "ready";
     } catch {
-      if (this.phase !== "ready") this.phase = "unreachable"; // a page that is shown keeps what was typed
+      if (this.phase !== "ready") this.phase = "unreachable"; // a page that is already shown keeps what was typed
     }
   }
 
@@ -87,7 +89,10 @@ class Session {
     await this.storeLanguage();
   }
 
-  /** Stores the language of the page with the account: e-mails follow it. Next time is early enough if it fails. */
+  /**
+   * Stores the language of the page with the account, for e-mails. If it fails, it is stored next
+   * time.
+   */
   async storeLanguage(): Promise<void> {
     if (!this.user || this.isExpired) return;
     const locale = reconcile(this.user.locale);
@@ -98,7 +103,7 @@ class Session {
 
   /**
    * Signs in.
-   * @returns the token of the second step, if a second factor is due
+   * @returns the token of the second step, if a second factor is required
    */
   async signIn(email: string, password: string): Promise<string | undefined> {
     const answer = await this.#client.auth.login({ email, password });
@@ -109,7 +114,7 @@ class Session {
 
   /**
    * Signs in with a mailed code, or with the token of its link.
-   * @returns the token of the second step, if a second factor is due
+   * @returns the token of the second step, if a second factor is required
    */
   async signInByCode(proof: VerifyEmailCodeRequest): Promise<string | undefined> {
     const answer = await this.#client.auth.verifyEmailCode(proof);
@@ -125,7 +130,7 @@ class Session {
     await this.#begin(await this.#client.auth.verifyMfa({ tempToken, ...code }));
   }
 
-  /** Passkeys of the person at this browser. */
+  /** Passkeys of the user who is signed in to this browser. */
   get passkeys(): Client["passkeys"] {
     return this.#client.passkeys;
   }
@@ -135,7 +140,7 @@ class Session {
     await this.#begin(await this.#client.passkeys.signIn(settings));
   }
 
-  /** Leaves for the page of a provider: to sign in, or to prove an account there that is to be connected. */
+  /** Goes to the page of a provider, to sign in or to prove the ownership of an account there. */
   async leaveFor(provider: string, purpose: "sign-in" | "prove"): Promise<void> {
     const request = { provider, purpose, acceptTerms: purpose === "sign-in" };
     const { authorizationUrl } = await this.#client.auth.startExternal(request);
@@ -144,7 +149,7 @@ class Session {
 
   /**
    * Finishes a sign-in with a provider.
-   * @returns the token of the second step, or of an identity that is to be connected
+   * @returns the token of the second step, or of an identity that can be connected
    */
   async finishExternal(
     answer: FinishExternalRequest,
@@ -161,14 +166,14 @@ class Session {
     if (this.impersonation) await this.leave();
     const userId = this.user?.id ?? "";
     await this.#client.auth.logout().catch((thrown) => {
-      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // or it has ended already
+      if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // unless the session has already ended
     });
     const { forgetConversations } = await import("./conversations.svelte.ts");
     await forgetConversations(userId);
     this.ended();
   }
 
-  /** The session is over and meant to be, as after a deletion. */
+  /** Ends the session intentionally, for example after a deletion. */
   ended(): void {
     tabs.postMessage({ type: "signed-out" } satisfies Message);
     this.#forget();
@@ -183,15 +188,15 @@ class Session {
     route.open("/");
   }
 
-  /** Returns to the own identity and ends the session that was opened in the other one's name. */
+  /** Returns to the administrator's own session and ends the impersonation. */
   async leave(): Promise<void> {
     const left = this.impersonation;
     if (!left) return;
     this.impersonation = undefined;
     route.open(`/admin/users/${left.user.id}`);
-    await left.routes.auth.logout().catch(() => {}); // it ends by itself soon
+    await left.routes.auth.logout().catch(() => {}); // it soon expires by itself
     const { forgetConversations } = await import("./conversations.svelte.ts");
-    await forgetConversations(left.user.id, true); // they are another person's
+    await forgetConversations(left.user.id, true); // they belong to another person
   }
 
   /** @returns the token of the second step */
@@ -219,7 +224,7 @@ class Session {
 
   #forget(): void {
     localStorage.removeItem(MARK);
-    this.#client = this.#createClient(); // the former one still has its access token
+    this.#client = this.#createClient(); // the previous client still has its access token
     this.user = undefined;
     this.impersonation = undefined;
     this.isExpired = false;

@@ -1,4 +1,4 @@
-/** The themes that a person can choose. */
+/** The themes that a user can choose. */
 export const THEMES = ["system", "light", "dark"] as const;
 export type Theme = (typeof THEMES)[number];
 const KEY = "gatehouse-theme";
@@ -14,7 +14,7 @@ export function setTheme(chosen: Theme): void {
   applyTheme();
 }
 
-/** The styles have each colour twice; the attribute says which one counts. */
+/** The styles define each colour for both themes; the attribute selects one. */
 export function applyTheme(): void {
   document.documentElement.dataset.theme = state.theme;
 }

@@ -11,17 +11,17 @@ export const toasts = $state<Toast[]>([]);
 
 let last = 0;
 
-/** @param undo takes back what the notice tells */
+/** @param undo undoes the action that the notice reports */
 export const toast = (key: MessageKey, undo?: () => void): void => show(t(key), undo);
 
-/** Takes back what a notice tells. */
+/** Undoes the action that a notice reports. */
 export function undoToast(id: number): void {
   const found = toasts.find((each) => each.id === id);
   remove(id);
   found?.undo?.();
 }
 
-/** Runs the action of a button outside of a form. A failure becomes a notice. */
+/** Runs the action of a button outside of a form. Failures are shown as notices. */
 export async function attempt(work: () => Promise<void>): Promise<void> {
   try {
     await work();

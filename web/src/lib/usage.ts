@@ -11,11 +11,11 @@ export async function allUsage(load: (page: number) => Promise<UsageDay[]>): Pro
   return rows;
 }
 
-/** The name of a provider, as people know it. */
+/** The display name of a provider. */
 export const providerName = (providers: readonly Provider[], provider: string): string =>
   providers.find((each) => each.provider === provider)?.displayName ?? provider;
 
-/** The name of a model, as people know it. */
+/** The display name of a model. */
 export const modelName = (
   providers: readonly Provider[],
   { provider, model }: { provider: string; model: string },

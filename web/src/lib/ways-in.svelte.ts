@@ -2,19 +2,19 @@ import type { GetSignInMethodsResponse } from "@gatehouse/client";
 import { refusalOf } from "./offers.ts";
 import { session } from "./session.svelte.ts";
 
-/** How the viewer can sign in, as of the last `load`. */
+/** The ways in which the viewer can sign in, as of the last `load`. */
 class WaysIn {
   #known = $state.raw<{ userId: string; ways: GetSignInMethodsResponse }>();
   readonly #ways = $derived(
     this.#known?.userId === session.viewer?.id ? this.#known?.ways : undefined,
   );
-  /** Until it is known, as for most accounts. */
+  /** True until it is known, as for most accounts. */
   readonly hasPassword = $derived(this.#ways?.hasPassword ?? true);
   readonly hasPasskeys = $derived((this.#ways?.passkeys ?? 0) > 0);
   readonly hasIdentities = $derived((this.#ways?.identities ?? 0) > 0);
   readonly hasEmailCode = $derived(this.#ways?.emailCode ?? false);
 
-  /** Reads them again. An administrator who acts as somebody may not. */
+  /** Reloads them, except for an administrator who acts as another user, who may not read them. */
   async load(): Promise<void> {
     const userId = session.viewer?.id;
     if (!userId || refusalOf("getSignInMethods", session.actor)) return;

@@ -1,4 +1,4 @@
-/** Texts of the pages of one's own account. */
+/** Texts of the pages for the user's own account. */
 export const account = {
   "account.restored": [
     "Welcome back: the deletion of your account is cancelled.",

@@ -1,4 +1,4 @@
-/** Texts of all pages: the frame, signing in, lists. */
+/** Texts that several pages share: frame, sign-in, lists. */
 export const common = {
   "app.menu": ["Menu", "Menü"],
   "app.skip": ["Skip to content", "Zum Inhalt"],

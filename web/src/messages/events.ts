@@ -1,4 +1,4 @@
-/** What the audit log records, by the names of its events. */
+/** Names of audit events for the user. */
 export const events = {
   "event.auth.register": ["Registered", "Registriert"],
   "event.auth.login": ["Signed in", "Angemeldet"],
@@ -101,7 +101,7 @@ export const events = {
   "event.admin.denied": ["Refused to an administrator", "Der Verwaltung verweigert"],
 } as const satisfies Record<string, readonly [string, string]>;
 
-/** What somebody did, as it follows on their name. */
+/** Predicates for audit events, which follow the name of the user. */
 export const sentences = {
   "did.auth.register": ["registered", "hat sich registriert"],
   "did.auth.login": ["signed in", "hat sich angemeldet"],

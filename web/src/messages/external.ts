@@ -1,4 +1,7 @@
-/** Sign-in providers: sign-in, the page that their answers come to, and the list of the security page. */
+/**
+ * Texts about sign-in providers: sign-in, the page that receives their responses, and the list on
+ * the security page.
+ */
 export const external = {
   "external.signIn": ["Continue with {provider}", "Weiter mit {provider}"],
   "external.terms": [

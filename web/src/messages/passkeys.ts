@@ -1,4 +1,4 @@
-/** Passkeys: sign-in, and the list of the security page. */
+/** Texts about passkeys: sign-in, and the list on the security page. */
 export const passkeys = {
   "passkeys.title": ["Passkeys", "Passkeys"],
   "passkeys.about": [

@@ -1,4 +1,4 @@
-/** How AI providers fail, by the words that the API uses. They follow on `chat.providerFailed`. */
+/** Failures of AI providers, by the words that the API uses. Appended to `chat.providerFailed`. */
 export const providers = {
   "provider.rate limited": ["rate limited", "zu viele Anfragen"],
   "provider.quota exhausted": ["quota exhausted", "Kontingent erschöpft"],

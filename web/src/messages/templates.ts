@@ -1,7 +1,4 @@
-/**
- * The e-mails by the names of their templates. They are written in English: the first texts are as
- * their subjects.
- */
+/** Names of e-mails by template. The English names equal the subjects of the shipped e-mails. */
 export const templates = {
   "template.verify-email": ["Verify your e-mail address", "Adresse bestätigen"],
   "template.change-email": ["Verify your new e-mail address", "Neue Adresse bestätigen"],

@@ -1,4 +1,4 @@
-/** Texts of the page of webhooks. */
+/** Texts of the webhooks page. */
 export const webhooks = {
   "nav.webhooks": ["Webhooks", "Webhooks"],
   "webhooks.title": ["Webhooks", "Webhooks"],
