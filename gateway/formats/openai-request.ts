@@ -77,7 +77,8 @@ const MAX_NAME = 64;
 
 /**
  * Reads the body of a chat completion.
- * @throws ServiceError VALIDATION_FAILED, which names all fields that are refused or of a wrong type
+ * @throws ServiceError VALIDATION_FAILED, naming all fields that are rejected or have the wrong
+ * type
  */
 export function readCompletion(json: object) {
   const found: Findings = { violations: [], ignored: new Set() };

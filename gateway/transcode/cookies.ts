@@ -11,7 +11,7 @@ import type { CookieField } from "./binding.ts";
 export type TokenCookie = CookieField & {
   /** Empty if the request has no such cookie, or has several and it is unclear which one counts. */
   token: string;
-  /** Whether there are several cookies with this name, of which not exactly one verifies. */
+  /** Whether there are several cookies with this name, but not exactly one that verifies. */
   isAmbiguous: boolean;
 };
 

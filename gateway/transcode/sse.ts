@@ -85,7 +85,7 @@ export async function sendStream(
     const thrown = call.signal.aborted ? call.signal.reason : error; // the error of `once` would hide the reason
     const failed = toHttpError(thrown);
     request.failure = failed.body.code;
-    if (request.raw.socket.destroyed) return; // the client has disconnected; `raw` is told later
+    if (request.raw.socket.destroyed) return; // the client has disconnected; `raw` is closed later
     if (!raw.headersSent && !form.beginsByFailure(failed)) throw thrown;
     if (failed.isInternal) report(thrown);
     headers.push(ConnectError.from(thrown).metadata); // with gRPC, a failure's metadata arrives after the headers

@@ -11,7 +11,7 @@ export const EXTERNAL_CEREMONY_MS = 10 * 60_000;
 /** Maximum difference between the clocks of replicas, in ms. */
 const CLOCK_TOLERANCE_MS = 30_000;
 
-/** The purpose of a ceremony, for which alone its bytes are valid. */
+/** The purpose of a ceremony. Its bytes are valid for no other purpose. */
 export type CeremonyPurpose =
   | "passkey sign-in"
   | `passkey second-factor ${string}`

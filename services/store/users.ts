@@ -75,8 +75,8 @@ export class User extends table.class {
     return this.role === "admin" || (this.demotedAt?.getTime() ?? 0) > protectedSince;
   }
   /**
-   * Whether no address of the account was ever verified: somebody else may have made it. Service accounts
-   * count as verified, since nobody signs in to them.
+   * Whether no address of the account was ever verified, so that somebody else may have created it.
+   * Service accounts count as verified, since nobody signs in to them.
    */
   isNeverVerified(): boolean {
     return !this.emailVerified && !this.wasVerified && !this.isService;

@@ -31,7 +31,7 @@ const DIGIT = /(?![0-9])\p{Nd}/gu;
 const FULL_WIDTH = /[\uff01-\uff5e]/gu;
 const FULL_WIDTH_OFFSET = 0xfee0;
 
-/** Blanks and invisible characters at both ends. */
+/** Spaces and invisible characters at both ends. */
 const EDGES =
   /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+|[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+$/gu;
 
@@ -72,9 +72,9 @@ const tokenForm = (text: string): string =>
 const codeForm = (text: string): string => tokenForm(text).replaceAll("-", "");
 
 /**
- * Normalizes an e-mail address as it is stored: removes surrounding blanks and invisible characters.
- * Digits and dashes are folded if the rest is ASCII. Letters that only look like ASCII stay and are
- * rejected: they may belong to another mailbox.
+ * Normalizes an e-mail address to its stored form: removes surrounding spaces and invisible
+ * characters. Digits and dashes are folded if the rest is ASCII. Letters that only look like ASCII
+ * are kept and rejected later, since the address may be another mailbox.
  */
 export function addressForm(text: string): string {
   const narrow = trim(text).replace(FULL_WIDTH, (character) =>
@@ -97,7 +97,10 @@ function labelForm(label: string): string {
   return domainToASCII(joined) === "" ? visible(label).normalize("NFC") : joined;
 }
 
-/** Normalizes a person's name as it is stored. A name without visible characters is left for the rules to reject. */
+/**
+ * Normalizes a person's name to its stored form. A name without visible characters is left for the
+ * rules to reject.
+ */
 function nameForm(text: string): string {
   const composed = visible(text, SPELLING).normalize("NFC");
   const name = composed.replace(SEPARATOR, " ").replace(NAME_EDGES, "");

@@ -18,7 +18,7 @@ create table audit_days (
 
 --> statement-breakpoint
 
--- Who was active on a day. Days that have passed are replaced by a number.
+-- Active users by day. Past days are replaced with a number.
 create table active_users (
   day date not null,
   user_id uuid not null,
