@@ -45,8 +45,8 @@ export function countRequests(
 }
 
 /**
- * Omits stack traces while a socket closes. Node then creates an error for each of hundreds of requests
- * that it has read; their traces, which nobody reads, take longer than everything else.
+ * Omits stack traces while a socket closes. Node then creates an error for each of hundreds of
+ * requests that it has read, and their unused stack traces would take longer than everything else.
  */
 function omitStackTraces(socket: Socket): void {
   const limit = Error.stackTraceLimit;
@@ -58,7 +58,7 @@ function omitStackTraces(socket: Socket): void {
   });
 }
 
-/** Calls back after so many turns of the event loop. */
+/** Calls back after the given number of turns of the event loop. */
 function afterTurns(turns: number, callback: () => void): void {
   if (turns === 0) callback();
   else setImmediate(afterTurns, turns - 1, callback);
