@@ -35,8 +35,8 @@ export type ClientOptions = {
    */
   refreshToken?: "cookie" | TokenStore | undefined;
   /**
-   * Where a client without cookies keeps the token of its device, which identifies it at later sign-ins and finishes what
-   * it has begun at a sign-in provider. Default: memory.
+   * Where a client without cookies keeps the token of its device. The token identifies the device at
+   * later sign-ins and finishes sign-ins with providers. Default: memory.
    */
   deviceToken?: TokenStore | undefined;
   /**
@@ -229,7 +229,7 @@ function inMemory(): TokenStore {
   };
 }
 
-/** The token of the device in a response. React Native joins all cookies in one header. */
+/** The device token in a response. React Native joins all cookies in one header. */
 function deviceTokenIn({ headers }: Response): string | undefined {
   const { getSetCookie } = headers as { getSetCookie?: () => string[] };
   const cookies = getSetCookie?.call(headers).join() ?? headers.get("set-cookie") ?? "";

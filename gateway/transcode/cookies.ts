@@ -53,7 +53,7 @@ export async function readTokenCookies(
   );
 }
 
-/** The different values of all cookies with the given name. Tokens need no decoding. */
+/** The distinct values of all cookies with the given name. Tokens need no decoding. */
 function cookieValues(header: string, name: string): string[] {
   const pairs = header.split(";").map((pair) => pair.trim());
   const values = pairs

@@ -16,9 +16,9 @@ import {
 /** Maximum length of an address, in characters (RFC 5321 section 4.5.3.1). */
 const MAX_LENGTH = 254;
 /**
- * The characters of a dot-atom (RFC 5322 section 3.2.3): mail programs read a comma or a second @ as several recipients.
- * Dots may be anywhere, as in addresses that mobile operators in Japan gave out. Only ASCII, so that
- * lower-casing gives the same result in every language and database.
+ * The characters of a dot-atom (RFC 5322 section 3.2.3), because mail programs treat a comma or a
+ * second @ as a separator of recipients. Dots may be anywhere, as in addresses from Japanese mobile
+ * operators. Only ASCII, so that lower-casing gives the same result in every language and database.
  */
 const LOCAL_PART = /^[\w.!#$%&'*+/=?^`{|}~-]+$/;
 /**

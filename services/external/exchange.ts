@@ -222,7 +222,7 @@ type Claims = Partial<library.IDToken>;
 
 /**
  * The identity in an ID token, whose signature, issuer, audience, nonce and expiry the library has
- * checked. An authorized party must be ours (OpenID Connect Core section 3.1.3.7).
+ * checked. The authorized party, if present, must be this client (OpenID Connect Core section 3.1.3.7).
  * @throws ServiceError EXTERNAL_FAILED
  */
 function readClaims(

@@ -35,7 +35,7 @@ export type NewCredential = Pick<
   | "rpId"
 > & { ceremony: Ceremony };
 
-/** Longest credential id, in bytes (WebAuthn level 3, section 7.1, step 25). No index could hold a much longer one. */
+/** Maximum length of a credential id, in bytes (WebAuthn level 3, section 7.1, step 25). Much longer ones do not fit in an index. */
 const MAX_CREDENTIAL_ID = 1_023;
 
 /**

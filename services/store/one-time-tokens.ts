@@ -91,7 +91,7 @@ export async function invalidateTokensButNotMe({ em }: Db, userId: string): Prom
   await em.nativeDelete(OneTimeToken, { user: userId, kind: { $nin: UNDOING } });
 }
 
-/** The tokens that let whoever reads the mail of an account's address in. */
+/** Tokens that give access to whoever reads the mail sent to the account's address. */
 const OF_MAILBOX: OneTimeTokenKind[] = [
   "verify-email",
   "reset-password",
@@ -100,9 +100,9 @@ const OF_MAILBOX: OneTimeTokenKind[] = [
 ];
 
 /**
- * Deletes what a change by a session makes void: a user's tokens of the given kinds, or all but those that undo a sign-in.
- * While the address is not verified, the tokens that were mailed to it stay: a stranger may have registered it, and must
- * not be able to keep its owner out. Lock the user first.
+ * Deletes the tokens that a change by a session invalidates: a user's tokens of the given kinds, or
+ * all except those that undo a sign-in. Keeps the tokens that were mailed to an unverified address: a
+ * stranger may have registered it, and must not be able to lock its owner out. Lock the user first.
  */
 export async function invalidateTokensOfSession(
   { em }: Db,

@@ -1,14 +1,14 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** A name that a route can have as it is. */
+/** Names that need no encoding in a URL. */
 const NAME = /^[\w-][\w.-]*$/;
-/** What is served below `/.well-known/` in any case. */
+/** Names below `/.well-known/` that the gateway always serves itself. */
 const OWN = ["jwks.json", "change-password"];
 
 /**
- * Reads the files in the directory of `WELL_KNOWN`, by name. Hidden ones are not ours: Kubernetes keeps its own next to
- * those of a volume.
+ * Reads the files in the directory `WELL_KNOWN`, by name. Skips hidden files, such as those that
+ * Kubernetes adds to a volume.
  * @throws Error for operators, with a line per problem
  */
 export function readWellKnown(directory: string | undefined): ReadonlyMap<string, Buffer> {

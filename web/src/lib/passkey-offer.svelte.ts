@@ -1,15 +1,15 @@
 import { session } from "./session.svelte.ts";
 import { signInMethods } from "./sign-in-methods.ts";
 
-/** Set once a passkey was offered in this browser, by the id of the person. */
+/** Prefix of a key in local storage, followed by the id of a user who was offered a passkey. */
 const MARK = "gatehouse-passkey-offered-";
 
-/** The offer to add a passkey, made once after a sign-in with a password. */
+/** Offers once per user and browser to add a passkey, after a sign-in with a password. */
 class PasskeyOffer {
   #to = $state<string>();
   readonly isMade = $derived(this.#to !== undefined && this.#to === session.user?.id);
 
-  /** Makes the offer to somebody who has signed in by password, has no passkey and could use one on this page. */
+  /** Makes the offer if the user, who has signed in with a password, has no passkey and can use one on this page. */
   async consider(): Promise<void> {
     const userId = session.user?.id ?? "";
     if (!session.passkeys.isSupported() || localStorage.getItem(MARK + userId)) return;

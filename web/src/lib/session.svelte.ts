@@ -39,7 +39,7 @@ class Session {
    */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
-  /** What completes the sign-in that waits for its second factor; empty for a code of an app or a backup code. */
+  /** Second factors that can complete the pending sign-in; empty if these are the app and the backup codes. */
   factors = $state.raw<readonly string[]>([]);
   #client = this.#createClient();
 
