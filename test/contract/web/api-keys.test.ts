@@ -34,7 +34,7 @@ describeWeb("Web app: API keys", { browsers: CHROMIUM }, (web) => {
     await see(page, `${key.slice(8, 12)}...${key.slice(36, 40)}`);
     expect(await page.getByText(key).count()).toBe(0);
     await press(page, "Revoke");
-    await see(page, "Nothing to show.");
+    await see(page, "You have no API keys.");
     expect(await keyStatus(web.app, key)).toBe(401);
   });
 

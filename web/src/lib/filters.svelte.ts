@@ -15,6 +15,11 @@ export function filtersOf<Name extends string>(...names: Name[]) {
     get values() {
       return given(values) as Partial<Record<Name, string>>;
     },
+    /** Takes back all of them; undefined if there are none. */
+    get clear() {
+      const isFiltered = Object.keys(given(values)).length > 0;
+      return isFiltered ? () => route.open(path, { replace: true }) : undefined;
+    },
     set(name: Name, value: string) {
       const query = new URLSearchParams(
         given({ ...values, [name]: value }) as Record<string, string>,

@@ -136,6 +136,7 @@ export const account = {
     "Programs use these keys to call AI models in your name. They can do nothing else.",
     "Mit diesen Schlüsseln rufen Programme in Ihrem Namen KI-Modelle auf. Sie können nichts anderes.",
   ],
+  "keys.none": ["You have no API keys.", "Sie haben keine API-Schlüssel."],
   "keys.new": ["New API key", "Neuer API-Schlüssel"],
   "keys.create": ["Create the key", "Schlüssel anlegen"],
   "keys.nameHint": ["What it is for, such as CI.", "Wofür er ist, zum Beispiel CI."],

@@ -169,6 +169,8 @@ export const common = {
   ],
 
   "list.empty": ["Nothing to show.", "Keine Einträge."],
+  "list.noMatch": ["Nothing matches these filters.", "Nichts passt zu diesen Filtern."],
+  "list.clear": ["Clear filters", "Filter zurücksetzen"],
   "list.further": ["Search further", "Weiter suchen"],
   "list.total": ["Entries: {total}", "Einträge: {total}"],
   "list.about": ["Entries: about {total}", "Einträge: etwa {total}"],
