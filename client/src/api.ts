@@ -318,7 +318,7 @@ export type OverviewNumber = {
   total?: number | undefined;
   /** The figure of each day or hour, oldest first. */
   daily: number[];
-  /** How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. Absent for `24h`, and if the number was 0 earlier. */
+  /** How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. For `24h` how the 23 hours that are over differ from the same hours a day earlier. Absent if the number was 0 earlier, and for active users of `24h`. */
   change?: number | undefined;
   /** The average of the days of the period that are over, without today. Of active users only, and absent for `24h`. */
   average?: number | undefined;
@@ -386,7 +386,7 @@ export type OverviewCost = {
   dailyCosts: string[];
   /** Number of calls in the period that are not in the amounts because their model had no price. */
   unpricedCalls: number;
-  /** How the days that are over differ from the same days one period earlier, as in OverviewNumber. */
+  /** How the days or hours that are over differ from the same ones one period earlier, as in OverviewNumber. */
   change?: number | undefined;
 };
 

@@ -9,8 +9,10 @@ import {
   countActiveUsersByDay,
   countEventsByDay,
   countEventsByHour,
+  countEventsWithin,
   countFailedEmailsByDay,
   countFailedEmailsByHour,
+  countFailedEmailsWithin,
   countWaitingEvents,
   type DayCount,
   type ProviderHealth,
@@ -18,7 +20,13 @@ import {
   type WaitingEvents,
 } from "../store/overview.ts";
 import type { Db } from "../store/statement.ts";
-import { type ModelTotals, sumModelDays, sumModelHours } from "../store/usage-sums.ts";
+import { firstDetailedDay } from "../store/usage.ts";
+import {
+  type ModelTotals,
+  sumCallsWithin,
+  sumModelDays,
+  sumModelHours,
+} from "../store/usage-sums.ts";
 import { type FailingWebhook, listFailingWebhooks } from "../store/webhooks.ts";
 import { toMessage } from "../user/to-message.ts";
 
@@ -51,10 +59,10 @@ type Series = { today: number; total?: number; daily: number[]; change?: number 
  * @param period `24h`, `7d` or `30d`
  */
 export async function readOverview(
-  call: Pick<Call, "em" | "store" | "clock" | "ai">,
+  call: Pick<Call, "em" | "store" | "clock" | "config" | "ai">,
   period = "30d",
 ) {
-  const { clock, store, ai } = call;
+  const { clock, config, store, ai } = call;
   const now = clock.now();
   await ai.usage.flush();
   const db = () => ({ em: store.fork(), clock }); // the statements run side by side
@@ -71,9 +79,11 @@ export async function readOverview(
       listFailingWebhooks(db()),
       countWaitingEvents(db(), new Date(now.getTime() - UNSEALED_MS)),
       listBudgets(db(), { scope: "deployment" }, starts, { limit: MAX_BUDGETS }),
-      isByHour ? readHours(db, now) : readDays(db, now, period),
+      isByHour
+        ? readHours(db, now, firstDetailedDay(now, config.usageRetentionMs))
+        : readDays(db, now, period),
     ]);
-  const { spans, active, events, emails, models } = numbers;
+  const { spans, active, events, emails, models, calls } = numbers;
   const { units } = spans;
   const eventsOf = (event: CountedEvent) =>
     withTotal(
@@ -84,12 +94,12 @@ export async function readOverview(
   const failedSignIns = eventsOf("auth.login_failed");
   const share = shareOf(failedSignIns.today, signIns.today);
   const periodShare = shareOf(failedSignIns.total, signIns.total);
-  const calls = models.map(({ day, calls: count }) => ({ day, count }));
-  const tokens = models.map(({ day, inputTokens, outputTokens }) => ({
+  const callCounts = calls.map(({ day, calls: count }) => ({ day, count }));
+  const tokens = calls.map(({ day, inputTokens, outputTokens }) => ({
     day,
     count: inputTokens + outputTokens,
   }));
-  const aiCost = aiCostOf(models, spans, ai.catalogue.currency);
+  const aiCost = aiCostOf(calls, spans, ai.catalogue.currency);
   const isConfigured = ai.providers.byId.size > 0;
   return {
     days: isByHour ? [] : units,
@@ -104,7 +114,7 @@ export async function readOverview(
     ...(share !== undefined && { failedSignInShare: share }),
     ...(periodShare !== undefined && { periodFailedSignInShare: periodShare }),
     registrations: eventsOf("auth.register"),
-    aiCalls: withTotal(calls, spans),
+    aiCalls: withTotal(callCounts, spans),
     aiTokens: withTotal(tokens, spans),
     ...(aiCost && { aiCost }),
     failedEmails: withTotal(emails, spans),
@@ -121,8 +131,10 @@ export async function readOverview(
   };
 }
 
-/** The days or hours of a period, oldest first, and those before it that it is compared with. */
+/** The days or hours of a period, oldest first, and the rows that those which are over are compared with. */
 type Spans = { units: string[]; earlier: string[] };
+
+type CallTotals = Omit<ModelTotals, "provider" | "model">;
 
 /** The numbers of a period and of the one before it, by day or hour. */
 type Numbers = {
@@ -131,6 +143,8 @@ type Numbers = {
   events: (DayCount & { event: CountedEvent })[];
   emails: DayCount[];
   models: ModelTotals[];
+  /** The calls of all models. */
+  calls: CallTotals[];
 };
 
 /** Reads the numbers of the last days, and of as many days before. */
@@ -144,27 +158,43 @@ async function readDays(db: () => Db, now: Date, period: string): Promise<Number
     countFailedEmailsByDay(db(), days),
     sumModelDays(db(), days),
   ]);
-  const spans = { units: both.slice(count), earlier: both.slice(0, count) };
-  return { spans, active, events, emails, models };
+  const spans = { units: both.slice(count), earlier: both.slice(0, count - 1) };
+  return { spans, active, events, emails, models, calls: models };
 }
 
 /**
- * Reads the numbers of this hour and the 23 before it. Active users are those of today. Nothing is compared: the hours of
- * the day before would take as long again, since nothing is summed up by hour.
+ * Reads the numbers of this hour and the 23 before it, and one sum of the 23 hours that those which are over are compared
+ * with: nothing is summed up by hour, and two days by hour would take twice as long. Active users are those of today.
+ * @param firstDetailed earlier calls are kept by day only, and are not compared
  */
-async function readHours(db: () => Db, now: Date): Promise<Numbers> {
+async function readHours(db: () => Db, now: Date, firstDetailed: Date): Promise<Numbers> {
   const thisHour = Math.floor(now.getTime() / HOUR_MS) * HOUR_MS;
   const first = new Date(thisHour - (HOURS - 1) * HOUR_MS);
   const units = Array.from({ length: HOURS }, (_, i) =>
     new Date(first.getTime() + i * HOUR_MS).toISOString(),
   );
-  const [active, events, emails, models] = await Promise.all([
+  const before = {
+    since: new Date(first.getTime() - DAY_MS),
+    until: new Date(thisHour - DAY_MS),
+  };
+  const [active, events, emails, models, pastEvents, pastEmails, pastCalls] = await Promise.all([
     countActiveUsersByDay(db(), periodOf(lastDays(now, 1))),
     countEventsByHour(db(), first),
     countFailedEmailsByHour(db(), first),
     sumModelHours(db(), first),
+    countEventsWithin(db(), before),
+    countFailedEmailsWithin(db(), before),
+    sumCallsWithin(db(), before),
   ]);
-  return { spans: { units, earlier: [] }, active, events, emails, models };
+  const day = before.since.toISOString();
+  return {
+    spans: { units, earlier: [day] },
+    active,
+    events: [...events, ...pastEvents.map((row) => ({ ...row, day }))],
+    emails: [...emails, { day, count: pastEmails }],
+    models,
+    calls: before.since < firstDetailed ? models : [...models, { ...pastCalls, day }],
+  };
 }
 
 /** The last days in UTC, oldest first. */
@@ -198,12 +228,12 @@ const averageOf = (rows: readonly DayCount[], days: readonly string[]): number =
   totalOf(countsOf(rows, days.slice(0, -1))) / (days.length - 1);
 
 /**
- * How the days that are over differ from the same days one period earlier, as a share. Today has not ended, and would
- * always seem to be less.
+ * How the days or hours that are over differ from the same ones one period earlier, as a share. The last one has not
+ * ended, and would always seem to be less.
  * @returns undefined if there was nothing earlier
  */
 function changeOf(rows: readonly DayCount[], { units, earlier }: Spans): number | undefined {
-  const before = totalOf(countsOf(rows, earlier.slice(0, -1)));
+  const before = totalOf(countsOf(rows, earlier));
   return before > 0 ? totalOf(countsOf(rows, units.slice(0, -1))) / before - 1 : undefined;
 }
 
@@ -219,17 +249,17 @@ function withTotal(rows: readonly DayCount[], spans: Spans): Series {
 }
 
 /** What the calls cost. Undefined if none of them had a price. */
-function aiCostOf(models: readonly ModelTotals[], spans: Spans, currency: string) {
+function aiCostOf(calls: readonly CallTotals[], spans: Spans, currency: string) {
   const { units } = spans;
-  const within = models.filter(({ day }) => units.includes(day));
-  const sum = (count: (row: ModelTotals) => number) => totalOf(within.map(count));
+  const within = calls.filter(({ day }) => units.includes(day));
+  const sum = (count: (row: CallTotals) => number) => totalOf(within.map(count));
   const pricedCalls = sum((row) => row.pricedCalls);
   if (pricedCalls === 0) return undefined;
   const nanos = new Map(units.map((unit) => [unit, 0n]));
   for (const { day, costNanos } of within)
     nanos.set(day, (nanos.get(day) ?? 0n) + BigInt(costNanos));
   const daily = [...nanos.values()];
-  const costs = models.map(({ day, costNanos }) => ({ day, count: Number(costNanos) }));
+  const costs = calls.map(({ day, costNanos }) => ({ day, count: Number(costNanos) }));
   const change = changeOf(costs, spans);
   return {
     currency,

@@ -55,6 +55,20 @@ export const countEventsByHour = (
     { events: COUNTED, lowest: lowestId(since) },
   );
 
+/** A time, and a later one that is not included. */
+type Span = { since: Date; until: Date };
+
+/** Number of audit events in a span. */
+export const countEventsWithin = (
+  { em }: Db,
+  { since, until }: Span,
+): Promise<{ event: CountedEvent; count: number }[]> =>
+  em.execute(
+    `select event, count(*)::float8 as count from audit_events
+     where event in (:events) and id >= :lowest and id < :end group by event`,
+    { events: COUNTED, lowest: lowestId(since), end: lowestId(until) },
+  );
+
 /** Number of seals whose events one statement counts. */
 const SEALS_PER_STATEMENT = 200;
 
@@ -143,6 +157,17 @@ export const countFailedEmailsByHour = ({ em }: Db, since: Date): Promise<DayCou
        from emails where status = 'failed' and id >= :lowest group by 1) as counted`,
     { lowest: lowestId(since) },
   );
+
+/** Number of e-mails that failed in a span. */
+export const countFailedEmailsWithin = async (db: Db, { since, until }: Span): Promise<number> => {
+  const { count } = await oneRow<{ count: number }>(
+    db,
+    `select count(*)::float8 as count from emails
+     where status = 'failed' and id >= :lowest and id < :end`,
+    { lowest: lowestId(since), end: lowestId(until) },
+  );
+  return count;
+};
 
 /** Events that should have been sealed by now. */
 export type WaitingEvents = {

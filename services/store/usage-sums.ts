@@ -1,5 +1,5 @@
 import { type Person, personColumn } from "./person.ts";
-import { type Db, firstRow, HOUR, HOUR_TEXT, returnsRow } from "./statement.ts";
+import { type Db, firstRow, HOUR, HOUR_TEXT, oneRow, returnsRow } from "./statement.ts";
 
 /** Sums of calls. */
 export type CallSums = {
@@ -60,6 +60,20 @@ export const sumModelHours = ({ em }: Db, since: Date): Promise<ModelTotals[]> =
          count(cost_nanos)::float8 as "pricedCalls"
        from ai_usage where created_at >= :since group by 1, provider, model) as sums`,
     { since },
+  );
+
+/** Sums up the calls of all users from a time on, before another one. */
+export const sumCallsWithin = (
+  db: Db,
+  span: { since: Date; until: Date },
+): Promise<Omit<ModelTotals, "day" | "provider" | "model">> =>
+  oneRow(
+    db,
+    `select count(*)::float8 as calls, coalesce(sum(input_tokens), 0)::float8 as "inputTokens",
+       coalesce(sum(output_tokens), 0)::float8 as "outputTokens", coalesce(sum(cost_nanos), 0)::text as "costNanos",
+       count(cost_nanos)::float8 as "pricedCalls"
+     from ai_usage where created_at >= :since and created_at < :until`,
+    span,
   );
 
 /** Left out once there are none: the planner would expect many, and compile its plan for a second. */

@@ -243,8 +243,8 @@ test("GET /admin/overview: compares complete days with the same days one period 
   const user = await app.addUser();
   for (const daysAgo of [2, 3, 3, 9, 10, 13, 14])
     await storeCall(user.id, "steady", "completed", atDay(daysAgo));
-  const [month, week, day] = await Promise.all(
-    ["30d", "7d", "24h"].map(async (period) => {
+  const [month, week] = await Promise.all(
+    ["30d", "7d"].map(async (period) => {
       return (await admin.get(`/admin/overview?period=${period}`)).body;
     }),
   );
@@ -255,8 +255,29 @@ test("GET /admin/overview: compares complete days with the same days one period 
   expect(week.aiCalls.change).toBeCloseTo(now / before - 1);
   expect(week.activeUsers.average).toBeCloseTo(sum(week.activeUsers.daily.slice(0, -1)) / 6);
   expect(week.models.every(({ calls }: { calls: number }) => calls > 0)).toBe(true);
-  for (const number of ["signIns", "registrations", "aiCalls", "aiTokens", "activeUsers"])
-    expect(day[number], number).not.toHaveProperty("change");
+});
+
+test("GET /admin/overview, 24h: compares the hours that are over with the same hours a day earlier", async () => {
+  const user = await app.addUser();
+  const now = app.clock.now();
+  const thisHour = Math.floor(now.getTime() / 3_600_000) * 3_600_000;
+  const hoursAgo = (hours: number) => new Date(thisHour - hours * 3_600_000);
+  for (const hours of [0, 1, 23, 24, 25, 25, 46, 47, 48])
+    await storeCall(user.id, "hours", "completed", hoursAgo(hours));
+  const { aiCalls, aiTokens, activeUsers } = (await admin.get("/admin/overview?period=24h")).body;
+  const [before] = await app.sql<{ calls: number; tokens: number }>(
+    `select count(*)::int as calls, sum(input_tokens + output_tokens)::int as tokens
+     from ai_usage where created_at >= ? and created_at < ?`,
+    [hoursAgo(47), hoursAgo(24)],
+  );
+  const sum = (counts: number[]) => counts.reduce((total, count) => total + count, 0);
+  expect(before?.calls).toBeGreaterThanOrEqual(4);
+  for (const [{ daily, change }, earlier] of [
+    [aiCalls, before?.calls],
+    [aiTokens, before?.tokens],
+  ])
+    expect(change).toBeCloseTo(sum(daily.slice(0, -1)) / earlier - 1);
+  expect(activeUsers).not.toHaveProperty("change");
 });
 
 test("GET /admin/overview: shows the used share of budgets of the deployment", async () => {

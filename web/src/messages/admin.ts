@@ -1,8 +1,8 @@
 /** Texts of the pages for administrators. */
 export const admin = {
   "dashboard.title": ["Overview", "Übersicht"],
-  "dashboard.activeUsers": ["Active users a day", "Aktive Benutzer am Tag"],
-  "dashboard.activeToday": ["Active users today", "Aktive Benutzer heute"],
+  "dashboard.activeUsers": ["Active users a day", "Aktive am Tag"],
+  "dashboard.activeToday": ["Active users today", "Aktive heute"],
   "dashboard.signIns": ["Sign-ins", "Anmeldungen"],
   "dashboard.registrations": ["Registrations", "Registrierungen"],
   "dashboard.aiCalls": ["AI calls", "KI-Aufrufe"],
@@ -89,10 +89,7 @@ export const admin = {
   ],
   "user.unlock": ["Unlock", "Entsperren"],
   "user.unlocked": ["Unlocked.", "Entsperrt."],
-  "user.disableMfa": [
-    "Turn off two-factor authentication",
-    "Zwei-Faktor-Authentifizierung ausschalten",
-  ],
+  "user.disableMfa": ["Turn off two-factor authentication", "Zwei-Faktor ausschalten"],
   "user.mfaDisabled": [
     "Two-factor authentication is off.",
     "Die Zwei-Faktor-Authentifizierung ist aus.",
@@ -255,6 +252,10 @@ export const admin = {
   "overview.changeAbout": [
     "Compared with the period before; without today, which has not ended",
     "Verglichen mit dem Zeitraum davor; ohne heute, da der Tag noch läuft",
+  ],
+  "overview.changeAbout.24h": [
+    "Compared with the same hours of the day before; without this hour, which has not ended",
+    "Verglichen mit denselben Stunden am Vortag; ohne die laufende Stunde",
   ],
   "overview.ofBudget": ["{share} of budget", "{share} des Budgets"],
   "overview.allEvents": ["All events", "Alle Ereignisse"],

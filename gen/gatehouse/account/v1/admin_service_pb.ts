@@ -218,8 +218,9 @@ export type OverviewNumber = Message<"gatehouse.account.v1.OverviewNumber"> & {
   daily: number[];
 
   /**
-   * How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more.
-   * Absent for `24h`, and if the number was 0 earlier.
+   * How the days of the period that are over, without today, differ from the same days one period earlier: 0.041 is 4.1 % more. For
+   * `24h` how the 23 hours that are over differ from the same hours a day earlier. Absent if the number was 0 earlier, and for
+   * active users of `24h`.
    *
    * @generated from field: optional double change = 4;
    */
@@ -282,7 +283,7 @@ export type OverviewCost = Message<"gatehouse.account.v1.OverviewCost"> & {
   unpricedCalls: number;
 
   /**
-   * How the days that are over differ from the same days one period earlier, as in OverviewNumber.
+   * How the days or hours that are over differ from the same ones one period earlier, as in OverviewNumber.
    *
    * @generated from field: optional double change = 6;
    */
