@@ -82,9 +82,13 @@ cases, and only then decide whether more is needed. Two questions help:
 
 If both have a clear answer, go ahead. If not, a smaller experiment is cheaper than a longer discussion.`;
 
+/** What asks to go on with a reply that has ended early. */
+const CONTINUATION_REQUEST = /^Your last message ended early/;
 /** What asks for a title of a conversation: the message follows. */
 const TITLE_REQUEST = /^Give a title .*\n\n/;
 const WORDS_OF_TITLE = 4;
+/** So many pieces tell one reply from the others. */
+const MIN_PIECES = 2;
 
 /** The first that matches is said, and gives its title to a conversation. */
 const REPLIES: [about: RegExp, text: string, title: string][] = [
@@ -103,12 +107,34 @@ const REPLIES: [about: RegExp, text: string, title: string][] = [
   [/\b(math|formula|interest|equation|formel|zins)/i, MATH, "Compound interest"],
 ];
 
+const piecesOf = (text: string): string[] => text.split(/(?<=\s)(?=\S)/);
+
+/** What is missing of the reply with which a conversation ends. */
+function restOf(conversation: string): string[] {
+  const said = conversation.trimEnd();
+  for (const text of [...REPLIES.map(([, reply]) => reply), GENERAL]) {
+    const pieces = piecesOf(text);
+    const isSaid = (_: string, i: number) =>
+      said.endsWith(
+        pieces
+          .slice(0, i + 1)
+          .join("")
+          .trimEnd(),
+      );
+    const last = pieces.findLastIndex(isSaid);
+    if (last >= MIN_PIECES) return pieces.slice(last + 1);
+  }
+  return piecesOf(GENERAL);
+}
+
 /** The reply of a simulated model, in pieces: Markdown as real models write it. */
 export function simulatedVoice({ lastMessage, input }: ChatRequest): string[] {
+  if (CONTINUATION_REQUEST.test(lastMessage))
+    return restOf(input.slice(0, input.lastIndexOf(lastMessage)));
   const message = lastMessage.replace(TITLE_REQUEST, "");
   const [, text = GENERAL, title] = REPLIES.find(([about]) => about.test(message)) ?? [];
   if (message !== lastMessage)
     return [title ?? message.split(/\s+/).slice(0, WORDS_OF_TITLE).join(" ")];
   const reply = input.includes(NOTICE) ? text : `${NOTICE}\n\n${text}`;
-  return reply.split(/(?<=\s)(?=\S)/);
+  return piecesOf(reply);
 }

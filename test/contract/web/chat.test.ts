@@ -219,6 +219,70 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     await seeAlert(page, "The reply was interrupted.");
   });
 
+  /** What a call has used, as the API says. */
+  const usageOf = (body: string): { prompt_tokens: number; completion_tokens: number } =>
+    body
+      .split("\n")
+      .filter((line) => line.startsWith("data: {"))
+      .map((line) => JSON.parse(line.slice("data: ".length)).usage)
+      .findLast(Boolean);
+
+  test("a reply that has ended at its maximum length grows in place, with the tokens of both calls", async () => {
+    const { page } = await web.signInUser();
+    const answered = () => page.waitForResponse("**/v1/chat/completions");
+    const first = answered();
+    await say(page, "case: at-maximum");
+    await see(page, "The reply has reached its maximum length.");
+    const begun = (await page.locator(".markdown").textContent()) ?? "";
+    const second = answered();
+    await press(page, "Continue");
+    await see(page.locator(".markdown"), "couldn't agree more");
+    await page
+      .getByText("The reply has reached its maximum length.")
+      .waitFor({ state: "detached" });
+    const whole = (await page.locator(".markdown").textContent()) ?? "";
+    expect(whole.startsWith(begun.slice(0, begun.lastIndexOf(" ") + 1))).toBe(true);
+    expect(await page.locator(".log article").count()).toBe(2);
+    const used = await Promise.all(
+      [first, second].map(async (one) => usageOf(await (await one).text())),
+    );
+    const [read, written] = (["prompt_tokens", "completion_tokens"] as const).map((name) =>
+      used.reduce((sum, each) => sum + each[name], 0),
+    );
+    await page.getByTitle(`${read} tokens read, ${written} written`).waitFor();
+    await page.reload();
+    await see(page.locator(".markdown"), "couldn't agree more");
+    await page.getByTitle(`${read} tokens read, ${written} written`).waitFor();
+  });
+
+  test("a reply that grows in place survives a reload, without tokens that nobody knows", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "case: at-maximum");
+    await see(page, "The reply has reached its maximum length.");
+    await see(page, /^\d+ tokens/);
+    await page.route("**/v1/chat/completions", (route) => {
+      const postData = route
+        .request()
+        .postData()
+        ?.replace("Your last", "case: silent-midway\\nYour last");
+      return route.continue({ ...(postData && { postData }) });
+    });
+    await press(page, "Continue");
+    await see(page.locator(".markdown"), /Ω≈ç√ Grüße, 世界/);
+    const before = await page.locator(".markdown").textContent();
+    await page.waitForTimeout(1_500); // it is kept once a second
+    await page.reload();
+    await seeAlert(page, "The reply was interrupted.");
+    expect(await page.locator(".markdown").textContent()).toBe(before);
+    expect(await page.getByText(/^\d+ tokens/).count()).toBe(0);
+    await page.unroute("**/v1/chat/completions");
+    await press(page, "Continue");
+    await see(page.locator(".markdown"), "couldn't agree more");
+    await page.getByRole("alert").waitFor({ state: "detached" });
+    expect(await page.locator(".markdown").textContent()).toContain(before?.trim());
+    expect(await page.locator(".log article").count()).toBe(2);
+  });
+
   test("two conversations stream concurrently, and another tab follows", async () => {
     const context = await web.newBrowser();
     const { page } = await web.signIn(await web.app.addUser(), context);
@@ -307,6 +371,22 @@ describeWeb("Web app: kept conversations", { browsers: CHROMIUM }, (web) => {
     expect(asked).toBe(1);
     await page.reload();
     await expect.poll(() => listOf(page).allInnerTexts()).toEqual(["Launch plan", "Short one"]);
+  });
+
+  test("signing out cancels the request for a title", async () => {
+    const { page } = await web.signInUser();
+    const isTitle = (body: string | null) => body?.includes("Give a title") ?? false;
+    await page.route(
+      "**/v1/chat/completions",
+      (route) => (isTitle(route.request().postData()) ? undefined : route.fallback()), // it never ends by itself
+    );
+    const asked = page.waitForRequest((request) => isTitle(request.postData()));
+    const cancelled = page.waitForEvent("requestfailed", (request) => isTitle(request.postData()));
+    await say(page, "How do I plan the launch of a small product with three people?");
+    await asked;
+    await signOut(page);
+    await seeHeading(page, "Sign in");
+    expect((await cancelled).failure()?.errorText).toContain("ABORTED");
   });
 
   test("undoing the edit of a message restores it and what followed", async () => {

@@ -2,13 +2,17 @@ import { expect, test } from "vitest";
 import {
   type Conversation,
   contains,
+  isAnswering,
+  joined,
   markdownOf,
   messagesOf,
   readConversation,
+  sumOf,
   titleIn,
   titleOf,
   titleRequestOf,
   upgrade,
+  wholeWords,
 } from "../../../web/src/lib/conversation.ts";
 
 const reply = (content: string, state: "done" | "failed" = "done") => ({
@@ -48,6 +52,37 @@ test.for([
   ["A".repeat(61), undefined],
 ])("the reply %j results in the title %j", ([given, title]) => {
   expect(titleIn(given as string)).toBe(title);
+});
+
+test.for([
+  ["It halves the ran", "It halves the ", "range.", "It halves the range."],
+  ["One line\n    ret", "One line\n    ", "    return 1;", "One line\n    return 1;"],
+  ["A list:\n- one\n", "A list:\n- one\n", "  - nested", "A list:\n- one\n  - nested"],
+  ["An end. ", "An end. ", "\n\nNext", "An end. \n\nNext"],
+  ["Word", "Word", "s", "Words"],
+  ["\nWord", "\nWord", "s", "\nWords"],
+  ["一".repeat(50), "一".repeat(50), "二", `${"一".repeat(50)}二`],
+  ["", "", " Hello", " Hello"],
+])("%j is continued from its last whole word", ([text, whole, more, all]) => {
+  expect(wholeWords(text as string)).toBe(whole);
+  expect(joined(whole as string, more as string)).toBe(all);
+});
+
+test("tokens and costs of two calls are added up, unless those of one are unknown", () => {
+  const one = { inputTokens: 10, outputTokens: 20, cost: "0.1" };
+  const other = { inputTokens: 1, outputTokens: 2, cost: "0.000000002" };
+  const tokens = { inputTokens: 11, outputTokens: 22 };
+  expect(sumOf(one, other)).toEqual({ ...tokens, cost: "0.100000002" });
+  expect(sumOf(one, { inputTokens: 1, outputTokens: 2 })).toEqual(tokens);
+  expect(sumOf(one, undefined)).toBeUndefined();
+  expect(sumOf(undefined, other)).toBeUndefined();
+});
+
+test("an earlier reply that goes on is an answer, too", () => {
+  const replies = [{ ...reply("a"), state: "writing" as const }, reply("b")];
+  expect(isAnswering(conversation({ turns: [{ said: "x", at: 1, replies, shown: 0 }] }))).toBe(
+    true,
+  );
 });
 
 test("a conversation from a file is read, with defaults for missing fields", () => {

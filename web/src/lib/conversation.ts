@@ -1,15 +1,13 @@
-/**
- * A reply of a model. It may be incomplete because of a failure, or because the user stopped it.
- */
+/** Tokens, as the provider counts them, and their cost, if the model has a price. */
+export type Usage = { inputTokens: number; outputTokens: number; cost?: string };
+
+/** A reply of a model. It is incomplete because of a failure, or because the person stopped it. */
 export type Reply = {
   content: string;
   /** The model's reasoning, if it returns any. */
   reasoning?: string;
-  /**
-   * Token counts of a complete reply, if the provider reports them, and the cost, if the model has
-   * a price.
-   */
-  usage?: { inputTokens: number; outputTokens: number; cost?: string };
+  /** What all calls for it have used. Absent if that of one is unknown, as of a stopped one. */
+  usage?: Usage;
   provider: string;
   model: string;
   /** Time of the request, in ms. */
@@ -79,9 +77,12 @@ export function titleIn(reply: string): string | undefined {
 /** The reply of a turn that is shown. */
 export const shownReply = (turn: Turn): Reply | undefined => turn.replies[turn.shown];
 
-/** Whether a reply to the last turn is in progress, in any tab. */
-export const isAnswering = ({ turns }: Conversation): boolean =>
-  turns.at(-1)?.replies.at(-1)?.state === "writing";
+/** The reply that comes, in whichever tab: one to the last turn. */
+export const growingReply = ({ turns }: Conversation): Reply | undefined =>
+  turns.at(-1)?.replies.find(({ state }) => state === "writing");
+
+export const isAnswering = (conversation: Conversation): boolean =>
+  growingReply(conversation) !== undefined;
 
 /** The messages to send to the API: those of the user, and the replies that are shown. */
 export const messagesOf = (turns: readonly Turn[]) =>
@@ -91,7 +92,42 @@ export const messagesOf = (turns: readonly Turn[]) =>
     return content ? [said, { role: "assistant" as const, content }] : [said];
   });
 
-/** Whether a conversation contains a text, case-insensitive. */
+/** Asks a model to go on with its last message, up to `wholeWords`. */
+export const CONTINUE =
+  "Your last message ended early. Continue it from exactly where it ends, in its language and format, as if it had never stopped. Do not repeat, introduce or explain anything. Stay inside of a code block that is open.";
+
+/** What is longer is no word but a text without spaces, in UTF-16 code units. */
+const MAX_WORD = 40;
+
+/**
+ * A text up to its last space. A reply may have ended within a word, and no model can tell: it
+ * writes that word again.
+ */
+export function wholeWords(text: string): string {
+  const end = text.slice(-MAX_WORD);
+  const [word = ""] = /\S*$/.exec(end) ?? [];
+  return word.length < end.trim().length ? text.slice(0, text.length - word.length) : text;
+}
+
+/** A text and what continues it, with one space in between at most. */
+export const joined = (text: string, more: string): string =>
+  text + (/[ \t]$/.test(text) ? more.replace(/^[ \t]+/, "") : more);
+
+/** Decimal places of a cost. */
+const COST_PLACES = 9;
+
+/** What two calls have used together; undefined if that of one is unknown. */
+export function sumOf(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
+  if (!one || !other) return undefined;
+  const hasCost = one.cost !== undefined && other.cost !== undefined;
+  return {
+    inputTokens: one.inputTokens + other.inputTokens,
+    outputTokens: one.outputTokens + other.outputTokens,
+    ...(hasCost && { cost: (Number(one.cost) + Number(other.cost)).toFixed(COST_PLACES) }),
+  };
+}
+
+/** Whether a conversation has a text, in any case. */
 export const contains = (conversation: Conversation, text: string): boolean => {
   const wanted = text.toLowerCase();
   return [

@@ -1,11 +1,17 @@
 import {
+  CONTINUE,
   type Conversation,
+  growingReply,
   isAnswering,
+  joined,
   messagesOf,
   type Reply,
+  sumOf,
   type Turn,
   titleIn,
   titleRequestOf,
+  type Usage,
+  wholeWords,
 } from "./conversation.ts";
 import type { Conversations } from "./conversations.svelte.ts";
 import { failureOf } from "./failure.ts";
@@ -57,9 +63,10 @@ export async function settle(kept: Conversations, id: string): Promise<void> {
     await kept.refresh(id);
     awaited.delete(id);
     const conversation = kept.find(id);
-    if (!conversation || streams.has(id) || !isAnswering(conversation)) return;
+    const reply = conversation && growingReply(conversation);
+    if (!reply || streams.has(id)) return;
     const failure = { code: "INTERRUPTED", violations: {}, detail: "" };
-    Object.assign(conversation.turns.at(-1)?.replies.at(-1) ?? {}, { state: "failed", failure });
+    Object.assign(reply, { state: "failed", failure });
     await kept.save(conversation);
   });
 }
@@ -73,26 +80,64 @@ export async function answer(
   conversation: Conversation,
   model: { provider: string; model: string },
 ): Promise<void> {
-  const { id, system, temperature, turns } = conversation;
-  const turn = turns.at(-1);
+  const turn = conversation.turns.at(-1);
   if (!turn || isAnswering(conversation)) return;
+  const reply = append(turn, { content: "", ...model, at: Date.now(), state: "writing" });
+  await stream(kept, conversation, reply, model, []);
+}
+
+/**
+ * Lets the model go on with a reply to the last turn that has ended early: it grows in place.
+ * @param model of the reply
+ */
+export async function resume(
+  kept: Conversations,
+  conversation: Conversation,
+  reply: Reply,
+  model: { provider: string; model: string },
+): Promise<void> {
+  if (isAnswering(conversation)) return;
+  await stream(kept, conversation, reply, model, [
+    { role: "assistant", content: wholeWords(reply.content) },
+    { role: "user", content: CONTINUE },
+  ]);
+}
+
+/**
+ * Streams text into a reply to the last turn.
+ * @param begun what follows the message of the person in the request
+ */
+async function stream(
+  kept: Conversations,
+  conversation: Conversation,
+  reply: Reply,
+  { provider, model }: { provider: string; model: string },
+  begun: ReturnType<typeof messagesOf>,
+): Promise<void> {
+  const { id, system, temperature, turns } = conversation;
   const controller = new AbortController();
+  session.leaving.addEventListener("abort", () => controller.abort());
   streams.set(id, controller);
   kept.written.add(id);
+  const said = turns.at(-1)?.said ?? "";
   const messages = [
     ...(system ? [{ role: "system" as const, content: system }] : []),
     ...messagesOf(turns.slice(0, -1)),
-    { role: "user" as const, content: turn.said },
+    { role: "user" as const, content: said },
+    ...begun,
   ];
   const request = {
-    ...{ model: `${model.provider}/${model.model}`, messages },
+    ...{ model: `${provider}/${model}`, messages },
     ...(temperature && { temperature: Number(temperature) }),
   };
-  const reply = append(turn, { content: "", ...model, at: Date.now(), state: "writing" });
+  const before = { ...reply };
+  Object.assign(reply, { state: "writing" });
+  delete reply.failure;
+  delete reply.usage; // unknown until all calls have ended
   conversation.updatedAt = Date.now();
   await locked(id, async () => {
     await kept.save(conversation);
-    await receive(request, controller, reply, () => kept.save(conversation));
+    await receive(request, controller, reply, before, () => kept.save(conversation));
     streams.delete(id);
     await kept.save(conversation);
     kept.written.delete(id);
@@ -116,7 +161,8 @@ async function giveTitle(
   try {
     const messages = [{ role: "user" as const, content }];
     const request = { model, messages, max_completion_tokens: TITLE_TOKENS };
-    for await (const piece of session.api.completions.stream(request))
+    const { leaving: signal } = session; // nothing is read in the name of who has left
+    for await (const piece of session.api.completions.stream(request, { signal }))
       if (piece.kind === "text") given += piece.text;
   } catch {
     return;
@@ -139,26 +185,47 @@ const ENDS: Record<string, Reply["state"]> = { content_filter: "failed", length:
 /** The failure of a reply that a content filter has cut off. */
 const BLOCKED = { code: "PROVIDER_BLOCKED", violations: {}, detail: undefined };
 
+/** What a stream has brought so far. */
+type Received = { text: string; reasoning: string; end: string; used?: Usage };
+
+async function read(request: Request, signal: AbortSignal, into: Received): Promise<void> {
+  for await (const piece of session.api.completions.stream(request, { signal })) {
+    if (piece.kind === "finish") into.end = piece.reason;
+    else if (piece.kind === "usage") into.used = tokensOf(piece);
+    else into[piece.kind] += piece.text;
+  }
+}
+
+/** What a reply has used after a further call. One that was refused has used nothing. */
+function usageAfter(
+  { content, usage }: Reply,
+  { text, reasoning, used }: Received,
+  state: Reply["state"],
+): Usage | undefined {
+  if (!content) return used;
+  const isRefused = state === "failed" && !used && !text && !reasoning;
+  return isRefused ? usage : sumOf(usage, used);
+}
+
+/** @param before the reply without what is received */
 async function receive(
   request: Request,
   { signal }: AbortController,
   reply: Reply,
+  before: Reply,
   save: () => Promise<void>,
 ): Promise<void> {
-  const texts = { text: "", reasoning: "" };
+  const received: Received = { text: "", reasoning: "", end: "" };
+  const start = wholeWords(before.content);
   const show = () => {
-    reply.content = texts.text;
-    if (texts.reasoning) reply.reasoning = texts.reasoning;
+    const { text, reasoning } = received;
+    if (text.trim()) reply.content = joined(start, text);
+    if (reasoning) reply.reasoning = [before.reasoning, reasoning].filter(Boolean).join("\n\n");
   };
   const timers = [setInterval(show, SHOW_MS), setInterval(save, SAVE_MS)];
   try {
-    let end = "";
-    for await (const piece of session.api.completions.stream(request, { signal })) {
-      if (piece.kind === "finish") end = piece.reason;
-      else if (piece.kind === "usage") reply.usage = tokensOf(piece);
-      else texts[piece.kind] += piece.text;
-    }
-    reply.state = ENDS[end] ?? "done";
+    await read(request, signal, received);
+    reply.state = ENDS[received.end] ?? "done";
     if (reply.state === "failed") reply.failure = BLOCKED;
   } catch (thrown) {
     reply.state = signal.aborted ? "stopped" : "failed";
@@ -167,10 +234,12 @@ async function receive(
   } finally {
     timers.forEach(clearInterval);
     show();
+    const usage = usageAfter(before, received, reply.state);
+    if (usage) reply.usage = usage;
   }
 }
 
-const tokensOf = ({ inputTokens, outputTokens, cost }: NonNullable<Reply["usage"]>) => ({
+const tokensOf = ({ inputTokens, outputTokens, cost }: Usage): Usage => ({
   inputTokens,
   outputTokens,
   ...(cost !== undefined && { cost }),

@@ -16,7 +16,7 @@ import { basePath, route } from "./router.svelte.ts";
 import { toast } from "./toasts.svelte.ts";
 
 type Routes = ReturnType<Client["withAccessToken"]>;
-type Impersonation = { routes: Routes; user: User; endsAt: Date };
+type Impersonation = { routes: Routes; user: User; endsAt: Date; life: AbortController };
 type Waiting = { tempToken?: string | undefined; mfaMethods?: string[] | undefined };
 type Message = { type: "signed-in"; userId: string } | { type: "signed-out" };
 
@@ -42,6 +42,7 @@ class Session {
   /** Second factors that can complete the pending sign-in; empty if these are the app and the backup codes. */
   factors = $state.raw<readonly string[]>([]);
   #client = this.#createClient();
+  #life = new AbortController();
 
   /** The user whose data is shown. */
   readonly viewer = $derived(this.impersonation?.user ?? this.user);
@@ -62,6 +63,11 @@ class Session {
   /** The routes of the API, called as the viewer. */
   get api(): Routes {
     return this.impersonation?.routes ?? this.#client;
+  }
+
+  /** Aborts once the viewer leaves: what goes on in their name ends with that. */
+  get leaving(): AbortSignal {
+    return (this.impersonation?.life ?? this.#life).signal;
   }
 
   /** Continues the session of this browser, if there is one. */
@@ -165,6 +171,7 @@ class Session {
   async signOut(): Promise<void> {
     if (this.impersonation) await this.leave();
     const userId = this.user?.id ?? "";
+    this.#endRequests();
     await this.#client.auth.logout().catch((thrown) => {
       if (!(thrown instanceof GatehouseError && thrown.code === "UNAUTHENTICATED")) throw thrown; // unless the session has already ended
     });
@@ -184,7 +191,7 @@ class Session {
     const routes = this.#client.withAccessToken(accessToken);
     const { exp = 0, iat = 0 } = claimsOf(accessToken);
     const endsAt = new Date(Date.now() + (exp - iat) * 1000); // by the clock of this device, which may be wrong
-    this.impersonation = { routes, user, endsAt };
+    this.impersonation = { routes, user, endsAt, life: new AbortController() };
     route.open("/");
   }
 
@@ -193,6 +200,7 @@ class Session {
     const left = this.impersonation;
     if (!left) return;
     this.impersonation = undefined;
+    left.life.abort();
     route.open(`/admin/users/${left.user.id}`);
     await left.routes.auth.logout().catch(() => {}); // it soon expires by itself
     const { forgetConversations } = await import("./conversations.svelte.ts");
@@ -212,19 +220,30 @@ class Session {
     passwordExpired?: boolean | undefined;
     restored?: boolean | undefined;
   }): Promise<void> {
-    const before = this.user?.id;
+    const before = this.user?.id; // somebody whose session has expired
     localStorage.setItem(MARK, "yes");
     await this.reload();
     const userId = this.user?.id ?? "";
     tabs.postMessage({ type: "signed-in", userId } satisfies Message);
     if (restored) toast("account.restored");
     if (passwordExpired) toast("account.passwordExpired");
-    if (before !== userId && before) route.open("/");
+    if (before !== userId && before) {
+      this.#endRequests();
+      route.open("/");
+    }
+  }
+
+  /** Ends what goes on in the name of the person at this browser. */
+  #endRequests(): void {
+    this.#life.abort();
+    this.#life = new AbortController();
   }
 
   #forget(): void {
     localStorage.removeItem(MARK);
-    this.#client = this.#createClient(); // the previous client still has its access token
+    this.impersonation?.life.abort();
+    this.#endRequests();
+    this.#client = this.#createClient(); // the former one still has its access token
     this.user = undefined;
     this.impersonation = undefined;
     this.isExpired = false;

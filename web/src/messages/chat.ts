@@ -116,10 +116,7 @@ export const chat = {
   "chat.noModel": ["No model", "Kein Modell"],
   "chat.otherModel": ["Use another model", "Anderes Modell verwenden"],
   "chat.continue": ["Continue", "Fortsetzen"],
-  "chat.continueSaid": [
-    "Please continue where you stopped.",
-    "Bitte fahre dort fort, wo du aufgehört hast.",
-  ],
+  "chat.continueSaid": ["Please continue.", "Bitte fahre fort."],
   "chat.earlier": ["Earlier reply", "Frühere Antwort"],
   "chat.later": ["Later reply", "Spätere Antwort"],
   "chat.systemHint": [
