@@ -1,12 +1,12 @@
-/** Tokens, as the provider counts them, and their cost, if the model has a price. */
+/** Token counts, as the provider reports them, and the cost, if the model has a price. */
 export type Usage = { inputTokens: number; outputTokens: number; cost?: string };
 
-/** A reply of a model. It is incomplete because of a failure, or because the person stopped it. */
+/** A reply of a model. It may be incomplete because of a failure, or because the user stopped it. */
 export type Reply = {
   content: string;
   /** The model's reasoning, if it returns any. */
   reasoning?: string;
-  /** What all calls for it have used. Absent if that of one is unknown, as of a stopped one. */
+  /** The usage of all of its calls. Absent if that of one is unknown, such as of a stopped one. */
   usage?: Usage;
   provider: string;
   model: string;
@@ -77,7 +77,7 @@ export function titleIn(reply: string): string | undefined {
 /** The reply of a turn that is shown. */
 export const shownReply = (turn: Turn): Reply | undefined => turn.replies[turn.shown];
 
-/** The reply that comes, in whichever tab: one to the last turn. */
+/** The reply to the last turn that is in progress, in any tab. */
 export const growingReply = ({ turns }: Conversation): Reply | undefined =>
   turns.at(-1)?.replies.find(({ state }) => state === "writing");
 
@@ -92,16 +92,16 @@ export const messagesOf = (turns: readonly Turn[]) =>
     return content ? [said, { role: "assistant" as const, content }] : [said];
   });
 
-/** Asks a model to go on with its last message, up to `wholeWords`. */
+/** Asks a model to continue its last message, which ends as `wholeWords` leaves it. */
 export const CONTINUE =
   "Your last message ended early. Continue it from exactly where it ends, in its language and format, as if it had never stopped. Do not repeat, introduce or explain anything. Stay inside of a code block that is open.";
 
-/** What is longer is no word but a text without spaces, in UTF-16 code units. */
+/** Maximum length of a word, in UTF-16 code units. Longer ones are text in a language without spaces. */
 const MAX_WORD = 40;
 
 /**
- * A text up to its last space. A reply may have ended within a word, and no model can tell: it
- * writes that word again.
+ * A text up to its last space. A reply may have ended in the middle of a word, which models do not
+ * notice: they write that word again.
  */
 export function wholeWords(text: string): string {
   const end = text.slice(-MAX_WORD);
@@ -109,14 +109,14 @@ export function wholeWords(text: string): string {
   return word.length < end.trim().length ? text.slice(0, text.length - word.length) : text;
 }
 
-/** A text and what continues it, with one space in between at most. */
+/** A text and its continuation, with at most one space in between. */
 export const joined = (text: string, more: string): string =>
   text + (/[ \t]$/.test(text) ? more.replace(/^[ \t]+/, "") : more);
 
 /** Decimal places of a cost. */
 const COST_PLACES = 9;
 
-/** What two calls have used together; undefined if that of one is unknown. */
+/** The usage of two calls together; undefined if that of one is unknown. */
 export function sumOf(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
   if (!one || !other) return undefined;
   const hasCost = one.cost !== undefined && other.cost !== undefined;
@@ -127,7 +127,7 @@ export function sumOf(one: Usage | undefined, other: Usage | undefined): Usage |
   };
 }
 
-/** Whether a conversation has a text, in any case. */
+/** Whether a conversation contains a text, case-insensitive. */
 export const contains = (conversation: Conversation, text: string): boolean => {
   const wanted = text.toLowerCase();
   return [

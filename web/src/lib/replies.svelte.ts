@@ -87,7 +87,7 @@ export async function answer(
 }
 
 /**
- * Lets the model go on with a reply to the last turn that has ended early: it grows in place.
+ * Lets the model continue a reply to the last turn that ended early. The reply grows in place.
  * @param model of the reply
  */
 export async function resume(
@@ -105,7 +105,7 @@ export async function resume(
 
 /**
  * Streams text into a reply to the last turn.
- * @param begun what follows the message of the person in the request
+ * @param begun the messages that follow the user's message in the request
  */
 async function stream(
   kept: Conversations,
@@ -161,7 +161,7 @@ async function giveTitle(
   try {
     const messages = [{ role: "user" as const, content }];
     const request = { model, messages, max_completion_tokens: TITLE_TOKENS };
-    const { leaving: signal } = session; // nothing is read in the name of who has left
+    const { leaving: signal } = session; // ends with the session
     for await (const piece of session.api.completions.stream(request, { signal }))
       if (piece.kind === "text") given += piece.text;
   } catch {
@@ -185,7 +185,7 @@ const ENDS: Record<string, Reply["state"]> = { content_filter: "failed", length:
 /** The failure of a reply that a content filter has cut off. */
 const BLOCKED = { code: "PROVIDER_BLOCKED", violations: {}, detail: undefined };
 
-/** What a stream has brought so far. */
+/** What a stream has returned so far. */
 type Received = { text: string; reasoning: string; end: string; used?: Usage };
 
 async function read(request: Request, signal: AbortSignal, into: Received): Promise<void> {
@@ -196,7 +196,7 @@ async function read(request: Request, signal: AbortSignal, into: Received): Prom
   }
 }
 
-/** What a reply has used after a further call. One that was refused has used nothing. */
+/** The usage of a reply after another call. A refused call has used nothing. */
 function usageAfter(
   { content, usage }: Reply,
   { text, reasoning, used }: Received,
@@ -207,7 +207,7 @@ function usageAfter(
   return isRefused ? usage : sumOf(usage, used);
 }
 
-/** @param before the reply without what is received */
+/** @param before the reply as it was before this call */
 async function receive(
   request: Request,
   { signal }: AbortController,

@@ -65,7 +65,7 @@ class Session {
     return this.impersonation?.routes ?? this.#client;
   }
 
-  /** Aborts once the viewer leaves: what goes on in their name ends with that. */
+  /** Aborts when the viewer signs out or leaves an impersonation: their requests end. */
   get leaving(): AbortSignal {
     return (this.impersonation?.life ?? this.#life).signal;
   }
@@ -220,7 +220,7 @@ class Session {
     passwordExpired?: boolean | undefined;
     restored?: boolean | undefined;
   }): Promise<void> {
-    const before = this.user?.id; // somebody whose session has expired
+    const before = this.user?.id; // a user whose session has expired
     localStorage.setItem(MARK, "yes");
     await this.reload();
     const userId = this.user?.id ?? "";
@@ -233,7 +233,7 @@ class Session {
     }
   }
 
-  /** Ends what goes on in the name of the person at this browser. */
+  /** Aborts the requests of the user of this browser. */
   #endRequests(): void {
     this.#life.abort();
     this.#life = new AbortController();
@@ -243,7 +243,7 @@ class Session {
     localStorage.removeItem(MARK);
     this.impersonation?.life.abort();
     this.#endRequests();
-    this.#client = this.#createClient(); // the former one still has its access token
+    this.#client = this.#createClient(); // the previous client still has its access token
     this.user = undefined;
     this.impersonation = undefined;
     this.isExpired = false;
