@@ -67,38 +67,39 @@ export type ReserveOutcome = {
   counters: BudgetCounter[];
   /** Whether a budget of money applies although the call has no price. */
   isUnpriced: boolean;
+  /** Whether calls before it in the same statement use one of its counters. It may fit once they are decided. */
+  isBehind: boolean;
   /** Number of reserved output tokens; null if nothing was reserved. */
   granted: number | null;
 };
 
 /**
- * The budgets that limit a call, with the amounts that it needs from each. A user's own budget
- * replaces that of the role. The owner is locked first, in the same order as in `settle_usage` and
- * in erasures, which hold the owner while they wait for the counters.
+ * The budgets that limit calls, with what each call needs of them. A user's own budget replaces that of the role.
+ * The owners are locked first, in one order with `settle_usage` and erasures, which hold the owner while they
+ * wait for the counters. The limit excludes no call: with it, the planner expects one call and uses indexes. Otherwise it
+ * expects many, and reads all budgets and counters: with 20,000 of each, 5.9 ms instead of 0.9 ms.
  */
 const RULES = `
-  owner as (select id, role from users where id = :userId::uuid for key share),
+  given as (
+    select c.n, g.* from unnest(:calls::text[]) with ordinality as c (call, n)
+    cross join lateral jsonb_to_record(c.call::jsonb) as g ("row" jsonb, "userId" uuid, "keyId" text, day date, month date,
+      "inputTokens" bigint, "inputCost" bigint, "outputCost" bigint, wanted bigint, least bigint)
+    limit :count::int),
+  owners as (select id, role from users where id in (select "userId" from given) order by id for key share),
   rules as (
-    select b.id as budget_id, b.scope, b.unit, b.period, b.limit_amount,
+    select g.n, g.wanted, g.least, b.id as budget_id, b.scope, b.unit, b.period, b.limit_amount,
       case b.scope when 'role' then o.id::text else b.subject end as subject,
-      case b.period when 'day' then :day::date else :month::date end as period_start,
-      case b.unit when 'cost' then :inputCost::bigint else :inputTokens::bigint end as input,
-      case b.unit when 'cost' then :outputCost::bigint else 1 end as per_output
-    from owner o
-    cross join lateral (values ('deployment', ''), ('role', o.role), ('user', o.id::text), ('key', :keyId::text)) as s (scope, subject)
+      case b.period when 'day' then g.day else g.month end as period_start,
+      case b.unit when 'cost' then g."inputCost" else g."inputTokens" end as input,
+      case b.unit when 'cost' then g."outputCost" else 1 end as per_output,
+      count(*) over (partition by g.n) as rules
+    from given g join owners o on o.id = g."userId"
+    cross join lateral (values ('deployment', ''), ('role', o.role), ('user', o.id::text), ('key', g."keyId")) as s (scope, subject)
     join budgets b on b.scope = s.scope and b.subject = s.subject
     where b.scope <> 'role' or not exists (
       select from budgets own where own.scope = 'user' and own.subject = o.id::text and own.unit = b.unit and own.period = b.period))`;
 
-type ReserveValues = {
-  userId: string;
-  keyId: string | null;
-  day: string;
-  month: string;
-  inputTokens: number;
-  inputCost: string | null;
-  outputCost: string | null;
-};
+type CallValues = { calls: string[]; count: number };
 
 type ReservedRow = Omit<ReserveOutcome, "counters"> & {
   counters:
@@ -107,78 +108,87 @@ type ReservedRow = Omit<ReserveOutcome, "counters"> & {
 };
 
 /**
- * Reserves the maximum usage of a call in all of its budgets, or in none, and writes its row. A call
- * that is refused while more than half of a budget is unused is too large, and does not mark the
- * budget as used up. `for no key update` waits for concurrent calls and reads what they have left.
- * Without it, the statement would use the counters in its snapshot, and concurrent calls would all
- * fit. All callers lock the counters in the same order.
+ * Reserves what calls may use at most, each in all of its budgets or in none, and writes their rows. A call that is refused
+ * while most of a budget is left is too large, and does not use the budget up. `for no key
+ * update` waits for concurrent statements and reads what they have left: without it, the statement would add to
+ * the counters of its snapshot, and calls at the same time would all fit. All callers lock the counters in
+ * one order. Calls before another one are taken to use all that they want, so what is left for it is never too much;
+ * if it does not get all that it wants, it has to ask again.
  */
-const reserve = prepared<
-  ReserveValues & { row: string; wanted: number; least: number },
-  ReservedRow
->(
+const reserve = prepared<CallValues, ReservedRow>(
   "reserve_budgets",
   `with ${RULES},
   locked as (
-    select c.budget_id, c.subject, c.period_start, c.used, c.reserved, c.exceeded_at, r.scope, r.unit, r.period, r.limit_amount,
-      r.input, r.per_output, r.limit_amount - c.used - c.reserved - r.input as room
-    from budget_counters c join rules r using (budget_id, subject, period_start)
+    select c.budget_id, c.subject, c.period_start, c.used, c.reserved, c.exceeded_at
+    from budget_counters c join (select distinct budget_id, subject, period_start from rules) as r using (budget_id, subject, period_start)
     order by c.budget_id, c.subject, c.period_start for no key update of c),
+  needs as (
+    select r.*, l.used, l.reserved + coalesce(sum(r.input + r.per_output * r.wanted) over earlier, 0) as reserved, l.exceeded_at,
+      count(*) over earlier > 0 as is_behind
+    from rules r join locked l using (budget_id, subject, period_start)
+    window earlier as (partition by budget_id, subject, period_start order by r.n rows between unbounded preceding and 1 preceding)),
   granted as (
-    select least(:wanted::bigint, min(room / nullif(per_output, 0))) as output from locked
-    having min(room) >= 0 and bool_and(room is not null and per_output is not null) and count(*) = (select count(*) from rules)),
-  ok as (select output from granted where output >= :least::bigint),
+    select n, wanted, least, bool_or(is_behind) as is_behind, count(*) = rules as is_complete,
+      case when count(*) = rules and min(room) >= 0 and bool_and(room is not null and per_output is not null)
+        then least(wanted, min(div(room, nullif(per_output, 0)))::bigint) end as output
+    from needs cross join lateral (select limit_amount - used - reserved - input as room) as left_over
+    group by n, wanted, least, rules),
+  ok as (select n, output from granted where output >= least and (output = wanted or not is_behind)),
   call as (
     insert into ai_usage (id, user_id, api_key_id, alias, provider, model, outcome, input_tokens, output_tokens, estimated, attempts, cost_nanos,
       created_at, reserved)
-    select g.id, o.id, g.api_key_id, g.alias, g.provider, g.model, g.outcome, g.input_tokens, g.output_tokens, g.estimated, g.attempts,
-      g.cost_nanos, g.created_at,
-      jsonb_build_object('inputTokens', :inputTokens::bigint, 'outputTokens', ok.output,
-        'cost', :inputCost::bigint + :outputCost::bigint * ok.output,
+    select p.id, p.user_id, p.api_key_id, p.alias, p.provider, p.model, p.outcome, p.input_tokens, p.output_tokens, p.estimated, p.attempts,
+      p.cost_nanos, p.created_at,
+      jsonb_build_object('inputTokens', g."inputTokens", 'outputTokens', ok.output, 'cost', g."inputCost" + g."outputCost" * ok.output,
         'counters', (select jsonb_agg(jsonb_build_object('budget', budget_id, 'subject', subject, 'start', period_start, 'unit', unit,
-          'held', input + per_output * ok.output)) from locked))
-    from ok cross join owner o cross join jsonb_populate_record(null::ai_usage, :row::jsonb) as g),
-  held as (
-    update budget_counters c set reserved = c.reserved + l.input + l.per_output * ok.output
-    from locked l cross join ok
-    where c.budget_id = l.budget_id and c.subject = l.subject and c.period_start = l.period_start),
-  exceeded as (
-    update budget_counters c set exceeded_at = (:row::jsonb->>'created_at')::timestamptz
-    from locked l
-    where c.budget_id = l.budget_id and c.subject = l.subject and c.period_start = l.period_start and l.exceeded_at is null
-      and not exists (select from ok) and (select count(*) from locked) = (select count(*) from rules)
-      and l.limit_amount - l.used < l.input + l.per_output * :least::bigint
-      and l.limit_amount >= l.input + l.per_output * :least::bigint
-      and l.used >= l.limit_amount - l.used
-    returning c.budget_id)
-  select exists (select from owner) as "hasOwner", (select count(*)::int from rules) as rules, (select output::int from ok) as granted,
-    exists (select from rules where unit = 'cost' and (input is null or per_output is null)) as "isUnpriced",
+          'held', input + per_output * ok.output)) from needs where needs.n = ok.n))
+    from ok join given g using (n) cross join lateral jsonb_populate_record(null::ai_usage, g."row") as p),
+  changed as (
+    update budget_counters c set reserved = c.reserved + x.held, exceeded_at = coalesce(c.exceeded_at, x.exceeded_at)
+    from (
+      select budget_id, subject, period_start, coalesce(sum(input + per_output * ok.output), 0)::bigint as held,
+        min((g."row"->>'created_at')::timestamptz) filter (where ok.n is null and is_complete and not granted.is_behind
+          and limit_amount - used < input + per_output * granted.least and limit_amount >= input + per_output * granted.least
+          and used >= limit_amount - used) as exceeded_at
+      from needs join granted using (n) join given g using (n) left join ok using (n) group by 1, 2, 3) as x
+    where c.budget_id = x.budget_id and c.subject = x.subject and c.period_start = x.period_start
+      and (x.held > 0 or c.exceeded_at is null and x.exceeded_at is not null)
+    returning c.budget_id, c.subject, x.exceeded_at is not null as is_exceeded)
+  select o.id is not null as "hasOwner", coalesce((select max(rules) from rules where rules.n = g.n), 0)::int as rules,
+    (select output::int from ok where ok.n = g.n) as granted,
+    coalesce((select is_behind from granted where granted.n = g.n), false) as "isBehind",
+    exists (select from rules where rules.n = g.n and unit = 'cost' and (input is null or per_output is null)) as "isUnpriced",
     (select jsonb_agg(jsonb_build_object('budgetId', budget_id, 'scope', scope, 'unit', unit, 'period', period, 'subject', subject,
       'limit', limit_amount::text, 'used', used::text, 'reserved', reserved::text, 'input', input::text, 'perOutput', per_output::text,
-      'isNewlyExceeded', budget_id in (select budget_id from exceeded))) from locked) as counters`,
+      'isNewlyExceeded', exceeded_at is null and (budget_id, subject) in (select budget_id, subject from changed where is_exceeded)))
+      from needs where needs.n = g.n) as counters
+  from given g left join owners o on o.id = g."userId" order by g.n`,
 );
 
-const valuesOf = ({ row, starts, inputTokens, inputCost, outputCost }: ReserveRequest) => ({
-  userId: row.user_id,
-  keyId: row.api_key_id,
-  ...starts,
-  inputTokens,
-  inputCost: inputCost === null ? null : String(inputCost),
-  outputCost: outputCost === null ? null : String(outputCost),
+/** Calls as values of a statement, in their order. */
+const valuesOf = (requests: readonly ReserveRequest[]): CallValues => ({
+  calls: requests.map(({ row, starts, inputTokens, inputCost, outputCost, wanted, least }) =>
+    JSON.stringify({
+      ...{ row, userId: row.user_id, keyId: row.api_key_id },
+      ...{ ...starts, inputTokens, wanted, least },
+      inputCost: inputCost === null ? null : String(inputCost),
+      outputCost: outputCost === null ? null : String(outputCost),
+    }),
+  ),
+  count: requests.length,
 });
 
 /**
- * Reserves the maximum usage of a call and inserts its row, in one prepared statement. Reserves
- * nothing if one of the budgets does not have enough left, or has no counter yet.
+ * Reserves what calls may use at most, and inserts their rows. One prepared statement. Reserves nothing for a call if
+ * one of its budgets has not enough left, or has no counter yet.
+ * @returns the outcomes in the order of the calls
  */
-export async function reserveBudgets(db: HotDb, request: ReserveRequest): Promise<ReserveOutcome> {
-  const { row, wanted, least } = request;
-  const [found] = await reserve(db, {
-    ...valuesOf(request),
-    ...{ row: JSON.stringify(row), wanted, least },
-  });
-  const { counters, ...outcome } = found as ReservedRow;
-  return {
+export async function reserveBudgets(
+  db: HotDb,
+  requests: readonly ReserveRequest[],
+): Promise<ReserveOutcome[]> {
+  const found = await reserve(db, valuesOf(requests));
+  return found.map(({ counters, ...outcome }) => ({
     ...outcome,
     counters: (counters ?? []).map((counter) => ({
       ...counter,
@@ -188,24 +198,23 @@ export async function reserveBudgets(db: HotDb, request: ReserveRequest): Promis
       input: BigInt(counter.input ?? 0),
       perOutput: BigInt(counter.perOutput ?? 0),
     })),
-  };
+  }));
 }
 
-/**
- * `for key share` skips budgets that are deleted in the meantime, whose counters could not be
- * inserted.
- */
-const add = prepared<ReserveValues>(
+/** `for key share` skips budgets that are deleted in the meantime. Their counters could not be inserted. */
+const add = prepared<CallValues>(
   "add_budget_counters",
   `with ${RULES}
   insert into budget_counters (budget_id, subject, period_start)
-  select b.id, r.subject, r.period_start from rules r join budgets b on b.id = r.budget_id
+  select b.id, r.subject, r.period_start
+  from (select distinct budget_id, subject, period_start from rules) as r join budgets b on b.id = r.budget_id
   order by 1, 2, 3 for key share of b
   on conflict do nothing`,
 );
 
-/** Adds missing counters for a call. Concurrent callers may add the same counters. */
-export const addCounters = (db: HotDb, request: ReserveRequest) => add(db, valuesOf(request));
+/** Adds the counters that calls need and that do not exist yet, whoever adds them. */
+export const addCounters = (db: HotDb, requests: readonly ReserveRequest[]) =>
+  add(db, valuesOf(requests));
 
 /** A counter that has just reached its alert threshold, or its limit. */
 export type Crossing = Pick<

@@ -29,11 +29,8 @@ const REFUSAL_MS = 1_000;
 const MAX_REFUSALS = 10_000;
 /** Attempts to reserve: one, one with the counters that were missing, and some more while budgets change. */
 const MAX_ATTEMPTS = 5;
-/**
- * Reservations of a process at a time. They wait for each other in the database anyway, and would leave no
- * connection for other calls there.
- */
-const MAX_CONCURRENT = 5;
+/** Maximum number of calls that one statement reserves for. */
+const MAX_TOGETHER = 20;
 
 type GateDeps = {
   db: HotDb;
@@ -62,6 +59,20 @@ export type BudgetReservation = {
 /** A call that asks for a reservation, with the name of its first model without a price. */
 type GateRequest = ReserveRequest & { unpriced: string | undefined };
 
+/** A call that waits for the answer. */
+type WaitingCall = {
+  request: GateRequest;
+  periods: Periods;
+  metrics: Metrics;
+  signal: AbortSignal;
+  /** Other calls were asked for while it waited. */
+  hasWaited: boolean;
+  attempts: number;
+  /** Calls that have ended were booked for it. */
+  hasSettled: boolean;
+  answer: PromiseWithResolvers<BudgetReservation | undefined>;
+};
+
 /** A refusal that also applies to calls that need as much of the same counters. */
 type Refusal = {
   need: bigint;
@@ -77,7 +88,8 @@ export function createBudgetGate(deps: GateDeps) {
   let hasLogged = false;
   let changes = 0;
   const refusals = new Map<string, Refusal & { until: number }>();
-  const inTurn = createTurns(MAX_CONCURRENT);
+  const waiting: WaitingCall[] = [];
+  let isReserving = false;
 
   async function watch(): Promise<void> {
     const before = changes;
@@ -152,48 +164,93 @@ export function createBudgetGate(deps: GateDeps) {
     return errorWith(counters);
   }
 
-  /**
-   * Queries the database until every budget of the call has its counter.
-   * @throws ServiceError UNAUTHENTICATED, UNAVAILABLE
-   */
-  async function ask(request: ReserveRequest): Promise<ReserveOutcome> {
-    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt++) {
-      const outcome = await reserveBudgets(db, request);
-      if (!outcome.hasOwner) throw unauthenticated();
-      if (outcome.isUnpriced || outcome.counters.length === outcome.rules) return outcome;
-      await addCounters(db, request);
+  /** Reserves for the calls that wait. Those that arrive during a statement share the next one, and one commit. */
+  async function reserveWaiting(): Promise<void> {
+    if (isReserving) return;
+    isReserving = true;
+    while (waiting.length > 0)
+      await reserveTogether(waiting.splice(0, MAX_TOGETHER).filter(mayAsk));
+    isReserving = false;
+  }
+
+  /** Whether a call may still ask. If not, it is answered. */
+  function mayAsk({ request, metrics, signal, hasWaited, answer }: WaitingCall): boolean {
+    try {
+      signal.throwIfAborted();
+      if (hasWaited) refuseAgain(request, metrics);
+      return true;
+    } catch (error) {
+      answer.reject(error);
+      return false;
     }
-    throw unavailable("The budgets are changing. Please try again.");
   }
 
-  /**
-   * Queries once more if only calls in progress are in the way: some may have ended, such as the one before in the
-   * same conversation, and wait to be booked.
-   * @throws ServiceError UNAUTHENTICATED, UNAVAILABLE
-   */
-  async function askSettled(request: ReserveRequest): Promise<ReserveOutcome> {
-    const outcome = await ask(request);
-    if (!isHeld(outcome, request.least)) return outcome;
-    await settleEnded();
-    return ask(request);
+  /** Answers calls, or lets them ask once more with the next statement. */
+  async function reserveTogether(calls: readonly WaitingCall[]): Promise<void> {
+    if (calls.length === 0) return;
+    try {
+      const outcomes = await reserveBudgets(db, requestsOf(calls));
+      const steps = calls.map((call, i) => nextStepAfter(call, outcomes[i] as ReserveOutcome));
+      const callsThat = (step: NextStep) => calls.filter((_, i) => steps[i] === step);
+      for (const [i, outcome] of outcomes.entries())
+        if (steps[i] === "answer") conclude(calls[i] as WaitingCall, outcome);
+      const behind = callsThat("ask again");
+      for (const call of behind) call.hasWaited = true;
+      const counted = await withCounters(callsThat("add counters"));
+      const settled = await withSettled(callsThat("settle calls"));
+      waiting.unshift(...counted, ...settled, ...behind);
+    } catch (error) {
+      for (const { answer } of calls) answer.reject(error);
+    }
   }
 
-  /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE */
-  async function tryToReserve(
-    request: GateRequest,
-    periods: Periods,
-    metrics: Metrics,
-  ): Promise<BudgetReservation | undefined> {
-    const { rules, counters, isUnpriced, granted } = await askSettled(request);
+  /** Adds the counters that calls lack. */
+  async function withCounters(calls: readonly WaitingCall[]): Promise<readonly WaitingCall[]> {
+    if (calls.length > 0) await addCounters(db, requestsOf(calls));
+    return calls.filter(mayTryAgain);
+  }
+
+  /** Books the calls that have ended, for calls that find too much held. */
+  async function withSettled(calls: readonly WaitingCall[]): Promise<readonly WaitingCall[]> {
+    if (calls.length > 0) await settleEnded();
+    for (const call of calls) call.hasSettled = true;
+    return calls;
+  }
+
+  /** Whether a call without counters may ask once more. If not, it is answered. */
+  function mayTryAgain(call: WaitingCall): boolean {
+    call.attempts++;
+    if (call.attempts < MAX_ATTEMPTS) return true;
+    call.answer.reject(unavailable("The budgets are changing. Please try again."));
+    return false;
+  }
+
+  /** Answers a call. */
+  function conclude({ answer, ...call }: WaitingCall, outcome: ReserveOutcome): void {
+    try {
+      answer.resolve(reservationOf(call, outcome));
+    } catch (error) {
+      answer.reject(error);
+    }
+  }
+
+  /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED */
+  function reservationOf(
+    { request, periods, metrics }: Pick<WaitingCall, "request" | "periods" | "metrics">,
+    { hasOwner, rules, counters, isUnpriced, granted }: ReserveOutcome,
+  ): BudgetReservation | undefined {
+    if (!hasOwner) throw unauthenticated();
     if (rules === 0) return undefined;
     if (isUnpriced) {
       remember(priceNeed(request), { need: 0n, error: unpricedError });
       throw unpricedError(request);
     }
-    const exceeded = counters.filter(({ isNewlyExceeded }) => isNewlyExceeded);
-    if (exceeded.length > 0) onExceeded(exceeded);
     const now = clock.now();
-    if (granted === null) throw refuse(request, counters, periods, now, metrics);
+    if (granted === null) {
+      const exceeded = counters.filter(({ isNewlyExceeded }) => isNewlyExceeded);
+      if (exceeded.length > 0) onExceeded(exceeded);
+      throw refuse(request, counters, periods, now, metrics);
+    }
     forgetRefusals(request);
     const held = counters.map((each) => ({
       ...each,
@@ -237,11 +294,11 @@ export function createBudgetGate(deps: GateDeps) {
       };
       refuseAgain(request, metrics);
       try {
-        return await inTurn(async (hasWaited) => {
-          signal.throwIfAborted();
-          if (hasWaited) refuseAgain(request, metrics);
-          return tryToReserve(request, periods, metrics);
-        });
+        const answer = Promise.withResolvers<BudgetReservation | undefined>();
+        const call = { request, periods, metrics, signal, answer, attempts: 0, hasSettled: false };
+        waiting.push({ ...call, hasWaited: isReserving });
+        void reserveWaiting();
+        return await answer.promise;
       } finally {
         metrics.budgetReserveSeconds.observe((performance.now() - startedAt) / 1000);
       }
@@ -262,6 +319,22 @@ const isHeld = ({ rules, isUnpriced, granted, counters }: ReserveOutcome, least:
   !isUnpriced &&
   granted === null &&
   counters.every((each) => each.limit - each.used >= needOf(each, least));
+
+const requestsOf = (calls: readonly WaitingCall[]) => calls.map(({ request }) => request);
+
+/**
+ * What follows for a call. It asks again if calls before it may have taken what it needs, and once more if only calls in
+ * progress are in the way: some may have ended, such as the one before in the same conversation, and wait to be booked.
+ */
+type NextStep = "answer" | "add counters" | "settle calls" | "ask again";
+
+function nextStepAfter({ request, hasSettled }: WaitingCall, outcome: ReserveOutcome): NextStep {
+  const { rules, counters, isUnpriced, isBehind, granted } = outcome;
+  if (isUnpriced) return "answer";
+  if (counters.length < rules) return "add counters";
+  if (isBehind && granted === null) return "ask again";
+  return !hasSettled && isHeld(outcome, request.least) ? "settle calls" : "answer";
+}
 
 /** Maximum cost of a call over all of its models; undefined if one has no price. */
 function highestOf(prompts: Targets<AnyPrompt>, inputTokens: number) {
@@ -306,21 +379,3 @@ function needsOf(request: GateRequest): { of: string; need: bigint }[] {
 const priceNeed = ({ row }: GateRequest) => `${row.user_id} ${row.api_key_id} price`;
 
 const unpricedError = ({ unpriced, row }: GateRequest) => modelNotPriced(unpriced ?? row.model);
-
-/** Runs tasks in the order of their calls, and a limited number of them at a time. */
-function createTurns(most: number) {
-  const waiting: (() => void)[] = [];
-  let running = 0;
-  return async <T>(task: (hasWaited: boolean) => Promise<T>): Promise<T> => {
-    const hasWaited = running >= most;
-    if (hasWaited) await new Promise<void>((resolve) => waiting.push(resolve));
-    else running++;
-    try {
-      return await task(hasWaited);
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else running--;
-    }
-  };
-}

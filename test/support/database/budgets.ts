@@ -56,18 +56,34 @@ export type Wish = { row: UsageRow; inputTokens: number; wanted: number; least: 
  * Reserves for a call, with the counters that are missing.
  * @returns the number of output tokens; null if the call is refused
  */
-export async function reserveFor(
+export async function reserveFor(store: Pick<Store, "query">, wish: Wish): Promise<number | null> {
+  const [granted = null] = await reserveTogether(store, [wish]);
+  return granted;
+}
+
+/**
+ * Reserves for calls by one statement, and once more for those that lack counters or are left for others.
+ * @returns the number of output tokens of each; null if the call is refused
+ */
+export async function reserveTogether(
   store: Pick<Store, "query">,
-  { row, inputTokens, wanted, least }: Wish,
-): Promise<number | null> {
-  const costs = { inputCost: BigInt(3 * inputTokens), outputCost: 15n };
-  const request = { row, starts: STARTS, inputTokens, ...costs, wanted, least };
-  for (;;) {
-    const { rules, counters, granted } = await reserveBudgets(store, request);
-    if (rules === 0) throw new Error("no budget limits the call");
-    if (counters.length === rules) return granted;
-    await addCounters(store, request);
+  wishes: readonly Wish[],
+): Promise<(number | null)[]> {
+  const granted = new Map<Wish, number | null>();
+  for (let open = [...wishes]; open.length > 0; open = open.filter((wish) => !granted.has(wish))) {
+    const requests = open.map(({ row, inputTokens, wanted, least }) => ({
+      ...{ row, starts: STARTS, inputTokens, wanted, least },
+      ...{ inputCost: BigInt(3 * inputTokens), outputCost: 15n },
+    }));
+    const outcomes = await reserveBudgets(store, requests);
+    for (const [i, outcome] of outcomes.entries()) {
+      if (outcome.rules === 0) throw new Error("no budget limits the call");
+      const isDecided = outcome.counters.length === outcome.rules && !outcome.isBehind;
+      if (isDecided || outcome.granted !== null) granted.set(open[i] as Wish, outcome.granted);
+    }
+    await addCounters(store, requests);
   }
+  return wishes.map((wish) => granted.get(wish) ?? null);
 }
 
 /** The row of a call that has ended, with what it has used. */

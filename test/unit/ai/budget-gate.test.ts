@@ -156,9 +156,24 @@ test("Budget gate: a call whose caller disconnects while it waits for others res
   held.resolve();
   await expect(waiting).rejects.toThrow("left");
   expect(await Promise.all(others)).toMatchObject(times(5, () => ({ outputTokens: 100 })));
-  expect(count("reserve_budgets")).toBeGreaterThanOrEqual(5);
+  expect(count("reserve_budgets")).toBeGreaterThanOrEqual(2);
   const rows = await store.fork().execute("select id from ai_usage where id = ?", [row.id]);
   expect(rows).toEqual([]);
+});
+
+test("Budget gate: calls that wait for another one share a statement, and get exactly what is left", async () => {
+  const store = await openMigrated();
+  const { gate, reserve, count, userId } = await openGate(store);
+  await insertBudget(store, { scope: "user", subject: userId, limit: 142 * 20 + 100 });
+  gate.forget();
+  await reserve("hello"); // and adds the counter
+  const before = count("reserve_budgets");
+  const calls = await Promise.allSettled(times(15, () => reserve("hello"))); // of 142 tokens each
+  expect(calls.every(({ status }) => status === "fulfilled")).toBe(true);
+  expect(count("reserve_budgets")).toBeLessThanOrEqual(before + 2);
+  const scarce = await Promise.allSettled(times(15, () => reserve("hello")));
+  expect(scarce.filter(({ status }) => status === "fulfilled")).toHaveLength(4);
+  expect(await reserve("hello", 58)).toMatchObject({ outputTokens: 58 });
 });
 
 test("Budget gate: reports once that a budget no longer suffices", async () => {

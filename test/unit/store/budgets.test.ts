@@ -10,6 +10,7 @@ import {
   faultsIn,
   insertBudget,
   reserveFor,
+  reserveTogether,
   startedRow,
   type Wish,
 } from "../../support/database/budgets.ts";
@@ -54,14 +55,19 @@ test("Budgets: hold and count exactly what calls reserve and use, however their 
   const settle = (...rows: UsageRow[]) => settleUsage(store, rows, NOW);
   const end = (wish: Wish) =>
     endedRow(wish.row, upTo(wish.inputTokens, random), upTo(wish.wanted, random));
+  const wishOf = (): Wish => {
+    const least = 1 + upTo(100, random);
+    const wanted = least + upTo(400, random);
+    return {
+      ...{ row: startedRow(pick(users, random)), inputTokens: upTo(300, random) },
+      ...{ wanted, least },
+    };
+  };
   const steps = {
     async reserve() {
-      const row = startedRow(pick(users, random));
-      const least = 1 + upTo(100, random);
-      const wanted = least + upTo(400, random);
-      const wish = { row, inputTokens: upTo(300, random), wanted, least };
-      const granted = await reserveFor(store, wish);
-      if (granted !== null) open.push({ ...wish, wanted: granted });
+      const wishes = times(1 + upTo(4, random), wishOf);
+      for (const [i, granted] of (await reserveTogether(store, wishes)).entries())
+        if (granted !== null) open.push({ ...(wishes[i] as Wish), wanted: granted });
     },
     async settle() {
       const [wish] = open.splice(upTo(open.length - 1, random), 1);
@@ -121,6 +127,26 @@ async function race(stores: readonly [Store, Store], calls: number) {
   );
   return outcomes;
 }
+
+test("Budgets: of calls that one statement reserves for, only those are refused that do not fit", async () => {
+  const random = randomOf(Number(process.env.FUZZ_SEED ?? 1));
+  const store = await forTest(openQuietStore());
+  const users = await prepare(store, 3, 4_000);
+  const wishes = times(40, (i): Wish => {
+    const [inputTokens, least] = [50 + upTo(400, random), 50 + upTo(200, random)];
+    const row = startedRow(users[i % 3] as string);
+    return { row, inputTokens, wanted: least + upTo(200, random), least };
+  });
+  const granted = await reserveTogether(store, wishes);
+  expect(faultsIn(await checkedCounters(store))).toEqual([]);
+  expect(granted.some((output, i) => output === wishes[i]?.wanted)).toBe(true);
+  const refused = wishes.filter((_, i) => granted[i] === null);
+  expect(refused.length).toBeGreaterThan(0);
+  for (const wish of refused) {
+    const again = { ...wish, row: startedRow(wish.row.user_id), wanted: wish.least };
+    expect(await reserveFor(store, again)).toBeNull();
+  }
+});
 
 test("Budgets: a lost call with more tokens than a count can hold is recorded with its cost", async () => {
   const store = await forTest(openQuietStore());
