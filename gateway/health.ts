@@ -50,8 +50,8 @@ export function addHealth(app: FastifyInstance, transport: Transport, phase: () 
 }
 
 /**
- * The service is down without its database, and degraded without another dependency or while its clock
- * differs from the database's.
+ * The service is down without its database, and degraded without another dependency or while its
+ * clock differs from the database's.
  */
 function overall(checks: Checks): "ok" | "degraded" | "down" {
   if (checks.database.status === "down") return "down";

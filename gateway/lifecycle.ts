@@ -47,10 +47,10 @@ export type Lifecycle = ReturnType<typeof createLifecycle>;
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 /**
- * Manages startup and shutdown of a gateway and its open requests: their calls, metrics, spans and log
- * lines. Logs one line per request, with the caller, the address and any error code, but never a body,
- * token, cookie or query value. Lines about requests rejected before admission are limited; the rest
- * are logged as a count. No metric has a label that clients can choose.
+ * Manages startup and shutdown of a gateway and its open requests: their calls, metrics, spans and
+ * log lines. Logs one line per request, with the caller, the address and any error code, but never
+ * a body, token, cookie or query value. Lines about requests rejected before admission are limited;
+ * the rest are logged as a count. No metric has a label that clients can choose.
  * @param graceMs grace period for open requests and streams, in ms
  */
 export function createLifecycle(

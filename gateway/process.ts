@@ -18,8 +18,8 @@ import { createInternalTransport } from "./transport/internal.ts";
 import { createServicesTransport } from "./transport/services.ts";
 
 /**
- * The process of `npm start`: runs gateway and services, or the gateway alone if SERVICES_URL is set.
- * With the argument `gateway` (`npm run start:gateway`), SERVICES_URL is mandatory.
+ * The process of `npm start`: runs gateway and services, or the gateway alone if SERVICES_URL is
+ * set. With the argument `gateway` (`npm run start:gateway`), SERVICES_URL is mandatory.
  */
 loadEnvFile(process.env);
 const isAlone = process.argv[2] === "gateway" || Boolean(process.env.SERVICES_URL?.trim());
@@ -113,8 +113,8 @@ async function connectServices(url: string, config: Config, options: AppOptions)
 }
 
 /**
- * Opens the services in this process. Their code is loaded only here, since a standalone gateway needs
- * none of it.
+ * Opens the services in this process. Their code is loaded only here, since a standalone gateway
+ * needs none of it.
  */
 async function openServices(config: Config, options: AppOptions) {
   const [{ openApp }, { listenGrpc }] = await Promise.all([

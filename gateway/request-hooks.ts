@@ -56,8 +56,8 @@ export const commonHeaders = (secure: boolean): Record<string, string> => ({
 });
 
 /**
- * Adds the hook for every request: metrics, log, common headers, CORS, unknown routes, and the checks
- * common to all ports.
+ * Adds the hook for every request: metrics, log, common headers, CORS, unknown routes, and the
+ * checks common to all ports.
  * @returns the first part of the hook, for requests that the router rejects before running hooks
  */
 export function addRequestHooks(app: FastifyInstance, options: HookOptions) {
@@ -151,8 +151,8 @@ function closeLingering(request: IncomingMessage): void {
 }
 
 /**
- * Requires exactly one Host header (RFC 9112 section 3.2): with two, a proxy and this process could use
- * different ones.
+ * Requires exactly one Host header (RFC 9112 section 3.2): with two, a proxy and this process could
+ * use different ones.
  */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   const isHost = (text: string, i: number) =>

@@ -6,8 +6,8 @@ import { ServiceError } from "../services/platform/rpc/errors.ts";
 const TARGET = /^(?:\/|https?:\/\/)/i;
 
 /**
- * Requires a request target that names a resource. The router would treat any other, such as `*`, as
- * `/`.
+ * Requires a request target that names a resource. The router would treat any other, such as `*`,
+ * as `/`.
  * @throws ServiceError MALFORMED_REQUEST
  */
 export function checkTarget({ url = "" }: IncomingMessage): void {

@@ -85,9 +85,9 @@ export function createGateway(options: GatewayOptions) {
     request.failure = failed.body.code;
     if (failed.isInternal) report(thrown, request);
     if (!reply.hasHeader("x-request-id")) beginRequest(request, reply); // the router rejected it before any hook
-    // Fastify would close the connection immediately, which resets it before the client has read the
-    // response. Removing the header also removes the one that Node adds, so only do so if Fastify has
-    // set it.
+    // Fastify would close the connection immediately, which resets it before the client has read
+    // the response. Removing the header also removes the one that Node adds, so only do so if
+    // Fastify has set it.
     const isOurs = lifecycle.phase() === "draining" || !reply.raw.shouldKeepAlive;
     if (reply.hasHeader("connection") && !request.raw.complete && !isOurs)
       reply.removeHeader("connection");
@@ -192,8 +192,8 @@ function createServer(options: GatewayOptions, proxies: TrustedProxies, handlers
       const counted = countRequests(guard, handle, refuse);
       guard.watch(server);
       server.setTimeout(writeTimeoutMs);
-      // A client that waits for "100 Continue" sends its body once the request has been admitted (RFC
-      // 9110 section 10.1.1).
+      // A client that waits for "100 Continue" sends its body once the request has been admitted
+      // (RFC 9110 section 10.1.1).
       for (const event of ["request", "checkContinue", "checkExpectation"])
         server.on(event, counted);
       return server;

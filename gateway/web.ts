@@ -125,9 +125,9 @@ export function addWellKnown(
 const PASSKEY_ENDPOINTS = "passkey-endpoints";
 
 /**
- * Adds GET /openapi.json, the document written by `npm run generate`, with the URL of this deployment,
- * and GET /docs, its API reference (Scalar). Scalar's script is written by `npm ci`, read when it is
- * first requested and sent from a single buffer.
+ * Adds GET /openapi.json, the document written by `npm run generate`, with the URL of this
+ * deployment, and GET /docs, its API reference (Scalar). Scalar's script is written by `npm ci`,
+ * read when it is first requested and sent from a single buffer.
  */
 export function addDocs(app: FastifyInstance, { appName }: Brand, publicUrl: string): void {
   const document = JSON.parse(readFileSync(locate("../gen/openapi.json"), "utf8"));

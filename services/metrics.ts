@@ -9,7 +9,8 @@ const GAUGE_TIMEOUT_MS = 2_000;
 /** Bucket bounds in seconds, as recommended by the semantic conventions for RPC and HTTP. */
 const CALL_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 /**
- * Bucket bounds in seconds and in tokens, as recommended by the semantic conventions for generative AI.
+ * Bucket bounds in seconds and in tokens, as recommended by the semantic conventions for generative
+ * AI.
  */
 const OPERATION_SECONDS = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -24,7 +25,10 @@ const WATCHED_EVENTS = ["auth.register", "auth.login", "auth.login_failed", "aut
 /** How an attempt to deliver an e-mail ended. A deferred one is tried again. */
 const EMAIL_OUTCOMES = ["sent", "deferred", "failed"] as const;
 
-/** How an attempt to deliver an event ended, by what the delivery is then. A deferred one is tried again. */
+/**
+ * How an attempt to deliver an event ended, by what the delivery is then. A deferred one is tried
+ * again.
+ */
 const DELIVERY_OUTCOMES = { delivered: "delivered", queued: "deferred", failed: "failed" } as const;
 
 /**
@@ -129,8 +133,8 @@ export function createMetrics() {
       ["provider", "outcome"],
     ),
     /**
-     * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes too
-     * long.
+     * Adds a gauge that is computed on each scrape. It has no value if computing it fails or takes
+     * too long.
      * @param compute returns the value, or the values by value of `label`
      * @param options.label the label of the values
      * @param options.aggregator how the values of workers become one

@@ -5,12 +5,14 @@ import type { CallerUser, FoundSession } from "./store/sessions.ts";
 export type Principal = SessionPrincipal | KeyPrincipal | SystemPrincipal;
 
 /**
- * A user who has presented the access token of a session. `authenticatedAt`: when the user last signed in
- * to it or confirmed it.
+ * A user who has presented the access token of a session. `authenticatedAt`: when the user last
+ * signed in to it or confirmed it.
  */
 export type SessionPrincipal = { kind: "session"; authenticatedAt: Date } & FoundSession;
 
-/** A user or a service account, authenticated by an API key. Impersonation by key does not exist. */
+/**
+ * A user or a service account, authenticated by an API key. Impersonation by key does not exist.
+ */
 export type KeyPrincipal = {
   kind: "api-key";
   user: CallerUser;
@@ -22,8 +24,8 @@ export type KeyPrincipal = {
 export type SystemPrincipal = { kind: "system"; reason: string };
 
 /**
- * A principal that acts for a user. Only operations that manage sessions or depend on the time of the
- * sign-in require a `SessionPrincipal`.
+ * A principal that acts for a user. Only operations that manage sessions or depend on the time of
+ * the sign-in require a `SessionPrincipal`.
  */
 export type UserPrincipal = Extract<Principal, { user: CallerUser }>;
 

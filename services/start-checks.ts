@@ -7,8 +7,8 @@ import type { Config } from "./platform/config/config.ts";
 import { openGeoIp } from "./sessions/geoip.ts";
 
 /**
- * Checks of what the settings refer to: the administrator's password, the catalogue, the providers, the
- * GeoIP database and the texts of e-mails. Nothing stays open.
+ * Checks of what the settings refer to: the administrator's password, the catalogue, the providers,
+ * the GeoIP database and the texts of e-mails. Nothing stays open.
  */
 export function checksOf(config: Config): (() => unknown)[] {
   const { admin, aiCatalog, catalogueVariables, geoipDb, mailTemplates } = config;

@@ -15,8 +15,8 @@ export type Contender = {
 };
 
 /**
- * Result of a load: p50 and p99 in ms until the response (chat) or the first chunk (stream), and CPU
- * per request in µs.
+ * Result of a load: p50 and p99 in ms until the response (chat) or the first chunk (stream), and
+ * CPU per request in µs.
  */
 export type Sample = { ms: number; p99: number; cpuMicros: number };
 

@@ -1,7 +1,7 @@
 /**
- * Lets processes run in turns, each for its part of a period, until it is ended itself: so many parts
- * of one core each. Arguments: the number of parts, and the process ids. A separate program, since the
- * one that creates the load is too busy to keep time.
+ * Lets processes run in turns, each for its part of a period, until it is ended itself: so many
+ * parts of one core each. Arguments: the number of parts, and the process ids. A separate program,
+ * since the one that creates the load is too busy to keep time.
  */
 const PERIOD_MS = 20;
 const [parts = 1, ...pids] = process.argv.slice(2).map(Number);

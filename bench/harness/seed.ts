@@ -12,8 +12,9 @@ const CALL_DAYS = 90;
 
 /**
  * Fills an empty PostgreSQL database with users, audit events and e-mails that are spread over the
- * past year, and AI calls that are spread over the past 90 days. A hundredth of the users have an API key
- * and make all of their calls with it. The SQL server generates the rows. The events are not sealed.
+ * past year, and AI calls that are spread over the past 90 days. A hundredth of the users have an
+ * API key and make all of their calls with it. The SQL server generates the rows. The events are
+ * not sealed.
  */
 export async function seed(url: string, { users, events, emails, calls }: Sizes): Promise<void> {
   const store = await openStore({ kind: "postgres", url }, createLog("warn"));
@@ -118,7 +119,8 @@ export async function seed(url: string, { users, events, emails, calls }: Sizes)
   insert into api_keys (id, user_id, digest, hint, name, created_at, created_by)
   select key_id, id, decode(md5(key_id::text) || md5(id::text), 'hex'), 'gh_0000', 'Key ' || n, now() - interval '${CALL_DAYS} days', id
   from people where key_id is not null`);
-  // The sums of the calls are inserted at the end, and indexes are created then, which takes a third of the time.
+  // The sums of the calls are inserted at the end, and indexes are created then, which takes a
+  // third of the time.
   await client.query("update ai_usage_summing set summed_from = '-infinity'");
   await client.query("alter table ai_usage disable trigger user");
   const definitions = (

@@ -1,6 +1,6 @@
 /**
- * Lower bound of the cost of the account routes: an indexed SELECT, a hash, a durable statement, two
- * signatures.
+ * Lower bound of the cost of the account routes: an indexed SELECT, a hash, a durable statement,
+ * two signatures.
  */
 import { generateKeyPairSync } from "node:crypto";
 import { hash, verify } from "@node-rs/argon2";

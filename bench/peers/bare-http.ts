@@ -1,7 +1,7 @@
 /**
  * Lower bound of the cost of an AI call: bare `node:http` that reads the caller's session from
- * PostgreSQL while Redis counts the call, records its usage, and decodes and re-encodes the reply of
- * UPSTREAM. It has no checks, time limits, retries, size limits or metrics.
+ * PostgreSQL while Redis counts the call, records its usage, and decodes and re-encodes the reply
+ * of UPSTREAM. It has no checks, time limits, retries, size limits or metrics.
  */
 import { randomUUID } from "node:crypto";
 import {

@@ -1,4 +1,6 @@
-/** Runs another peer in WORKERS processes that share its port, with `node:cluster`. PEER: its file. */
+/**
+ * Runs another peer in WORKERS processes that share its port, with `node:cluster`. PEER: its file.
+ */
 import cluster from "node:cluster";
 
 if (cluster.isPrimary) {

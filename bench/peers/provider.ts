@@ -1,6 +1,6 @@
 /**
- * A cheap simulator of OpenAI: a reply in one document, in 50 paced chunks or all of them at once, or
- * as a stream that stays open.
+ * A cheap simulator of OpenAI: a reply in one document, in 50 paced chunks or all of them at once,
+ * or as a stream that stays open.
  */
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -1,8 +1,8 @@
 /**
- * This checkout ("now") beside another commit or folder ("before"), BENCH_REF, and a fixed old commit
- * ("anchor"), BENCH_ANCHOR, which shows what many small changes have cost together. All use the same
- * PostgreSQL and Redis servers and are measured in turns. Figures are medians of the rounds, ratios
- * are medians of each round's ratio.
+ * This checkout ("now") beside another commit or folder ("before"), BENCH_REF, and a fixed old
+ * commit ("anchor"), BENCH_ANCHOR, which shows what many small changes have cost together. All use
+ * the same PostgreSQL and Redis servers and are measured in turns. Figures are medians of the
+ * rounds, ratios are medians of each round's ratio.
  */
 import { execFileSync } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
@@ -175,8 +175,8 @@ function ai(name: string, servers: [Server, ...Server[]], tokens: string[]): Con
 type Figures = Record<string, number>;
 
 /**
- * Measures all sides in turns. Prints the median of each figure of each side, and of the ratios of the
- * last one to the others.
+ * Measures all sides in turns. Prints the median of each figure of each side, and of the ratios of
+ * the last one to the others.
  */
 async function row<T extends { name: string }>(
   name: string,
@@ -279,8 +279,8 @@ function memoryRow(sides: Contender[]): Promise<void> {
 }
 
 /**
- * CPU of the first calls after a start, by a new process in each round. The users have signed in at an
- * earlier process, so nothing is warm.
+ * CPU of the first calls after a start, by a new process in each round. The users have signed in at
+ * an earlier process, so nothing is warm.
  */
 async function coldRows(sides: Side[]): Promise<void> {
   type Run = (side: Side, server: Server, count: number) => Promise<{ cpuMicros: number }>;

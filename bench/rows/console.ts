@@ -1,7 +1,7 @@
 /**
- * The pages of the console with the most rows behind them, over HTTP, on a database that
- * `npm run bench -- seed` has filled: with a million users and ten million calls the overview and the
- * sums of usage, with ten million users the search. Slow to seed, so this runs only on request.
+ * The pages of the console with the most rows behind them, over HTTP, on a database that `npm run
+ * bench -- seed` has filled: with a million users and ten million calls the overview and the sums
+ * of usage, with ten million users the search. Slow to seed, so this runs only on request.
  */
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";

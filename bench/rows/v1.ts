@@ -1,7 +1,7 @@
 /**
- * `/v1/chat/completions` with an API key beside `/ai/chat` and `/ai/stream` with an access token, of
- * the same process; and the same under three budgets (of the deployment, the user and the key), of a
- * process whose calls they limit. Servers have one core, load and provider another.
+ * `/v1/chat/completions` with an API key beside `/ai/chat` and `/ai/stream` with an access token,
+ * of the same process; and the same under three budgets (of the deployment, the user and the key),
+ * of a process whose calls they limit. Servers have one core, load and provider another.
  */
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";

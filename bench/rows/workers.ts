@@ -2,11 +2,11 @@
  * One worker beside several. Load and provider have the lowest priority, since real ones use other
  * machines. Two ways:
  *
- * - On all cores, as many workers as there are cores. What load, provider and databases need is missing
- *   from the workers, so that the limit is the rate at which all cores are busy with one call after the
- *   other, whatever runs them.
- * - With a quarter of a core for each worker, in turns, so that four of them leave the other cores to
- *   everything else, as on a machine with enough cores.
+ * - On all cores, as many workers as there are cores. What load, provider and databases need is
+ *   missing from the workers, so that the limit is the rate at which all cores are busy with one
+ *   call after the other, whatever runs them.
+ * - With a quarter of a core for each worker, in turns, so that four of them leave the other cores
+ *   to everything else, as on a machine with enough cores.
  *
  * Beside them bare `node:http` with the same queries.
  */

@@ -30,21 +30,24 @@ export type ClientOptions = {
   /** URL of the service. Default: the origin of the page. */
   baseUrl?: string | undefined;
   /**
-   * Where the refresh token is kept: in a cookie (default in browsers) or in a store (default elsewhere:
-   * memory).
+   * Where the refresh token is kept: in a cookie (default in browsers) or in a store (default
+   * elsewhere: memory).
    */
   refreshToken?: "cookie" | TokenStore | undefined;
   /**
-   * Where a client without cookies keeps the token of its device. The token identifies the device at
-   * later sign-ins and finishes sign-ins with providers. Default: memory.
+   * Where a client without cookies keeps the token of its device. The token identifies the device
+   * at later sign-ins and finishes sign-ins with providers. Default: memory.
    */
   deviceToken?: TokenStore | undefined;
   /**
-   * Makes other clients with the same refresh token wait. Default for cookies: a Web Lock across all
-   * tabs.
+   * Makes other clients with the same refresh token wait. Default for cookies: a Web Lock across
+   * all tabs.
    */
   lock?: Lock | undefined;
-  /** Called when the session has ended, either by `auth.logout` or because the service rejected the refresh token. */
+  /**
+   * Called when the session has ended, either by `auth.logout` or because the service rejected the
+   * refresh token.
+   */
   onSignedOut?: (() => void) | undefined;
   /** Replaces the global `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
@@ -52,7 +55,10 @@ export type ClientOptions = {
 
 /** All routes, grouped by subject. */
 export type Routes = Api & {
-  /** Replies with reasoning and tokens. Vendors' packages for `/v1` do more: tools, images, structured output. */
+  /**
+   * Replies with reasoning and tokens. Vendors' packages for `/v1` do more: tools, images,
+   * structured output.
+   */
   completions: {
     /** Streams a reply by `POST /v1/chat/completions`. */
     stream(
@@ -150,8 +156,8 @@ export function createClient(options: ClientOptions = {}): Client {
       { signal }: CallOptions = {},
     ) => {
       if (path === "/auth/refresh") return (await session.refresh()) as T;
-      // what sets a cookie takes the lock: a refresh in another tab would otherwise replace or clear that of
-      // a sign-in, and two tabs that begin at once would each become another device
+      // what sets a cookie takes the lock: a refresh in another tab would otherwise replace or
+      // clear that of a sign-in, and two tabs that begin at once would each become another device
       const response = await (COOKIE_SETTERS.includes(path)
         ? lock(() => request(anonymous, method, path, sent, signal))
         : request(access, method, path, sent, signal));
@@ -207,7 +213,8 @@ const unlocked: Lock = (work) => work();
 type Locks = { request<T>(name: string, work: () => Promise<T>): Promise<T> };
 
 /**
- * A lock shared by all tabs of an origin: a second tab then sends the cookie that the first has received.
+ * A lock shared by all tabs of an origin: a second tab then sends the cookie that the first has
+ * received.
  */
 function webLock(): Lock {
   const { navigator } = globalThis as { navigator?: { locks?: Locks } };

@@ -12,7 +12,10 @@ export type CompletionRequest = {
   max_completion_tokens?: number | undefined;
 };
 
-/** What arrives next of a reply: text, text of the model's reasoning, or at the end how it ended and its tokens. */
+/**
+ * What arrives next of a reply: text, text of the model's reasoning, or at the end how it ended and
+ * its tokens.
+ */
 export type CompletionPiece =
   | { kind: "text" | "reasoning"; text: string }
   /** `stop`, `length` at the maximum number of tokens, or `content_filter`. */

@@ -1,8 +1,8 @@
 import type { ErrorBody, ErrorCode, Violation } from "./api.ts";
 
 /**
- * Error codes that do not come from the service: no response, a response from something else, an error
- * event in a stream.
+ * Error codes that do not come from the service: no response, a response from something else, an
+ * error event in a stream.
  */
 export type ClientErrorCode = "NETWORK_ERROR" | "UNEXPECTED_RESPONSE" | "STREAM_ERROR";
 
@@ -50,8 +50,8 @@ export class GatehouseError extends Error {
 }
 
 /**
- * Creates the error for a response. A response without the service's error body comes from a proxy or
- * another server.
+ * Creates the error for a response. A response without the service's error body comes from a proxy
+ * or another server.
  */
 export async function errorOf(response: Response): Promise<GatehouseError> {
   const { status, headers } = response;
@@ -102,7 +102,10 @@ function bodyOfFormat({ message, code, param }: FormatError): Partial<ErrorBody>
   return { code: own, message, ...(isField && { violations: [{ field: param, message }] }) };
 }
 
-/** Creates the error for a failed connection. If the caller has aborted, it is the reason of the abort. */
+/**
+ * Creates the error for a failed connection. If the caller has aborted, it is the reason of the
+ * abort.
+ */
 export function connectionError(thrown: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted) return signal.reason;
   return new GatehouseError("NETWORK_ERROR", "The server could not be reached.", {}, thrown);

@@ -1,7 +1,8 @@
 import { errorOf, GatehouseError, jsonOf, unexpected } from "./errors.ts";
 
 /**
- * Where a client without cookies keeps its refresh token, such as memory, a file or a phone's keychain.
+ * Where a client without cookies keeps its refresh token, such as memory, a file or a phone's
+ * keychain.
  */
 export type TokenStore = {
   get(): string | undefined | Promise<string | undefined>;

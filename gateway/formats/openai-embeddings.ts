@@ -33,7 +33,9 @@ export function readEmbeddingsRequest(json: object): CreateEmbeddingsRequest {
 
 const isTokens = (value: unknown) => typeof value === "number";
 
-/** Tokens are rejected: they differ between models, and their cost cannot be bounded by their bytes. */
+/**
+ * Tokens are rejected: they differ between models, and their cost cannot be bounded by their bytes.
+ */
 function textsOf(input: unknown, found: Findings): unknown {
   if (input === undefined) return [];
   if (typeof input === "string") return [input];

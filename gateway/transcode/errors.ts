@@ -30,9 +30,9 @@ const UNREADABLE = "The request cannot be parsed.";
 export const NOT_JSON = "The body must be sent as Content-Type: application/json.";
 
 /**
- * Responses to errors without one of our reasons: by gRPC code if there is no `Failure` detail, and by
- * error code of Fastify and Node, whose messages may contain hosts and addresses. The status is only
- * given if it differs from that of the reason.
+ * Responses to errors without one of our reasons: by gRPC code if there is no `Failure` detail, and
+ * by error code of Fastify and Node, whose messages may contain hosts and addresses. The status is
+ * only given if it differs from that of the reason.
  */
 const byCode: Record<string, Known> = {
   [Code.Canceled]: AWAY, // of the connection to the services; if the client has disconnected, no response is sent
@@ -158,8 +158,8 @@ const internalError = (isInternal: boolean): HttpErrorResponse => ({
 
 /**
  * Responds on the socket to input that never became a request: malformed HTTP, or headers or a body
- * that arrive too slowly. A connection with an unfinished response is closed, because a second response
- * would corrupt the first.
+ * that arrive too slowly. A connection with an unfinished response is closed, because a second
+ * response would corrupt the first.
  */
 export function createClientErrorHandler(
   log: Logger,

@@ -27,9 +27,9 @@ const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/;
 
 /**
- * Builds a method's request message from path, query, body and cookies; each field has one source. A
- * field with a type error gets its zero value; the services report type errors together with violated
- * constraints.
+ * Builds a method's request message from path, query, body and cookies; each field has one source.
+ * A field with a type error gets its zero value; the services report type errors together with
+ * violated constraints.
  * @throws ServiceError MALFORMED_REQUEST, UNSUPPORTED_MEDIA_TYPE
  */
 export function readRequest(rule: HttpBinding, request: FastifyRequest) {
@@ -75,7 +75,8 @@ export function readPathFields({ method, pathFields }: HttpBinding, { params }: 
 
 /**
  * Parses a request body as JSON, more strictly than `JSON.parse`: valid UTF-8, no duplicate keys,
- * limited depth and size. Decoded text can only contain NUL characters and lone surrogates as escapes.
+ * limited depth and size. Decoded text can only contain NUL characters and lone surrogates as
+ * escapes.
  * @throws ServiceError MALFORMED_REQUEST; the message never quotes the text, which may contain a
  * password
  */
@@ -124,8 +125,8 @@ function bodyMembers(
 }
 
 /**
- * Parses query parameters as JSON values according to their field types. A value that cannot be parsed
- * remains text, which is then reported as a type error.
+ * Parses query parameters as JSON values according to their field types. A value that cannot be
+ * parsed remains text, which is then reported as a type error.
  */
 function queryMembers(fields: DescField[], url: string, violations: Violation[]): object {
   const members: Record<string, unknown> = {};

@@ -36,7 +36,10 @@ export function forwardHeaders(from: Headers, reply: FastifyReply): void {
   }
 }
 
-/** Sends a successful response: status, cookies, and the message as ProtoJSON including default values. */
+/**
+ * Sends a successful response: status, cookies, and the message as ProtoJSON including default
+ * values.
+ */
 export function sendMessage(
   rule: HttpBinding,
   reply: FastifyReply,
@@ -93,8 +96,8 @@ function formatOfRequest({ routeOptions, raw }: FastifyRequest): HttpFormat | un
 }
 
 /**
- * Sends an error. A 401 clears the cookie whose token was rejected, but not if there were several and it
- * is unclear which one was ours.
+ * Sends an error. A 401 clears the cookie whose token was rejected, but not if there were several
+ * and it is unclear which one was ours.
  */
 export function sendError(failed: HttpErrorResponse, reply: FastifyReply): void {
   const { statusCode } = failed.body;
@@ -125,7 +128,8 @@ const secondsLeft = (token: string, clock: Clock) =>
 const COOKIE_PATH = "/auth";
 
 /**
- * Configures the service's cookies. Scripts cannot read them, and other sites cannot send them (RFC 6265).
+ * Configures the service's cookies. Scripts cannot read them, and other sites cannot send them (RFC
+ * 6265).
  * @param publicUrl URL as clients see it, including a path prefix that the proxy strips
  */
 export function addCookies(app: FastifyInstance, publicUrl: string): void {

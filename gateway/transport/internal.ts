@@ -142,8 +142,8 @@ async function* envelopesOf(response: IncomingMessage) {
 }
 
 /**
- * The error of a call that failed without an error from the services: it was aborted, or its connection
- * was lost.
+ * The error of a call that failed without an error from the services: it was aborted, or its
+ * connection was lost.
  */
 function errorOf(error: unknown, signal: AbortSignal | undefined): ConnectError {
   return signal?.aborted

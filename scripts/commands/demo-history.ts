@@ -42,8 +42,8 @@ const hasFactor = (index: number) => index > 1 && index % 3 === 0;
 const UNVERIFIED = 4;
 
 /**
- * Fills an empty database with accounts, further people and two programs, and what they did in the last 90 days.
- * Does nothing if there are users.
+ * Fills an empty database with accounts, further people and two programs, and what they did in the
+ * last 90 days. Does nothing if there are users.
  * @param password of the given accounts; nobody has those of the others
  * @param webhookUrl where events are posted
  */

@@ -1,4 +1,7 @@
-/** What the history has to show besides everyday use: programs, incidents of these days, budgets and webhooks. */
+/**
+ * What the history has to show besides everyday use: programs, incidents of these days, budgets and
+ * webhooks.
+ */
 import { randomBytes } from "node:crypto";
 import { newId } from "../../services/store/ids.ts";
 import { SERVICE_DOMAIN } from "../../services/store/users.ts";
@@ -118,7 +121,9 @@ function keyRow(
   };
 }
 
-/** Locked and suspended accounts, failed e-mails, a failing provider, and what an administrator did. */
+/**
+ * Locked and suspended accounts, failed e-mails, a failing provider, and what an administrator did.
+ */
 export function addIncidents(composition: Composition): void {
   const { now, rows, chance, usageRow, people } = composition;
   const ago = (ms: number) => new Date(now - ms);
@@ -228,7 +233,10 @@ function roundUp(amount: number): number {
   return Math.ceil(amount / (5 * step)) * 5 * step;
 }
 
-/** Budgets of all calls, of each user, of one user and of API keys, with what was used. All models need prices. */
+/**
+ * Budgets of all calls, of each user, of one user and of API keys, with what was used. All models
+ * need prices.
+ */
 export function addBudgets(composition: Composition): void {
   const { now, rows, people } = composition;
   const today = new Date(now).toISOString().slice(0, 10);

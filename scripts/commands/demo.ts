@@ -1,6 +1,7 @@
 /**
- * `npm start` with simulated providers that use the real wire formats, of AI and of sign-ins, an administrator, a user,
- * and the history of a small company, so that every page has something to show.
+ * `npm start` with simulated providers that use the real wire formats, of AI and of sign-ins, an
+ * administrator, a user, and the history of a small company, so that every page has something to
+ * show.
  */
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -82,8 +83,8 @@ process.stdout.write(`  Sign in as an administrator: ${ADMIN}
 `);
 
 /**
- * Writes a shipped catalogue with a price for each model, so that costs are complete and budgets refuse none, and with
- * the aliases that the programs of the history call.
+ * Writes a shipped catalogue with a price for each model, so that costs are complete and budgets
+ * refuse none, and with the aliases that the programs of the history call.
  */
 function completeCatalogue(name: string): string {
   const shipped = new URL(`../../services/ai/catalogue/${name}.json`, import.meta.url);

@@ -39,8 +39,8 @@ async function migrate(config: Config): Promise<void> {
 }
 
 /**
- * Updates the partitions, unless the clocks of this process and of the database differ. Dropping old
- * ones requires the secret key of the service, which seals the drop.
+ * Updates the partitions, unless the clocks of this process and of the database differ. Dropping
+ * old ones requires the secret key of the service, which seals the drop.
  */
 async function updatePartitions(
   store: Store,

@@ -213,7 +213,9 @@ const callingUsage = {
   output_tokens_details: { thinking_tokens: CALLING.usage.reasoning },
 };
 
-/** A thought, a text and two calls: four blocks, of which the calls are the third and the fourth. */
+/**
+ * A thought, a text and two calls: four blocks, of which the calls are the third and the fourth.
+ */
 function callingEvents(): Event[] {
   const block = (index: number, content_block: object, deltas: object[]) => [
     named("content_block_start", { index, content_block }),

@@ -75,13 +75,15 @@ export type DialectEncoder = {
   blocked: { events: Event[]; whole: unknown };
   /** The same for a reply in which the model calls a tool. */
   toolCall: { events: Event[]; whole: unknown };
-  /** The same for a reply that thinks, says something and calls two tools at once: {@link CALLING}. */
+  /**
+   * The same for a reply that thinks, says something and calls two tools at once: {@link CALLING}.
+   */
   calling: { events: Event[]; whole: unknown };
 };
 
 /**
- * What the reply `calling` consists of. The pieces of arguments are cut where a real provider may cut them: in a
- * number, in an escape and between the halves of a character.
+ * What the reply `calling` consists of. The pieces of arguments are cut where a real provider may
+ * cut them: in a number, in an escape and between the halves of a character.
  */
 export const CALLING = {
   thoughts: ["Where ", "is it warmer? 🤔"],
@@ -107,7 +109,8 @@ export function areAnswered(turns: readonly { calls?: string[]; results?: string
 }
 
 /**
- * The counts of a case such as `billed`: input, output, and the details in their order, separated by commas.
+ * The counts of a case such as `billed`: input, output, and the details in their order, separated
+ * by commas.
  */
 export function billedTokens(argument: string): Tokens | undefined {
   if (argument === "") return undefined;

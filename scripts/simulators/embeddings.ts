@@ -2,7 +2,9 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { type ErrorAnswer, type Received, tokensIn } from "./dialect-encoder.ts";
 
-/** A model of embeddings: the usual length of its vectors, and whether requests may shorten them. */
+/**
+ * A model of embeddings: the usual length of its vectors, and whether requests may shorten them.
+ */
 type EmbeddingModel = { length: number; isShortened: boolean };
 
 const OPENAI = {
@@ -29,7 +31,8 @@ const refusal = (status: number, code: string, message: string): ErrorAnswer => 
 });
 
 /**
- * Answers a request for embeddings. The vector of a text is always the same, and that of another text differs.
+ * Answers a request for embeddings. The vector of a text is always the same, and that of another
+ * text differs.
  * @param key the only valid one
  */
 export function embed(

@@ -16,7 +16,10 @@ const MODELS = ["gemini-3.8-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite"]
 const textSchema = z
   .array(z.object({ text: z.string() }))
   .transform((parts) => parts.map(({ text }) => text).join(""));
-/** The signature of the thoughts before the calls of `calling`. Has what base64url writes differently. */
+/**
+ * The signature of the thoughts before the calls of `calling`. Has what base64url writes
+ * differently.
+ */
 const SIGNATURE = "CiQ+/w==";
 const called = { id: z.string().min(1), name: z.string().min(1) };
 const partSchema = z.union([

@@ -4,7 +4,10 @@ import { writeFileSync } from "node:fs";
 /** Where the addresses of an IPv4 network are. */
 export type PlacedNetwork = { address: string; bits: number; city: string; country: string };
 
-/** Types of the data section, by https://maxmind.github.io/MaxMind-DB/. Those above 7 have a second byte. */
+/**
+ * Types of the data section, by https://maxmind.github.io/MaxMind-DB/. Those above 7 have a second
+ * byte.
+ */
 const [TEXT, UINT16, UINT32, MAP, UINT64, ARRAY] = [2, 5, 6, 7, 9, 11] as const;
 /** Sizes are written in the first byte, which has room for less than 29. */
 const MAX_SIZE = 28;

@@ -39,8 +39,8 @@ type Grant = { account: SimulatedAccount; parameters: URLSearchParams };
 const LIFETIME_SECONDS = 300;
 
 /**
- * Starts a sign-in provider on the loopback interface: OpenID Connect as Google, Microsoft and Apple have
- * it, and the API of GitHub.
+ * Starts a sign-in provider on the loopback interface: OpenID Connect as Google, Microsoft and
+ * Apple have it, and the API of GitHub.
  * @param now the time that it believes in
  * @param isSecret whether a client secret is right; Apple's is a JWT
  * @param announcesIss whether its answers name their issuer (RFC 9207)

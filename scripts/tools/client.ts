@@ -43,7 +43,10 @@ const HEAD = `// Generated from the OpenAPI document by \`npm run generate\`. Do
 
 /** Options of every call. */
 export type CallOptions = { signal?: AbortSignal | undefined };
-/** The request of a route. \`accepts\` is a status other than 2xx whose body is a result; \`isText\` means that the result is text. */
+/**
+ * The request of a route. \`accepts\` is a status other than 2xx whose body is a result; \`isText\`
+ * means that the result is text.
+ */
 export type Sent = { query?: object | undefined; body?: object | undefined; accepts?: number; isText?: boolean };
 /** Calls a route. */
 export type Call = <T>(method: string, path: string, sent: Sent, options: CallOptions | undefined) => Promise<T>;

@@ -1,7 +1,7 @@
 /**
- * Installs the newest releases of clients that are too large for the tests into a temporary folder, and runs them against
- * its own Gatehouse with simulated providers: `node scripts/tools/try-clients.ts [folder]`. Their results
- * are in docs/clients.md.
+ * Installs the newest releases of clients that are too large for the tests into a temporary folder,
+ * and runs them against its own Gatehouse with simulated providers: `node
+ * scripts/tools/try-clients.ts [folder]`. Their results are in docs/clients.md.
  */
 import { execFile, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";

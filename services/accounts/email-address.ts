@@ -22,14 +22,14 @@ const MAX_LENGTH = 254;
  */
 const LOCAL_PART = /^[\w.!#$%&'*+/=?^`{|}~-]+$/;
 /**
- * A host name with at least two labels (RFC 1123 section 2.1). Not an IP address, whose last label is
- * a number.
+ * A host name with at least two labels (RFC 1123 section 2.1). Not an IP address, whose last label
+ * is a number.
  */
 const DOMAIN = /^(?:(?!-)[a-z0-9_-]{1,63}(?<!-)\.)+(?!-|\d+$)[a-z0-9-]{2,63}(?<!-)$/i;
 
 /**
- * `stored` is the address as entered, without invisible characters; mail is sent to it. `canonical`, in
- * lower case and Punycode, identifies the account.
+ * `stored` is the address as entered, without invisible characters; mail is sent to it.
+ * `canonical`, in lower case and Punycode, identifies the account.
  */
 export type EmailAddress = { stored: string; canonical: string };
 

@@ -13,8 +13,8 @@ import { ADMIN_PROTECTION_MS, User } from "../store/users.ts";
 const USAGE_BATCH_SIZE = 50_000;
 
 /**
- * Erases an account and all personal data. Usage rows are kept without a user, and audit events with
- * the user id as a pseudonym. Joins the caller's transaction.
+ * Erases an account and all personal data. Usage rows are kept without a user, and audit events
+ * with the user id as a pseudonym. Joins the caller's transaction.
  * @param isDue additional condition; with it, a user whose row is locked is skipped
  * @returns false if there is no such user
  */
@@ -41,7 +41,10 @@ export async function eraseUser(
 /** Users who are due for deletion. */
 export const deletedUsers = (now: Date): FilterQuery<User> => ({ deletionAt: { $lte: now } });
 
-/** Users who never verified an address, and are neither service accounts nor protected as administrators. */
+/**
+ * Users who never verified an address, and are neither service accounts nor protected as
+ * administrators.
+ */
 function neverVerified(now: Date) {
   const demotedBefore = new Date(now.getTime() - ADMIN_PROTECTION_MS);
   return {

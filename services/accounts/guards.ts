@@ -16,7 +16,8 @@ export async function lockCaller(call: SessionCall): Promise<void> {
 }
 
 /**
- * Checks that the caller's session has not ended since the call was authenticated, and keeps it from being deleted.
+ * Checks that the caller's session has not ended since the call was authenticated, and keeps it
+ * from being deleted.
  * @throws ServiceError UNAUTHENTICATED
  */
 export async function lockOwnSession(call: SessionCall): Promise<void> {
@@ -101,8 +102,8 @@ export const isRecentSignIn = (
 ): boolean => clock.now().getTime() - principal.authenticatedAt.getTime() <= withinMs;
 
 /**
- * Checks that the caller has signed in recently or provides the password. A stolen access token must
- * not suffice to create another credential.
+ * Checks that the caller has signed in recently or provides the password. A stolen access token
+ * must not suffice to create another credential.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, and as `confirmPassword`
  */
 export async function confirmRecently(
@@ -140,9 +141,9 @@ export function assertRecentAdminSignIn({ principal, clock, config }: SystemCall
 }
 
 /**
- * Checks, within the transaction of a change, that the caller has not been demoted since the call was
- * authorized: if two administrators demote each other, only the first succeeds. Call it after taking
- * the locks of the change.
+ * Checks, within the transaction of a change, that the caller has not been demoted since the call
+ * was authorized: if two administrators demote each other, only the first succeeds. Call it after
+ * taking the locks of the change.
  * @throws ServiceError FORBIDDEN
  */
 export async function assertStillAdmin({ em, principal }: SystemCall): Promise<void> {
@@ -153,8 +154,8 @@ export async function assertStillAdmin({ em, principal }: SystemCall): Promise<v
 }
 
 /**
- * Checks that another administrator remains if this user is one. Administrator rows stay locked until
- * the transaction ends. Administrators who have requested deletion do not count.
+ * Checks that another administrator remains if this user is one. Administrator rows stay locked
+ * until the transaction ends. Administrators who have requested deletion do not count.
  * @throws ServiceError LAST_ADMIN
  */
 export async function assertOtherAdmin(

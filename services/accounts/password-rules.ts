@@ -74,8 +74,8 @@ function faultIn(
 const LETTERS: Record<string, string> = { "@": "a", "0": "o", $: "s", "3": "e" };
 
 /**
- * The word in a password that was only extended to satisfy the rules: "summer" in "Summer2024!". Only
- * 26 of the most common passwords satisfy the rules as they are.
+ * The word in a password that was only extended to satisfy the rules: "summer" in "Summer2024!".
+ * Only 26 of the most common passwords satisfy the rules as they are.
  */
 function coreOf(plain: string): string {
   const word = withoutEdges(plain);
@@ -97,7 +97,10 @@ const MIN_OWN_WORD = 3;
 const lettersOf = (text: string): string =>
   text.normalize("NFD").toLowerCase().replace(/\P{L}/gu, "");
 
-/** Whether the letters of a password consist only of the user's own words, as in "Ann Smith1!" of Ann Smith. */
+/**
+ * Whether the letters of a password consist only of the user's own words, as in "Ann Smith1!" of
+ * Ann Smith.
+ */
 function isOwnWords(password: string, own: string[]): boolean {
   const words = own
     .flatMap((text) => [text, ...text.normalize("NFC").split(/[^\p{L}\p{M}]+/u)])

@@ -7,8 +7,8 @@ import { findAdmins, type Role } from "../store/users.ts";
 type Changed = Recipient & { role: Role };
 
 /**
- * Notifies a user and all administrators of the user's new role by e-mail. Call it within the transaction
- * of the change and after the change, so that no change of role goes unnoticed.
+ * Notifies a user and all administrators of the user's new role by e-mail. Call it within the
+ * transaction of the change and after the change, so that no change of role goes unnoticed.
  */
 export async function announceRole(call: SystemCall, user: Changed): Promise<void> {
   await queueEmails(call, [user], "role-changed", { role: user.role });

@@ -13,9 +13,9 @@ type Deps = SystemCall & Pick<Call, "passwords">;
 
 /**
  * Creates an administrator, or promotes the account with this address. An account whose address was
- * never verified may have been registered by someone else: its password is replaced and all access to
- * it is revoked. Idempotent: an existing administrator is left unchanged, and processes that start
- * together create only one.
+ * never verified may have been registered by someone else: its password is replaced and all access
+ * to it is revoked. Idempotent: an existing administrator is left unchanged, and processes that
+ * start together create only one.
  * @returns whether the account now has this password
  */
 export async function bootstrapAdmin(
@@ -49,8 +49,8 @@ export async function bootstrapAdmin(
 }
 
 /**
- * Creates or promotes the configured administrator if there is none, so that an administrator who was
- * demoted stays demoted.
+ * Creates or promotes the configured administrator if there is none, so that an administrator who
+ * was demoted stays demoted.
  */
 export async function bootstrapFirstAdmin(
   call: Deps & Pick<Call, "log">,

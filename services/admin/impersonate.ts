@@ -15,10 +15,10 @@ import { userNotFound } from "./manage-user.ts";
 const MAX_DURATION_MS = 15 * 60_000;
 
 /**
- * Opens a session as another user. It has no refresh token, so it ends with its access token or with
- * the administrator's own session.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a protected
- * administrator, UNAUTHENTICATED if the administrator's session has ended in the meantime
+ * Opens a session as another user. It has no refresh token, so it ends with its access token or
+ * with the administrator's own session.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a
+ * protected administrator, UNAUTHENTICATED if the administrator's session has ended in the meantime
  */
 export async function impersonate(call: SessionCall, id: string, reason = "") {
   const userId = canonicalId(id);

@@ -55,8 +55,8 @@ const FIELDS = [
 /** The fields of a service account that can be changed. */
 const SERVICE_FIELDS: readonly string[] = ["name", "suspended", "metadata"];
 /**
- * Changes to a user. Undefined fields keep their values. The proto only allows false for `locked` and
- * `mfaEnabled`.
+ * Changes to a user. Undefined fields keep their values. The proto only allows false for `locked`
+ * and `mfaEnabled`.
  */
 type UserChanges = Pick<UpdateUserRequest, (typeof FIELDS)[number]>;
 
@@ -65,8 +65,8 @@ const SENSITIVE = ["email", "role", "emailVerified", "mfaEnabled", "suspended"] 
 
 /**
  * Changes a user for an administrator, who must prove not to be using a stolen token: with a recent
- * sign-in and, to change the role, a confirmation in the request. These checks do not depend on whether
- * the user exists.
+ * sign-in and, to change the role, a confirmation in the request. These checks do not depend on
+ * whether the user exists.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, and the
  * errors of `updateUser`
  */
@@ -83,9 +83,9 @@ export async function updateUserAsAdmin(
 }
 
 /**
- * Changes a user. Demoting and suspending the user, changing the address and removing the second factor
- * revoke the user's sessions; a promotion revokes impersonations of the user. A new address is unverified unless
- * `emailVerified` is true. The metadata is replaced as a whole.
+ * Changes a user. Demoting and suspending the user, changing the address and removing the second
+ * factor revoke the user's sessions; a promotion revokes impersonations of the user. A new address
+ * is unverified unless `emailVerified` is true. The metadata is replaced as a whole.
  * @throws ServiceError NOT_FOUND, EMAIL_TAKEN, SELF_TARGETED, CONFLICT, LAST_ADMIN, FORBIDDEN,
  * VALIDATION_FAILED
  */
@@ -132,8 +132,8 @@ function recordedChanges(user: User, wanted: UserChanges) {
 }
 
 /**
- * Locks a user and, to change the role, all administrators, so that such changes happen one at a time
- * and each knows whom to notify.
+ * Locks a user and, to change the role, all administrators, so that such changes happen one at a
+ * time and each knows whom to notify.
  * @throws ServiceError SELF_TARGETED, LAST_ADMIN
  */
 async function lockForUpdate(call: SystemCall, id: string, role: string | undefined) {
@@ -143,9 +143,9 @@ async function lockForUpdate(call: SystemCall, id: string, role: string | undefi
 }
 
 /**
- * Checks that the changes do not affect how an administrator, or someone who was one a few days ago,
- * signs in or recovers the account. A stolen access token must not suffice to take over such an account
- * permanently: the routes for one's own account ask for the password.
+ * Checks that the changes do not affect how an administrator, or someone who was one a few days
+ * ago, signs in or recovers the account. A stolen access token must not suffice to take over such
+ * an account permanently: the routes for one's own account ask for the password.
  * @throws ServiceError SELF_TARGETED, CONFLICT for another administrator
  */
 function assertEditableAccess(
@@ -266,9 +266,9 @@ function changedColumns(
 }
 
 /**
- * Erases a user immediately. The audit log keeps the id, which no longer identifies anyone. To erase another
- * administrator, or somebody who was one lately, the caller needs a recent sign-in: a stolen access token must
- * not suffice to remove those who could stop it.
+ * Erases a user immediately. The audit log keeps the id, which no longer identifies anyone. To
+ * erase another administrator, or somebody who was one lately, the caller needs a recent sign-in: a
+ * stolen access token must not suffice to remove those who could stop it.
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, LAST_ADMIN, FORBIDDEN
  */
 export async function deleteUser(call: SystemCall, userId: string): Promise<void> {

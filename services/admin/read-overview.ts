@@ -51,7 +51,10 @@ const UNSEALED_MS = 60_000;
 /** Outcomes of calls that are no fault of a provider: it may refuse a request or its content. */
 const NO_FAULTS = ["completed", "failed", "rejected the request", "blocked the content"];
 
-/** A number of the last day or hour, and by day or hour. Without a total where days can't be added up. */
+/**
+ * A number of the last day or hour, and by day or hour. Without a total where days can't be added
+ * up.
+ */
 type Series = { today: number; total?: number; daily: number[]; change?: number };
 
 /**
@@ -131,7 +134,10 @@ export async function readOverview(
   };
 }
 
-/** The days or hours of a period, oldest first, and the rows that those which are over are compared with. */
+/**
+ * The days or hours of a period, oldest first, and the rows that those which are over are compared
+ * with.
+ */
 type Spans = { units: string[]; earlier: string[] };
 
 type CallTotals = Omit<ModelTotals, "provider" | "model">;
@@ -163,8 +169,9 @@ async function readDays(db: () => Db, now: Date, period: string): Promise<Number
 }
 
 /**
- * Reads the numbers of this hour and the 23 before it, and one sum of the 23 hours that those which are over are compared
- * with: nothing is summed up by hour, and two days by hour would take twice as long. Active users are those of today.
+ * Reads the numbers of this hour and the 23 before it, and one sum of the 23 hours that those which
+ * are over are compared with: nothing is summed up by hour, and two days by hour would take twice
+ * as long. Active users are those of today.
  * @param firstDetailed earlier calls are kept by day only, and are not compared
  */
 async function readHours(db: () => Db, now: Date, firstDetailed: Date): Promise<Numbers> {
@@ -214,7 +221,10 @@ const sumOf = (rows: readonly DayCount[]) => rows.reduce((sum, { count }) => sum
 const shareOf = (failed = 0, succeeded = 0) =>
   failed + succeeded > 0 ? failed / (failed + succeeded) : undefined;
 
-/** The numbers of given days or hours. Others do not count, such as an hour of a replica whose clock is ahead. */
+/**
+ * The numbers of given days or hours. Others do not count, such as an hour of a replica whose clock
+ * is ahead.
+ */
 function countsOf(rows: readonly DayCount[], units: readonly string[]): number[] {
   const counts = new Map<string, number>();
   for (const { day, count } of rows) counts.set(day, (counts.get(day) ?? 0) + count);
@@ -228,8 +238,8 @@ const averageOf = (rows: readonly DayCount[], days: readonly string[]): number =
   totalOf(countsOf(rows, days.slice(0, -1))) / (days.length - 1);
 
 /**
- * How the days or hours that are over differ from the same ones one period earlier, as a share. The last one has not
- * ended, and would always seem to be less.
+ * How the days or hours that are over differ from the same ones one period earlier, as a share. The
+ * last one has not ended, and would always seem to be less.
  * @returns undefined if there was nothing earlier
  */
 function changeOf(rows: readonly DayCount[], { units, earlier }: Spans): number | undefined {

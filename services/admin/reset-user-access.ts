@@ -11,8 +11,8 @@ import { assertNotSelf, userNotFound } from "./manage-user.ts";
 
 /**
  * Takes every way in from a user, ends all sessions and mails a token that sets a new password.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a protected
- * administrator, FORBIDDEN
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, SELF_TARGETED, CONFLICT for a
+ * protected administrator, FORBIDDEN
  */
 export async function resetUserAccess(call: SessionCall, userId: string): Promise<void> {
   const id = canonicalId(userId);

@@ -7,7 +7,8 @@ import { Email, requeueEmail } from "../store/emails.ts";
 
 /**
  * Queues a failed e-mail again. The time after which it is given up restarts.
- * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link, if any, is still valid
+ * @throws ServiceError NOT_FOUND, CONFLICT unless it has failed and its link, if any, is still
+ * valid
  */
 export async function retryEmail(call: SystemCall, id: string): Promise<void> {
   await call.em.transactional(async () => {

@@ -18,7 +18,8 @@ import { readAdminUser, userNotFound } from "./manage-user.ts";
 const NO_PASSWORD = "-";
 
 /**
- * Creates a service account: a user that cannot sign in. It does not depend on the user who created it.
+ * Creates a service account: a user that cannot sign in. It does not depend on the user who created
+ * it.
  * @throws ServiceError FORBIDDEN
  */
 export async function createServiceAccount(call: SessionCall, name: string): Promise<AdminUser> {
@@ -47,8 +48,8 @@ export async function createServiceAccount(call: SessionCall, name: string): Pro
 
 /**
  * Creates an API key of a service account.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, NOT_FOUND,
- * CONFLICT, VALIDATION_FAILED, FORBIDDEN, UNAUTHENTICATED
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
+ * NOT_FOUND, CONFLICT, VALIDATION_FAILED, FORBIDDEN, UNAUTHENTICATED
  */
 export async function createServiceKey(
   call: SessionCall,

@@ -56,11 +56,15 @@ const urlPart = (pattern: RegExp) => z.string().regex(pattern, "cannot be part o
 export const REGION = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 export const PROJECT = /^[a-z0-9][a-z0-9.:-]*$/;
 
-/** What a catalogue says of a provider in a cloud, in addition to what it says of every provider. */
+/**
+ * What a catalogue says of a provider in a cloud, in addition to what it says of every provider.
+ */
 export const cloudShape = {
   /** The cloud whose URLs and credentials are used. Absent: the vendor of the dialect itself. */
   endpoint: z.enum(Object.keys(CLOUDS) as CloudName[]).exactOptional(),
-  /** Bedrock and Vertex: where the models are. By default `AWS_REGION` or `GOOGLE_CLOUD_LOCATION`. */
+  /**
+   * Bedrock and Vertex: where the models are. By default `AWS_REGION` or `GOOGLE_CLOUD_LOCATION`.
+   */
   region: urlPart(REGION).exactOptional(),
   /** Vertex: the project that pays. By default `GOOGLE_CLOUD_PROJECT`. */
   project: urlPart(PROJECT).exactOptional(),

@@ -78,7 +78,10 @@ const modelShape = z.strictObject({
   reasoning: z.boolean().exactOptional(),
   /** Price per million tokens, in the currency of the catalogue. Absent if it is unknown. */
   price: priceSchema.exactOptional(),
-  /** Maximum number of input tokens that the provider adds to a request, such as for tools. Used for budgets. */
+  /**
+   * Maximum number of input tokens that the provider adds to a request, such as for tools. Used for
+   * budgets.
+   */
   overheadTokens: z.int().nonnegative().exactOptional(),
   /** Maximum number of input tokens of an image. Used for budgets. */
   imageTokens: z.int().nonnegative().exactOptional(),
@@ -156,13 +159,15 @@ const providerSchema = z
     /** Name in metrics and traces, by the semantic conventions for generative AI. */
     vendor: label(64).exactOptional(),
     ...cloudShape,
-    /** Variable with the API key. The provider is configured if it is set. Clouds have a default. */
+    /**
+     * Variable with the API key. The provider is configured if it is set. Clouds have a default.
+     */
     keyVariable: variableName.exactOptional(),
     /** Variable with the base URL. Clouds have a default. */
     baseUrlVariable: variableName.exactOptional(),
     /**
-     * Anthropic's dialect: values of `anthropic-beta` that `POST /v1/messages` passes on. Others may change what a call costs
-     * or where its data goes.
+     * Anthropic's dialect: values of `anthropic-beta` that `POST /v1/messages` passes on. Others
+     * may change what a call costs or where its data goes.
      */
     betas: z
       .array(z.string().regex(/^[\w.-]+$/, "must be values of anthropic-beta"))
@@ -199,7 +204,9 @@ const MAX_WEIGHT = 1_000;
 const aliasSchema = z.strictObject({
   /** Public name, in requests. Responses have that of the model. */
   name: label(128),
-  /** The models. A call goes to one of them by weight, and continues in this order after failures. */
+  /**
+   * The models. A call goes to one of them by weight, and continues in this order after failures.
+   */
   targets: z
     .array(
       z.strictObject({
@@ -233,8 +240,8 @@ const catalogueShape = z.strictObject({
 });
 
 /**
- * Aliases have unique names, and list models of the catalogue, each once. Vectors of different models can't be
- * compared, so embedding models have no alias.
+ * Aliases have unique names, and list models of the catalogue, each once. Vectors of different
+ * models can't be compared, so embedding models have no alias.
  */
 const catalogueSchema = catalogueShape.superRefine(({ providers, aliases }, { addIssue }) => {
   const longNames = providers.flatMap(({ id, models }) =>

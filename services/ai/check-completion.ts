@@ -120,8 +120,8 @@ function objectFault(json: string): string | undefined {
 }
 
 /**
- * Checks that the results of tool calls follow their calls. Providers reject other conversations, each with
- * words of its own.
+ * Checks that the results of tool calls follow their calls. Providers reject other conversations,
+ * each with words of its own.
  */
 function checkResults(messages: readonly Message[]): Violation[] {
   const open = new Set<string>();

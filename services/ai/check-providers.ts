@@ -14,8 +14,8 @@ export type ProviderCheck = { provider: string } & (
 const MAX_TOKENS = 64;
 
 /**
- * Makes one short call of a model of each configured provider, with the settings of the service and without retries. The
- * calls cost what calls cost, and are not recorded as usage.
+ * Makes one short call of a model of each configured provider, with the settings of the service and
+ * without retries. The calls cost what calls cost, and are not recorded as usage.
  * @throws Error for operators if the catalogue or a variable that it names is invalid
  */
 export async function* checkProviders(

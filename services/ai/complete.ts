@@ -41,12 +41,12 @@ type EventInit = MessageInitShape<typeof CompleteEventSchema>;
 type FinishedInit = MessageInitShape<typeof FinishedSchema>;
 
 /**
- * Continues a conversation. Nothing is sent before the first pull of the events. They end without an error only
- * if the provider has completed the reply, or a filter has interrupted it.
- * @param reportIgnored receives the names of the fields that have no effect, if any. Those of an alias depend on the
- * model that replies, and are in `started`.
- * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR,
- * UNAUTHENTICATED
+ * Continues a conversation. Nothing is sent before the first pull of the events. They end without
+ * an error only if the provider has completed the reply, or a filter has interrupted it.
+ * @param reportIgnored receives the names of the fields that have no effect, if any. Those of an
+ * alias depend on the model that replies, and are in `started`.
+ * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading
+ * PROVIDER_ERROR, UNAUTHENTICATED
  */
 export function complete(
   call: ReplyDeps,
@@ -72,7 +72,8 @@ export function complete(
 
 /**
  * The models that a request may go to, in the order in which they are tried.
- * @throws ServiceError NOT_FOUND, PROVIDER_NOT_CONFIGURED; VALIDATION_FAILED if no model of an alias can take it
+ * @throws ServiceError NOT_FOUND, PROVIDER_NOT_CONFIGURED; VALIDATION_FAILED if no model of an
+ * alias can take it
  */
 function findTargets(
   call: ReplyDeps,

@@ -17,8 +17,8 @@ type ModelFields = Pick<
 >;
 
 /**
- * Compares a request with what its model supports. Fields that change the meaning of the reply are rejected; fields that only
- * tune it are omitted and listed.
+ * Compares a request with what its model supports. Fields that change the meaning of the reply are
+ * rejected; fields that only tune it are omitted and listed.
  * @returns the violations, the names of the ignored fields, and the fields to send
  */
 export function adaptRequest(
@@ -117,8 +117,8 @@ const NAMES = {
 } as const;
 
 /**
- * Whether Anthropic's models cannot reason about a request: it has results of tool calls whose signed thinking blocks
- * are not part of the conversation, or it forces a tool.
+ * Whether Anthropic's models cannot reason about a request: it has results of tool calls whose
+ * signed thinking blocks are not part of the conversation, or it forces a tool.
  */
 const isThoughtless = ({ messages, toolChoice }: CompleteRequest) =>
   messages.some(({ role }) => role === "tool") ||
@@ -135,7 +135,10 @@ function excludesSampling(
   return model.reasoningEffort !== undefined && effort !== model.reasoningEffort;
 }
 
-/** Fields, and parts of them, that mean nothing in this request or have no equivalent at the provider. */
+/**
+ * Fields, and parts of them, that mean nothing in this request or have no equivalent at the
+ * provider.
+ */
 function ignoredDetails(
   { messages, tools, toolChoice, parallelToolCalls, responseFormat }: CompleteRequest,
   { entry: { dialect } }: Target,

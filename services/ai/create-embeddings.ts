@@ -32,9 +32,10 @@ export const checkEmbeddings = ({ input }: CreateEmbeddingsRequest): Violation[]
 const EMBEDDINGS_PER_TURN = 32;
 
 /**
- * Embeds texts. Nothing is sent before the first pull of the events. They end without an error only if there is an
- * embedding of every text.
- * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading PROVIDER_ERROR
+ * Embeds texts. Nothing is sent before the first pull of the events. They end without an error only
+ * if there is an embedding of every text.
+ * @throws ServiceError NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading
+ * PROVIDER_ERROR
  */
 export function createEmbeddings(
   call: ReplyDeps,

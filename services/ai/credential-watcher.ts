@@ -8,8 +8,8 @@ import { findValidCredentials } from "../store/credentials.ts";
 import type { HotDb } from "../store/statement.ts";
 
 /**
- * Interval in which the sessions and API keys of open streams are read, in ms. A revocation ends a stream within
- * about this time.
+ * Interval in which the sessions and API keys of open streams are read, in ms. A revocation ends a
+ * stream within about this time.
  */
 const WATCH_INTERVAL_MS = 750;
 

@@ -8,8 +8,9 @@ export const tokensIn = (characters: number): number =>
   Math.ceil(characters / CHARACTERS_PER_TOKEN);
 
 /**
- * Estimated number of input tokens of a prompt, until its provider reports them. Images have the most that the
- * model counts for one; files have the tokens of a text of their size, and no more than the model counts for one.
+ * Estimated number of input tokens of a prompt, until its provider reports them. Images have the
+ * most that the model counts for one; files have the tokens of a text of their size, and no more
+ * than the model counts for one.
  * @param characters of the text that the model reads
  */
 export function estimatedInput(prompt: AnyPrompt, characters: number): number {

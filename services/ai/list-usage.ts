@@ -64,7 +64,10 @@ export async function listUsage(
   return sums.map((sum) => dailyUsageOf(sum, ai.catalogue.currency));
 }
 
-/** A sum with its cost as money, if any of its calls has one. A page has 5,000, so no object is copied. */
+/**
+ * A sum with its cost as money, if any of its calls has one. A page has 5,000, so no object is
+ * copied.
+ */
 function dailyUsageOf(sum: UsageSum, currency: string): DailyUsage {
   const usage: DailyUsage = {
     day: sum.day,

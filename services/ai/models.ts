@@ -54,8 +54,8 @@ const targetsOf = ({ providers }: Catalogue, principal: UserPrincipal): Target[]
   providers.flatMap((entry) => usableModels(entry, principal).map((model) => ({ entry, model })));
 
 /**
- * Name of a model without that of its provider; undefined if several providers of the catalogue have a model
- * of this name, whoever calls.
+ * Name of a model without that of its provider; undefined if several providers of the catalogue
+ * have a model of this name, whoever calls.
  */
 function shortName({ providers }: Catalogue, { model: { name } }: Target): string | undefined {
   const owners = providers.filter(({ models }) => models.some((model) => model.name === name));
@@ -70,8 +70,8 @@ export type ListedName = { name: string; provider?: string };
 type ModelDeps = Pick<UserCall, "ai" | "principal">;
 
 /**
- * What a caller can call: models of configured providers in catalogue order, then aliases with such a
- * model.
+ * What a caller can call: models of configured providers in catalogue order, then aliases with such
+ * a model.
  */
 export function listModels({ ai: { catalogue, providers }, principal }: ModelDeps): ListedName[] {
   const models = targetsOf(catalogue, principal)
@@ -121,7 +121,8 @@ const notFound = (message = "This model does not exist, or you may not use it.")
   new ServiceError(Reason.NOT_FOUND, message);
 
 /**
- * Finds a model by `provider/model`, or by its own name if no other provider has a model of that name.
+ * Finds a model by `provider/model`, or by its own name if no other provider has a model of that
+ * name.
  * @throws ServiceError NOT_FOUND, also for a model that the API key may not use
  */
 export function findModel({ ai: { catalogue }, principal }: ModelDeps, name: string): Target {
@@ -139,8 +140,8 @@ export function findModel({ ai: { catalogue }, principal }: ModelDeps, name: str
 /**
  * The models of an alias that can take a request, in the order in which they are tried.
  * @param violationsOf what a model can't take
- * @throws ServiceError PROVIDER_NOT_CONFIGURED if no provider has a key; VALIDATION_FAILED if no model can take it, with
- * what the first one can't
+ * @throws ServiceError PROVIDER_NOT_CONFIGURED if no provider has a key; VALIDATION_FAILED if no
+ * model can take it, with what the first one can't
  */
 export function ableTargets(
   { ai }: Pick<UserCall, "ai">,

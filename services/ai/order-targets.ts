@@ -4,8 +4,8 @@ import { randomInt } from "node:crypto";
 type Weighted = { weight: number };
 
 /**
- * The order in which a call tries the targets of an alias: one of them by weight, then the others in the order of
- * the list. Targets to avoid come last.
+ * The order in which a call tries the targets of an alias: one of them by weight, then the others
+ * in the order of the list. Targets to avoid come last.
  */
 export function orderTargets<T extends Weighted>(
   targets: readonly T[],

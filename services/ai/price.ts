@@ -42,7 +42,10 @@ type Rates = ReturnType<typeof completeRates>;
 /** The prices of calls with more input tokens than a number, for all their tokens. */
 type Tier = Rates & { above: number };
 
-/** The price of a model: its tiers by ascending number of input tokens. The first one is for all calls. */
+/**
+ * The price of a model: its tiers by ascending number of input tokens. The first one is for all
+ * calls.
+ */
 export type Price = readonly [Tier, ...Tier[]];
 
 const tierSchema = ratesSchema.extend({
@@ -64,12 +67,17 @@ const tiersSchema = z
     }
   });
 
-/** The price of a model in the catalogue. A model without one has an unknown price; one of 0 is free. */
+/**
+ * The price of a model in the catalogue. A model without one has an unknown price; one of 0 is
+ * free.
+ */
 export const priceSchema = ratesSchema
   .extend({
     /** Other prices for calls with more input tokens than `inputTokens`. */
     above: tiersSchema.exactOptional(),
-    /** Where the price is published, and when it was last checked. For maintainers of the catalogue. */
+    /**
+     * Where the price is published, and when it was last checked. For maintainers of the catalogue.
+     */
     source: z.url({ protocol: /^https$/, error: "must be a URL with https" }).exactOptional(),
     checkedOn: z.iso.date("must be a date, such as 2026-11-28").exactOptional(),
   })
@@ -124,8 +132,8 @@ function sumOf(price: Price, tokens: PricedTokens): bigint {
 }
 
 /**
- * The maximum cost of a call, whatever its tier and however much of its input is read from the cache or
- * written to it: `input`, and `perOutputToken` for each token of its output.
+ * The maximum cost of a call, whatever its tier and however much of its input is read from the
+ * cache or written to it: `input`, and `perOutputToken` for each token of its output.
  * @param inputTokens maximum number of tokens of its input
  * @returns nano-units, rounded up
  */

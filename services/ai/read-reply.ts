@@ -36,7 +36,10 @@ export type RouteTarget = {
 
 /** A prompt and where it goes. */
 export type Route = {
-  /** The first one gets the call. While one fails before the first byte of its reply, the next one does. */
+  /**
+   * The first one gets the call. While one fails before the first byte of its reply, the next one
+   * does.
+   */
   targets: Targets<RouteTarget>;
   /** Name of the alias that the caller has named. */
   alias?: string | undefined;
@@ -51,7 +54,10 @@ export type ReplyView<Output> = {
    * @param target the model that has the call
    */
   outputsOf(event: ReplyEvent, call: RecordedCall, target: RouteTarget): readonly Output[];
-  /** The end of a reply that a filter has interrupted, if the caller has received part of it and no failure is reported. */
+  /**
+   * The end of a reply that a filter has interrupted, if the caller has received part of it and no
+   * failure is reported.
+   */
   blocked?(): Output | undefined;
 };
 
@@ -68,8 +74,8 @@ export function requireProvider({ providers }: AiContext, entry: CatalogueProvid
 /**
  * Reads a reply. The ledger and the metrics observe every event, and usage is recorded however the
  * reply ends.
- * @throws ServiceError PROVIDER_ERROR, BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAVAILABLE; UNAUTHENTICATED when
- * the session or the API key of a stream ends
+ * @throws ServiceError PROVIDER_ERROR, BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAVAILABLE;
+ * UNAUTHENTICATED when the session or the API key of a stream ends
  */
 export async function* readReply<Output>(
   call: ReplyDeps,
@@ -127,8 +133,8 @@ type Admitted = {
 };
 
 /**
- * Reserves the maximum usage of a call in its budgets, and shows the caller what is left. If one of them
- * limits its cost, models without a price are skipped.
+ * Reserves the maximum usage of a call in its budgets, and shows the caller what is left. If one of
+ * them limits its cost, models without a price are skipped.
  * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE
  */
 async function admit(call: ReplyDeps, route: Route, response: Response): Promise<Admitted> {
@@ -160,8 +166,8 @@ async function reserve(
 }
 
 /**
- * A prompt whose reply stays within a reservation, if there is one. A complete reply is requested as a stream: one that is
- * abandoned then costs what was written of it.
+ * A prompt whose reply stays within a reservation, if there is one. A complete reply is requested
+ * as a stream: one that is abandoned then costs what was written of it.
  */
 function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservation | undefined): P {
   if (!reservation) return prompt;
@@ -176,7 +182,10 @@ function limitedBy<P extends AnyPrompt>(prompt: P, reservation: BudgetReservatio
   return { ...limited, isStream: true, isCollected: !prompt.isStream };
 }
 
-/** Moves the headers of a reservation to an error: over REST it is sent without those of the response. */
+/**
+ * Moves the headers of a reservation to an error: over REST it is sent without those of the
+ * response.
+ */
 function moveHeaders(
   reservation: BudgetReservation | undefined,
   { header }: Response,
@@ -223,7 +232,10 @@ function follow(
   return next;
 }
 
-/** The cost of a call so far: that of its row, with attempts that were repeated. Absent without a price. */
+/**
+ * The cost of a call so far: that of its row, with attempts that were repeated. Absent without a
+ * price.
+ */
 export const costIn = ({ row }: RecordedCall): { cost?: string } =>
   row.cost_nanos === null ? {} : { cost: decimalOf(BigInt(row.cost_nanos)) };
 

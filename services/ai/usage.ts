@@ -33,7 +33,10 @@ type UsageStart = {
   price?: Price | undefined;
   /** An estimate, until the provider reports them. */
   inputTokens: number;
-  /** The reply arrives at its end, so nothing is known about an abandoned one: it may have been written. */
+  /**
+   * The reply arrives at its end, so nothing is known about an abandoned one: it may have been
+   * written.
+   */
   isOpaque?: boolean;
 };
 
@@ -136,9 +139,14 @@ export function openUsageLedger(
       };
       let characters = 0;
       let writtenMs = 0;
-      /** Prices of the failed attempts that may have been read: their input may be charged for too. */
+      /**
+       * Prices of the failed attempts that may have been read: their input may be charged for too.
+       */
       const repeated: (Price | undefined)[] = [];
-      /** Input of each of them and of the last attempt, once the call has ended. Until then it is that of the row. */
+      /**
+       * Input of each of them and of the last attempt, once the call has ended. Until then it is
+       * that of the row.
+       */
       let ended: { each: number; own: number } | undefined;
       let isUnread = () => true; // until something is sent
       let cacheWrite1hTokens = 0;
@@ -246,7 +254,9 @@ export function openUsageLedger(
           batch.set(row.id, row);
           return row;
         },
-        /** Whether the call has used more than its reservation. Logs the first such call of a model. */
+        /**
+         * Whether the call has used more than its reservation. Logs the first such call of a model.
+         */
         exceedsReservation(): boolean {
           if (!reservation || !exceeds(row, reservation)) return false;
           const name = `${provider}/${model}`;

@@ -17,11 +17,11 @@ const BATCH = 1_000;
 export type SealDeps = Db & { cipher: Pick<Cipher, "mac" | "isMac"> };
 
 /**
- * Seals the next events, in id order. Writers add a row to `audit_unsealed`, which becomes visible with
- * their commit: however late that is, the event is included in the next batch. Seals of a release
- * without MACs are followed by an empty seal, whose MAC covers them.
- * @returns the new head, the late events, the names of all, and whether there may be more; undefined if there was nothing
- * to seal or another process is sealing
+ * Seals the next events, in id order. Writers add a row to `audit_unsealed`, which becomes visible
+ * with their commit: however late that is, the event is included in the next batch. Seals of a
+ * release without MACs are followed by an empty seal, whose MAC covers them.
+ * @returns the new head, the late events, the names of all, and whether there may be more;
+ * undefined if there was nothing to seal or another process is sealing
  */
 export async function sealEvents(
   db: SealDeps,
@@ -43,8 +43,8 @@ export async function sealEvents(
 const MAX_AGE_MS = 10 * 60_000;
 
 /**
- * Whether an event was too old when it was sealed, by the time in its id or in its row. Either it was
- * inserted with a false date, or the log was not sealed in the meantime.
+ * Whether an event was too old when it was sealed, by the time in its id or in its row. Either it
+ * was inserted with a false date, or the log was not sealed in the meantime.
  */
 export function isLate(id: string, event: SealedEvent | undefined, sealedAt: Date): boolean {
   if (!event) return false;
@@ -53,8 +53,8 @@ export function isLate(id: string, event: SealedEvent | undefined, sealedAt: Dat
 }
 
 /**
- * Appends a seal of events or, within the transaction that drops them, a seal that records the drop of
- * all events below an id.
+ * Appends a seal of events or, within the transaction that drops them, a seal that records the drop
+ * of all events below an id.
  */
 export async function appendSeal(
   db: SealDeps,

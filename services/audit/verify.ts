@@ -14,7 +14,8 @@ import { dropLinkOf, GENESIS, isAuthentic, isLate, linkOf, type SealDeps } from 
 /** Number of seals read at once; each covers up to 1,000 events. */
 const SEALS_AT_ONCE = 10;
 /**
- * Maximum number of findings of each kind that are listed by event: unrecorded, sealed twice, restored.
+ * Maximum number of findings of each kind that are listed by event: unrecorded, sealed twice,
+ * restored.
  */
 const MAX_NAMED = 100;
 
@@ -35,15 +36,16 @@ export type Verification = {
   dropped: number;
   unsealed: number;
   /**
-   * The first seal with a MAC of a current key. It covers the seals before it, which may be from earlier
-   * releases and keys.
+   * The first seal with a MAC of a current key. It covers the seals before it, which may be from
+   * earlier releases and keys.
    */
   authenticFrom: number | undefined;
   findings: Finding[];
 };
 
 /**
- * What a verification needs. `retentionMs` is `AUDIT_RETENTION`; with 0, nothing may have been dropped.
+ * What a verification needs. `retentionMs` is `AUDIT_RETENTION`; with 0, nothing may have been
+ * dropped.
  */
 export type VerifyDeps = SealDeps & { now: Date; retentionMs: number };
 
@@ -125,8 +127,8 @@ async function checkEvents(deps: VerifyDeps, scan: ScanState): Promise<number> {
 }
 
 /**
- * Follows the chain through one seal. Each link is recomputed from the stored link before it, so that a
- * fault identifies its event.
+ * Follows the chain through one seal. Each link is recomputed from the stored link before it, so
+ * that a fault identifies its event.
  */
 function checkSeal(
   deps: VerifyDeps,

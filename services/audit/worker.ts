@@ -18,8 +18,8 @@ import { appendSeal, beginSeal, isAuthentic, type SealDeps, sealEvents } from ".
 /** How often new events are sealed, in ms. */
 const SEAL_INTERVAL_MS = 1_000;
 /**
- * How often a new head is logged, in ms. An attacker who can edit the tables cannot alter heads that
- * were already logged.
+ * How often a new head is logged, in ms. An attacker who can edit the tables cannot alter heads
+ * that were already logged.
  */
 const PUBLISH_INTERVAL_MS = 60_000;
 /** How often partitions are added and dropped, in ms. */
@@ -38,8 +38,8 @@ type Deps = {
 } & Omit<SealDeps, "em">;
 
 /**
- * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch and
- * logs the head.
+ * Seals the audit log, logs its head, and adds and drops partitions. `close` seals one more batch
+ * and logs the head.
  */
 export function startAuditWorker(deps: Deps): { close(): Promise<void> } {
   const { store, cipher, clock, agreedTime, config, log, countEvent, onSealed } = deps;
@@ -116,8 +116,8 @@ export async function addPartitions(db: Db, now: Date): Promise<void> {
 }
 
 /**
- * Drops the partitions in which all events are older than the month of `olderThan`, once these events
- * are sealed, and records that in the chain. Does nothing without the key of the last seal.
+ * Drops the partitions in which all events are older than the month of `olderThan`, once these
+ * events are sealed, and records that in the chain. Does nothing without the key of the last seal.
  * @throws Error if it times out waiting for a lock: see `isLockTimeout`
  * @returns the names of the dropped partitions
  */

@@ -18,10 +18,10 @@ import { newId } from "../store/ids.ts";
 const MAX_IDENTITIES = 20;
 
 /**
- * Connects a proven identity to the caller's account. A stolen session must not add a way in, so that
- * needs a recent sign-in or confirmation.
- * @throws ServiceError REAUTHENTICATION_REQUIRED, EXTERNAL_FAILED, IDENTITY_TAKEN, CONFLICT for one that
- * the caller has or that is too many, UNAUTHENTICATED
+ * Connects a proven identity to the caller's account. A stolen session must not add a way in, so
+ * that needs a recent sign-in or confirmation.
+ * @throws ServiceError REAUTHENTICATION_REQUIRED, EXTERNAL_FAILED, IDENTITY_TAKEN, CONFLICT for one
+ * that the caller has or that is too many, UNAUTHENTICATED
  */
 export async function connectIdentity(
   call: SessionCall,

@@ -32,8 +32,8 @@ import { atAddress, withAccount } from "./with-account.ts";
 /** Lifetime of a code, in ms. */
 const CODE_TTL_MS = 10 * 60_000;
 /**
- * Time within which another request mails the same code again, so that strangers cannot keep invalidating a
- * user's code. In ms.
+ * Time within which another request mails the same code again, so that strangers cannot keep
+ * invalidating a user's code. In ms.
  */
 const SAME_CODE_MS = 5 * 60_000;
 
@@ -44,7 +44,8 @@ function assertOn({ config }: Call): void {
 }
 
 /**
- * Mails a code if the address has an account. Neither the response nor its timing reveals whether it does.
+ * Mails a code if the address has an account. Neither the response nor its timing reveals whether
+ * it does.
  * @param deviceToken of the browser or app, where the link of the e-mail will work
  * @returns the token of that browser or app
  * @throws ServiceError NOT_FOUND, VALIDATION_FAILED
@@ -76,15 +77,18 @@ async function queueCode(call: Call, user: User, deviceId: string): Promise<void
 /** The most codes an hour, with those that strangers have asked for, where a known device asks. */
 const MAX_CODES_FOR_KNOWN_DEVICES = 10;
 
-/** Whether no further code may be mailed. A known device gets one although strangers have used the limits up. */
+/**
+ * Whether no further code may be mailed. A known device gets one although strangers have used the
+ * limits up.
+ */
 const hasReachedCodeLimit = async (call: Call, user: User, deviceId: string): Promise<boolean> =>
   (await isKnownDevice(call, user.id, deviceId))
     ? hasReachedTemplateLimit(call, user.id, "email-code", MAX_CODES_FOR_KNOWN_DEVICES)
     : hasReachedLimit(call, user, "email-code");
 
 /**
- * The present token of a user, if it is young and has guesses left. Its link works from now on where the code
- * was asked for last.
+ * The present token of a user, if it is young and has guesses left. Its link works from now on
+ * where the code was asked for last.
  */
 async function reuseCode(call: Call, { id, email }: User, deviceId: string) {
   const now = call.clock.now();
@@ -106,10 +110,10 @@ type MailedProof = {
 };
 
 /**
- * Signs in with a mailed code, or with the link next to it in the browser or app that asked. The code proves the
- * mailbox, so the address counts as verified; an account that was never verified is emptied first, unless this
- * device has signed in to it before. A second factor is asked for. A locked password does not matter: five
- * guesses end a code.
+ * Signs in with a mailed code, or with the link next to it in the browser or app that asked. The
+ * code proves the mailbox, so the address counts as verified; an account that was never verified is
+ * emptied first, unless this device has signed in to it before. A second factor is asked for. A
+ * locked password does not matter: five guesses end a code.
  * @throws ServiceError INVALID_CODE, TOKEN_INVALID, ACCOUNT_SUSPENDED, NOT_FOUND
  */
 export async function verifyEmailCode(
@@ -144,8 +148,8 @@ const wrongCode = () =>
   new ServiceError(Reason.INVALID_CODE, "This code is wrong, has expired or was already used.");
 
 /**
- * The link works where the code was asked for: a program that opens the links of e-mails is somewhere else. It
- * costs the token nothing.
+ * The link works where the code was asked for: a program that opens the links of e-mails is
+ * somewhere else. It costs the token nothing.
  */
 async function followLink(call: Call, text: string, deviceToken: string): Promise<LoginOutcome> {
   const { id, userId, deviceId, failed } = await readOneTimeToken(call, text, ["email-code"]);
@@ -190,7 +194,10 @@ async function signInBy(
   });
 }
 
-/** Marks the address as verified. On a strange device, all other access to an account that was never verified ends. */
+/**
+ * Marks the address as verified. On a strange device, all other access to an account that was never
+ * verified ends.
+ */
 async function ownAddress(call: Call, user: User, deviceToken: string): Promise<void> {
   const { id } = user;
   if (user.emailVerified) return;

@@ -85,8 +85,8 @@ function providerOf({ external }: Call, id: string): ExternalProvider {
 
 /**
  * Finishes an exchange with a provider, once, on the device that began it.
- * @throws ServiceError EXTERNAL_FAILED, EXTERNAL_EMAIL_MISSING, SIGN_UP_CLOSED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
- * VALIDATION_FAILED without accepted terms, NOT_FOUND, UNAVAILABLE
+ * @throws ServiceError EXTERNAL_FAILED, EXTERNAL_EMAIL_MISSING, SIGN_UP_CLOSED, ACCOUNT_SUSPENDED,
+ * EMAIL_NOT_VERIFIED, VALIDATION_FAILED without accepted terms, NOT_FOUND, UNAVAILABLE
  */
 export async function finishExternal(
   call: Call,
@@ -137,8 +137,8 @@ async function openExchange(
 }
 
 /**
- * Lets somebody in who comes from a provider. See `resolveArrival`. What it writes about accounts is
- * committed before the sign-in, which may still be refused.
+ * Lets somebody in who comes from a provider. See `resolveArrival`. What it writes about accounts
+ * is committed before the sign-in, which may still be refused.
  */
 async function arrive(
   call: Call,
@@ -179,7 +179,10 @@ async function arrive(
   throw externalFailed();
 }
 
-/** Decisions about one arrival: each but the last leads to a change that another caller may have forestalled. */
+/**
+ * Decisions about one arrival: each but the last leads to a change that another caller may have
+ * forestalled.
+ */
 const MAX_ATTEMPTS = 3;
 
 /** A concurrent caller has stored the identity, so the transaction is rolled back. */
@@ -257,7 +260,8 @@ async function createAccount(
 }
 
 /**
- * Connects an identity to the account of its proven address, which was never verified, and verifies it.
+ * Connects an identity to the account of its proven address, which was never verified, and verifies
+ * it.
  * @param isTakenBack whether all other access ends first: somebody else may have made the account
  */
 async function attachBy(

@@ -2,12 +2,14 @@ import type { SecondFactor } from "../mfa/second-factor.ts";
 import type { Violation } from "../platform/rpc/errors.ts";
 
 const TOTP_CODE = /^\d{6}$/;
-/** Also accepts letters that never occur in codes: such a code is wrong, but has the form of one. */
+/**
+ * Also accepts letters that never occur in codes: such a code is wrong, but has the form of one.
+ */
 const BACKUP_CODE = /^[a-z\d]{8}$/i;
 
 /**
- * Checks the form of a second factor, as part of the validation of a request: what cannot be a code is
- * not a guess and is not counted. The proto rejects two factors at once.
+ * Checks the form of a second factor, as part of the validation of a request: what cannot be a code
+ * is not a guess and is not counted. The proto rejects two factors at once.
  */
 export function checkSecondFactor({ code, backupCode }: SecondFactor): Violation[] {
   if (code !== undefined && backupCode !== undefined) return [];

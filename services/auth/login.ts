@@ -25,8 +25,8 @@ export type LoginOutcome = LoginResult | PendingLogin;
 
 /**
  * Verifies e-mail and password and opens a session, or returns an MFA token if a second factor is
- * required. An unknown address and a wrong password take the same time and return the same error. While the
- * account is locked, a device that is known to it may have its own guesses.
+ * required. An unknown address and a wrong password take the same time and return the same error.
+ * While the account is locked, a device that is known to it may have its own guesses.
  * @throws ServiceError INVALID_CREDENTIALS, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, EMAIL_NOT_VERIFIED,
  * PASSWORD_EXPIRED, UNAVAILABLE
  */
@@ -103,7 +103,8 @@ const isUnverified = ({ config }: Call, { emailVerified }: Pick<User, "emailVeri
   config.requireVerifiedEmail && !emailVerified;
 
 /**
- * Checks that the address of a user is verified, where the configuration demands it of every sign-in.
+ * Checks that the address of a user is verified, where the configuration demands it of every
+ * sign-in.
  * @throws ServiceError EMAIL_NOT_VERIFIED
  */
 export async function assertVerifiedAddress(
@@ -141,7 +142,10 @@ export async function askForSecondFactor(
   });
 }
 
-/** What completes the login of a user who has passkeys; empty without, since clients know the others. */
+/**
+ * What completes the login of a user who has passkeys; empty without, since clients know the
+ * others.
+ */
 async function mfaMethodsOf(call: Call, user: LoginUser): Promise<MfaMethod[]> {
   const { passkeys } = await countWaysIn(call, user.id);
   if (passkeys === 0) return [];
@@ -160,9 +164,9 @@ const invalidCredentials = () =>
 const MAX_CODES = 5;
 
 /**
- * Completes a login with a second factor: in one transaction, the MFA token and the factor are consumed
- * and the session is opened. The code is counted before it is evaluated, for the account and for the
- * MFA token.
+ * Completes a login with a second factor: in one transaction, the MFA token and the factor are
+ * consumed and the session is opened. The code is counted before it is evaluated, for the account
+ * and for the MFA token.
  * @throws ServiceError TICKET_INVALID, INVALID_CODE, ACCOUNT_LOCKED, ACCOUNT_SUSPENDED, UNAVAILABLE
  */
 export async function verifyMfa(

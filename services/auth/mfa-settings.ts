@@ -23,10 +23,10 @@ import { invalidateOneTimeTokens } from "../store/one-time-tokens.ts";
 import { countBackupCodes, replaceBackupCodes, User } from "../store/users.ts";
 
 /**
- * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which every
- * authenticator app supports. A second factor is required from the next login on. Until the first code
- * has been accepted, another call replaces both. A stolen access token must not suffice to add a
- * factor, so a recent sign-in or the password is required.
+ * Creates backup codes and a TOTP secret of 160 bits for SHA-1, 6 digits and 30 seconds, which
+ * every authenticator app supports. A second factor is required from the next login on. Until the
+ * first code has been accepted, another call replaces both. A stolen access token must not suffice
+ * to add a factor, so a recent sign-in or the password is required.
  * @returns what is shown once and stored encrypted or as digests; `qrCode` is a data URL
  * @throws ServiceError REAUTHENTICATION_REQUIRED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED,
  * MFA_ALREADY_ENABLED
@@ -104,8 +104,8 @@ export async function createBackupCodes(
 }
 
 /**
- * Sets whether every sign-in of the caller needs a second factor. Makes backup codes where there are
- * none.
+ * Sets whether every sign-in of the caller needs a second factor. Makes backup codes where there
+ * are none.
  * @returns the new backup codes, if any
  * @throws ServiceError REAUTHENTICATION_REQUIRED, MFA_NOT_ENABLED
  */

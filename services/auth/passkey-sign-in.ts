@@ -53,8 +53,8 @@ export async function startPasskey(
 
 /**
  * Signs in with a passkey, or completes a login with it as the second factor. Ceremony, MFA token,
- * use of the passkey and session are one transaction. No attempts are counted, and a locked password
- * does not matter: a passkey can't be guessed.
+ * use of the passkey and session are one transaction. No attempts are counted, and a locked
+ * password does not matter: a passkey can't be guessed.
  * @throws ServiceError PASSKEY_INVALID, PASSKEY_UNKNOWN, TICKET_INVALID, ACCOUNT_SUSPENDED,
  * EMAIL_NOT_VERIFIED, NOT_FOUND where passkeys are off
  */

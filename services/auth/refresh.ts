@@ -40,8 +40,8 @@ export async function refresh(call: Call, token: string): Promise<TokenPair> {
 }
 
 /**
- * Ends a session because an old token was used again. Committed before the error is returned; only one
- * of several callers ends the session and notifies the user. Not done for a caller that has
+ * Ends a session because an old token was used again. Committed before the error is returned; only
+ * one of several callers ends the session and notifies the user. Not done for a caller that has
  * disconnected: this process may have been suspended while the client refreshed elsewhere.
  */
 async function endReused(call: Call, { id, device, user }: RefreshedSession): Promise<void> {

@@ -12,7 +12,8 @@ import { insertRegistration } from "../store/users.ts";
  * Creates an account and queues the e-mail that verifies its address; both or neither.
  * @param password may be empty where codes by e-mail sign in: the account has none
  * @param language that the user has chosen, a BCP 47 tag
- * @param isFirst whether this is the first administrator, who need not be among those who may sign up
+ * @param isFirst whether this is the first administrator, who need not be among those who may sign
+ * up
  * @returns the new user's id
  * @throws ServiceError SIGN_UP_CLOSED, EMAIL_TAKEN, VALIDATION_FAILED, UNAVAILABLE
  */

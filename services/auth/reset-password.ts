@@ -23,8 +23,8 @@ import { lockUser, User } from "../store/users.ts";
 import { withAccount } from "./with-account.ts";
 
 /**
- * Mails a reset token if the address has an account. Neither the response nor its timing reveals whether
- * it does.
+ * Mails a reset token if the address has an account. Neither the response nor its timing reveals
+ * whether it does.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function forgotPassword(call: Call, email: string): Promise<void> {
@@ -38,9 +38,9 @@ export async function forgotPassword(call: Call, email: string): Promise<void> {
 const SAME_TOKEN_MS = 300_000;
 
 /**
- * Queues the e-mail with a reset token for whoever asks: within five minutes the same token, after that a new one that
- * replaces it. Beyond the limits of e-mails, only to a mailbox without a token that still holds: strangers who use the
- * limits up do not take the way back from the owner.
+ * Queues the e-mail with a reset token for whoever asks: within five minutes the same token, after
+ * that a new one that replaces it. Beyond the limits of e-mails, only to a mailbox without a token
+ * that still holds: strangers who use the limits up do not take the way back from the owner.
  */
 export async function queueRequestedReset(
   call: Call,
@@ -62,8 +62,8 @@ export async function queueRequestedReset(
 }
 
 /**
- * Queues the e-mail with a reset token, however many there have been. Joins the caller's transaction, which has locked
- * the user.
+ * Queues the e-mail with a reset token, however many there have been. Joins the caller's
+ * transaction, which has locked the user.
  * @param tokenId of a token that is mailed again
  */
 export async function queueReset(
@@ -82,10 +82,10 @@ export async function queueReset(
 const TOKENS: OneTimeTokenKind[] = ["reset-password", "invitation"];
 
 /**
- * Sets a new password with a mailed token. Ends all sessions, revokes all API keys, clears the locks of
- * login and second factor, and marks the address as verified. A confirmed second factor is kept, since access to the mail
- * does not prove it. A factor without an accepted code is disabled, and so is any factor of an account
- * that was never verified: someone else may have set it up.
+ * Sets a new password with a mailed token. Ends all sessions, revokes all API keys, clears the
+ * locks of login and second factor, and marks the address as verified. A confirmed second factor is
+ * kept, since access to the mail does not prove it. A factor without an accepted code is disabled,
+ * and so is any factor of an account that was never verified: someone else may have set it up.
  * @throws ServiceError TOKEN_INVALID, VALIDATION_FAILED, UNAVAILABLE
  */
 export async function resetPassword(call: Call, token: string, password: string): Promise<void> {

@@ -10,8 +10,8 @@ import { lockUser, User } from "../store/users.ts";
 import { withAccount } from "./with-account.ts";
 
 /**
- * Mails a new verification token to an unverified address. Neither the response nor its timing reveals
- * whether it was sent.
+ * Mails a new verification token to an unverified address. Neither the response nor its timing
+ * reveals whether it was sent.
  * @throws ServiceError VALIDATION_FAILED
  */
 export async function resendVerification(call: Call, email: string): Promise<void> {

@@ -7,8 +7,8 @@ import { User } from "../store/users.ts";
 const MIN_DURATION_MS = 100;
 
 /**
- * Runs work for the account with an address, unless the account is due for deletion. Takes the same time
- * if there is no account.
+ * Runs work for the account with an address, unless the account is due for deletion. Takes the same
+ * time if there is no account.
  */
 export const withAccount = (
   call: Call,
@@ -17,8 +17,8 @@ export const withAccount = (
 ): Promise<void> => atAddress(call, email, work, async () => {});
 
 /**
- * Runs one work for the account with an address, and another one if there is none or it is due for deletion. Results
- * and errors of both come after the same time.
+ * Runs one work for the account with an address, and another one if there is none or it is due for
+ * deletion. Results and errors of both come after the same time.
  */
 export async function atAddress<T>(
   call: Call,

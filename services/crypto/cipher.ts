@@ -8,8 +8,8 @@ import {
 } from "node:crypto";
 
 /**
- * Operations with the deployment's secret keys, which are not stored in the database. The first key is
- * used for writing, all keys for reading.
+ * Operations with the deployment's secret keys, which are not stored in the database. The first key
+ * is used for writing, all keys for reading.
  */
 export type Cipher = ReturnType<typeof createCipher>;
 
@@ -33,8 +33,8 @@ export function createCipher(...secretKeys: Buffer[]) {
   const prefix = keys.length > 1 ? `${first.id}.` : undefined;
   return {
     /**
-     * Encrypts a secret for storage. `context` binds it to its row and column: it cannot be decrypted
-     * anywhere else.
+     * Encrypts a secret for storage. `context` binds it to its row and column: it cannot be
+     * decrypted anywhere else.
      */
     encrypt: (text: string, context: string) => (prefix ?? "") + first.seal(text, context),
     /** @throws Error if the text was not encrypted with one of the keys for this context. */

@@ -49,9 +49,9 @@ export async function createPasswords(cost = DEFAULT_COST, slots = ownSlots()) {
   lowerPoolPriority();
   const isOutdated = (passwordHash: string) => !passwordHash.startsWith(prefix);
   /**
-   * Checks a password. Text that is not in composed form is also compared as typed, since earlier versions
-   * hashed it that way. Without a hash, for an unknown account, the check takes as long as for a wrong
-   * password.
+   * Checks a password. Text that is not in composed form is also compared as typed, since earlier
+   * versions hashed it that way. Without a hash, for an unknown account, the check takes as long as
+   * for a wrong password.
    */
   const check = (passwordHash: string | undefined, password: string, address?: string) =>
     run(address, async (): Promise<PasswordCheck> => {
@@ -82,8 +82,8 @@ export async function createPasswords(cost = DEFAULT_COST, slots = ownSlots()) {
 type Waiting = { network: string; start(): void; refuse(error: Error): void };
 
 /**
- * Runs each hash in a slot. Waiting networks take turns, so that a flood from one network delays logins
- * from others by one hash.
+ * Runs each hash in a slot. Waiting networks take turns, so that a flood from one network delays
+ * logins from others by one hash.
  */
 function createSemaphore(slots: Slots) {
   /** Waiting callers, in the order of their turns. */
@@ -126,8 +126,8 @@ function createSemaphore(slots: Slots) {
         throw tooBusy();
     },
     /**
-     * @throws ServiceError UNAVAILABLE if too many callers are waiting and this network has the most of
-     * them
+     * @throws ServiceError UNAVAILABLE if too many callers are waiting and this network has the
+     * most of them
      */
     async run<T>(address: string | undefined, work: () => Promise<T>): Promise<T> {
       await wait(address === undefined ? "" : siteOf(address));

@@ -20,11 +20,13 @@ import { User } from "../store/users.ts";
 export type Disowned = "access-ended" | "erased";
 
 /**
- * Undoes a sign-in, or a registration of an address that was never verified, which the owner of the address
- * did not make. If a session has changed the address since the sign-in, the account gets back the one to which the
- * token was mailed. Programs that open the links of e-mails send no address, so they change nothing.
+ * Undoes a sign-in, or a registration of an address that was never verified, which the owner of the
+ * address did not make. If a session has changed the address since the sign-in, the account gets
+ * back the one to which the token was mailed. Programs that open the links of e-mails send no
+ * address, so they change nothing.
  * @param email the address to which the token was mailed
- * @throws ServiceError TOKEN_INVALID; EMAIL_TAKEN, and VALIDATION_FAILED for another address, which keep the token
+ * @throws ServiceError TOKEN_INVALID; EMAIL_TAKEN, and VALIDATION_FAILED for another address, which
+ * keep the token
  */
 export async function disown(call: Call, tokenText: string, email: string): Promise<Disowned> {
   const { canonical } = readEmailAddress(email);
@@ -46,9 +48,10 @@ export async function disown(call: Call, tokenText: string, email: string): Prom
 }
 
 /**
- * Gives an account back the address that it had at the sign-in. Tokens that were mailed to later addresses end,
- * and those who read their mail are told. An account that somebody has registered there since is erased if its address
- * was never verified: a stranger could otherwise keep the owner out by a registration.
+ * Gives an account back the address that it had at the sign-in. Tokens that were mailed to later
+ * addresses end, and those who read their mail are told. An account that somebody has registered
+ * there since is erased if its address was never verified: a stranger could otherwise keep the
+ * owner out by a registration.
  */
 async function restoreAddress(call: Call, user: User, email: string): Promise<void> {
   const { id, name, email: laterEmail, canonicalEmail: laterCanonical } = user;

@@ -200,7 +200,9 @@ async function discover(
   return new Response(document, { headers: response.headers });
 }
 
-/** The client secret. Apple's is a JWT (Sign in with Apple REST API, "Creating a client secret"). */
+/**
+ * The client secret. Apple's is a JWT (Sign in with Apple REST API, "Creating a client secret").
+ */
 async function secretOf({ clock }: Deps, provider: ExternalProvider): Promise<string> {
   const { secret, issuer, clientId } = provider;
   if (!isAppleSecret(secret)) return secret;
@@ -222,7 +224,8 @@ type Claims = Partial<library.IDToken>;
 
 /**
  * The identity in an ID token, whose signature, issuer, audience, nonce and expiry the library has
- * checked. The authorized party, if present, must be this client (OpenID Connect Core section 3.1.3.7).
+ * checked. The authorized party, if present, must be this client (OpenID Connect Core section
+ * 3.1.3.7).
  * @throws ServiceError EXTERNAL_FAILED
  */
 function readClaims(

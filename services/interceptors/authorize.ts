@@ -23,16 +23,16 @@ import { textOf } from "./text-field.ts";
  */
 const ADMIN_DENIALS = [403, 404, 409];
 /**
- * Errors that are recorded for users' own methods: impersonation, and deleting the account of the last
- * administrator.
+ * Errors that are recorded for users' own methods: impersonation, and deleting the account of the
+ * last administrator.
  */
 const OWN_DENIALS: ReadonlySet<Reason> = new Set([Reason.IMPERSONATING, Reason.LAST_ADMIN]);
 
 /**
  * On every method that is not public, loads the session or API key that the port has verified and
  * enforces the method's policy. Runs before the request is validated, so that an error reveals
- * nothing about the request. Denials are recorded in their own transaction, since the operation's is
- * rolled back.
+ * nothing about the request. Denials are recorded in their own transaction, since the operation's
+ * is rolled back.
  */
 export const authorize: Interceptor = (next) => async (req) => {
   const policy = policyOf(req.method);

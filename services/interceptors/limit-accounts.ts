@@ -20,9 +20,9 @@ import { findLock } from "../store/attempts.ts";
 import { textOf } from "./text-field.ts";
 
 /**
- * Counts requests that name an account in their body. The port has already counted the user or address.
- * A locked account gets the error for the lock, not for the rate limit. The operation reserves the
- * attempt.
+ * Counts requests that name an account in their body. The port has already counted the user or
+ * address. A locked account gets the error for the lock, not for the rate limit. The operation
+ * reserves the attempt.
  * @param rateLimiter undefined if rate limits are off
  */
 export function limitAccounts(rateLimiter: RateLimiter | undefined): Interceptor {
@@ -87,7 +87,9 @@ async function accountOf(
   return (await readMfaToken(call, value))?.userId;
 }
 
-/** The keys that a request counts towards. Clearing a lock also resets the count, on every replica. */
+/**
+ * The keys that a request counts towards. Clearing a lock also resets the count, on every replica.
+ */
 function keysOf(
   { limits }: MethodPolicy,
   address: string,
@@ -112,8 +114,8 @@ function showResult(admitted: Admitted | undefined, result: RateLimitResult) {
 }
 
 /**
- * Rejects a locked account, but not a known device that has guesses left. A permanent lock of codes is not
- * rejected here, since a backup code opens it.
+ * Rejects a locked account, but not a known device that has guesses left. A permanent lock of codes
+ * is not rejected here, since a backup code opens it.
  * @returns when a lock was last cleared
  */
 async function assertNotLockedFor(

@@ -66,8 +66,8 @@ export function observeCalls(context: AppContext, internalSecret: string | undef
 const DATABASE_RETRY_SECONDS = 2;
 
 /**
- * Maps the error of a call to the Connect error for the client. An unknown error is a bug: it is logged
- * once and masked.
+ * Maps the error of a call to the Connect error for the client. An unknown error is a bug: it is
+ * logged once and masked.
  * @param onDatabaseFailure called for each call that failed because the database is unavailable
  */
 export function createErrorMapper(log: Logger, onDatabaseFailure: AvailabilityLog["onFailure"]) {
@@ -114,8 +114,9 @@ type Ended = {
 };
 
 /**
- * Logs and measures calls that a port rejects before they reach the interceptors. Unexpected errors are
- * logged as errors, too. The lines about direct calls are limited; the rest are logged as a count.
+ * Logs and measures calls that a port rejects before they reach the interceptors. Unexpected errors
+ * are logged as errors, too. The lines about direct calls are limited; the rest are logged as a
+ * count.
  */
 export function reportRefused(to: Reporting) {
   const mayLogRefusal = createLineLimit(to.log);
@@ -128,8 +129,8 @@ export function reportRefused(to: Reporting) {
 }
 
 /**
- * Logs and measures one RPC: method, code, duration, request id; never its messages. A failed direct
- * call is always logged, including its client.
+ * Logs and measures one RPC: method, code, duration, request id; never its messages. A failed
+ * direct call is always logged, including its client.
  * @returns the code's gRPC name
  */
 function report({ log, metrics }: Reporting, ended: Ended): string {
@@ -144,7 +145,9 @@ function report({ log, metrics }: Reporting, ended: Ended): string {
   return status;
 }
 
-/** The code of an error as in REST bodies, or the gRPC code if the error has none of our reasons. */
+/**
+ * The code of an error as in REST bodies, or the gRPC code if the error has none of our reasons.
+ */
 function codeOf(error: ConnectError | undefined): string {
   if (!error) return "OK";
   const { reason = Reason.UNSPECIFIED } = error.findDetails(FailureSchema)[0] ?? {};
@@ -157,14 +160,14 @@ const rpcName = (method: DescMethod) => `${method.parent.typeName}/${method.name
 const statusName = (code: Code) => Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 
 /**
- * Called once when the call has ended, with the error if it failed. If it returns an error, that one
- * replaces the original.
+ * Called once when the call has ended, with the error if it failed. If it returns an error, that
+ * one replaces the original.
  */
 type Observer = (error?: unknown) => unknown;
 
 /**
- * Runs the rest of the interceptor chain and reports how the call ended. For a stream, an interceptor
- * returns before the handler has started, so its call ends with the last message.
+ * Runs the rest of the interceptor chain and reports how the call ended. For a stream, an
+ * interceptor returns before the handler has started, so its call ends with the last message.
  */
 export async function onComplete(
   next: Next,

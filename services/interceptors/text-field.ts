@@ -1,7 +1,9 @@
 import type { DescField, Message } from "@bufbuild/protobuf";
 import type { StreamRequest, UnaryRequest } from "@connectrpc/connect";
 
-/** The text of a request field; undefined for a stream. The request may not have been validated yet. */
+/**
+ * The text of a request field; undefined for a stream. The request may not have been validated yet.
+ */
 export function textOf(
   req: UnaryRequest | StreamRequest,
   named: { field: DescField } | undefined,

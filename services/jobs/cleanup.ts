@@ -18,9 +18,9 @@ const WATCH_KEYS_INTERVAL_MS = 500;
 const COMPARE_INTERVAL_MS = 5_000;
 
 /**
- * Starts the background jobs of a process. Every process runs them, and several may run the same job
- * concurrently. Jobs that delete by time skip a run while the clocks of process and database differ, and
- * run as soon as the clocks agree again.
+ * Starts the background jobs of a process. Every process runs them, and several may run the same
+ * job concurrently. Jobs that delete by time skip a run while the clocks of process and database
+ * differ, and run as soon as the clocks agree again.
  */
 export function startJobs(context: AppContext): { close(): Promise<void> } {
   const { store, agreedTime } = context;

@@ -27,9 +27,9 @@ const ROWS_PER_STATEMENT = 50_000;
 const dayOf = (time: Date | number) => new Date(time).toISOString().slice(0, 10);
 
 /**
- * Sums up the calls of the days that are over, by API key and alias, and ranks the users of the periods
- * that end today or tomorrow. Until it is done, reports take longer; their answers are the same. Several
- * processes may do it concurrently.
+ * Sums up the calls of the days that are over, by API key and alias, and ranks the users of the
+ * periods that end today or tomorrow. Until it is done, reports take longer; their answers are the
+ * same. Several processes may do it concurrently.
  * @param signal stops the run between two statements
  */
 export async function closeDays(
@@ -49,7 +49,10 @@ export async function closeDays(
     await rankUsers(store, today, signal);
 }
 
-/** Makes the rankings anew. Users are added up in parts, since no statement may take longer than 15 s. */
+/**
+ * Makes the rankings anew. Users are added up in parts, since no statement may take longer than 15
+ * s.
+ */
 async function rankUsers(
   store: Pick<Store, "fork">,
   today: number,

@@ -8,16 +8,16 @@ export type QueueTimes = {
   /** Time after which an item counts as slow. */
   slowMs: number;
   /**
-   * How long a claimed item belongs to its process; extended while it is worked on. After a crash, or a
-   * database outage longer than this, other processes work on it.
+   * How long a claimed item belongs to its process; extended while it is worked on. After a crash,
+   * or a database outage longer than this, other processes work on it.
    */
   leaseMs: number;
   extendMs: number;
   /** The longest time for an item. */
   itemMs: number;
   /**
-   * How long closing waits for items; shorter than the whole shutdown, see `shutdownOnSignal`. Items that
-   * take longer are cancelled, and worked on again by the next process.
+   * How long closing waits for items; shorter than the whole shutdown, see `shutdownOnSignal`.
+   * Items that take longer are cancelled, and worked on again by the next process.
    */
   closeMs: number;
 };
@@ -58,16 +58,17 @@ export type QueueWork<Item extends Claimed, Result> = {
   /** Works on an item. Never throws. */
   attempt(item: Item, signal: AbortSignal): Promise<Result>;
   /**
-   * Records a result, unless another process has claimed the item in the meantime. Called again if it
-   * throws.
+   * Records a result, unless another process has claimed the item in the meantime. Called again if
+   * it throws.
    * @param isCancelled whether the attempt was cancelled by closing: it is immediately due again
    */
   record(item: Item, result: Result, isCancelled: boolean): Promise<unknown>;
 };
 
 /**
- * Starts to work on the rows of a queue, each at least once. Any number of processes share a queue: each
- * claims rows for the duration of a lease, so that no transaction is open while an item is worked on.
+ * Starts to work on the rows of a queue, each at least once. Any number of processes share a queue:
+ * each claims rows for the duration of a lease, so that no transaction is open while an item is
+ * worked on.
  */
 export function startQueue<Item extends Claimed, Result>(
   work: QueueWork<Item, Result>,
@@ -121,8 +122,8 @@ export function startQueue<Item extends Claimed, Result>(
   }
 
   /**
-   * Records a result. Keeps retrying while the database fails, since an item that has succeeded would
-   * otherwise be worked on again after its lease.
+   * Records a result. Keeps retrying while the database fails, since an item that has succeeded
+   * would otherwise be worked on again after its lease.
    */
   async function record(item: Item, result: Result): Promise<void> {
     const deadline = performance.now() + RECORD_TIMEOUT_MS;

@@ -17,8 +17,8 @@ type Sealed = { text: string; context: string; replace(renewed: string): Promise
 
 /**
  * Re-encrypts, with the first key of `SECRET_KEY`, secrets that were encrypted with an earlier key.
- * Does nothing if there is only one key. Skips secrets that no key decrypts, so that they do not block
- * the others.
+ * Does nothing if there is only one key. Skips secrets that no key decrypts, so that they do not
+ * block the others.
  */
 export async function reEncrypt(
   { cipher, log }: Pick<AppContext, "cipher" | "log">,

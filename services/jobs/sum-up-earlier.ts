@@ -6,12 +6,15 @@ import { sumUpEarlierDay } from "../store/usage-sums.ts";
 
 /** Pause between two statements, in ms, to give requests priority. */
 const PAUSE_MS = 50;
-/** How far back audit events are counted, in ms: a day more than the overview compares, twice 30 days. */
+/**
+ * How far back audit events are counted, in ms: a day more than the overview compares, twice 30
+ * days.
+ */
 const COUNTED_MS = 61 * 86_400_000;
 
 /**
- * Sums up AI calls and audit events that are older than their sums by day. After an upgrade it takes a
- * while, during which reports add them up themselves; then there is nothing to do.
+ * Sums up AI calls and audit events that are older than their sums by day. After an upgrade it
+ * takes a while, during which reports add them up themselves; then there is nothing to do.
  */
 export async function sumUpEarlier(
   store: Pick<Store, "fork">,

@@ -23,8 +23,8 @@ import type { User } from "../store/users.ts";
 export type Attempt = ReturnType<typeof createAttempt>;
 
 /**
- * Age at which an attempt can no longer be ended, in ms: a guess gets no result once its reservation
- * has expired, after 30 s.
+ * Age at which an attempt can no longer be ended, in ms: a guess gets no result once its
+ * reservation has expired, after 30 s.
  */
 const MAX_AGE_MS = 25_000;
 /** How long a caller waits for other callers' guesses, and how often it retries, in ms. */
@@ -51,8 +51,8 @@ const WAYS = {
 const waiting: string[] = [];
 
 /**
- * Counts a guess before it is evaluated, so that of any number of concurrent guesses, at most as many as
- * the threshold are evaluated. Waits while the guesses in progress could lock the account.
+ * Counts a guess before it is evaluated, so that of any number of concurrent guesses, at most as
+ * many as the threshold are evaluated. Waits while the guesses in progress could lock the account.
  * @param evaluate If it does not end the attempt, the guess was not evaluated and no longer counts.
  * @param whileLocked finds another counter for the guess while this one is locked
  * @throws ServiceError ACCOUNT_LOCKED with the remaining seconds, UNAVAILABLE
@@ -138,9 +138,9 @@ export const isForGood = ({ lockedUntil }: Lock): boolean =>
   lockedUntil?.getTime() === LOCKED_FOR_GOOD.getTime();
 
 /**
- * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction. The
- * owner is notified by e-mail of the first lock within a day, and of wrong codes, since these follow a
- * right password.
+ * Ends an attempt as failed and records the failure, and the lock it may cause, in one transaction.
+ * The owner is notified by e-mail of the first lock within a day, and of wrong codes, since these
+ * follow a right password.
  */
 export async function recordFailedAttempt(
   call: Call,
@@ -168,7 +168,10 @@ export async function recordFailedAttempt(
   await attempt.end((reservation) => call.em.transactional(() => record(reservation)));
 }
 
-/** Values for the e-mail about a lock: when it ends or, if it is permanent, which way unlocks the account. */
+/**
+ * Values for the e-mail about a lock: when it ends or, if it is permanent, which way unlocks the
+ * account.
+ */
 const describeLock = (lockedUntil: Date, kind: AttemptKey["kind"]): Record<string, string> =>
   isForGood({ lockedUntil }) ? { way: kind } : { until: endOf(lockedUntil) };
 
@@ -177,8 +180,8 @@ function createAttempt(call: Call, reservation: Reservation, startedAt: number) 
   let ended = false;
   const isExpired = () => performance.now() - startedAt > MAX_AGE_MS;
   /**
-   * Ends the attempt with a statement. If that fails, or its result is unknown, the attempt is released,
-   * which cannot end any other attempt.
+   * Ends the attempt with a statement. If that fails, or its result is unknown, the attempt is
+   * released, which cannot end any other attempt.
    */
   const end = async <T>(statement: (reservation: Reservation) => Promise<T>): Promise<T> => {
     if (isExpired()) throw tooBusy();
@@ -190,7 +193,9 @@ function createAttempt(call: Call, reservation: Reservation, startedAt: number) 
     if (!ended) await end(() => releaseReservation(call, reservation)).catch(() => {});
     if (!ended && !isExpired()) setTimeout(release, RELEASE_RETRY_MS).unref();
   };
-  /** The guess was right: resets the counter, unless the account has been locked in the meantime. */
+  /**
+   * The guess was right: resets the counter, unless the account has been locked in the meantime.
+   */
   const succeed = () => end(() => recordSuccess(call, reservation));
   return { end, succeed, release };
 }

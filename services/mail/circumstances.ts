@@ -5,8 +5,9 @@ import { responsibleId } from "../principal.ts";
 const NAMES = new Set([...Object.values(Bowser.BROWSER_MAP), ...Object.values(Bowser.OS_MAP)]);
 
 /**
- * The device of a User-Agent, such as "Chrome on Linux"; empty unless it is a known one. Whoever sends a
- * request chooses its User-Agent, and must not be able to write into an e-mail to somebody else.
+ * The device of a User-Agent, such as "Chrome on Linux"; empty unless it is a known one. Whoever
+ * sends a request chooses its User-Agent, and must not be able to write into an e-mail to somebody
+ * else.
  */
 function knownDeviceOf(agent: string): string {
   if (agent === "") return "";
@@ -15,8 +16,9 @@ function knownDeviceOf(agent: string): string {
 }
 
 /**
- * When, where and on which device the cause of an e-mail happened, as values for its template. If somebody
- * else has acted, it says who in general, since their device and address do not concern the recipient.
+ * When, where and on which device the cause of an e-mail happened, as values for its template. If
+ * somebody else has acted, it says who in general, since their device and address do not concern
+ * the recipient.
  * @param userId the recipient
  */
 export function circumstancesOf(call: SystemCall, userId: string): Record<string, string> {

@@ -3,7 +3,10 @@ import type { Cipher } from "../crypto/cipher.ts";
 
 const CONTEXT = "email-code";
 const DIGITS = 6;
-/** Bytes of the digest that make the code: so many that no code is likelier than another by more than 1 in 2^28. */
+/**
+ * Bytes of the digest that make the code: so many that no code is likelier than another by more
+ * than 1 in 2^28.
+ */
 const BYTES = 6;
 
 /** The code of six digits in an e-mail: derived from the id of its token, never stored. */

@@ -19,9 +19,9 @@ function asItIs(value: string) {
 }
 
 /**
- * Headers of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). The others tell
- * relays not to rewrite links: a rewritten link leaks the token to a third party and often breaks. In
- * this order: Mailgun, Postmark, SendGrid, SparkPost, Mailjet.
+ * Headers of every e-mail. `Auto-Submitted` prevents out-of-office replies (RFC 3834). The others
+ * tell relays not to rewrite links: a rewritten link leaks the token to a third party and often
+ * breaks. In this order: Mailgun, Postmark, SendGrid, SparkPost, Mailjet.
  */
 const HEADERS = {
   "Auto-Submitted": "auto-generated",
@@ -38,8 +38,9 @@ const MAX_LINE = 998;
 const BASE64_LINE = /.{1,76}/g;
 
 /**
- * Composes a message: its headers with nodemailer, its body here. Nodemailer would break lines longer
- * than 76 characters, and links with them, and its streams took 9 % of the rate of registrations.
+ * Composes a message: its headers with nodemailer, its body here. Nodemailer would break lines
+ * longer than 76 characters, and links with them, and its streams took 9 % of the rate of
+ * registrations.
  * @param from the sender
  */
 export function composeMessage(from: OutgoingEmail["to"], email: OutgoingEmail): string {

@@ -15,8 +15,9 @@ import { isNotice } from "./templates.ts";
 import type { TemplateName } from "./texts.ts";
 
 /**
- * Maximum number of e-mails of one template per user and hour, so that strangers cannot flood a mailbox. It also holds
- * without rate limits: a limiter in front of the service counts requests, not the e-mails that one mailbox gets.
+ * Maximum number of e-mails of one template per user and hour, so that strangers cannot flood a
+ * mailbox. It also holds without rate limits: a limiter in front of the service counts requests,
+ * not the e-mails that one mailbox gets.
  */
 const MAX_PER_HOUR = 5;
 const HOUR_MS = 3_600_000;
@@ -24,10 +25,11 @@ const HOUR_MS = 3_600_000;
 const MAX_REQUESTED: EmailCounts = { inHour: 6, inDay: 20 };
 
 /**
- * Queues an e-mail. Call it within the transaction of its cause, so that both happen or neither. This
- * process's worker is woken when the call has ended. Does nothing if a limit is reached, see `hasReachedLimit`, or the
- * user has been erased.
- * @param variables values for the template, in addition to the recipient's name and the circumstances; never secrets
+ * Queues an e-mail. Call it within the transaction of its cause, so that both happen or neither.
+ * This process's worker is woken when the call has ended. Does nothing if a limit is reached, see
+ * `hasReachedLimit`, or the user has been erased.
+ * @param variables values for the template, in addition to the recipient's name and the
+ * circumstances; never secrets
  * @param tokenId the one-time token for the link
  */
 export async function queueEmail(
@@ -42,8 +44,9 @@ export async function queueEmail(
 }
 
 /**
- * Queues an e-mail like `queueEmail`, but to several users and without the limit. Only for e-mails that
- * no stranger can trigger. With a limit, an attacker could use it up first and then act unnoticed.
+ * Queues an e-mail like `queueEmail`, but to several users and without the limit. Only for e-mails
+ * that no stranger can trigger. With a limit, an attacker could use it up first and then act
+ * unnoticed.
  */
 export async function queueEmails(
   call: SystemCall,
@@ -61,9 +64,10 @@ export async function queueEmails(
 }
 
 /**
- * Whether a recipient has got as many e-mails as strangers may cause: of the template, of all that anybody can ask for,
- * or of all notices to an address that is not verified, since whoever has entered it can cause every one of them. Notices to
- * a verified address have no limit over all templates: a thief could use it up first. Lock the user first.
+ * Whether a recipient has got as many e-mails as strangers may cause: of the template, of all that
+ * anybody can ask for, or of all notices to an address that is not verified, since whoever has
+ * entered it can cause every one of them. Notices to a verified address have no limit over all
+ * templates: a thief could use it up first. Lock the user first.
  */
 export async function hasReachedLimit(
   call: SystemCall,

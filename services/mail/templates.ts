@@ -18,7 +18,10 @@ type Target = {
 
 const RESET: Target = { page: "/forgot-password" };
 const SECURITY: Target = { page: "/account/security" };
-/** Where the button of each e-mail leads. A button is what ends the cause, if the recipient did not want it. */
+/**
+ * Where the button of each e-mail leads. A button is what ends the cause, if the recipient did not
+ * want it.
+ */
 const targets: Record<TemplateName, Target | undefined> = {
   "verify-email": { page: "/verify-email", hasToken: true },
   "change-email": { page: "/verify-email", hasToken: true },
@@ -61,7 +64,10 @@ const otherTargets: Partial<Record<TemplateName, Target>> = {
   "verify-email": { page: "/not-me?account", hasToken: true },
 };
 
-/** E-mails whose recipient need not be the person who caused them: they do not say where that person is. */
+/**
+ * E-mails whose recipient need not be the person who caused them: they do not say where that person
+ * is.
+ */
 const TO_ANYBODY: readonly TemplateName[] = [
   "verify-email",
   "change-email",
@@ -76,8 +82,9 @@ const TO_ANYBODY: readonly TemplateName[] = [
 export const isNotice = (template: TemplateName): boolean => !TO_ANYBODY.includes(template);
 
 /**
- * Values for the `{placeholders}` of a template. Times are ISO 8601, durations as `lifetimeOf` writes them.
- * `name` is used in the greeting; it is absent for an unverified address, which others may have entered.
+ * Values for the `{placeholders}` of a template. Times are ISO 8601, durations as `lifetimeOf`
+ * writes them. `name` is used in the greeting; it is absent for an unverified address, which others
+ * may have entered.
  */
 export type TemplateVariables = Record<string, string | undefined>;
 
@@ -131,7 +138,10 @@ function formatAmount(value: string, language: string): string {
   return new Intl.NumberFormat(language, style).format(Number(value));
 }
 
-/** Placeholders whose values are times, and those whose values name a device, as `deviceOf` describes it. */
+/**
+ * Placeholders whose values are times, and those whose values name a device, as `deviceOf`
+ * describes it.
+ */
 const TIMES = ["at", "until", "date", "expires"];
 const DEVICES = ["client", "device"];
 
@@ -148,9 +158,9 @@ function textOf(name: string, value: string, language: string, { words, values }
 }
 
 /**
- * Colours are neutral and translucent, and texts have the colour of the mail client, so that the e-mail is
- * readable in light and dark mode. Text colours are never set without a background: some mail clients only
- * darken the background, which would leave dark text on a dark background.
+ * Colours are neutral and translucent, and texts have the colour of the mail client, so that the
+ * e-mail is readable in light and dark mode. Text colours are never set without a background: some
+ * mail clients only darken the background, which would leave dark text on a dark background.
  */
 const LINE = "1px solid rgba(128,128,128,0.3)";
 const ROWS = `margin:0 0 16px;border-collapse:collapse;font-size:14px;border-top:${LINE};width:100%`;
@@ -183,8 +193,8 @@ export type EmailToRender = {
   /** BCP 47 tag; English if there are no texts for it. */
   locale?: string | null | undefined;
   /**
-   * Text of the one-time token; also shown in small type below the button, for manual entry. Null for a
-   * preview: its button leads to the page without a token.
+   * Text of the one-time token; also shown in small type below the button, for manual entry. Null
+   * for a preview: its button leads to the page without a token.
    */
   token?: string | null | undefined;
 };
@@ -193,8 +203,8 @@ export type EmailToRender = {
 export type RenderEmail = (email: EmailToRender) => RenderedEmail;
 
 /**
- * Creates the renderer of an installation, with its logo and its texts. E-mail clients don't show SVG, so
- * only a PNG is sent along.
+ * Creates the renderer of an installation, with its logo and its texts. E-mail clients don't show
+ * SVG, so only a PNG is sent along.
  * @throws Error for operators
  */
 export function createRenderEmail(brand: MailBrand): RenderEmail {
@@ -302,7 +312,9 @@ function partsOf(
 const showCode = (html: string, code: string | undefined): string =>
   code ? html.replace(code, () => `<br><strong style="${CODE}">${code}</strong>`) : html;
 
-/** The first letter of the name. It says nothing to people who hear the e-mail: the name follows. */
+/**
+ * The first letter of the name. It says nothing to people who hear the e-mail: the name follows.
+ */
 function toMark({ appName, appAccent }: MailBrand): string {
   const [letter = ""] = [...appName].map((each) => each.toUpperCase());
   return `<span aria-hidden="true" style="${MARK};background:${appAccent.light}">${escapeHtml(letter)}</span>\n`;
@@ -342,7 +354,10 @@ const entities: Record<string, string> = {
   "'": "&#39;",
 };
 
-/** Escapes characters with a meaning in HTML, and all non-ASCII characters, so that the text needs no encoding. */
+/**
+ * Escapes characters with a meaning in HTML, and all non-ASCII characters, so that the text needs
+ * no encoding.
+ */
 function escapeHtml(text: string): string {
   return text.replace(
     /[&<>"']|[^\t\n\x20-\x7e]/gu,

@@ -77,8 +77,9 @@ const file = z.strictObject({
 type Given = z.output<typeof file>;
 
 /**
- * Reads the folder of `MAIL_TEMPLATES`: `layout.html`, and a file of texts per language, such as `en.json`,
- * which replaces what it has of the shipped texts. A language that is not shipped needs all of them.
+ * Reads the folder of `MAIL_TEMPLATES`: `layout.html`, and a file of texts per language, such as
+ * `en.json`, which replaces what it has of the shipped texts. A language that is not shipped needs
+ * all of them.
  * @throws Error for operators, with a line per problem
  */
 export function readMailTexts(folder: string | undefined): MailTexts {
@@ -101,7 +102,10 @@ export function readMailTexts(folder: string | undefined): MailTexts {
   return { languages, layout };
 }
 
-/** The files of a folder. Hidden ones are not ours: Kubernetes keeps its own next to those of a volume. */
+/**
+ * The files of a folder. Hidden ones are not ours: Kubernetes keeps its own next to those of a
+ * volume.
+ */
 function namesIn(folder: string | undefined): string[] {
   if (folder === undefined) return [];
   try {

@@ -13,8 +13,8 @@ import { composeMessage, type OutgoingEmail } from "./message.ts";
 
 /**
  * Maximum number of connections to the SMTP server: Postfix's default limit per client
- * (`smtpd_client_connection_count_limit`). The worker only uses more than a few while deliveries are
- * slow.
+ * (`smtpd_client_connection_count_limit`). The worker only uses more than a few while deliveries
+ * are slow.
  */
 export const MAX_CONNECTIONS = 50;
 /** Maximum number of e-mails per connection. */
@@ -31,11 +31,11 @@ export type MailLimits = {
 };
 
 /**
- * RFC 5321 section 4.5.3.2 specifies minimum client timeouts for each step: 5 minutes for the greeting,
- * EHLO, MAIL and RCPT, 2 for DATA, 3 for a block of data and 10 for the reply to the final dot. If a
- * client times out earlier, the server may have accepted the e-mail and will get it again. Nodemailer
- * has a single timeout for all steps, hence the longest. Setup consists of greeting, EHLO, STARTTLS and
- * a handshake.
+ * RFC 5321 section 4.5.3.2 specifies minimum client timeouts for each step: 5 minutes for the
+ * greeting, EHLO, MAIL and RCPT, 2 for DATA, 3 for a block of data and 10 for the reply to the
+ * final dot. If a client times out earlier, the server may have accepted the e-mail and will get it
+ * again. Nodemailer has a single timeout for all steps, hence the longest. Setup consists of
+ * greeting, EHLO, STARTTLS and a handshake.
  */
 export const MAIL_LIMITS: MailLimits = { stepMs: 10 * MINUTE_MS, setupMs: 25 * MINUTE_MS };
 
@@ -44,8 +44,8 @@ const PING_MS = 10_000;
 
 export type MailTransport = {
   /**
-   * Resolves once the e-mail is accepted for delivery. Errors have the SMTP `responseCode` if there was a
-   * reply.
+   * Resolves once the e-mail is accepted for delivery. Errors have the SMTP `responseCode` if there
+   * was a reply.
    * @param signal cancels the delivery and closes its connection, which frees its place in the pool
    */
   send(email: OutgoingEmail, signal: AbortSignal): Promise<void>;
@@ -91,8 +91,8 @@ export function createMailTransport(
 }
 
 /**
- * Sets the name announced in EHLO: the one in the URL, or a host name of the deployment. Strict relays
- * reject the address literal that machines without a full name announce (RFC 5321 section
+ * Sets the name announced in EHLO: the one in the URL, or a host name of the deployment. Strict
+ * relays reject the address literal that machines without a full name announce (RFC 5321 section
  * 4.1.1.1).
  */
 function withName(smtpUrl: string, { publicUrl, mailFrom }: MailConfig): string {
@@ -172,8 +172,8 @@ const WORDS = /^[-_/=]*(?:(?:[A-Z]?[a-z]+|(?:[A-Z][a-z]{2,})+|[A-Z]+|\d{1,4})(?:
 const LONGEST_WORD = 30;
 
 /**
- * A one-line description of an error, for the log and the e-mail log: the mail server's reply, if any.
- * A reply may quote the e-mail, so addresses, links and possible parts of a token are removed.
+ * A one-line description of an error, for the log and the e-mail log: the mail server's reply, if
+ * any. A reply may quote the e-mail, so addresses, links and possible parts of a token are removed.
  */
 export function describeSmtpError(error: unknown): string {
   const { message, response } = error as Partial<Error> & { response?: string };

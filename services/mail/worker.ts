@@ -19,14 +19,17 @@ import type { TemplateName } from "./texts.ts";
 import { describeSmtpError, MAX_CONNECTIONS, type MailTransport } from "./transport.ts";
 
 /**
- * Number of e-mails claimed at once, and of concurrent deliveries. Slow deliveries give up their places
- * while there are connections left, so that a mail server that delays some e-mails does not delay the
- * rest.
+ * Number of e-mails claimed at once, and of concurrent deliveries. Slow deliveries give up their
+ * places while there are connections left, so that a mail server that delays some e-mails does not
+ * delay the rest.
  */
 const BATCH = 5;
 const PLACES = 10;
 
-/** An e-mail may take longer than the 65 minutes that all steps with STARTTLS and AUTH LOGIN may take. */
+/**
+ * An e-mail may take longer than the 65 minutes that all steps with STARTTLS and AUTH LOGIN may
+ * take.
+ */
 const TIMES: QueueTimes = {
   slowMs: 5_000,
   leaseMs: 30_000,
@@ -36,13 +39,13 @@ const TIMES: QueueTimes = {
 };
 
 /**
- * Maximum delay between two attempts, in ms. The delay starts at `MAIL_RETRY_BASE` and doubles, with
- * jitter.
+ * Maximum delay between two attempts, in ms. The delay starts at `MAIL_RETRY_BASE` and doubles,
+ * with jitter.
  */
 const MAX_BACKOFF_MS = 3_600_000;
 /**
- * Age at which an e-mail is given up: if the mail server defers it, and if no mail server replies. In
- * ms.
+ * Age at which an e-mail is given up: if the mail server defers it, and if no mail server replies.
+ * In ms.
  */
 const GIVE_UP_MS = 24 * 3_600_000;
 const GIVE_UP_WITHOUT_REPLY_MS = 7 * GIVE_UP_MS;
@@ -66,8 +69,8 @@ type Deps = {
 };
 
 /**
- * Starts a worker. It sends each e-mail at least once, always with the same Message-ID. Any number of
- * workers share the queue.
+ * Starts a worker. It sends each e-mail at least once, always with the same Message-ID. Any number
+ * of workers share the queue.
  */
 export function startMailWorker(deps: Deps, times: QueueTimes = TIMES) {
   const { store, clock } = deps;
@@ -103,8 +106,8 @@ export function startMailWorker(deps: Deps, times: QueueTimes = TIMES) {
 }
 
 /**
- * A claimed e-mail. `mayGiveUp`: whether the time is reliable enough to give it up because of its age or
- * that of its link.
+ * A claimed e-mail. `mayGiveUp`: whether the time is reliable enough to give it up because of its
+ * age or that of its link.
  */
 type DueEmail = ClaimedEmail & { mayGiveUp: boolean };
 
@@ -152,9 +155,10 @@ async function attempt(deps: Deps, email: DueEmail, signal: AbortSignal): Promis
 }
 
 /**
- * The values that an e-mail shows. An unverified address may not belong to the user: an e-mail to it does
- * without their name and device. The old address of a user is never verified any more, but was theirs.
- * Whose address somebody has registered is told from where, to see that it was somebody else.
+ * The values that an e-mail shows. An unverified address may not belong to the user: an e-mail to
+ * it does without their name and device. The old address of a user is never verified any more, but
+ * was theirs. Whose address somebody has registered is told from where, to see that it was somebody
+ * else.
  */
 export function shownVariables({
   template,
@@ -166,12 +170,15 @@ export function shownVariables({
   return NAMES_DEVICE.has(template as TemplateName) ? { ...others, place, client } : others;
 }
 
-/** The e-mails that name a device to whoever has the address: an account's old one, and that of a new account. */
+/**
+ * The e-mails that name a device to whoever has the address: an account's old one, and that of a
+ * new account.
+ */
 const NAMES_DEVICE: ReadonlySet<TemplateName> = new Set(["email-changed", "verify-email"]);
 
 /**
- * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a 6yz
- * reply is not. A rejected connection or sender is not specific to this e-mail.
+ * Whether a failed attempt was the last one. A 5yz reply is permanent (RFC 5321 section 4.2.1), a
+ * 6yz reply is not. A rejected connection or sender is not specific to this e-mail.
  */
 function isPermanent(error: unknown, ageMs: number): boolean {
   const { code, command, responseCode } = error as {

@@ -23,10 +23,11 @@ export const needsSecondFactor = ({
 }: Pick<User, "mfaEnabled" | "secondFactor">): boolean => mfaEnabled || secondFactor;
 
 /**
- * Verifies a second factor and runs the operation that it authorizes, in one transaction. Wrong factors
- * are counted separately from wrong passwords. The count is committed before the error is thrown.
- * @param before locks the user row and checks preconditions; what it writes is kept if the factor is
- * wrong
+ * Verifies a second factor and runs the operation that it authorizes, in one transaction. Wrong
+ * factors are counted separately from wrong passwords. The count is committed before the error is
+ * thrown.
+ * @param before locks the user row and checks preconditions; what it writes is kept if the factor
+ * is wrong
  * @param work runs once the factor has been consumed
  * @throws ServiceError INVALID_CODE, ACCOUNT_LOCKED, UNAVAILABLE
  */
@@ -66,7 +67,8 @@ export async function withSecondFactor<T>(
 }
 
 /**
- * Consumes a factor with a conditional statement: only one of several callers with the same factor succeeds.
+ * Consumes a factor with a conditional statement: only one of several callers with the same factor
+ * succeeds.
  * @returns whether the factor was right
  */
 async function consumeSecondFactor(
@@ -109,7 +111,8 @@ async function useBackupCode(call: Call, user: User, code: string): Promise<bool
 /**
  * Disables a user's second factor: deletes the authenticator, the requirement, backup codes, failed
  * attempts and pending MFA tokens. Joins the caller's transaction, which has locked the user.
- * @param event recorded unless undefined; an administrator's change is recorded as `admin.user_updated` instead
+ * @param event recorded unless undefined; an administrator's change is recorded as
+ * `admin.user_updated` instead
  * @returns false if the user had no second factor
  */
 export async function disableMfa(
@@ -162,8 +165,8 @@ async function removeAuthenticator(
 }
 
 /**
- * The URI that authenticator apps read. Colons in the product name are removed, since apps split the
- * label at the first colon (Key URI format, section "Label").
+ * The URI that authenticator apps read. Colons in the product name are removed, since apps split
+ * the label at the first colon (Key URI format, section "Label").
  */
 export function otpauthUri(
   { mfaIssuer }: Pick<Config, "mfaIssuer">,

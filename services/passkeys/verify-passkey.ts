@@ -35,7 +35,10 @@ export type NewCredential = Pick<
   | "rpId"
 > & { ceremony: Ceremony };
 
-/** Maximum length of a credential id, in bytes (WebAuthn level 3, section 7.1, step 25). Much longer ones do not fit in an index. */
+/**
+ * Maximum length of a credential id, in bytes (WebAuthn level 3, section 7.1, step 25). Much longer
+ * ones do not fit in an index.
+ */
 const MAX_CREDENTIAL_ID = 1_023;
 
 /**

@@ -24,8 +24,8 @@ type Answer = {
 /**
  * Responds to a call with an error, in the form of its protocol (gRPC over HTTP/2, "Responses";
  * gRPC-Web; Connect, "Error Codes"). Does not use Connect's handlers, which prepare a whole call
- * before they can refuse it: strangers would make use of that cost. Closes the stream if the client is
- * still sending.
+ * before they can refuse it: strangers would make use of that cost. Closes the stream if the client
+ * is still sending.
  */
 export function answerError(request: FastifyRequest, reply: FastifyReply, error: ConnectError) {
   if (request.method !== "POST") return void reply.code(405).header("allow", "POST").send();

@@ -38,7 +38,10 @@ const MAX_HEADER_BYTES = 16 * 1024;
  */
 const REFLECTION_V1ALPHA = /^\/grpc\.reflection\.v1alpha\.ServerReflection\//;
 const REFLECTION_V1 = `/${ServerReflection.typeName}/`;
-/** Time for which the rest of a rejected call's body is discarded before the response is sent, in ms. */
+/**
+ * Time for which the rest of a rejected call's body is discarded before the response is sent, in
+ * ms.
+ */
 const LINGER_MS = 2_000;
 
 /**
@@ -218,8 +221,8 @@ export async function listenGrpc(
 }
 
 /**
- * Ends writes to clients that have disconnected. Node 26 does not (nodejs/node#58252). Connect would
- * print errors emitted earlier.
+ * Ends writes to clients that have disconnected. Node 26 does not (nodejs/node#58252). Connect
+ * would print errors emitted earlier.
  */
 function endWrites({ stream }: Http2ServerRequest, { raw }: FastifyReply): void {
   stream.once("aborted", () => {
@@ -243,8 +246,8 @@ function limitTime(
     const timer = setTimeout(cancel, reflectionMs);
     stream.once("close", () => clearTimeout(timer));
   } else if (request.admitted?.credential) {
-    // Only for calls with a token, since Node does not clear this timer when the connection closes. It
-    // also fires while the client waits for a provider; hence `on`, since a callback passed to
+    // Only for calls with a token, since Node does not clear this timer when the connection closes.
+    // It also fires while the client waits for a provider; hence `on`, since a callback passed to
     // `setTimeout` would only run once.
     stream.setTimeout(writeMs);
     stream.on("timeout", () => stream.writableLength > 0 && cancel());

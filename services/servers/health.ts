@@ -12,14 +12,14 @@ const CHECK_TIMEOUT_MS = 1_500;
 /** Time for which a result is reused, in ms: the method is public and has no rate limit. */
 const CHECK_MS = 100;
 /**
- * Interval between checks of the mail server, in ms, since each is an SMTP session. Shorter while it
- * is unavailable.
+ * Interval between checks of the mail server, in ms, since each is an SMTP session. Shorter while
+ * it is unavailable.
  */
 const MAIL_CHECK_MS = 5_000;
 const MAIL_AWAY_CHECK_MS = 1_000;
 /**
- * Polling interval of a watch, and the time after which it ends and the client has to start another,
- * in ms.
+ * Polling interval of a watch, and the time after which it ends and the client has to start
+ * another, in ms.
  */
 const WATCH_MS = 1_000;
 const MAX_WATCH_MS = 10 * 60_000;

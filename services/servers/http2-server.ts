@@ -23,13 +23,15 @@ import { ServiceError } from "../platform/rpc/errors.ts";
 const MAX_STRANGER_STREAMS = 32;
 const MAX_CONCURRENT_STREAMS = 250;
 const MAX_GATEWAY_STREAMS = 10_000;
-/** Number of calls that a connection begins in one turn of the event loop before a user is known. */
+/**
+ * Number of calls that a connection begins in one turn of the event loop before a user is known.
+ */
 const STRANGER_CALLS_PER_TURN = 4;
 const OPTIONS = {
   settings: { maxConcurrentStreams: MAX_STRANGER_STREAMS },
   // In MB, per connection. Node counts what disconnected clients did not read until the connection
-  // ends. Above Node's default of 10 MB, it would refuse every call on the connection: all calls of a
-  // gateway.
+  // ends. Above Node's default of 10 MB, it would refuse every call on the connection: all calls of
+  // a gateway.
   maxSessionMemory: 1_024,
   // Stream resets allowed per connection, in a burst and per second (CVE-2023-44487).
   streamResetBurst: 1_000,
@@ -61,8 +63,8 @@ export function createHttp2Server(
     const connection = guard.connectionOf(session.socket);
     if (!connection) return session.destroy();
     let streams = 0;
-    // Node does not clear its own session timer when the socket closes: the session would stay in memory
-    // until the timer fires.
+    // Node does not clear its own session timer when the socket closes: the session would stay in
+    // memory until the timer fires.
     const idle = setTimeout(() => streams === 0 && session.close(), idleMs);
     sessions.set(session, connection);
     if (connection.isShared()) raiseStreams(session, false);
@@ -129,7 +131,10 @@ function endSession(session: Http2Session): void {
   session.destroy();
 }
 
-/** What a connection has done in the current turn of the event loop, and what it does in the next ones. */
+/**
+ * What a connection has done in the current turn of the event loop, and what it does in the next
+ * ones.
+ */
 type Turn = { received: number; begun: number; waiting: (() => void)[] };
 
 /**
@@ -156,9 +161,10 @@ function createTurns() {
   };
   return {
     /**
-     * Counts a call. No call of a turn can have ended before the next one arrives, unless the client has
-     * reset it: more calls than may be concurrent are a flood (CVE-2023-44487).
-     * @throws ServiceError TOO_MANY_CONCURRENT if a connection makes more calls than may be concurrent
+     * Counts a call. No call of a turn can have ended before the next one arrives, unless the
+     * client has reset it: more calls than may be concurrent are a flood (CVE-2023-44487).
+     * @throws ServiceError TOO_MANY_CONCURRENT if a connection makes more calls than may be
+     * concurrent
      */
     count(session: Http2Session): void {
       const turn = turnOf(session);

@@ -35,8 +35,8 @@ const REQUEST_TIMEOUT_MS = 30_000;
  */
 const ALIVE_INTERVAL_MS = 5_000;
 /**
- * Maximum number of calls per connection. New connections let a load balancer use services that were
- * started later.
+ * Maximum number of calls per connection. New connections let a load balancer use services that
+ * were started later.
  */
 const MAX_CALLS = 1_000;
 
@@ -80,8 +80,8 @@ export async function listenInternal(
     const open = openCallOf(request);
     if (!open.isForwarded) {
       response.shouldKeepAlive = false;
-      // Reported as temporary, since operators can fix it. If it were reported like an invalid access
-      // token, the gateway's users would be signed out.
+      // Reported as temporary, since operators can fix it. If it were reported like an invalid
+      // access token, the gateway's users would be signed out.
       throw new ServiceError(
         Reason.UNAVAILABLE,
         "The gateway's INTERNAL_SECRET differs from that of the services.",
@@ -110,8 +110,8 @@ export async function listenInternal(
   }
 
   /**
-   * Serves a call until its end, whatever that is. The response headers are sent with its first message
-   * or sign of life.
+   * Serves a call until its end, whatever that is. The response headers are sent with its first
+   * message or sign of life.
    */
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const call = new AbortController();

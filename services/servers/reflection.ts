@@ -18,8 +18,8 @@ type Query = MessageShape<typeof ServerReflectionRequestSchema>["messageRequest"
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
 /**
- * Server reflection (grpc.reflection.v1) for the given services, so that tools such as `buf curl` need
- * no schema.
+ * Server reflection (grpc.reflection.v1) for the given services, so that tools such as `buf curl`
+ * need no schema.
  */
 export function reflectionHandler(
   services: readonly DescService[],

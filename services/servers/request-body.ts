@@ -19,8 +19,8 @@ import { payloadTooLarge, readBody } from "../platform/rpc/read-body.ts";
 import type { Unread } from "../platform/rpc/unread.ts";
 
 /**
- * Maximum factor by which a compressed message may expand, and the size in bytes to which even a tiny
- * one may expand.
+ * Maximum factor by which a compressed message may expand, and the size in bytes to which even a
+ * tiny one may expand.
  */
 const MAX_EXPANSION = 20;
 const MIN_EXPANDED_BYTES = 1_024;
@@ -123,7 +123,8 @@ async function* limited(
 }
 
 /**
- * Whether the message is compressed. The headers are removed, since Connect gets the decompressed message.
+ * Whether the message is compressed. The headers are removed, since Connect gets the decompressed
+ * message.
  * @throws ServiceError
  */
 function takeEncoding({ headers, admitted }: FastifyRequest): boolean {
@@ -148,8 +149,8 @@ type RequestHeaders = FastifyRequest["headers"];
 const OTHER_CHARSET = /^charset\s*=\s*(?!"?utf-?8"?$)/i;
 
 /**
- * Writes the content type as Connect reads it: in lower case, and without its parameters, which are meaningless in all of
- * the protocols. A charset other than UTF-8 is left for Connect to reject.
+ * Writes the content type as Connect reads it: in lower case, and without its parameters, which are
+ * meaningless in all of the protocols. A charset other than UTF-8 is left for Connect to reject.
  */
 export function plainContentType(headers: RequestHeaders): void {
   const [type = "", ...parameters] = (headers["content-type"] ?? "").split(";");
@@ -202,7 +203,8 @@ async function checkMessage(
 
 /**
  * Counts the fields of a protobuf message and its nested messages before they become objects.
- * Groups, which no version of the protos has used, are rejected: they would be read without a limit.
+ * Groups, which no version of the protos has used, are rejected: they would be read without a
+ * limit.
  * @param max maximum number of fields
  * @param counted number of fields counted before this message
  * @returns the number of fields up to the end of this message

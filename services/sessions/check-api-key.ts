@@ -49,7 +49,9 @@ export async function identifyKey(
   return { kind: "api-key", user, key, actorId: undefined };
 }
 
-/** Resolution of `last_used_at`, in ms. With the interval of the writer it is less than a minute. */
+/**
+ * Resolution of `last_used_at`, in ms. With the interval of the writer it is less than a minute.
+ */
 const LAST_USED_RESOLUTION_MS = 30_000;
 
 /** The last uses of keys, by their ids. */

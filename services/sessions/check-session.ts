@@ -50,7 +50,8 @@ export const createFindSession = (db: HotDb, clock: Clock): FindSession =>
   createSharedRead((ids) => findOpenSessions(db, ids, clock.now()));
 
 /**
- * Resolution of `last_active_at`, in ms. Together with the write interval, it is less than a minute.
+ * Resolution of `last_active_at`, in ms. Together with the write interval, it is less than a
+ * minute.
  */
 const LAST_SEEN_RESOLUTION_MS = 30_000;
 

@@ -1,6 +1,9 @@
 import Bowser from "bowser";
 
-/** Description of the device from its User-Agent, such as "Chrome on Windows". At most 200 characters. */
+/**
+ * Description of the device from its User-Agent, such as "Chrome on Windows". At most 200
+ * characters.
+ */
 export function deviceOf(agent: string): string {
   const [word] = /[^/\s]+/.exec(agent) ?? [];
   if (!word) return "Unknown device";

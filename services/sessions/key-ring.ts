@@ -27,8 +27,8 @@ export type KeyRing = Awaited<ReturnType<typeof openKeyRing>>;
 
 /**
  * Loads the keys and creates the first one; processes that start together agree on it.
- * @param longestTokenMs longest lifetime of any token, in ms: a key is kept until its last token has
- * expired.
+ * @param longestTokenMs longest lifetime of any token, in ms: a key is kept until its last token
+ * has expired.
  */
 export async function openKeyRing(
   store: Store,
@@ -62,7 +62,10 @@ export async function openKeyRing(
   if (keys.length === 0) await makeFirst();
   const find = (kid: string) => keys.find((key) => key.kid === kid);
   return {
-    /** The key that signed, or signs, tokens issued at the given time, so that a rebuilt token is identical. */
+    /**
+     * The key that signed, or signs, tokens issued at the given time, so that a rebuilt token is
+     * identical.
+     */
     signingKeyAt(issuedAt: Date) {
       const key = keys.findLast((k) => k.activeAt <= issuedAt) ?? keys[0];
       if (!key) throw new Error("the key ring is empty");
@@ -85,8 +88,8 @@ export async function openKeyRing(
       return verifiedTokens;
     },
     /**
-     * Reloads the keys if another process has changed them. If a key was deleted, drops the cache of
-     * verified tokens: the key may have leaked.
+     * Reloads the keys if another process has changed them. If a key was deleted, drops the cache
+     * of verified tokens: the key may have leaked.
      */
     async watch() {
       const kids = await readKeyIds({ em: store.fork() });
@@ -95,8 +98,8 @@ export async function openKeyRing(
       if (!isSame) await adopt();
     },
     /**
-     * Adds the next key if it is due at the given time, and deletes keys that no valid token is signed
-     * with.
+     * Adds the next key if it is due at the given time, and deletes keys that no valid token is
+     * signed with.
      */
     rotate,
   };
@@ -134,8 +137,8 @@ export async function addSigningKey(
 }
 
 /**
- * Withdraws all keys because one may have leaked, and creates a new one that signs immediately. Joins
- * the caller's transaction.
+ * Withdraws all keys because one may have leaked, and creates a new one that signs immediately.
+ * Joins the caller's transaction.
  * @returns the number of withdrawn keys
  */
 export const withdrawSigningKeys = (db: Db, cipher: Cipher, now: Date): Promise<number> =>

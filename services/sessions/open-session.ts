@@ -17,7 +17,10 @@ import type { LoginUser, User } from "../store/users.ts";
 import { deviceOf } from "./device.ts";
 import { createTokenPair, type TokenPair } from "./tokens.ts";
 
-/** Result of a login, with the field names of the response messages. Flags that are false are absent. */
+/**
+ * Result of a login, with the field names of the response messages. Flags that are false are
+ * absent.
+ */
 export type LoginResult = TokenPair & {
   user: SignedInUser;
   /** Of the browser or app, which has signed in here now. */
@@ -33,9 +36,10 @@ const NOT_ME_TTL_MS = 7 * 86_400_000;
  * Opens a session for a user whose password or second factor was verified against this row. Cancels
  * a pending deletion. Makes the device known to the account, and tells the owner of a new one.
  * @param methods what proved the sign-in, the first factor first
- * @param deviceToken of the browser or app; it keeps its id. Without one, the device is known by its kind and network
- * @param attempt the successful password attempt, which is completed by the same statement; undefined
- * if a second factor was verified, whose transaction the statement joins
+ * @param deviceToken of the browser or app; it keeps its id. Without one, the device is known by
+ * its kind and network
+ * @param attempt the successful password attempt, which is completed by the same statement;
+ * undefined if a second factor was verified, whose transaction the statement joins
  * @returns undefined if the password or second factor has changed since the row was read
  */
 export async function openSession(

@@ -49,8 +49,8 @@ const isMultiFactor = (methods: readonly SignInMethod[]) =>
   methods.length > 1 || methods.includes("passkey");
 
 /**
- * How and when the user signed in, in seconds (OpenID Connect Core section 2). A confirmation does not
- * change it: the same row gives the same text. `amr` is absent where that is unknown.
+ * How and when the user signed in, in seconds (OpenID Connect Core section 2). A confirmation does
+ * not change it: the same row gives the same text. `amr` is absent where that is unknown.
  */
 function authenticationOf({ methods, createdAt }: TokenSession) {
   const references = methods.flatMap((method) => REFERENCES[method] ?? []);
@@ -77,7 +77,10 @@ export function createAccessToken(call: Signing, session: TokenSession, user: To
   return signJwt(call, claims, rotatedAt, new Date(end));
 }
 
-/** The chosen members of a user's metadata. They are in a separate claim, so that none replaces another claim. */
+/**
+ * The chosen members of a user's metadata. They are in a separate claim, so that none replaces
+ * another claim.
+ */
 function metadataOf({ config }: Signing, { metadata }: TokenUser) {
   const chosen = Object.entries(metadata ?? {}).filter(([name]) =>
     config.tokenMetadata.includes(name),
@@ -123,8 +126,8 @@ export async function readMfaToken(call: TokenDeps, token: string) {
 }
 
 /**
- * Creates a JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on this
- * thread: signing is faster than a round trip to another thread.
+ * Creates a JWT in compact serialization (RFC 7515 section 3.1), signed with Ed25519 (RFC 8037) on
+ * this thread: signing is faster than a round trip to another thread.
  */
 function signJwt(
   call: Signing,

@@ -50,8 +50,8 @@ const SEARCHED = searchedText("t.");
 /** Minimum number of characters that the index can search for. */
 const MIN_INDEXED_CHARACTERS = 3;
 /**
- * Maximum number of characters to search for in the index. By then it finds few rows; more would only
- * slow it down.
+ * Maximum number of characters to search for in the index. By then it finds few rows; more would
+ * only slow it down.
  */
 const MAX_INDEXED_CHARACTERS = 16;
 
@@ -118,7 +118,10 @@ const spellingsOf = (search: string): string[] => [
 
 const indexedPartOf = (term: string): string => [...term].slice(0, MAX_INDEXED_CHARACTERS).join("");
 
-/** The condition for one term: the index finds its first characters; a longer term is also compared in full. */
+/**
+ * The condition for one term: the index finds its first characters; a longer term is also compared
+ * in full.
+ */
 function containsTerm(term: string, i: number): string {
   const isFound = `${SEARCHED} like ${searchable(`:pattern${i}`)}`;
   if (indexedPartOf(term) === term) return isFound;
@@ -196,8 +199,9 @@ export async function listUsers(
 }
 
 /**
- * Creates an administrator, or promotes the account with this address and cancels its deletion and suspension. An
- * account whose address was never verified gets the given password. Concurrent calls create one account.
+ * Creates an administrator, or promotes the account with this address and cancels its deletion and
+ * suspension. An account whose address was never verified gets the given password. Concurrent calls
+ * create one account.
  * @returns undefined if the account is already an administrator
  */
 export const upsertAdmin = (

@@ -44,7 +44,8 @@ const EXPIRY_MS = 30_000;
 const ASYNC_COMMIT = "set_config('synchronous_commit', 'off', true) as async_commit";
 
 /**
- * A counted guess. Its id contains its time, so it expires by itself; ending it twice has no effect.
+ * A counted guess. Its id contains its time, so it expires by itself; ending it twice has no
+ * effect.
  */
 export type Reservation = AttemptKey & { id: string };
 
@@ -99,8 +100,8 @@ export const findLock = async (db: HotDb, key: AttemptKey, now: Date): Promise<L
   (await readLock(db, { ...key, now }))[0] ?? {};
 
 /**
- * Ends the reservation of a correct guess and clears the failures, unless they have caused a lock in
- * the meantime.
+ * Ends the reservation of a correct guess and clears the failures, unless they have caused a lock
+ * in the meantime.
  */
 export const recordSuccess = prepared<Reservation>(
   "attempt_succeeded",
@@ -110,9 +111,10 @@ export const recordSuccess = prepared<Reservation>(
 );
 
 /**
- * Ends the reservation of a wrong guess. Joins the transaction. Locks the user row first, because an
- * e-mail to the user may follow, and because erasing a user locks it before the guesses.
- * @returns the end of the lock that the failure causes, if any; `LOCKED_FOR_GOOD` at 100 failures in a row
+ * Ends the reservation of a wrong guess. Joins the transaction. Locks the user row first, because
+ * an e-mail to the user may follow, and because erasing a user locks it before the guesses.
+ * @returns the end of the lock that the failure causes, if any; `LOCKED_FOR_GOOD` at 100 failures
+ * in a row
  */
 export async function recordFailure(
   db: Db,
@@ -174,8 +176,8 @@ export async function clearLock(
 /**
  * Clears failed passwords and codes of an account. The rate limit of its next login ignores earlier
  * logins.
- * @param by A mailed reset does not unlock permanently locked codes: only a backup code or an operator
- * does.
+ * @param by A mailed reset does not unlock permanently locked codes: only a backup code or an
+ * operator does.
  */
 export async function clearLocks(
   db: ClockedDb,

@@ -23,8 +23,8 @@ export type AuditEventRow = {
 };
 
 /**
- * Inserts an event. It is put into `audit_unsealed` until it is sealed, so that writers never wait for
- * each other.
+ * Inserts an event. It is put into `audit_unsealed` until it is sealed, so that writers never wait
+ * for each other.
  */
 export async function insertAuditEvent({ em }: Db, row: AuditEventRow): Promise<void> {
   await em.execute(
@@ -115,9 +115,9 @@ export const ownsPartitions = (db: Db): Promise<boolean> =>
   );
 
 /**
- * Partitions in which all events are older than the given month, with the lowest id of that month. None
- * while older events are unsealed or share the default partition with later ones: no event may remain
- * below what is dropped.
+ * Partitions in which all events are older than the given month, with the lowest id of that month.
+ * None while older events are unsealed or share the default partition with later ones: no event may
+ * remain below what is dropped.
  */
 export const droppablePartitions = (
   { em }: Db,

@@ -31,8 +31,8 @@ export const needsSeal = (db: Db): Promise<boolean> =>
   );
 
 /**
- * Reads the end of the chain and the number of unsealed events. A position is returned as text, since
- * a forged one may be any number.
+ * Reads the end of the chain and the number of unsealed events. A position is returned as text,
+ * since a forged one may be any number.
  */
 export const readChainState = (db: Db) =>
   oneRow<{ head: string | null; sealedAt: Date | null; unsealed: number }>(

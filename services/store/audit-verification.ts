@@ -2,8 +2,8 @@ import { HEAD_COLUMNS, type Seal } from "./audit-seals.ts";
 import type { Db } from "./statement.ts";
 
 /**
- * Keeps retention from dropping a month until the transaction ends. Call it first, because the snapshot
- * begins after it.
+ * Keeps retention from dropping a month until the transaction ends. Call it first, because the
+ * snapshot begins after it.
  */
 export async function holdMonths({ em }: Db): Promise<void> {
   await em.execute("lock table audit_events in access share mode");

@@ -10,7 +10,10 @@ export type BudgetPeriod = "day" | "month";
 /** The first days of the current periods, such as `2026-11-28` and `2026-11-01`. */
 export type PeriodStarts = { day: string; month: string };
 
-/** A counter of a budget, with its budget. Amounts are in the unit of the budget, and may exceed 2^53. */
+/**
+ * A counter of a budget, with its budget. Amounts are in the unit of the budget, and may exceed
+ * 2^53.
+ */
 type CounterRow = {
   budgetId: string;
   scope: BudgetScope;
@@ -67,17 +70,21 @@ export type ReserveOutcome = {
   counters: BudgetCounter[];
   /** Whether a budget of money applies although the call has no price. */
   isUnpriced: boolean;
-  /** Whether calls before it in the same statement use one of its counters. It may fit once they are decided. */
+  /**
+   * Whether calls before it in the same statement use one of its counters. It may fit once they are
+   * decided.
+   */
   isBehind: boolean;
   /** Number of reserved output tokens; null if nothing was reserved. */
   granted: number | null;
 };
 
 /**
- * The budgets that limit calls, with what each call needs of them. A user's own budget replaces that of the role.
- * The owners are locked first, in one order with `settle_usage` and erasures, which hold the owner while they
- * wait for the counters. The limit excludes no call: with it, the planner expects one call and uses indexes. Otherwise it
- * expects many, and reads all budgets and counters: with 20,000 of each, 5.9 ms instead of 0.9 ms.
+ * The budgets that limit calls, with what each call needs of them. A user's own budget replaces
+ * that of the role. The owners are locked first, in one order with `settle_usage` and erasures,
+ * which hold the owner while they wait for the counters. The limit excludes no call: with it, the
+ * planner expects one call and uses indexes. Otherwise it expects many, and reads all budgets and
+ * counters: with 20,000 of each, 5.9 ms instead of 0.9 ms.
  */
 const RULES = `
   given as (
@@ -108,12 +115,13 @@ type ReservedRow = Omit<ReserveOutcome, "counters"> & {
 };
 
 /**
- * Reserves what calls may use at most, each in all of its budgets or in none, and writes their rows. A call that is refused
- * while most of a budget is left is too large, and does not use the budget up. `for no key
- * update` waits for concurrent statements and reads what they have left: without it, the statement would add to
- * the counters of its snapshot, and calls at the same time would all fit. All callers lock the counters in
- * one order. Calls before another one are taken to use all that they want, so what is left for it is never too much;
- * if it does not get all that it wants, it has to ask again.
+ * Reserves what calls may use at most, each in all of its budgets or in none, and writes their
+ * rows. A call that is refused while most of a budget is left is too large, and does not use the
+ * budget up. `for no key update` waits for concurrent statements and reads what they have left:
+ * without it, the statement would add to the counters of its snapshot, and calls at the same time
+ * would all fit. All callers lock the counters in one order. Calls before another one are taken to
+ * use all that they want, so what is left for it is never too much; if it does not get all that it
+ * wants, it has to ask again.
  */
 const reserve = prepared<CallValues, ReservedRow>(
   "reserve_budgets",
@@ -179,8 +187,8 @@ const valuesOf = (requests: readonly ReserveRequest[]): CallValues => ({
 });
 
 /**
- * Reserves what calls may use at most, and inserts their rows. One prepared statement. Reserves nothing for a call if
- * one of its budgets has not enough left, or has no counter yet.
+ * Reserves what calls may use at most, and inserts their rows. One prepared statement. Reserves
+ * nothing for a call if one of its budgets has not enough left, or has no counter yet.
  * @returns the outcomes in the order of the calls
  */
 export async function reserveBudgets(
@@ -201,7 +209,10 @@ export async function reserveBudgets(
   }));
 }
 
-/** `for key share` skips budgets that are deleted in the meantime. Their counters could not be inserted. */
+/**
+ * `for key share` skips budgets that are deleted in the meantime. Their counters could not be
+ * inserted.
+ */
 const add = prepared<CallValues>(
   "add_budget_counters",
   `with ${RULES}

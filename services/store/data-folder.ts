@@ -7,7 +7,8 @@ const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
 /**
- * Creates `DATA_DIR` if necessary. An existing folder keeps its mode, since it may contain other things.
+ * Creates `DATA_DIR` if necessary. An existing folder keeps its mode, since it may contain other
+ * things.
  * @throws Error for operators if it is not writable
  */
 export function makeDataFolder(path: string): void {
@@ -28,7 +29,9 @@ export function makePrivateFolder(path: string): void {
   setMode(path, FOLDER_MODE);
 }
 
-/** Removes other users' access to a file, or to a folder and everything in it. Links are skipped. */
+/**
+ * Removes other users' access to a file, or to a folder and everything in it. Links are skipped.
+ */
 export function restrict(path: string): void {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (!stats || stats.isSymbolicLink()) return;

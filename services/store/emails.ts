@@ -38,8 +38,8 @@ export type Recipient = Pick<User, "id" | "email" | "name">;
 type Addressed = Recipient & Pick<Email, "variables">;
 
 /**
- * Queues an e-mail to each recipient, due immediately. Skips users who are being erased, and service
- * accounts, which have no mailbox.
+ * Queues an e-mail to each recipient, due immediately. Skips users who are being erased, and
+ * service accounts, which have no mailbox.
  */
 export async function insertEmails(
   { em }: Db,
@@ -77,7 +77,10 @@ export function recentEmails(
   );
 }
 
-/** Variables of an account's first verification e-mail to an address; undefined if it is not kept any more. */
+/**
+ * Variables of an account's first verification e-mail to an address; undefined if it is not kept
+ * any more.
+ */
 export const findFirstVerification = (
   db: Db,
   { id, email }: Pick<User, "id" | "email">,
@@ -168,9 +171,9 @@ export type ClaimedEmail = Pick<
 };
 
 /**
- * Claims due e-mails, oldest first, for the duration of a lease. Leases begin and end by the database's
- * clock, so that a process with a wrong clock never takes an e-mail from the worker that is sending
- * it.
+ * Claims due e-mails, oldest first, for the duration of a lease. Leases begin and end by the
+ * database's clock, so that a process with a wrong clock never takes an e-mail from the worker that
+ * is sending it.
  */
 export const claimEmails = prepared<
   {
@@ -212,7 +215,9 @@ export const extendLeases = prepared<{ ids: string[]; attempts: number[]; leaseM
    where e.id = claim.id and e.attempts = claim.attempts and e.status = 'sending'`,
 );
 
-/** Records the result of an attempt, unless another worker has claimed the e-mail in the meantime. */
+/**
+ * Records the result of an attempt, unless another worker has claimed the e-mail in the meantime.
+ */
 export const recordAttempt = ({ em }: Db, { id, attempts }: Claim, result: Partial<Email>) =>
   em.nativeUpdate(Email, { id, attempts, status: "sending" }, result);
 

@@ -66,8 +66,8 @@ export async function openEmbedded(
 }
 
 /**
- * A new cluster is created from a prepared image, which saves seconds. The instance is passed to the
- * ORM, which would copy options.
+ * A new cluster is created from a prepared image, which saves seconds. The instance is passed to
+ * the ORM, which would copy options.
  */
 async function createPglite(path: string | undefined): Promise<PGlite> {
   if (path) makePrivateFolder(path);
@@ -89,7 +89,9 @@ async function createPglite(path: string | undefined): Promise<PGlite> {
 /** SQLite's result code for a file locked by another connection. */
 const SQLITE_BUSY = 5;
 
-/** Open locks. Unreferenced connections would be garbage collected, which would unlock their folder. */
+/**
+ * Open locks. Unreferenced connections would be garbage collected, which would unlock their folder.
+ */
 const locks = new Set<DatabaseSync>();
 
 /**

@@ -1,8 +1,8 @@
 import { UniqueConstraintViolationException } from "@mikro-orm/core";
 
 /**
- * Codes for: the database did not reply, is shutting down, is read-only, or was too busy (PostgreSQL
- * appendix A, errno).
+ * Codes for: the database did not reply, is shutting down, is read-only, or was too busy
+ * (PostgreSQL appendix A, errno).
  */
 const UNAVAILABLE_CODES =
   /^(08...|25006|25P0[34]|40001|40P01|53...|55P03|57014|57P0[1235]|ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
@@ -10,8 +10,8 @@ const UNAVAILABLE_MESSAGES =
   /connection terminated|timeout exceeded when trying to connect|connection timeout|query read timeout|client has encountered a connection error|not queryable/i;
 
 /**
- * Codes for a missing prepared statement, after `discard all` or behind a pooler, or one whose name is
- * already used (PostgreSQL appendix A).
+ * Codes for a missing prepared statement, after `discard all` or behind a pooler, or one whose name
+ * is already used (PostgreSQL appendix A).
  */
 const STALE_CODES = /^(26000|42P05)$/;
 
@@ -77,8 +77,8 @@ export const isDuplicate = (error: unknown, constraint: string): boolean =>
   error.constraint === constraint;
 
 /**
- * An error in a form that may be logged: a database error without the statement, values and rows that
- * it quotes.
+ * An error in a form that may be logged: a database error without the statement, values and rows
+ * that it quotes.
  */
 export function redactDatabaseError(error: unknown): unknown {
   if (!(error instanceof Error) || !("severity" in error)) return error;

@@ -15,14 +15,15 @@ const LISTS = {
       case when second_factor then true end as second_factor_required, last_login_at, demoted_at, deletion_at as deletion_date,
       created_at, updated_at, (select count(*)::int from backup_codes b where b.user_id = users.id) as backup_codes_left
     from users where id = :userId`,
-  // read from the e-mail about the request, not from its token: there is no token if another account
-  // has the address, which nobody may find out here
+  // read from the e-mail about the request, not from its token: there is no token if another
+  // account has the address, which nobody may find out here
   pendingEmail: `select e.facts->>'newEmail' as address, e.created_at as requested_at, e.created_at + :verifyMs * interval '1 ms' as expires_at
     from emails e join users u on u.id = e.user_id
     where e.user_id = :userId and e.template = 'email-change-requested' and e."to" = u.email
       and e.created_at > greatest(u.password_changed_at, :now::timestamptz - :verifyMs * interval '1 ms')
     order by e.id desc`,
-  // attempts at sign-in are stored by address, those of known devices by user and device, all others by user
+  // attempts at sign-in are stored by address, those of known devices by user and device, all
+  // others by user
   failedAttempts: `select a.kind, a.failed, a.consecutive, a.failed_at, a.locked_until
     from users u join attempts a on a.subject = u.canonical_email and a.kind = 'password' or a.subject = u.id::text and a.kind <> 'password'
       or a.kind = 'device' and a.subject in (select d.user_id || ':' || d.id from devices d where d.user_id = u.id)

@@ -27,11 +27,14 @@ const MAX_SCANNED_ROWS = 20_000;
 
 /**
  * Reads one page of rows for conditions whose index is not in id order, such as a trigram search.
- * There are two plans: frequent matches are found fastest with a scan in id order that stops once the page is full; rare
- * matches, with their index, sorted afterwards. PostgreSQL's planner assumes evenly distributed matches and picks the wrong
- * plan for common search terms (seconds instead of milliseconds at ten million users), so this module chooses:
- * 1. Count up to 10,000 matches with the cheaper plan. If that was the index, it has found all ids, and so the page.
- * 2. Otherwise scan in order, but no more rows than the index would cost, times a margin for uneven distribution.
+ * There are two plans: frequent matches are found fastest with a scan in id order that stops once
+ * the page is full; rare matches, with their index, sorted afterwards. PostgreSQL's planner assumes
+ * evenly distributed matches and picks the wrong plan for common search terms (seconds instead of
+ * milliseconds at ten million users), so this module chooses:
+ * 1. Count up to 10,000 matches with the cheaper plan. If that was the index, it has found all ids,
+ *   and so the page.
+ * 2. Otherwise scan in order, but no more rows than the index would cost, times a margin for uneven
+ *   distribution.
  * 3. If that does not fill the page, collect all matches with the index.
  */
 export async function readFilteredPage<Row extends { id: string }>(
@@ -55,8 +58,8 @@ export async function readFilteredPage<Row extends { id: string }>(
       { ...values, ...position },
     );
   /**
-   * Finds them with the index of the conditions: in this transaction, the planner cannot choose a scan
-   * in order.
+   * Finds them with the index of the conditions: in this transaction, the planner cannot choose a
+   * scan in order.
    */
   const findByIndex = (limit = "") =>
     db.em.transactional(async () => {
@@ -98,8 +101,9 @@ export async function readFilteredPage<Row extends { id: string }>(
 }
 
 /**
- * Reads one page of rows for conditions without an index. A page requested with a cursor may be short:
- * its own cursor continues where the scan stopped. A page requested by number scans as far as needed.
+ * Reads one page of rows for conditions without an index. A page requested with a cursor may be
+ * short: its own cursor continues where the scan stopped. A page requested by number scans as far
+ * as needed.
  */
 export async function readPartialPage<Row extends { id: string }>(
   db: Db,

@@ -101,8 +101,9 @@ const OF_MAILBOX: OneTimeTokenKind[] = [
 
 /**
  * Deletes the tokens that a change by a session invalidates: a user's tokens of the given kinds, or
- * all except those that undo a sign-in. Keeps the tokens that were mailed to an unverified address: a
- * stranger may have registered it, and must not be able to lock its owner out. Lock the user first.
+ * all except those that undo a sign-in. Keeps the tokens that were mailed to an unverified address:
+ * a stranger may have registered it, and must not be able to lock its owner out. Lock the user
+ * first.
  */
 export async function invalidateTokensOfSession(
   { em }: Db,

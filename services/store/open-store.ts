@@ -7,8 +7,8 @@ import { openPostgres } from "./postgres.ts";
 import { type DatabaseLocation, type Store, storeOf } from "./store.ts";
 
 /**
- * Opens the database. Both engines use the same entities and migrations. The embedded engine is only
- * loaded if it is used.
+ * Opens the database. Both engines use the same entities and migrations. The embedded engine is
+ * only loaded if it is used.
  * @throws Error for operators if another process uses the folder or the server is unreachable
  */
 export async function openStore(

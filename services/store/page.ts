@@ -20,8 +20,8 @@ export type PageRequest = {
 };
 
 /**
- * A list to read. `where` only refers to table `from`, as `t`; `columns` and `joins` are evaluated only
- * for the rows of the page.
+ * A list to read. `where` only refers to table `from`, as `t`; `columns` and `joins` are evaluated
+ * only for the rows of the page.
  */
 export type ListQuery = {
   columns: string;
@@ -94,8 +94,8 @@ function timeOfCursor(cursor: string): string | undefined {
 }
 
 /**
- * Reads one page, newest first. Its cursor is the last id, so that rows added in the meantime neither
- * repeat nor hide others.
+ * Reads one page, newest first. Its cursor is the last id, so that rows added in the meantime
+ * neither repeat nor hide others.
  */
 export async function readPage<Row extends { id: string }>(
   db: Db,
@@ -126,8 +126,8 @@ export function toPage<Row extends { id: string }>(
 }
 
 /**
- * Reads a page's rows plus one more, which shows that there is a next page. The inner query finds the
- * ids with an index-only scan; full rows are only read for the page.
+ * Reads a page's rows plus one more, which shows that there is a next page. The inner query finds
+ * the ids with an index-only scan; full rows are only read for the page.
  */
 export function readRows<Row>(
   { em }: Db,

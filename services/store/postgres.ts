@@ -24,22 +24,25 @@ const CONNECT_TIMEOUT_MS = 3_000;
  * Maximum duration of a statement in ms, unless a caller sets another. Requests need far less.
  */
 const STATEMENT_TIMEOUT_MS = 15_000;
-/** Maximum duration of creating an index, in ms. Other statements can read and write in the meantime. */
+/**
+ * Maximum duration of creating an index, in ms. Other statements can read and write in the
+ * meantime.
+ */
 const INDEX_TIMEOUT_MS = 86_400_000;
 /**
- * Fraction of the maximum duration that a statement waits for a lock, so that a locked table does not
- * tie up every connection.
+ * Fraction of the maximum duration that a statement waits for a lock, so that a locked table does
+ * not tie up every connection.
  */
 const LOCK_FRACTION = 1 / 5;
 /**
- * Maximum duration of a health check's statement, in ms, and idle time after which its connection is
- * closed, before it would count as silent.
+ * Maximum duration of a health check's statement, in ms, and idle time after which its connection
+ * is closed, before it would count as silent.
  */
 const PROBE_TIMEOUT_MS = 1_000;
 const PROBE_IDLE_MS = 2_500;
 /**
- * How long, in ms, a request's successful statement proves that the database is available when a health
- * check gets no connection or no reply: the server may have no free slot for it.
+ * How long, in ms, a request's successful statement proves that the database is available when a
+ * health check gets no connection or no reply: the server may have no free slot for it.
  */
 const PROOF_MS = 2_000;
 /** How long after its timeout a statement's result may still arrive, in ms. */
@@ -92,9 +95,9 @@ export async function openPostgres(
 }
 
 /**
- * Runs a prepared statement. If its connection can't use the prepared version, runs the statement again
- * without a name. That is safe: there is no transaction, and the statement has changed nothing. The
- * pool closes the first connection, as it does after any error.
+ * Runs a prepared statement. If its connection can't use the prepared version, runs the statement
+ * again without a name. That is safe: there is no transaction, and the statement has changed
+ * nothing. The pool closes the first connection, as it does after any error.
  */
 function runPrepared(pool: pg.Pool, { name, text }: Statement, values: unknown[]) {
   return pool.query({ name, text, values }).catch((error) => {
@@ -156,8 +159,8 @@ function connect(
 }
 
 /**
- * A socket that closes after too long a silence: after a network partition, the kernel would wait for
- * hours.
+ * A socket that closes after too long a silence: after a network partition, the kernel would wait
+ * for hours.
  */
 function createSocket(silenceMs: number): Socket {
   const socket = new Socket();
@@ -189,15 +192,16 @@ async function migratePostgres(url: string, log: Logger): Promise<void> {
 }
 
 /**
- * Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: we never fall back to a connection
- * without TLS.
+ * Values of libpq's `sslmode`. `allow` and `prefer` mean `require`: we never fall back to a
+ * connection without TLS.
  */
 const MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
 /**
  * Parses a PostgreSQL URL as libpq does (PostgreSQL documentation, "Connection Strings"):
  * `sslmode=require` encrypts, `verify-full` also checks the server's certificate against
- * `sslrootcert` or, without it, Node's certificate authorities. The ORM itself ignores URL parameters.
+ * `sslrootcert` or, without it, Node's certificate authorities. The ORM itself ignores URL
+ * parameters.
  * @throws Error if a certificate can't be read or the mode is unknown
  */
 function parseConnectionUrl(url: string) {
@@ -222,8 +226,8 @@ const SUPPORTED =
 
 /**
  * Checks at startup what would make some requests fail later: a pooler that mixes up prepared
- * statements, and an encoding that can't store all characters. Warns about `synchronous_commit = off`
- * and about ignored URL parameters.
+ * statements, and an encoding that can't store all characters. Warns about `synchronous_commit =
+ * off` and about ignored URL parameters.
  * @throws Error for operators
  */
 async function checkServer(pool: pg.Pool, url: string, log: Logger): Promise<void> {

@@ -43,8 +43,8 @@ const MIGRATION_TABLE = `
 const DISABLE_TIMEOUTS =
   "select set_config(name, '0', true) from pg_settings where name ~ '^(statement|lock|.*transaction.*)_timeout$'";
 /**
- * Maximum time that a migration waits for a table lock, since all later statements on the table queue
- * behind it.
+ * Maximum time that a migration waits for a table lock, since all later statements on the table
+ * queue behind it.
  */
 const LIMIT_LOCKS = "set local lock_timeout = '100ms'";
 /** Delay between two attempts, in ms, in which those statements can run. */
@@ -109,8 +109,8 @@ export async function checkSchema(em: SqlEntityManager, log: Logger): Promise<vo
 }
 
 /**
- * Grants a PostgreSQL role the privileges that the service needs. The role can read and append to the
- * audit log, but not change or delete events. Run it as the owner of the tables, after every
+ * Grants a PostgreSQL role the privileges that the service needs. The role can read and append to
+ * the audit log, but not change or delete events. Run it as the owner of the tables, after every
  * migration.
  * @throws Error if the name would need quoting, or if the role may create objects in the schema: it
  * could then make the owner run its functions (CVE-2018-1058)

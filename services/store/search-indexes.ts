@@ -9,8 +9,8 @@ const EXTENSION = readFileSync(new URL("search-extension.sql", import.meta.url),
 export const searchable = (text: string): string => `searchable(${text})`;
 
 /**
- * The searched text of a user `t`: address, name and the address in Punycode. Search terms contain no
- * line feed, so no match spans two parts.
+ * The searched text of a user `t`: address, name and the address in Punycode. Search terms contain
+ * no line feed, so no match spans two parts.
  */
 export const searchedText = (t = ""): string =>
   searchable(`${t}email || chr(10) || ${t}name || chr(10) || ${t}canonical_email`);
@@ -22,8 +22,8 @@ const USERS_SEARCH = "users_search";
 const SEARCHABLE = "searchable(";
 
 /**
- * Indexes for searches and filters of lists. Migrations read no rows, so these are created after the
- * migrations. Operators of large tables can create them in advance.
+ * Indexes for searches and filters of lists. Migrations read no rows, so these are created after
+ * the migrations. Operators of large tables can create them in advance.
  */
 const indexes = [
   {
@@ -58,8 +58,8 @@ const indexes = [
 ];
 
 /**
- * State of an index: `isCurrent` if this version defined it, `isValid` if it is complete, `isBuilding`
- * if any process is creating it.
+ * State of an index: `isCurrent` if this version defined it, `isValid` if it is complete,
+ * `isBuilding` if any process is creating it.
  */
 type State = { exists: boolean; isCurrent: boolean; isValid: boolean; isBuilding: boolean };
 

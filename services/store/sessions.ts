@@ -39,8 +39,8 @@ export type SignInMethod =
 export interface Session extends InferEntity<typeof Session> {}
 
 /**
- * Whether session `s` is open and, under impersonation, the administrator's session too, which expires
- * no sooner.
+ * Whether session `s` is open and, under impersonation, the administrator's session too, which
+ * expires no sooner.
  */
 export const IS_OPEN = `s.revoked_at is null and s.expires_at > :now
        and (s.actor_session_id is null or exists (
@@ -159,10 +159,9 @@ export async function endImpersonations({ em, clock }: ClockedDb, userId: string
 
 /**
  * Revokes a user's sessions, except one. Joins the caller's transaction. The user is locked in an
- * earlier statement, so that this one sees the session of a sign-in that the lock has waited
- * for.
- * @returns how many were open. Sessions that had expired, or had ended with the administrator's, are
- * not counted.
+ * earlier statement, so that this one sees the session of a sign-in that the lock has waited for.
+ * @returns how many were open. Sessions that had expired, or had ended with the administrator's,
+ * are not counted.
  */
 export async function revokeSessions(
   { em, clock }: ClockedDb,
@@ -199,7 +198,8 @@ export async function updateLastActive(
 }
 
 /**
- * Revokes a limited number of the sessions that began before or at `until`, so that no statement runs long.
+ * Revokes a limited number of the sessions that began before or at `until`, so that no statement
+ * runs long.
  * @returns the number of revoked sessions; 0 once all are revoked
  */
 export async function revokeSomeSessions(
@@ -217,7 +217,8 @@ export async function revokeSomeSessions(
 }
 
 /**
- * Ends all sessions and deletes all one-time tokens and signing keys, so that no earlier token is valid.
+ * Ends all sessions and deletes all one-time tokens and signing keys, so that no earlier token is
+ * valid.
  * @returns the number of open sessions that ended
  */
 export async function endAllTokens(db: Db, now: Date): Promise<number> {

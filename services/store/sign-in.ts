@@ -186,8 +186,8 @@ export const lockIfUnchanged = (db: Db, user: LoginUser, now: Date): Promise<boo
   );
 
 /**
- * Makes room for another impersonation of a user: deletes an impersonation that would exceed the limit,
- * never one of the user's own sessions.
+ * Makes room for another impersonation of a user: deletes an impersonation that would exceed the
+ * limit, never one of the user's own sessions.
  */
 export async function dropSurplusImpersonation(
   { em, clock }: ClockedDb,

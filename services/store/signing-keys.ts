@@ -46,8 +46,8 @@ export async function readKeyIds({ em }: Db): Promise<string[]> {
 }
 
 /**
- * Replaces all keys with one that signs immediately. Joins the caller's transaction, and waits for a
- * key that is being added.
+ * Replaces all keys with one that signs immediately. Joins the caller's transaction, and waits for
+ * a key that is being added.
  * @returns the number of deleted keys
  */
 export async function replaceSigningKeys({ em }: Db, key: NewSigningKey): Promise<number> {

@@ -24,7 +24,8 @@ export const parseTime = (text: string) => new Date(text);
 export type Values = Record<string, unknown>;
 
 /**
- * SQL that each connection prepares once, under its name. Parameters are numbered, as PostgreSQL expects.
+ * SQL that each connection prepares once, under its name. Parameters are numbered, as PostgreSQL
+ * expects.
  */
 export type Statement = { name: string; text: string };
 

@@ -30,9 +30,9 @@ const callsOn = (day: string) =>
   `created_at >= ${day}::timestamp at time zone 'UTC' and created_at < (${day} + 1)::timestamp at time zone 'UTC'`;
 
 /**
- * Sums up the calls of the API keys, or aliases, with the most tokens, by day. Days that are over are
- * read from their sums, unless a call has changed since. Those of the other days, and of a single user,
- * are added up. Daily totals have neither.
+ * Sums up the calls of the API keys, or aliases, with the most tokens, by day. Days that are over
+ * are read from their sums, unless a call has changed since. Those of the other days, and of a
+ * single user, are added up. Daily totals have neither.
  */
 export const sumPartDays = (
   { em }: Db,
@@ -74,8 +74,8 @@ export const sumPartDays = (
 export type DayVersion = { day: string; version: string };
 
 /**
- * The latest day whose calls are not summed up by API key and alias, or have changed since. None while
- * there are calls that are in no sums: their changes would not change the version.
+ * The latest day whose calls are not summed up by API key and alias, or have changed since. None
+ * while there are calls that are in no sums: their changes would not change the version.
  */
 const findOpenDay = (db: Db, days: Days) =>
   firstRow<DayVersion>(
@@ -91,8 +91,8 @@ const findOpenDay = (db: Db, days: Days) =>
 /**
  * Sums up the calls of one of several days by API key and alias, the latest first.
  * @returns whether there may be more
- * @throws Error if another process does the same, or if it times out: see `isLockTimeout`. An erasure of a
- * user may wait for this statement, and this statement for the user.
+ * @throws Error if another process does the same, or if it times out: see `isLockTimeout`. An
+ * erasure of a user may wait for this statement, and this statement for the user.
  */
 export async function closeDay(db: Db, days: Days): Promise<boolean> {
   if (!(await findOpenDay(db, days))) return false;

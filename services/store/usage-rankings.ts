@@ -6,8 +6,8 @@ import { type Days, hasUnsummed, IN_PERIOD, USER_DAYS } from "./usage-sums.ts";
 export type UserTokens = { userId: string; tokens: number };
 
 /**
- * Users in a ranking. Among a million users who all use about the same, each of the ten with the most
- * tokens of 30 days has several thousand tokens more than the last one in the ranking.
+ * Users in a ranking. Among a million users who all use about the same, each of the ten with the
+ * most tokens of 30 days has several thousand tokens more than the last one in the ranking.
  */
 export const RANKED_USERS = 10_000;
 
@@ -19,16 +19,17 @@ const TOTAL = `select sum(input_tokens + output_tokens) as tokens from ai_usage_
   where user_id = c.user_id and ${IN_PERIOD}`;
 
 /**
- * The users with the most tokens of a period, largest first. A million users can't be added up in 100 ms.
- * Therefore a ranking is used that a job has made of the days that are over. The other days of the period
- * are open: those that no ranking covers, and those that have changed since. If some users have a sum, the
- * floor, then a user who has as much
+ * The users with the most tokens of a period, largest first. A million users can't be added up in
+ * 100 ms. Therefore a ranking is used that a job has made of the days that are over. The other days
+ * of the period are open: those that no ranking covers, and those that have changed since. If some
+ * users have a sum, the floor, then a user who has as much
  *
  * - is in the ranking, and has as much with its tokens of the open days, or
- * - is not, and has on at least one open day an equal share of what exceeds the last one in the ranking.
+ * - is not, and has on at least one open day an equal share of what exceeds the last one in the
+ *   ranking.
  *
- * The exact sums of all these are compared. Without a ranking, all days are open. Everybody is added up if
- * too many users are candidates.
+ * The exact sums of all these are compared. Without a ranking, all days are open. Everybody is
+ * added up if too many users are candidates.
  */
 export async function findTopUsers(
   db: Db,
@@ -107,8 +108,8 @@ async function findAmongCandidates(
 const RANKING_INTERVAL_MS = 600_000;
 
 /**
- * Claims to make the rankings of the periods that end with a day, if there are none, or if a day has
- * changed since. The claim ends after ten minutes, so that others continue after a crash.
+ * Claims to make the rankings of the periods that end with a day, if there are none, or if a day
+ * has changed since. The claim ends after ten minutes, so that others continue after a crash.
  * @returns whether to make them
  */
 export const claimRankings = (
@@ -199,8 +200,8 @@ export type Ranking = { firstDay: string; others: number; users: UserTokens[] };
 /**
  * Replaces the rankings.
  * @param versions of their days, read before the users were added up
- * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this statement,
- * and this statement for the user.
+ * @throws Error if it times out: see `isLockTimeout`. An erasure of a user may wait for this
+ * statement, and this statement for the user.
  */
 export const replaceRankings = (
   { em }: Db,
@@ -237,8 +238,8 @@ const OF_CLOSED_DAYS = [
 ];
 
 /**
- * Forgets what is known of the days that are over, so that the job closes them again. The versions of
- * days in a restored backup are transactions of another server. Joins the caller's transaction.
+ * Forgets what is known of the days that are over, so that the job closes them again. The versions
+ * of days in a restored backup are transactions of another server. Joins the caller's transaction.
  */
 export async function reopenDays({ em }: Db): Promise<void> {
   for (const table of OF_CLOSED_DAYS) await em.execute(`delete from ${table}`);

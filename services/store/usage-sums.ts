@@ -76,7 +76,9 @@ export const sumCallsWithin = (
     span,
   );
 
-/** Left out once there are none: the planner would expect many, and compile its plan for a second. */
+/**
+ * Left out once there are none: the planner would expect many, and compile its plan for a second.
+ */
 const UNSUMMED_MODELS = `union all
   select day, provider, model, ${COUNTS} from ai_usage_unsummed where ${IN_PERIOD}`;
 

@@ -24,7 +24,9 @@ export type UsageRow = {
   estimated: boolean;
   /** Number of requests to providers; null while unknown. */
   attempts: number | null;
-  /** In nano-units (1e-9) of the currency, as text, since it may exceed 2^53; null without a price. */
+  /**
+   * In nano-units (1e-9) of the currency, as text, since it may exceed 2^53; null without a price.
+   */
   cost_nanos: string | null;
   latency_ms: number | null;
   first_chunk_ms: number | null;
@@ -32,8 +34,8 @@ export type UsageRow = {
 };
 
 /**
- * The user may have been erased in the meantime; the usage is kept. `for key share` waits for an ongoing
- * erasure before any row is locked, because the erasure waits for the rows.
+ * The user may have been erased in the meantime; the usage is kept. `for key share` waits for an
+ * ongoing erasure before any row is locked, because the erasure waits for the rows.
  */
 const upsert = prepared<{ rows: string }>(
   "upsert_usage",
@@ -135,9 +137,9 @@ const callsOf = (caller: string) => `
 
 /**
  * Sums up the usage of one user, or of all users, newest day first. Daily totals count if their day
- * begins in the period. Callers are read in the order of the page, a day at a time, and their calls one
- * caller at a time, until the page is full: for ten million calls over 90 days, grouping the calls of a
- * day took 350 ms; the first page takes 60 ms.
+ * begins in the period. Callers are read in the order of the page, a day at a time, and their calls
+ * one caller at a time, until the page is full: for ten million calls over 90 days, grouping the
+ * calls of a day took 350 ms; the first page takes 60 ms.
  */
 export async function sumUsageByDay(
   db: Db,
@@ -176,8 +178,8 @@ export async function sumUsageByDay(
 
 /**
  * Replaces up to twice `limit` of the oldest calls before a day with daily totals. Any number of
- * processes may do so concurrently: calls locked by others are left for the next run, and so are those
- * of a user who is being erased, because the erasure waits for the rows.
+ * processes may do so concurrently: calls locked by others are left for the next run, and so are
+ * those of a user who is being erased, because the erasure waits for the rows.
  * @returns the number of changed totals
  */
 export async function rollUpUsage({ em }: Db, before: Date, limit: number): Promise<number> {

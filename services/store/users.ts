@@ -137,9 +137,9 @@ export const PROFILE_COLUMNS = `t.id, t.email, t.name, t.bio, t.role, t.email_ve
   t.mfa_secret is not null as "mfaEnabled", t.second_factor as "secondFactor", t.metadata, t.created_at as "createdAt", t.updated_at as "updatedAt"`;
 
 /**
- * Locks a user row until the transaction ends. Transactions that change several rows of a user start
- * with this lock. Hence they never deadlock, and a sign-in either sees a new password or its session is
- * seen by the revocation that follows.
+ * Locks a user row until the transaction ends. Transactions that change several rows of a user
+ * start with this lock. Hence they never deadlock, and a sign-in either sees a new password or its
+ * session is seen by the revocation that follows.
  * @returns false if the user does not exist
  */
 export const lockUser = (db: Db, id: string): Promise<boolean> =>
@@ -182,7 +182,8 @@ type Registration = Pick<
 };
 
 /**
- * One statement, hence one round trip and one commit: writes user, token, e-mail and audit event, or nothing.
+ * One statement, hence one round trip and one commit: writes user, token, e-mail and audit event,
+ * or nothing.
  */
 const register = prepared<Omit<Registration, "event"> & { event: object }>(
   "register",
@@ -207,7 +208,8 @@ const register = prepared<Omit<Registration, "event"> & { event: object }>(
 
 /**
  * Registers a user.
- * @returns false if the address is taken; raising an error would make PostgreSQL log the password hash
+ * @returns false if the address is taken; raising an error would make PostgreSQL log the password
+ * hash
  */
 export const insertRegistration = async (
   db: HotDb,

@@ -119,7 +119,9 @@ export const claimDeliveries = prepared<
 /** Identifies a claim: if another process claims the delivery later, `attempts` is higher. */
 type Claim = Pick<ClaimedDelivery, "id" | "attempts">;
 
-/** Extends the leases of deliveries that are being sent, unless another process has claimed them. */
+/**
+ * Extends the leases of deliveries that are being sent, unless another process has claimed them.
+ */
 export const extendDeliveries = prepared<{ ids: string[]; attempts: number[]; leaseMs: number }>(
   "extend_webhook_deliveries",
   `update webhook_deliveries as d set next_attempt_at = now() + :leaseMs * interval '1 ms'

@@ -74,7 +74,8 @@ const PASSWORD_TOKENS: OneTimeTokenKind[] = [
 ];
 
 /**
- * Sets a new password and ends all other sessions. API keys remain valid. Only one of several concurrent changes succeeds.
+ * Sets a new password and ends all other sessions. API keys remain valid. Only one of several
+ * concurrent changes succeeds.
  * @returns the number of API keys
  * @throws ServiceError INVALID_CURRENT_PASSWORD, REAUTHENTICATION_REQUIRED, VALIDATION_FAILED,
  * ACCOUNT_LOCKED, UNAVAILABLE
@@ -151,16 +152,17 @@ export async function removePassword(call: SessionCall): Promise<void> {
 }
 
 /**
- * Maximum number of requests per user and hour, also without rate limits: each sends an e-mail to an address of the
- * user's choice.
+ * Maximum number of requests per user and hour, also without rate limits: each sends an e-mail to
+ * an address of the user's choice.
  */
 const MAX_PER_HOUR = 3;
 const HOUR_MS = 3_600_000;
 
 /**
- * Mails a verification token to the new address and a notice to the old one. The change takes effect
- * once the new address is verified, even if it is only a different spelling of the same address. The
- * response does not reveal whether the address belongs to another account: its owner is notified instead.
+ * Mails a verification token to the new address and a notice to the old one. The change takes
+ * effect once the new address is verified, even if it is only a different spelling of the same
+ * address. The response does not reveal whether the address belongs to another account: its owner
+ * is notified instead.
  * @throws ServiceError INVALID_CURRENT_PASSWORD, VALIDATION_FAILED, ACCOUNT_LOCKED, RATE_LIMITED,
  * UNAVAILABLE
  */
@@ -209,7 +211,8 @@ async function limitRequests(call: SessionCall): Promise<void> {
 }
 
 /**
- * Requests deletion of the account and ends all its sessions. Signing in before the date cancels it.
+ * Requests deletion of the account and ends all its sessions. Signing in before the date cancels
+ * it.
  * @returns the time at which the account will be erased
  * @throws ServiceError VALIDATION_FAILED, INVALID_CURRENT_PASSWORD, ACCOUNT_LOCKED, LAST_ADMIN
  */

@@ -3,7 +3,10 @@ import { recordAudit } from "../audit/record.ts";
 import type { SessionCall } from "../call.ts";
 import { type ExportList, type ExportRow, readExportList } from "../store/export.ts";
 
-/** Maximum number of rows per list and page, so that a page stays well below the maximum message size. */
+/**
+ * Maximum number of rows per list and page, so that a page stays well below the maximum message
+ * size.
+ */
 const PAGE_SIZES = {
   sessions: 1_000,
   auditEvents: 4_000,
@@ -18,8 +21,8 @@ const PAGE_SIZES = {
 const SHORT_LIST = 100;
 
 /**
- * Exports all data stored about the caller as JSON, each list newest first, without secrets. Other users
- * who acted on the account are named, but not from where or why they acted.
+ * Exports all data stored about the caller as JSON, each list newest first, without secrets. Other
+ * users who acted on the account are named, but not from where or why they acted.
  * @param page 1-based; if there are more rows, the result has the next page number as `nextPage`
  */
 export async function exportData(call: SessionCall, page: number): Promise<JsonObject> {
@@ -59,7 +62,10 @@ export async function exportData(call: SessionCall, page: number): Promise<JsonO
   return data;
 }
 
-/** An AI call that is still running after the maximum duration has lost its process: it is shown as failed. */
+/**
+ * An AI call that is still running after the maximum duration has lost its process: it is shown as
+ * failed.
+ */
 const failLost = (row: JsonObject, lostBefore: string): JsonObject =>
   row.outcome === "running" && String(row.createdAt) < lostBefore
     ? { ...row, outcome: "failed" }

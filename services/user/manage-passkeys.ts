@@ -49,8 +49,8 @@ export async function createPasskeyOptions(
 /**
  * Adds the passkey that an authenticator has made.
  * @param name by default that of the device
- * @throws ServiceError PASSKEY_INVALID, CONFLICT for one that exists or is too many, NOT_FOUND where
- * passkeys are off
+ * @throws ServiceError PASSKEY_INVALID, CONFLICT for one that exists or is too many, NOT_FOUND
+ * where passkeys are off
  */
 export async function createPasskey(
   call: SessionCall,
@@ -104,8 +104,8 @@ export async function renameOwnPasskey(
 }
 
 /**
- * Removes a passkey of the caller. Another way in must remain, and another second factor while one is
- * required.
+ * Removes a passkey of the caller. Another way in must remain, and another second factor while one
+ * is required.
  * @returns the credential ids of those that remain, for the browser
  * @throws ServiceError REAUTHENTICATION_REQUIRED, NOT_FOUND, LAST_SIGN_IN_METHOD
  */

@@ -108,7 +108,8 @@ function expiryOf(
 const DAY_MS = 86_400_000;
 
 /**
- * Checks that every model of a key is in the catalogue, by its public name or as `provider/model`, or an alias.
+ * Checks that every model of a key is in the catalogue, by its public name or as `provider/model`,
+ * or an alias.
  * @throws ServiceError VALIDATION_FAILED
  */
 export function assertKnownModels({ ai }: Pick<Call, "ai">, models: readonly string[]): void {

@@ -90,7 +90,9 @@ export const passkeyMessage = ({
 }: Passkey) =>
   toMessage({ id, name, createdAt, lastUsedAt, synced: backedUp, device: deviceKind(transports) });
 
-/** Where a passkey is kept, by how its authenticator is reached (WebAuthn level 3, section 5.8.4). */
+/**
+ * Where a passkey is kept, by how its authenticator is reached (WebAuthn level 3, section 5.8.4).
+ */
 function deviceKind(transports: readonly string[]): string {
   if (transports.includes("internal")) return "platform";
   if (["usb", "nfc", "ble", "smart-card"].some((each) => transports.includes(each)))

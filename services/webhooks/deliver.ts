@@ -21,8 +21,8 @@ export const TEST_EVENT = "webhook.test";
 /** Time limit for a delivery, in ms, including the connection and the status of the response. */
 const DELIVERY_MS = 10_000;
 /**
- * Delay before the next attempt, in ms: as long as the delivery has been waiting, so that delays double,
- * with jitter.
+ * Delay before the next attempt, in ms: as long as the delivery has been waiting, so that delays
+ * double, with jitter.
  */
 const [MIN_BACKOFF_MS, MAX_BACKOFF_MS] = [5_000, 6 * 3_600_000];
 /** Longest delay that an endpoint may ask for with `Retry-After`, in ms. */
@@ -45,7 +45,8 @@ export type DeliverDeps = Pick<
 >;
 
 /**
- * A claimed delivery. `mayGiveUp`: whether the time is reliable enough to give it up because of its age.
+ * A claimed delivery. `mayGiveUp`: whether the time is reliable enough to give it up because of its
+ * age.
  */
 export type DueDelivery = ClaimedDelivery & { mayGiveUp: boolean };
 
@@ -59,8 +60,8 @@ export type Attempted = {
 };
 
 /**
- * Posts an event to the endpoint of its webhook, signed. Succeeds with a status from 200 to 299. Never
- * throws.
+ * Posts an event to the endpoint of its webhook, signed. Succeeds with a status from 200 to 299.
+ * Never throws.
  */
 export async function deliver(
   deps: DeliverDeps,
@@ -167,7 +168,10 @@ function laterOrNever(
   return { ...ended, status: "queued", nextAttemptAt };
 }
 
-/** The delay that `Retry-After` asks for, in ms (RFC 9110 section 10.2.3); 0 if it is absent or unreadable. */
+/**
+ * The delay that `Retry-After` asks for, in ms (RFC 9110 section 10.2.3); 0 if it is absent or
+ * unreadable.
+ */
 function retryAfterMs(value: string | undefined, now: number): number {
   if (value === undefined) return 0;
   const ms = /^\d{1,9}$/.test(value) ? Number(value) * 1_000 : Date.parse(value) - now;

@@ -1,8 +1,9 @@
 import type { AuditedEvent } from "../audit/record.ts";
 
 /**
- * All audit events, and whether webhooks can subscribe to them. Events that strangers can cause as often
- * as they like are not offered, because they would fill the queue. `auth.locked` reports them.
+ * All audit events, and whether webhooks can subscribe to them. Events that strangers can cause as
+ * often as they like are not offered, because they would fill the queue. `auth.locked` reports
+ * them.
  */
 const OFFERED: Record<AuditedEvent, boolean> = {
   "auth.register": true,
@@ -78,8 +79,8 @@ export const isSubscribable = (name: string): boolean =>
     : Object.hasOwn(OFFERED, name) && !isRefused(name);
 
 /**
- * Whether a webhook gets an event. One of a later release, which runs beside this one during an upgrade,
- * belongs to its domain.
+ * Whether a webhook gets an event. One of a later release, which runs beside this one during an
+ * upgrade, belongs to its domain.
  * @param subscribed names of events, or `domain.*`
  */
 export const wantsEvent = (subscribed: readonly string[], event: string): boolean =>

@@ -6,15 +6,17 @@ import { findEventNames, insertDeliveries } from "../store/webhook-deliveries.ts
 import { hasSealsToPlan, lockNextToPlan, movePosition, readNextSeals } from "../store/webhooks.ts";
 import { wantsEvent } from "./events.ts";
 
-/** Number of seals per transaction. A seal has at most a thousand events, usually those of a second. */
+/**
+ * Number of seals per transaction. A seal has at most a thousand events, usually those of a second.
+ */
 const SEALS = 10;
 
 type PlanDeps = { store: Pick<Store, "fork">; clock: Clock };
 
 /**
- * Queues a delivery for each sealed event that a webhook subscribes to. The seals are the committed events in one
- * order, and a webhook's position in them moves in the transaction that inserts its deliveries: each event
- * is planned once, however many processes plan or crash.
+ * Queues a delivery for each sealed event that a webhook subscribes to. The seals are the committed
+ * events in one order, and a webhook's position in them moves in the transaction that inserts its
+ * deliveries: each event is planned once, however many processes plan or crash.
  * @returns whether there was anything to plan
  */
 export async function planDeliveries(deps: PlanDeps, signal: AbortSignal): Promise<boolean> {

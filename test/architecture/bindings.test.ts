@@ -24,7 +24,8 @@ const isStruct = ({ message }: DescField) => message?.typeName === StructSchema.
 
 /**
  * Whether a request field is of a type that is read from JSON. 64-bit numbers are only in foreign
- * formats: ProtoJSON writes them as strings. So are bytes, and alternatives, which a format tells apart.
+ * formats: ProtoJSON writes them as strings. So are bytes, and alternatives, which a format tells
+ * apart.
  */
 function isReadable(field: DescField, isForeign = false): boolean {
   if ((field.oneof && !isForeign) || field.fieldKind === "map") return false;

@@ -43,8 +43,8 @@ test("Conventions: no file patches prototypes", () => {
 });
 
 /**
- * The internals of Connect change without notice. The one file writes errors as Connect would, which
- * the suites of the gRPC port read with Connect's own client and with others.
+ * The internals of Connect change without notice. The one file writes errors as Connect would,
+ * which the suites of the gRPC port read with Connect's own client and with others.
  */
 test("Conventions: only the errors of refused calls use Connect's internals", () => {
   expect(matching(/@connectrpc\/connect\/protocol/)).toEqual(["error-answers.ts"]);

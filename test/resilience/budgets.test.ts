@@ -79,7 +79,9 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
   await start(1);
   await forSuite({ close: () => Promise.all(replicas.map((each) => each.end("SIGKILL"))) });
 
-  /** Users with a key and a budget of tokens each, beside budgets of the role and the deployment. */
+  /**
+   * Users with a key and a budget of tokens each, beside budgets of the role and the deployment.
+   */
   async function prepare(): Promise<string[]> {
     const store = await openQuietStore(postgres.url);
     const em = store.fork();
@@ -139,7 +141,10 @@ describeIf(POSTGRES_BIN && process.env.TEST_SERVERS, "Budgets on two replicas", 
     },
   });
 
-  /** Streams of the first replica that have begun. A process that has just started is slower than the other. */
+  /**
+   * Streams of the first replica that have begun. A process that has just started is slower than
+   * the other.
+   */
   let begunAtFirst = 0;
 
   /** A stream, which every third client leaves in the middle. */

@@ -82,8 +82,8 @@ describe.each(SIZES)(
     await bystandersOf(whole, whole).callUntil(wait(WARM_UP_MS));
 
     /**
-     * Attacks. Prints a row: heap in MB, attack, attacker, latencies of the others (p50 / p99 in ms),
-     * cores and peak memory of the attacked process in MiB, connections of the attacker.
+     * Attacks. Prints a row: heap in MB, attack, attacker, latencies of the others (p50 / p99 in
+     * ms), cores and peak memory of the attacked process in MiB, connections of the attacker.
      * @returns what failed for the others, and the peak memory
      */
     async function attackOn(

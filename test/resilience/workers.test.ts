@@ -116,7 +116,9 @@ async function startHeldProvider() {
   };
 }
 
-/** Opens a stream, and waits for its first chunk. `rest` is all of it, or fails if it breaks off. */
+/**
+ * Opens a stream, and waits for its first chunk. `rest` is all of it, or fails if it breaks off.
+ */
 async function openStream(url: string, token: string) {
   const response = await postJson(`${url}/ai/stream`, conversationOf("Hello"), token);
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -179,8 +181,8 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(tally(revoked, ({ status }) => status)).toEqual({ 401: REQUESTS });
   });
 
-  // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may wait for the
-  // client's time-out, see decision 46.
+  // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may
+  // wait for the client's time-out, see decision 46.
   onFullRuns(
     "are replaced if killed, and the streams and requests of the others continue",
     async () => {

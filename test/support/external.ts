@@ -35,8 +35,9 @@ const keyOf = (prefix: string) => ({
 export const RETURN_URLS = ["https://front.example/external", "com.example.app:/external"];
 
 /**
- * Starts the product with `google` and `github` at one simulated provider, `microsoft` at another, and the
- * team's own `acme`, `staff` and `school`, whose addresses are trusted, at a third, and `apple`. All have the product's time.
+ * Starts the product with `google` and `github` at one simulated provider, `microsoft` at another,
+ * and the team's own `acme`, `staff` and `school`, whose addresses are trusted, at a third, and
+ * `apple`. All have the product's time.
  */
 export async function startExternalApp(env: Record<string, string> = {}) {
   let app: TestApp | undefined;

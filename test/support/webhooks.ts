@@ -69,8 +69,8 @@ export async function startEndpoint(answer: Answer = status(204)) {
 }
 
 /**
- * Expects a signature by a secret, as the package `standardwebhooks` computes it, and that the package
- * accepts the request. It uses the machine's clock.
+ * Expects a signature by a secret, as the package `standardwebhooks` computes it, and that the
+ * package accepts the request. It uses the machine's clock.
  */
 export function expectSigned({ headers, body }: Received, ...secrets: string[]): void {
   const seconds = Number(headers["webhook-timestamp"]);

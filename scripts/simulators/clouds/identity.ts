@@ -37,8 +37,8 @@ const azureMachines = new Map<string | null, Answering>();
 let azureHost: Promise<string> | undefined;
 
 /**
- * The host of Azure's endpoint, which is one for all machines: Azure's library keeps the first address that it has
- * found for as long as its process runs.
+ * The host of Azure's endpoint, which is one for all machines: Azure's library keeps the first
+ * address that it has found for as long as its process runs.
  */
 function startAzureEndpoint(): Promise<string> {
   azureHost ??= (async () => {
@@ -56,8 +56,8 @@ function startAzureEndpoint(): Promise<string> {
 export type CloudIdentity = Awaited<ReturnType<typeof startCloudIdentity>>;
 
 /**
- * Starts the servers on which clouds hand out the credentials of a machine: Google's metadata server, Azure's endpoint of
- * managed identities and AWS's endpoint of container credentials.
+ * Starts the servers on which clouds hand out the credentials of a machine: Google's metadata
+ * server, Azure's endpoint of managed identities and AWS's endpoint of container credentials.
  * @param lifetimeSeconds how long credentials are said to be valid
  */
 export async function startCloudIdentity({ lifetimeSeconds = 3_600 } = {}) {

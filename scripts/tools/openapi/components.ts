@@ -82,8 +82,8 @@ const jsonNames = new Map(
 const NAME = /`([a-z]+(?:_[a-z]+)+)`/g;
 
 /**
- * The proto comment of a service, message, field, method or value, with fields by their JSON names. Other names, such
- * as those of values, stay as they are.
+ * The proto comment of a service, message, field, method or value, with fields by their JSON names.
+ * Other names, such as those of values, stay as they are.
  */
 export function commentOn(
   desc: DescService | DescMessage | DescField | DescMethod | DescEnumValue,
@@ -123,7 +123,10 @@ export function objectSchema(
   return { type: "object", properties, required: required.length > 0 ? required : undefined };
 }
 
-/** Whether a field may be omitted because no value is implied. Callers without a password omit their own. */
+/**
+ * Whether a field may be omitted because no value is implied. Callers without a password omit their
+ * own.
+ */
 const isNeverImplied = (field: DescField): boolean => {
   const { ownPassword, omitEmpty } = getOption(field, fieldPolicy);
   return field.proto.proto3Optional || ownPassword || omitEmpty;

@@ -305,7 +305,10 @@ const PROVIDER_FAILURES = ProviderFailureSchema.values
 const INVALID: Violation = { field: "model", message: "must be at most 193 characters" };
 const UNSUPPORTED: Violation = { field: "store", message: "is not supported", unsupported: true };
 
-/** A violation of each kind that a method can report. Only Complete refuses fields whatever their value. */
+/**
+ * A violation of each kind that a method can report. Only Complete refuses fields whatever their
+ * value.
+ */
 function sampleViolations({ method, bodyFields }: HttpBinding): Violation[] {
   if (!bodyFields) return [INVALID];
   return method.name === "Complete"

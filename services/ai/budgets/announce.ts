@@ -9,8 +9,9 @@ import { amountText } from "./amounts.ts";
 type AnnounceCall = SystemCall & Pick<AppContext, "ai">;
 
 /**
- * Sends an e-mail when budgets have reached their threshold or no longer suffice: to the user, or to all
- * administrators for the deployment. This happens once per counter and period for each of the two.
+ * Sends an e-mail when budgets have reached their threshold or no longer suffice: to the user, or
+ * to all administrators for the deployment. This happens once per counter and period for each of
+ * the two.
  */
 export async function announceBudgets(
   call: AnnounceCall,

@@ -22,12 +22,18 @@ import type { Periods } from "./periods.ts";
 import { budgetExceeded, budgetHeaders, modelNotPriced, needOf } from "./refuse.ts";
 import { mostInputTokens, outputBounds } from "./upper-bound.ts";
 
-/** Interval in which a process checks whether any budget exists, in ms. The first budget applies within this time. */
+/**
+ * Interval in which a process checks whether any budget exists, in ms. The first budget applies
+ * within this time.
+ */
 const WATCH_INTERVAL_MS = 750;
 /** How long a refusal is remembered, in ms, so that a flood of refused calls locks no counters. */
 const REFUSAL_MS = 1_000;
 const MAX_REFUSALS = 10_000;
-/** Attempts to reserve: one, one with the counters that were missing, and some more while budgets change. */
+/**
+ * Attempts to reserve: one, one with the counters that were missing, and some more while budgets
+ * change.
+ */
 const MAX_ATTEMPTS = 5;
 /** Maximum number of calls that one statement reserves for. */
 const MAX_TOGETHER = 20;
@@ -112,7 +118,10 @@ export function createBudgetGate(deps: GateDeps) {
     refusals.set(refused, { ...refusal, until: performance.now() + REFUSAL_MS });
   }
 
-  /** @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, if a call that needs no more has just been refused */
+  /**
+   * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, if a call that needs no more has just
+   * been refused
+   */
   function refuseAgain(request: GateRequest, metrics: Metrics): void {
     for (const { of, need } of needsOf(request)) {
       const refusal = refusals.get(of);
@@ -135,7 +144,9 @@ export function createBudgetGate(deps: GateDeps) {
     }
   }
 
-  /** Remembers a refusal without data of its caller, because other callers may share the counter. */
+  /**
+   * Remembers a refusal without data of its caller, because other callers may share the counter.
+   */
   function refuse(
     { least }: ReserveRequest,
     counters: readonly BudgetCounter[],
@@ -164,7 +175,10 @@ export function createBudgetGate(deps: GateDeps) {
     return errorWith(counters);
   }
 
-  /** Reserves for the calls that wait. Those that arrive during a statement share the next one, and one commit. */
+  /**
+   * Reserves for the calls that wait. Those that arrive during a statement share the next one, and
+   * one commit.
+   */
   async function reserveWaiting(): Promise<void> {
     if (isReserving) return;
     isReserving = true;
@@ -268,10 +282,13 @@ export function createBudgetGate(deps: GateDeps) {
     /**
      * Reserves the maximum usage of a call, if any budget limits it. Its row is written with the
      * reservation.
-     * @param prompts for each model that the call may go to. Under a budget of money, all of them need a price
-     * @param signal fires when the caller has disconnected: a call that still waits then reserves nothing
+     * @param prompts for each model that the call may go to. Under a budget of money, all of them
+     * need a price
+     * @param signal fires when the caller has disconnected: a call that still waits then reserves
+     * nothing
      * @returns undefined if no budget limits the call. Then nothing is written
-     * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE; the reason of the signal
+     * @throws ServiceError BUDGET_EXCEEDED, MODEL_NOT_PRICED, UNAUTHENTICATED, UNAVAILABLE; the
+     * reason of the signal
      */
     async reserve(
       row: UsageRow,
@@ -323,8 +340,9 @@ const isHeld = ({ rules, isUnpriced, granted, counters }: ReserveOutcome, least:
 const requestsOf = (calls: readonly WaitingCall[]) => calls.map(({ request }) => request);
 
 /**
- * What follows for a call. It asks again if calls before it may have taken what it needs, and once more if only calls in
- * progress are in the way: some may have ended, such as the one before in the same conversation, and wait to be booked.
+ * What follows for a call. It asks again if calls before it may have taken what it needs, and once
+ * more if only calls in progress are in the way: some may have ended, such as the one before in the
+ * same conversation, and wait to be booked.
  */
 type NextStep = "answer" | "add counters" | "settle calls" | "ask again";
 
@@ -361,8 +379,8 @@ const costOfNeed = ({ inputCost, outputCost }: ReserveRequest, outputTokens: num
   inputCost === null || outputCost === null ? null : inputCost + outputCost * BigInt(outputTokens);
 
 /**
- * What a call needs: at least so much of the counters that may limit it, by subject and unit; without a price, no
- * budget of money.
+ * What a call needs: at least so much of the counters that may limit it, by subject and unit;
+ * without a price, no budget of money.
  */
 function needsOf(request: GateRequest): { of: string; need: bigint }[] {
   const { row, inputTokens, least } = request;

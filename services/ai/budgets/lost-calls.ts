@@ -10,15 +10,18 @@ import type { Store } from "../../store/store.ts";
 const BATCH_SIZE = 1_000;
 /** Time after the maximum duration of a call at which it counts as lost, in ms. */
 const MARGIN_MS = 60_000;
-/** Overlap of the periods of two runs, in ms: a row may be committed late, or by a process with a slow clock. */
+/**
+ * Overlap of the periods of two runs, in ms: a row may be committed late, or by a process with a
+ * slow clock.
+ */
 const OVERLAP_MS = 10 * 60_000;
 /** Interval between searches of all calls, in ms. */
 const FULL_INTERVAL_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
 /**
- * Creates the job that ends the calls of crashed processes. What was reserved for them counts as used, since
- * the provider may have charged for it.
+ * Creates the job that ends the calls of crashed processes. What was reserved for them counts as
+ * used, since the provider may have charged for it.
  */
 export function createLostCalls(
   store: Pick<Store, "fork" | "query">,

@@ -29,7 +29,9 @@ import { amountText, readAmount } from "./amounts.ts";
 import type { Periods } from "./periods.ts";
 
 const DEFAULT_ALERT_PERCENT = 80;
-/** More budgets than a caller can have: four of their own and of the role, and four of each API key. */
+/**
+ * More budgets than a caller can have: four of their own and of the role, and four of each API key.
+ */
 const MAX_OWN = 100;
 
 /** Lists budgets, newest first. */

@@ -75,8 +75,8 @@ export function budgetExceeded(
 }
 
 /**
- * Why a budget refuses a call: other calls have reserved what it needs; nothing is left; too little is left; it
- * needs more than the whole budget.
+ * Why a budget refuses a call: other calls have reserved what it needs; nothing is left; too little
+ * is left; it needs more than the whole budget.
  */
 type Cause = "held" | "used up" | "too little left" | "too small";
 

@@ -8,16 +8,21 @@ import type {
   RelayPrompt,
 } from "../providers/provider.ts";
 
-/** Tokens of a message, or of a text to embed, in addition to its text: its role and its borders. */
+/**
+ * Tokens of a message, or of a text to embed, in addition to its text: its role and its borders.
+ */
 const TOKENS_PER_MESSAGE = 16;
-/** Maximum number of attempts that are repeated although the provider may have read, and may charge for, their input. */
+/**
+ * Maximum number of attempts that are repeated although the provider may have read, and may charge
+ * for, their input.
+ */
 export const REREADS = 1;
 /** Maximum number of attempts whose input is paid for. */
 const PAID_ATTEMPTS = REREADS + 1;
 
 /**
- * Maximum number of tokens that the provider can count as the input of a prompt, all attempts together. A token has
- * at least one byte.
+ * Maximum number of tokens that the provider can count as the input of a prompt, all attempts
+ * together. A token has at least one byte.
  */
 export function mostInputTokens(prompt: AnyPrompt): number {
   if ("inputs" in prompt) return mostOfInputs(prompt);
@@ -59,7 +64,9 @@ const textsOfTool = ({ name, description, parameters }: PromptTool) => [
   JSON.stringify(parameters),
 ];
 
-/** The maximum number of output tokens of a call, and the number below which the call is refused. */
+/**
+ * The maximum number of output tokens of a call, and the number below which the call is refused.
+ */
 export function outputBounds({ maxTokens, model }: Pick<Prompt, "maxTokens" | "model">) {
   const wanted = Math.min(maxTokens ?? model.outputTokens, model.outputTokens);
   return {

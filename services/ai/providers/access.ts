@@ -19,7 +19,8 @@ const KEY = /^[\x21-\x7e]+$/;
 
 /**
  * Reads how a provider of the catalogue is reached.
- * @param variables values of the variables that the catalogue names. An empty value counts as absent.
+ * @param variables values of the variables that the catalogue names. An empty value counts as
+ * absent.
  * @returns undefined if it is not configured; or what is wrong, without the values
  */
 export function readAccess(

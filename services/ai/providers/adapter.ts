@@ -43,8 +43,8 @@ export type ParsedEvent = {
   over?: boolean | undefined;
   failed?: ProviderErrorKind | undefined;
   /**
-   * Content was skipped: an image, an unknown kind. A reply without any text is then unreadable, and so is
-   * one with tool calls for which no tool was offered.
+   * Content was skipped: an image, an unknown kind. A reply without any text is then unreadable,
+   * and so is one with tool calls for which no tool was offered.
    */
   skipped?: boolean | undefined;
   /** The finish marker is that of tool calls. */
@@ -126,8 +126,8 @@ export function userTurnsOf({ turns }: FittedPrompt): Turn[] {
 }
 
 /**
- * Joins adjacent messages of the same role, which some providers reject. Results of tool calls remain
- * apart.
+ * Joins adjacent messages of the same role, which some providers reject. Results of tool calls
+ * remain apart.
  */
 export function mergeAdjacent(turns: readonly Turn[]): Turn[] {
   const runs: Turn[][] = [];

@@ -139,7 +139,9 @@ export class BodyParser {
 /** A line that names an event after an error. */
 const ERROR_NAME = /(?<=^|[\r\n])event:[^\r\n]*(?:error|exception)[ \t]*(?=[\r\n])/gi;
 
-/** Adds an empty line of data to events that are errors: without any data the SSE parser drops them. */
+/**
+ * Adds an empty line of data to events that are errors: without any data the SSE parser drops them.
+ */
 const withErrorData = (text: string): string =>
   text.includes("event:") ? text.replace(ERROR_NAME, "$&\ndata:") : text;
 

@@ -8,8 +8,8 @@ const RANDOM_CHARACTERS = 9;
 const WITH_SIGNATURE = /^(call_[A-Za-z0-9]{9})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Creates an id for a tool call whose provider sends none. Clients return only the id of a call, so the
- * id also carries the signature that Gemini wants back with it.
+ * Creates an id for a tool call whose provider sends none. Clients return only the id of a call, so
+ * the id also carries the signature that Gemini wants back with it.
  * @param signature in base64
  */
 export function createCallId(signature?: string): string {
@@ -19,8 +19,8 @@ export function createCallId(signature?: string): string {
 }
 
 /**
- * Splits an id into the part that names the call and the signature, in base64. Ids of other gateways and providers
- * are left unchanged.
+ * Splits an id into the part that names the call and the signature, in base64. Ids of other
+ * gateways and providers are left unchanged.
  */
 export function readCallId(given: string): { id: string; signature?: string } {
   const [, id, signature] = WITH_SIGNATURE.exec(given) ?? [];
@@ -29,8 +29,8 @@ export function readCallId(given: string): { id: string; signature?: string } {
 }
 
 /**
- * An id that a provider accepts: the given one, or else the first characters of its SHA-256 in base 62, so
- * that a call and its result keep the same id.
+ * An id that a provider accepts: the given one, or else the first characters of its SHA-256 in base
+ * 62, so that a call and its result keep the same id.
  */
 export const acceptedId = (id: string, accepted: RegExp, length: number): string =>
   accepted.test(id) ? id : base62(createHash("sha256").update(id).digest("hex")).slice(0, length);

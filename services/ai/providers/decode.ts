@@ -17,7 +17,10 @@ const DONE = /^"?\[DONE\]"?$/i;
 const ERROR_EVENT = /(?:error|exception)$/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
-/** The beginning or the end of a JSON object with members, in a line that is damaged or no field of an event. */
+/**
+ * The beginning or the end of a JSON object with members, in a line that is damaged or no field of
+ * an event.
+ */
 const JSON_PART = /\{\s*"|"\s*\}/;
 
 /** Which pieces of a reply are wanted in addition to its text. */
@@ -93,8 +96,9 @@ export class ReplyDecoder {
   }
 
   /**
-   * Undefined unless the provider has reported all counts of a reply that has ended: those of a reply that is
-   * cut off, or of the text before the latest, are not final. Cached input counts as input.
+   * Undefined unless the provider has reported all counts of a reply that has ended: those of a
+   * reply that is cut off, or of the text before the latest, are not final. Cached input counts as
+   * input.
    */
   get usage(): Usage | undefined {
     const isFinal = (this.#ending.marker || this.#hasFailedAtFinish) && !this.#hasUncountedText;
@@ -112,8 +116,8 @@ export class ReplyDecoder {
   }
 
   /**
-   * Number of characters that wait for the rest of their event or document, and of the arguments of tool
-   * calls.
+   * Number of characters that wait for the rest of their event or document, and of the arguments of
+   * tool calls.
    */
   get heldLength(): number {
     return this.#body.heldLength + this.#toolCalls.length;

@@ -28,8 +28,9 @@ export const embeddingsBody = ({ model, inputs, dimensions, encodingFormat }: Em
 });
 
 /**
- * Reads the embeddings of all inputs. Wrong vectors look like right ones, so any doubt is a failure: there must be
- * one for each input, with the requested length and the same length as all others.
+ * Reads the embeddings of all inputs. Wrong vectors look like right ones, so any doubt is a
+ * failure: there must be one for each input, with the requested length and the same length as all
+ * others.
  * @throws ProviderError
  */
 export function* embeddingsIn(
@@ -92,7 +93,10 @@ function vectorsIn(data: unknown, { inputs, dimensions, encodingFormat }: Embedd
 const isIndex = (value: unknown, count: number): value is number =>
   Number.isInteger(value) && Number(value) >= 0 && Number(value) < count;
 
-/** Some providers send numbers whatever is requested. Clients that have requested base64 accept nothing else. */
+/**
+ * Some providers send numbers whatever is requested. Clients that have requested base64 accept
+ * nothing else.
+ */
 function vectorOf(value: unknown, encodingFormat: EmbeddingPrompt["encodingFormat"]): Vector {
   const isBase64 = encodingFormat === "base64";
   if (isBase64 && typeof value === "string" && isEncoded(value)) return { base64: value };
@@ -101,7 +105,10 @@ function vectorOf(value: unknown, encodingFormat: EmbeddingPrompt["encodingForma
   return isBase64 ? { base64: encoded(value) } : { numbers: value };
 }
 
-/** Whether a text is a list of finite numbers. Servers that overflow send NaN, which JSON does not have. */
+/**
+ * Whether a text is a list of finite numbers. Servers that overflow send NaN, which JSON does not
+ * have.
+ */
 function isEncoded(text: string): boolean {
   const isList = BASE64.test(text) && text.length % 4 === 0 && bytesIn(text) % FLOAT_BYTES === 0;
   if (!isList) return false;

@@ -50,7 +50,10 @@ export const UNREAD_KINDS: ReadonlySet<ProviderErrorKind> = new Set([
   "rejected the request",
 ]);
 
-/** Whether the provider may have read the input of an attempt that has failed, and may charge for it. */
+/**
+ * Whether the provider may have read the input of an attempt that has failed, and may charge for
+ * it.
+ */
 export const mayBeRead = ({ kind, facts }: ProviderError): boolean =>
   kind === "unreachable" ? !facts.isUnsent : !UNREAD_KINDS.has(kind);
 
@@ -65,9 +68,9 @@ export function toProviderError(
 }
 
 /**
- * Meanings of error names (type, code or status) and HTTP statuses. The first match counts. Names are in lower case
- * and without `_`, `-` and `.`, since some servers write `RateLimitError`, and others `rate-limit`.
- * Messages are ignored, with one exception: `EXHAUSTED_BALANCE`.
+ * Meanings of error names (type, code or status) and HTTP statuses. The first match counts. Names
+ * are in lower case and without `_`, `-` and `.`, since some servers write `RateLimitError`, and
+ * others `rate-limit`. Messages are ignored, with one exception: `EXHAUSTED_BALANCE`.
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
@@ -94,8 +97,8 @@ const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
 ];
 
 /**
- * Messages about an exhausted balance, for which some providers have no error name. "Quota exceeded" is
- * not included, since Google uses the words for limits per minute.
+ * Messages about an exhausted balance, for which some providers have no error name. "Quota
+ * exceeded" is not included, since Google uses the words for limits per minute.
  */
 const EXHAUSTED_BALANCE = new RegExp(
   [
@@ -128,7 +131,10 @@ type ErrorBody = Partial<
   details?: { reason?: unknown; retryDelay?: unknown; violations?: { quotaId?: unknown }[] }[];
 };
 
-/** The innermost error object of a document. Some servers nest them, and some send only a name, a phrase or a flag. */
+/**
+ * The innermost error object of a document. Some servers nest them, and some send only a name, a
+ * phrase or a flag.
+ */
 function innermostError(document: unknown): ErrorBody {
   let body: ErrorBody = typeof document === "object" && document ? document : { error: document };
   while (typeof body.error === "object" && body.error) body = body.error;
@@ -139,7 +145,8 @@ function innermostError(document: unknown): ErrorBody {
 const ERROR_NAME = /^[\w.-]{1,64}$/;
 
 /**
- * Classifies an error, whether it was the body of an error response or part of a reply with status 200.
+ * Classifies an error, whether it was the body of an error response or part of a reply with status
+ * 200.
  * @param error a document with an error in it, or the error, as received
  * @param status the HTTP status, unless that was 200
  */

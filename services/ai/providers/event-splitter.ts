@@ -1,10 +1,13 @@
-/** Bytes with which the end of an event may begin before the next part of the body: a line feed and a return. */
+/**
+ * Bytes with which the end of an event may begin before the next part of the body: a line feed and
+ * a return.
+ */
 const OVERLAP = 2;
 const [LF, CR] = [0x0a, 0x0d];
 
 /**
- * Splits the bytes of server-sent events into events, which end with a blank line. The parts of an event are searched
- * once and joined once, so the time is linear in its size however it arrives.
+ * Splits the bytes of server-sent events into events, which end with a blank line. The parts of an
+ * event are searched once and joined once, so the time is linear in its size however it arrives.
  */
 export class EventSplitter {
   #parts: Buffer[] = [];

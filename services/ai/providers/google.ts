@@ -92,7 +92,10 @@ const finishOf = createFinishReader({
   ],
 });
 
-/** Finish reasons by their numbers in protobuf, which some servers send. Those of Vertex differ from the sixth on. */
+/**
+ * Finish reasons by their numbers in protobuf, which some servers send. Those of Vertex differ from
+ * the sixth on.
+ */
 const BY_NUMBER = ["FINISH_REASON_UNSPECIFIED", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION"];
 
 const finishIn = (reason: unknown): Finish | undefined =>

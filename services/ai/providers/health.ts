@@ -5,20 +5,25 @@ import type { ProviderErrorKind } from "./errors.ts";
 export type AttemptOutcome = "completed" | "cancelled" | ProviderErrorKind;
 
 /**
- * State of a breaker. `closed`: the provider works. `open`: it does not. `half-open`: it did not recently, and
- * the next call tests it.
+ * State of a breaker. `closed`: the provider works. `open`: it does not. `half-open`: it did not
+ * recently, and the next call tests it.
  */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /** Number of failures in a row that open a breaker. */
 const FAILURES_IN_A_ROW = 5;
-/** Minimum number of attempts within the window. From there on, failures of half of them open the breaker. */
+/**
+ * Minimum number of attempts within the window. From there on, failures of half of them open the
+ * breaker.
+ */
 const MIN_ATTEMPTS = 20;
 /** Length of the window, in seconds. */
 const WINDOW_SECONDS = 30;
 /** Period for which attempts are counted for administrators, in seconds. */
 const COUNTED_SECONDS = 60;
-/** How long a breaker is open, in ms. Doubles with every call that finds the provider still failing. */
+/**
+ * How long a breaker is open, in ms. Doubles with every call that finds the provider still failing.
+ */
 const OPEN_MS = 10_000;
 const MAX_OPEN_MS = 60_000;
 
@@ -35,8 +40,8 @@ const UNRELATED: ReadonlySet<AttemptOutcome> = new Set(["cancelled", "reply too 
 type Second = { second: number; attempts: number; failures: number };
 
 /**
- * How one provider has answered this process: counts, the last failure, and a circuit breaker. Other processes
- * have their own, since a provider may be reachable from one and not from another.
+ * How one provider has answered this process: counts, the last failure, and a circuit breaker.
+ * Other processes have their own, since a provider may be reachable from one and not from another.
  */
 export class UpstreamHealth {
   readonly #clock: Clock;

@@ -21,14 +21,16 @@ export type HttpClient = ReturnType<typeof createHttpClient>;
  */
 const IDLE_CONNECTION_MS = 4_000;
 /**
- * Time in which a request over a kept connection finds out that the server has closed it in the meantime: a round trip,
- * with room for slow ones, in milliseconds. What ends later, the server may have read.
+ * Time in which a request over a kept connection finds out that the server has closed it in the
+ * meantime: a round trip, with room for slow ones, in milliseconds. What ends later, the server may
+ * have read.
  */
 const STALE_MS = 1_000;
 /** Maximum size of response headers, in bytes. Some proxies exceed Node's default of 16 KiB. */
 const HEAD_BYTES = 64 * 1024;
 /**
- * Headers of every request. Some proxies reject requests without these. A reply may have either type, whatever is requested.
+ * Headers of every request. Some proxies reject requests without these. A reply may have either
+ * type, whatever is requested.
  */
 export const OWN_HEADERS = {
   "user-agent": `gatehouse/${version}`,
@@ -45,8 +47,8 @@ const openPools = (options: https.AgentOptions) => ({
 
 /**
  * Creates an HTTP client that posts JSON over pooled connections. `node:http` takes at most a third
- * of the CPU time of the built-in fetch or an SDK (`bench/rows/provider-clients.ts`), never follows redirects,
- * and closes the socket at once when a request is aborted.
+ * of the CPU time of the built-in fetch or an SDK (`bench/rows/provider-clients.ts`), never follows
+ * redirects, and closes the socket at once when a request is aborted.
  * @param connectMs time limit for connecting, including the TLS handshake
  * @param proxyEnv proxies for Node's agents, which use CONNECT for https (RFC 9110 section 9.3.6)
  */
@@ -57,11 +59,12 @@ export function createHttpClient(connectMs: number, proxyEnv: ProxyEnv = {}) {
   const isDirect = exemptions(proxyEnv.NO_PROXY);
   return {
     /**
-     * Posts a JSON document, given as an object or as its text. Resolves when the head of the response has arrived, whatever its
-     * status. If a reused connection ends at once, before the first byte of a response, the server had
-     * closed it: the request is sent again on a new connection.
-     * @throws ProviderError "unreadable reply" if the response is not HTTP, "unreachable" if the connection fails;
-     * the reason of the signal
+     * Posts a JSON document, given as an object or as its text. Resolves when the head of the
+     * response has arrived, whatever its status. If a reused connection ends at once, before the
+     * first byte of a response, the server had closed it: the request is sent again on a new
+     * connection.
+     * @throws ProviderError "unreadable reply" if the response is not HTTP, "unreachable" if the
+     * connection fails; the reason of the signal
      */
     async post(
       target: RequestOptions,
@@ -166,8 +169,8 @@ function exchange(
 const isParseError = ({ code }: NodeJS.ErrnoException) => code?.startsWith("HPE_") ?? false;
 
 /**
- * Some servers omit the end of a compressed body, such as its trailer. The finish marker shows whether it is
- * complete.
+ * Some servers omit the end of a compressed body, such as its trailer. The finish marker shows
+ * whether it is complete.
  */
 const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
 const gunzip = () => createGunzip(WITHOUT_TRAILER);

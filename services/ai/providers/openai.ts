@@ -228,7 +228,10 @@ const callOf = (call: CallDelta | null, position: number): ToolCallPart => ({
 const errorOfMiniMax = (status: Body["base_resp"]) =>
   status?.status_code ? { message: status.status_msg } : undefined;
 
-/** Whether a document is not part of a reply. Keep-alives may be empty, or contain only the name of the model. */
+/**
+ * Whether a document is not part of a reply. Keep-alives may be empty, or contain only the name of
+ * the model.
+ */
 function isForeign(document: object): boolean {
   const has = (name: string) => Boolean((document as Record<string, unknown>)[name]);
   if (OF_REPLIES.some(has)) return false;
@@ -308,7 +311,8 @@ const realCountsIn = (places: readonly (Counts | null | undefined)[]) =>
 
 /**
  * Reads token counts. The total shows what the two others omit: hidden reasoning (xAI, Gemini), or
- * cached input, which some proxies count separately. What is more than it is part of is separate, too.
+ * cached input, which some proxies count separately. What is more than it is part of is separate,
+ * too.
  */
 function countsOf(counts: Counts): UsageCounts | undefined {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = counts;

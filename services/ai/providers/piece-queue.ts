@@ -3,12 +3,15 @@ import type { Piece } from "./provider.ts";
 const NONE: readonly Piece[] = [];
 
 /**
- * Pieces of a reply that wait for their reader, in order. Adjacent pieces of the same kind become one. Half
- * of a surrogate pair waits for its other half, which comes with the next piece of its kind.
+ * Pieces of a reply that wait for their reader, in order. Adjacent pieces of the same kind become
+ * one. Half of a surrogate pair waits for its other half, which comes with the next piece of its
+ * kind.
  */
 export class PieceQueue {
   #pieces: Piece[] = [];
-  /** The latest piece of each kind or tool call that ends in half a character, without that half. */
+  /**
+   * The latest piece of each kind or tool call that ends in half a character, without that half.
+   */
   readonly #split = new Map<string | number, { half: string; piece: Piece }>();
 
   add(piece: Piece): void {

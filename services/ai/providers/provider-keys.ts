@@ -11,8 +11,8 @@ export type ProviderKey = { number: number; text: string };
 export type SetAside = { number: number; until: Date; reason: ProviderErrorKind };
 
 /**
- * The API keys of one provider, in the order of preference. A key that the provider does not serve is set aside for
- * a time. If all are set aside, the one that returns first is used.
+ * The API keys of one provider, in the order of preference. A key that the provider does not serve
+ * is set aside for a time. If all are set aside, the one that returns first is used.
  */
 export class ProviderKeys {
   readonly #keys: readonly ProviderKey[];
@@ -47,7 +47,9 @@ export class ProviderKeys {
     });
   }
 
-  /** The key for an attempt: the first that is not set aside, or else the one that comes back first. */
+  /**
+   * The key for an attempt: the first that is not set aside, or else the one that comes back first.
+   */
   pick(): ProviderKey {
     const nowMs = this.#nowMs();
     const waitOf = (key: ProviderKey) => Math.max(0, this.#untilMs(key) - nowMs);
@@ -55,8 +57,8 @@ export class ProviderKeys {
   }
 
   /**
-   * Sets a key aside if the provider has refused it, or does not serve it for now. A key with a rate limit is set aside
-   * for as long as the provider says, so not at all if it does not say.
+   * Sets a key aside if the provider has refused it, or does not serve it for now. A key with a
+   * rate limit is set aside for as long as the provider says, so not at all if it does not say.
    * @param tried the keys that the call has used
    * @returns another key with which the call can continue, if there is one
    */

@@ -51,17 +51,21 @@ export type PromptFormat =
 export type ReasoningEffort = NonNullable<CatalogueModel["reasoningEffort"]>;
 
 /**
- * What is sent to a model. The catalogue alone decides where it is sent. A field that the model does not
- * support is absent.
+ * What is sent to a model. The catalogue alone decides where it is sent. A field that the model
+ * does not support is absent.
  */
 export type Prompt = {
   model: CatalogueModel;
   /** Whether to request a stream. */
   isStream: boolean;
-  /** Whether the caller receives the stream as a complete reply, so that the limits of complete replies apply. */
+  /**
+   * Whether the caller receives the stream as a complete reply, so that the limits of complete
+   * replies apply.
+   */
   isCollected?: boolean;
   /**
-   * Maximum number of attempts that are repeated although the provider may have read them. Unlimited by default.
+   * Maximum number of attempts that are repeated although the provider may have read them.
+   * Unlimited by default.
    */
   mostRereads?: number;
   messages: readonly PromptMessage[];
@@ -98,7 +102,9 @@ export type RelayPrompt = {
   mostRereads?: number;
   relay: {
     api: RelayApi;
-    /** Size of the body that the caller has sent, in bytes, and number of images and files in it. */
+    /**
+     * Size of the body that the caller has sent, in bytes, and number of images and files in it.
+     */
     bytes: number;
     images: number;
     files: number;
@@ -147,35 +153,41 @@ export type UsageDetails = {
   reasoningTokens: number;
 };
 
-/** What a provider has reported about a reply so far. Counts that it has not reported are absent. */
+/**
+ * What a provider has reported about a reply so far. Counts that it has not reported are absent.
+ */
 export type ReportedUsage = Partial<Usage> & UsageDetails;
 
 /**
- * Why a reply ended: it is complete, has reached the maximum number of tokens, or waits for the results of
- * its tool calls.
+ * Why a reply ended: it is complete, has reached the maximum number of tokens, or waits for the
+ * results of its tool calls.
  */
 export type FinishReason = "stop" | "length" | "tool_calls";
 
 /**
- * A piece of a reply. Texts are whole characters and never empty, except for the arguments of a tool call.
+ * A piece of a reply. Texts are whole characters and never empty, except for the arguments of a
+ * tool call.
  */
 export type Piece =
   | { kind: "text"; text: string }
   /** Only if the prompt asks for it. */
   | { kind: "reasoning"; text: string }
-  /** Only if the prompt offers tools. The first piece of a call has its id and name, the others neither. */
+  /**
+   * Only if the prompt offers tools. The first piece of a call has its id and name, the others
+   * neither.
+   */
   | ({ kind: "tool-call"; index: number; arguments: string } & Partial<
       Pick<PromptToolCall, "id" | "name" | "signature">
     >);
 
 /**
- * What one call of a provider has come to before its reply: `sending`, `answered`, `retrying` before each further
- * attempt, `receiving` once a reply begins.
+ * What one call of a provider has come to before its reply: `sending`, `answered`, `retrying`
+ * before each further attempt, `receiving` once a reply begins.
  */
 export type CallProgress =
   /**
-   * The first attempt is about to be sent.
-   * `isUnread`: whether the provider has certainly not read the input of the latest attempt by the time it is called.
+   * The first attempt is about to be sent. `isUnread`: whether the provider has certainly not read
+   * the input of the latest attempt by the time it is called.
    */
   | { kind: "sending"; isUnread: () => boolean }
   /**
@@ -183,19 +195,21 @@ export type CallProgress =
    * `sentAt`: when that attempt was sent, by `performance.now()`.
    */
   | { kind: "answered"; sentAt: number }
-  /** `reported`: what the provider has reported by the time it is called, for an interrupted reply. */
+  /**
+   * `reported`: what the provider has reported by the time it is called, for an interrupted reply.
+   */
   | { kind: "receiving"; reported: () => ReportedUsage }
   /**
-   * The request is about to be sent once more.
-   * `target`: index of the model that gets it, if the call has several. `mayBeRead`: the provider may have read
-   * the input of the attempt before and charge for it, although no reply has come.
+   * The request is about to be sent once more. `target`: index of the model that gets it, if the
+   * call has several. `mayBeRead`: the provider may have read the input of the attempt before and
+   * charge for it, although no reply has come.
    */
   | { kind: "retrying"; target: number; mayBeRead: boolean };
 
 /**
- * What a reply consists of: any number of pieces, then `usage` if the provider has reported all of it, then
- * `finished`. A reply that fails throws instead of the events that are missing; usage may come before the
- * failure. Readers ignore kinds that they do not know.
+ * What a reply consists of: any number of pieces, then `usage` if the provider has reported all of
+ * it, then `finished`. A reply that fails throws instead of the events that are missing; usage may
+ * come before the failure. Readers ignore kinds that they do not know.
  */
 export type ReplyEvent =
   /**
@@ -203,7 +217,10 @@ export type ReplyEvent =
    * `decodingMs`: time spent on decoding the reply so far.
    */
   | (Piece & { decodingMs: number })
-  /** The latest events of a reply that is passed on, or all of it, unchanged. Comes after their pieces. */
+  /**
+   * The latest events of a reply that is passed on, or all of it, unchanged. Comes after their
+   * pieces.
+   */
   | { kind: "relayed"; data: string }
   /** The embeddings of all inputs, in their order. */
   | { kind: "embeddings"; vectors: readonly Vector[]; decodingMs: number }
@@ -225,9 +242,9 @@ export type CallObserver = {
 };
 
 /**
- * Sends a prompt to a chat model and reads the reply as events. A reply that is not requested as a stream is
- * one `text`. Sends nothing before the first pull. At its end, or when the loop is left, the upstream
- * connection is free.
+ * Sends a prompt to a chat model and reads the reply as events. A reply that is not requested as a
+ * stream is one `text`. Sends nothing before the first pull. At its end, or when the loop is left,
+ * the upstream connection is free.
  * @param signal aborts when the reply is no longer wanted
  * @throws ProviderError for whatever goes wrong on the provider's side; the reason of the signal
  * once that has fired
@@ -269,7 +286,8 @@ export const DEFAULT_BOUNDS = {
   /** Maximum size of what is held of a reply: a document, and all text if it is not streamed. */
   wholeReplyBytes: 16 * 1024 * 1024,
   /**
-   * Maximum size of embeddings: 2,048 vectors of 3,072 numbers in base64, or of 1,536 as text, have 42 MB at most.
+   * Maximum size of embeddings: 2,048 vectors of 3,072 numbers in base64, or of 1,536 as text, have
+   * 42 MB at most.
    */
   embeddingsBytes: 48 * 1024 * 1024,
 };

@@ -46,8 +46,8 @@ export type RoutedPrompt = { provider: string; prompt: AnyPrompt };
 type RoutedPrompts = Targets<RoutedPrompt>;
 
 /**
- * Prepares every provider of the catalogue that has a key, or a place in a cloud. Nothing is loaded or connected
- * before the first call.
+ * Prepares every provider of the catalogue that has a key, or a place in a cloud. Nothing is loaded
+ * or connected before the first call.
  * @param variables values of the variables that the catalogue names (keys and base URLs). An empty
  * value counts as absent.
  * @throws Error whose message lists every variable with an invalid value, without the value, and
@@ -107,8 +107,8 @@ export function openProviders(
       [...upstreams].map(([id, upstream]) => [id, createProvider(upstream, bounds)] as const),
     ),
     /**
-     * Sends a prompt as a {@link Provider} does, and continues with the next model while one fails before the
-     * first byte.
+     * Sends a prompt as a {@link Provider} does, and continues with the next model while one fails
+     * before the first byte.
      */
     reply: (prompts: RoutedPrompts, signal: AbortSignal, observer?: CallObserver) =>
       replyTo(upstreamPrompts(prompts), bounds, signal, observer),

@@ -26,8 +26,8 @@ type RelayDeps = {
 };
 
 /**
- * Passes a reply on event by event, unchanged, and reads its usage and whether it is complete. Events that
- * report an error, or cannot be read, are not passed on.
+ * Passes a reply on event by event, unchanged, and reads its usage and whether it is complete.
+ * Events that report an error, or cannot be read, are not passed on.
  */
 export class RelayReader {
   readonly #deps: RelayDeps;
@@ -128,7 +128,10 @@ export class RelayReader {
     return { pieces, passed, isActive };
   }
 
-  /** The last event may lack its blank line. Without the closing frame of its API a reply is incomplete. */
+  /**
+   * The last event may lack its blank line. Without the closing frame of its API a reply is
+   * incomplete.
+   */
   *#end(): Generator<ReplyEvent, void> {
     const event = Buffer.concat([this.#splitter.takeRest(), Buffer.from("\n\n")]);
     const pieces = this.#decode(event);

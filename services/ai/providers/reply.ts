@@ -48,9 +48,9 @@ export type UpstreamPrompt = { upstream: Upstream; prompt: AnyPrompt };
 type UpstreamPrompts = Targets<UpstreamPrompt>;
 
 /**
- * Sends a prompt to a model, or to the next one if it fails before the first byte of the reply, and reads the reply
- * as a {@link Provider} does. Retries, time-outs, size limits, finish markers and clean-up are the same for all
- * dialects, streamed or not.
+ * Sends a prompt to a model, or to the next one if it fails before the first byte of the reply, and
+ * reads the reply as a {@link Provider} does. Retries, time-outs, size limits, finish markers and
+ * clean-up are the same for all dialects, streamed or not.
  */
 export async function* replyTo(
   prompts: UpstreamPrompts,

@@ -8,7 +8,9 @@ type Event = OpenAI.Responses.ResponseStreamEvent;
 type Response = OpenAI.Responses.Response;
 type Item = OpenAI.Responses.ResponseOutputItem;
 
-/** An event that ends a stream has the whole response, which may be as long as all events before it. */
+/**
+ * An event that ends a stream has the whole response, which may be as long as all events before it.
+ */
 const EVENT_CHARACTERS = 8 * 1024 * 1024;
 
 /** Reads replies of OpenAI's Responses API, which are passed on and never translated. */

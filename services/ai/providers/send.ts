@@ -32,7 +32,9 @@ export type Destination = {
   onEnd(outcome: AttemptOutcome): void;
 };
 
-/** Failures after which a call continues with its next destination. Others would occur there too. */
+/**
+ * Failures after which a call continues with its next destination. Others would occur there too.
+ */
 const PASSED_ON: ReadonlySet<ProviderErrorKind> = new Set([
   "rate limited",
   "quota exhausted",
@@ -131,17 +133,21 @@ export class UpstreamRequest {
     else client.addEventListener("abort", this.#onClientGone);
   }
 
-  /** Fires when the client disconnects, at a time-out, and on an early end of the latest attempt. */
+  /**
+   * Fires when the client disconnects, at a time-out, and on an early end of the latest attempt.
+   */
   get signal(): AbortSignal {
     return this.#attempt.signal;
   }
 
   /**
-   * Sends the call until a successful response begins to arrive. An attempt that fails before its first byte is repeated immediately
-   * with the next key or to the next destination, if there is one. At the last one, temporary failures are retried:
-   * with exponential backoff and jitter, or longer if the provider asks for it, as far as the time limits allow.
+   * Sends the call until a successful response begins to arrive. An attempt that fails before its
+   * first byte is repeated immediately with the next key or to the next destination, if there is
+   * one. At the last one, temporary failures are retried: with exponential backoff and jitter, or
+   * longer if the provider asks for it, as far as the time limits allow.
    * @param destinationOf returns a destination, of `count`
-   * @param mostRereads maximum number of attempts that are repeated although the provider may have read them
+   * @param mostRereads maximum number of attempts that are repeated although the provider may have
+   * read them
    * @returns the response, of which at least one byte has arrived, and the index of its destination
    * @throws ProviderError, or the reason of the client's signal
    */

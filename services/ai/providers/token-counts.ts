@@ -16,8 +16,8 @@ const NAMES = [
 ] as const;
 
 /**
- * Token counts of one event. No count includes another, except for those that are named so: cache writes,
- * cache reads and reasoning are separate if the provider counts them separately.
+ * Token counts of one event. No count includes another, except for those that are named so: cache
+ * writes, cache reads and reasoning are separate if the provider counts them separately.
  */
 export type UsageCounts = { [name in (typeof NAMES)[number]]?: number | null | undefined };
 

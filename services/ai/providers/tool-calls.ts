@@ -32,8 +32,8 @@ type Call = {
 };
 
 /**
- * Collects the tool calls of one reply. Numbers them from 0 in the order in which they begin, whatever the
- * provider counts, and holds each back until its name is known.
+ * Collects the tool calls of one reply. Numbers them from 0 in the order in which they begin,
+ * whatever the provider counts, and holds each back until its name is known.
  */
 export class ToolCalls {
   readonly #calls: Call[] = [];
@@ -49,8 +49,8 @@ export class ToolCalls {
   }
 
   /**
-   * Whether every call has a name and its arguments are a complete object, as they are unless the reply was
-   * cut off.
+   * Whether every call has a name and its arguments are a complete object, as they are unless the
+   * reply was cut off.
    */
   get areComplete(): boolean {
     return this.#calls.every(({ index, json }) => index !== undefined && isObjectText(json));
@@ -119,8 +119,8 @@ export class ToolCalls {
 }
 
 /**
- * Whether a part begins another call under the key of a known one: some servers count all calls as the
- * first. Others repeat the name with every piece, or send a new id with each.
+ * Whether a part begins another call under the key of a known one: some servers count all calls as
+ * the first. Others repeat the name with every piece, or send a new id with each.
  */
 function isAnother({ id, name }: ToolCallPart, known: Call): boolean {
   if (!name || known.name === "") return false;

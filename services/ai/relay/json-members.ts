@@ -8,8 +8,8 @@ const OPENING = new Set([0x5b, 0x7b]);
 const CLOSING = new Set([0x5d, 0x7d]);
 
 /**
- * Sets members of a JSON object and leaves the rest of its text unchanged: parsing and printing it would
- * round numbers and change the order of keys.
+ * Sets members of a JSON object and leaves the rest of its text unchanged: parsing and printing it
+ * would round numbers and change the order of keys.
  * @param text a valid JSON object without duplicate keys
  * @param members JSON texts by name
  */

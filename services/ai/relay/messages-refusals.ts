@@ -2,7 +2,10 @@ import type { Violation } from "../../platform/rpc/errors.ts";
 import { isJsonObject, type Json, listOf } from "./json.ts";
 import { refuse, refuseFields } from "./refusals.ts";
 
-/** Fields of the Messages API that give access to data stored by other users, or whose cost is unbounded. */
+/**
+ * Fields of the Messages API that give access to data stored by other users, or whose cost is
+ * unbounded.
+ */
 const REFUSED = {
   container: "is not supported, since code runs at the provider",
   mcp_servers: "is not supported, since the provider would call them",

@@ -46,8 +46,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 const malformed = (message: string) => new ServiceError(Reason.MALFORMED_REQUEST, message);
 
 /**
- * Reads a body that will be passed on, and rejects fields that would reach data of other users or have a cost without
- * a bound.
+ * Reads a body that will be passed on, and rejects fields that would reach data of other users or
+ * have a cost without a bound.
  * @throws ServiceError MALFORMED_REQUEST, VALIDATION_FAILED
  */
 export function readRelayBody(api: RelayApi, bytes: Uint8Array): RelayBody {

@@ -33,11 +33,11 @@ export type RelayRequest = {
 };
 
 /**
- * Passes a request on to a model of the dialect of its API, and the reply back, both unchanged except for the name of
- * the model. Nothing is sent before the first pull of the events. They end without an error only if the reply
- * is complete.
- * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED; while reading
- * PROVIDER_ERROR, UNAUTHENTICATED
+ * Passes a request on to a model of the dialect of its API, and the reply back, both unchanged
+ * except for the name of the model. Nothing is sent before the first pull of the events. They end
+ * without an error only if the reply is complete.
+ * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED;
+ * while reading PROVIDER_ERROR, UNAUTHENTICATED
  */
 export function relay(
   call: ReplyDeps,
@@ -58,7 +58,8 @@ export function relay(
 /**
  * Passes on a request to count the tokens of a conversation. It is free and not recorded as usage.
  * @returns the answer of the provider, a JSON object, and the names of fields that had no effect
- * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED, PROVIDER_ERROR
+ * @throws ServiceError MALFORMED_REQUEST, NOT_FOUND, VALIDATION_FAILED, PROVIDER_NOT_CONFIGURED,
+ * PROVIDER_ERROR
  */
 export async function countTokens(
   call: ReplyDeps,
@@ -135,7 +136,10 @@ function routeTarget(
   };
 }
 
-/** The body with the provider's name of the model, and the token maximum lowered to that of the model. */
+/**
+ * The body with the provider's name of the model, and the token maximum lowered to that of the
+ * model.
+ */
 function bodyFor(
   api: RelayApi,
   { text, maxTokens: given }: RelayBody,

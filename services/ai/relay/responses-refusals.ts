@@ -4,7 +4,10 @@ import { refuse, refuseFields } from "./refusals.ts";
 
 const STORED = "is not supported, since responses are not stored";
 
-/** Fields of the Responses API that give access to data stored by other users, or whose cost is unbounded. */
+/**
+ * Fields of the Responses API that give access to data stored by other users, or whose cost is
+ * unbounded.
+ */
 const REFUSED = {
   previous_response_id: `${STORED}: send the whole conversation`,
   conversation: `${STORED}: send the whole conversation`,

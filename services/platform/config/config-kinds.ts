@@ -29,7 +29,9 @@ export const setting = <T extends z.ZodType>(schema: T, fallback: z.input<T>) =>
 export const optional = <T extends z.ZodType>(schema: T, shown = "none") =>
   schema.optional().meta({ shown });
 
-/** A duration such as `15m`, `7d` or `500ms`, in milliseconds; by default at most a hundred years. */
+/**
+ * A duration such as `15m`, `7d` or `500ms`, in milliseconds; by default at most a hundred years.
+ */
 export function duration(min: StringValue | "0" = "0", max: StringValue = "36500d") {
   const allowed = `must be a duration such as 500ms, 15m or 7d, from ${min} to ${max}`;
   return text
@@ -110,10 +112,15 @@ export const trueOrFalse = choice("true", "false").transform((value) => value ==
 /** An IP address or host name to listen on. */
 export const host = text.regex(/^[\w.:%-]+$/, "must be an address or a host name");
 
-/** A # anywhere, or an @ after a slash or question mark: an unencoded password would be parsed as host, port or path. */
+/**
+ * A # anywhere, or an @ after a slash or question mark: an unencoded password would be parsed as
+ * host, port or path.
+ */
 const UNENCODED_PASSWORD = /:\/\/.*(?:#|[/?].*@)/;
 
-/** Whether a text is a URL with one of these protocols and a user and password that can be decoded. */
+/**
+ * Whether a text is a URL with one of these protocols and a user and password that can be decoded.
+ */
 function isUrl(value: string, protocols: string[]): boolean {
   if (UNENCODED_PASSWORD.test(value) || !/^\w+:\/\/.*\S$/.test(value)) return false;
   try {

@@ -43,10 +43,11 @@ export function requireConfig(environment: Environment, role?: ProcessRole): Con
 }
 
 /**
- * Reads the environment. A blank variable counts as not set. Variables of the side that does not run
- * in this process are ignored.
+ * Reads the environment. A blank variable counts as not set. Variables of the side that does not
+ * run in this process are ignored.
  * @returns the frozen settings and all problems. Problems never quote a value, which may be a
- * secret. An invalid setting gets its default, so that the files that settings name can be checked too.
+ * secret. An invalid setting gets its default, so that the files that settings name can be checked
+ * too.
  */
 export function readConfig(environment: Environment, role: ProcessRole = "all") {
   const isSet = (entry: [string, string | undefined]): entry is [string, string] =>

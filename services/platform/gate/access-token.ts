@@ -23,11 +23,14 @@ export type VerificationKeys = {
    */
   verificationKey(kid: string, admitWait?: AdmitWait): Promise<PublicKey | undefined>;
   /**
-   * Cached claims of tokens that this process has signed or verified, by token. Replaced by an empty
-   * map when a key is withdrawn.
+   * Cached claims of tokens that this process has signed or verified, by token. Replaced by an
+   * empty map when a key is withdrawn.
    */
   readonly verifiedTokens: Map<string, JWTPayload>;
-  /** Called when the services reject a token that was accepted here: its key may have been withdrawn. */
+  /**
+   * Called when the services reject a token that was accepted here: its key may have been
+   * withdrawn.
+   */
   recheck?(): void;
 };
 
@@ -92,7 +95,8 @@ export function sessionClaims(claims: JWTPayload | undefined): SessionClaims | u
 }
 
 /**
- * Verifies signature, kind, issuer, audience and expiry. Returns undefined if any of them is invalid.
+ * Verifies signature, kind, issuer, audience and expiry. Returns undefined if any of them is
+ * invalid.
  * @throws ServiceError UNAVAILABLE if the key can't be loaded
  */
 export async function verifyToken(
@@ -183,9 +187,9 @@ export function createRemoteKeys(
 
 /**
  * Creates a function that reloads something and resolves once a load that began after the call has
- * finished. Concurrent callers share a load. Loads start at least a second apart and callers wait for
- * theirs: tokens with made-up key ids cause at most one load per second, and a valid token with a
- * new key is never rejected.
+ * finished. Concurrent callers share a load. Loads start at least a second apart and callers wait
+ * for theirs: tokens with made-up key ids cause at most one load per second, and a valid token with
+ * a new key is never rejected.
  */
 export function createReload(load: () => Promise<void>): (admitWait?: AdmitWait) => Promise<void> {
   let startedAt = Number.NEGATIVE_INFINITY;

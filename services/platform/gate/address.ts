@@ -1,7 +1,10 @@
 import { isIP, isIPv4, isIPv6 } from "node:net";
 import ipaddr from "ipaddr.js";
 
-/** An address with an optional port, as written by some proxies (RFC 7239 section 6), IPv6 in brackets. */
+/**
+ * An address with an optional port, as written by some proxies (RFC 7239 section 6), IPv6 in
+ * brackets.
+ */
 const WITH_PORT = /^(?:\[(.+)\]|([\d.]+))(?::\d+)?$/;
 
 /**

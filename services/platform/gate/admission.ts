@@ -68,8 +68,9 @@ const WATCHES_PER_ADDRESS = 8;
 const KEY_WAITS_PER_ADDRESS = 8;
 
 /**
- * Maximum number of open calls, rejected ones included, per caller and in total, as multiples of the
- * requests in progress. A caller over its requests gets 429; over its open calls, it is disconnected.
+ * Maximum number of open calls, rejected ones included, per caller and in total, as multiples of
+ * the requests in progress. A caller over its requests gets 429; over its open calls, it is
+ * disconnected.
  */
 const OPEN_PER_REQUEST = 2;
 
@@ -79,8 +80,8 @@ const OPEN_IN_ALL_PER_REQUEST = 1.25;
 const PROBES_PER_ADDRESS = 64;
 
 /**
- * Maximum number of connections per address that have not sent the gateways' secret yet, as a multiple
- * of a client's connections: a gateway uses one per open call.
+ * Maximum number of connections per address that have not sent the gateways' secret yet, as a
+ * multiple of a client's connections: a gateway uses one per open call.
  */
 const GATEWAY_CONNECTIONS_FACTOR = 4;
 
@@ -117,7 +118,8 @@ export type Permit = {
 export type OpenSlot = {
   /**
    * Counts it towards another caller from now on.
-   * @throws ServiceError TOO_MANY_CONCURRENT if that caller's share is used up; nothing changes then
+   * @throws ServiceError TOO_MANY_CONCURRENT if that caller's share is used up; nothing changes
+   * then
    */
   moveTo(caller: Caller): void;
   /**

@@ -13,7 +13,10 @@ export type KeyReference = {
 /** Finds a usable key by its digest, in hexadecimal. */
 export type FindKey = (digest: string) => Promise<KeyReference | undefined>;
 
-/** Age from which a port looks a cached key up again, in ms. The services still read the key for every call. */
+/**
+ * Age from which a port looks a cached key up again, in ms. The services still read the key for
+ * every call.
+ */
 const FRESH_MS = 750;
 /** Maximum number of cached keys; the oldest is removed first. */
 const MAX_KEYS = 10_000;
@@ -40,8 +43,8 @@ export function createKeyCache(find: FindKey) {
 
   return {
     /**
-     * Finds a key. Concurrent callers share a lookup. A call with a cached key does not wait for it: the
-     * services refuse the call if the key has been revoked.
+     * Finds a key. Concurrent callers share a lookup. A call with a cached key does not wait for
+     * it: the services refuse the call if the key has been revoked.
      * @throws ServiceError UNAVAILABLE if keys can't be looked up
      */
     async find(digest: string): Promise<KeyReference | undefined> {

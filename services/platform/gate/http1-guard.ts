@@ -7,9 +7,11 @@ const MAX_IN_PROGRESS = 16;
 
 /**
  * Request listener for an HTTP/1.1 server that counts each request before `handle` gets it. A
- * connection with too many pipelined requests is closed. Node emits all requests of up to 64 KiB in one
- * turn of the event loop: `handle` gets one of each connection per turn, so that others wait less.
- * @param refuse responds to a request that exceeds the caller's share; the connection closes afterwards
+ * connection with too many pipelined requests is closed. Node emits all requests of up to 64 KiB in
+ * one turn of the event loop: `handle` gets one of each connection per turn, so that others wait
+ * less.
+ * @param refuse responds to a request that exceeds the caller's share; the connection closes
+ * afterwards
  */
 export function countRequests(
   guard: PortGuard,

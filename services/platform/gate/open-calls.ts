@@ -11,13 +11,14 @@ import type { TrustedProxies } from "./proxies.ts";
 
 /**
  * Time for which a call that the client cancelled, or whose access token was rejected, still counts
- * as open, in ms. Otherwise, opening and resetting calls would be free (CVE-2023-44487), and so would
- * sending invalid tokens, each of which costs a signature check or a key lookup.
+ * as open, in ms. Otherwise, opening and resetting calls would be free (CVE-2023-44487), and so
+ * would sending invalid tokens, each of which costs a signature check or a key lookup.
  */
 const LINGER_MS = 1_000;
 /**
- * Time for which a connection that was closed because its address exceeded its share still counts, in
- * ms. Otherwise, reconnecting would be free for the client while costing this process up to 10 ms.
+ * Time for which a connection that was closed because its address exceeded its share still counts,
+ * in ms. Otherwise, reconnecting would be free for the client while costing this process up to 10
+ * ms.
  */
 const CUT_LINGER_MS = 10_000;
 
@@ -37,7 +38,10 @@ export type OpenCall = {
   identify(userId: string): void;
   /** Reports that the access token was rejected: the call counts a little longer. */
   refuse(): void;
-  /** @param wasGivenUp whether the client cancelled it before the response: it counts a little longer */
+  /**
+   * @param wasGivenUp whether the client cancelled it before the response: it counts a little
+   * longer
+   */
   close(wasGivenUp?: boolean): void;
 };
 
@@ -91,7 +95,9 @@ export function createPortGuard(options: GuardOptions) {
   const cutLog = createSampledLog((count) =>
     options.log?.warn({ count }, "connections closed: their addresses exceeded their share"),
   );
-  /** Keyed by peer: with TLS, requests have a different socket object than the `connection` event. */
+  /**
+   * Keyed by peer: with TLS, requests have a different socket object than the `connection` event.
+   */
   const connections = new Map<unknown, Connection>();
   const keyOf = (socket: Peer) =>
     socket.remotePort === undefined ? socket : `${socket.remoteAddress} ${socket.remotePort}`;

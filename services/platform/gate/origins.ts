@@ -64,7 +64,9 @@ export function createOrigins(
       reply.code(204).send();
       return true;
     },
-    /** Whether a request comes from our own pages, from allowed origins, or not from a page at all. */
+    /**
+     * Whether a request comes from our own pages, from allowed origins, or not from a page at all.
+     */
     isOwn(headers: IncomingHttpHeaders): boolean {
       const site = headers["sec-fetch-site"]; // scripts cannot set it
       if (site === "cross-site") return false;

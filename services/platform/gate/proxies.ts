@@ -22,8 +22,9 @@ export function createTrustedProxies(proxies: readonly string[], log?: Pick<Logg
     return address !== undefined && list.check(address, familyOf(address));
   };
   /**
-   * The client behind a connection, in canonical form: reads X-Forwarded-For from right to left while
-   * the entries were written by trusted proxies, and stops at an entry that is not an address.
+   * The client behind a connection, in canonical form: reads X-Forwarded-For from right to left
+   * while the entries were written by trusted proxies, and stops at an entry that is not an
+   * address.
    * @param peer the address of the connection
    * @param isInternal whether the peer is an internal caller, trusted like a proxy
    */

@@ -137,7 +137,8 @@ export const rateLimitHeaders = ({
 ];
 
 /**
- * @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message from the method's policy
+ * @throws ServiceError RATE_LIMITED if a limit is exceeded, with the message from the method's
+ * policy
  */
 export function refuseExceeded(result: RateLimitResult, limits: readonly Limit[]): void {
   if (result.remaining >= 0) return;

@@ -30,8 +30,8 @@ const retryDelay = (tries: number) => Math.min(tries * 50, MAX_RECONNECT_MS);
 export type RedisClient = Awaited<ReturnType<typeof openRedis>>;
 
 /**
- * Connects to Redis, or to a cluster if there are several URLs. Keeps reconnecting in the background
- * while it is unavailable.
+ * Connects to Redis, or to a cluster if there are several URLs. Keeps reconnecting in the
+ * background while it is unavailable.
  */
 export async function openRedis(urls: readonly string[], log: Logger) {
   const [url, ...others] = urls;
@@ -84,8 +84,8 @@ export async function openRedis(urls: readonly string[], log: Logger) {
 }
 
 /**
- * Waits in steps because a single timer would fire after a stall of this process: with steps, replies
- * that arrived during the stall are read first.
+ * Waits in steps because a single timer would fire after a stall of this process: with steps,
+ * replies that arrived during the stall are read first.
  */
 function inTime<T>(reply: Promise<T>): Promise<T> {
   const timeout = Promise.withResolvers<never>();

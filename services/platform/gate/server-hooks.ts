@@ -49,8 +49,8 @@ export type Admitted = CallHead & {
   /** Undefined on public methods. Its session or key may have ended. */
   credential: Credential | undefined;
   /**
-   * Tells the port that the session or key has ended, so that further calls with it do not use up the
-   * user's rate limit.
+   * Tells the port that the session or key has ended, so that further calls with it do not use up
+   * the user's rate limit.
    */
   onCredentialEnded(): void;
   /** Undefined if the call was not counted. */
@@ -211,8 +211,8 @@ declare module "fastify" {
 }
 
 /**
- * Adds the hook that handles every request before its body is read: request id, authentication, rate
- * limit, admission.
+ * Adds the hook that handles every request before its body is read: request id, authentication,
+ * rate limit, admission.
  */
 export function addServerHooks(app: FastifyInstance, port: Port): void {
   app.decorateRequest("admitted", undefined);

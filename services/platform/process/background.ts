@@ -8,8 +8,8 @@ const POLL_INTERVAL_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
 /**
- * Work that repeats in the background, never concurrently with itself. `signal` aborts when the job is
- * closed.
+ * Work that repeats in the background, never concurrently with itself. `signal` aborts when the job
+ * is closed.
  */
 export type Job = { name: string; intervalMs: number; run(signal: AbortSignal): Promise<unknown> };
 
@@ -51,7 +51,9 @@ export function every(job: Job, { clock, log }: { clock: Clock; log: Pick<Logger
   };
   const running = loop();
   return {
-    /** Runs the job without waiting for its interval; runs it once more if it is already running. */
+    /**
+     * Runs the job without waiting for its interval; runs it once more if it is already running.
+     */
     wake,
     /** Stops the job. Resolves once the current run has ended. */
     close() {

@@ -3,7 +3,9 @@ import type { Logger } from "pino";
 /** Delay before a failed write is retried, in ms. */
 const RETRY_MS = 1_000;
 
-/** Maximum number of items waiting while the database is unreachable. The oldest are dropped first. */
+/**
+ * Maximum number of items waiting while the database is unreachable. The oldest are dropped first.
+ */
 const MAX_ITEMS = 20_000;
 
 type BatchOptions<Item> = {
@@ -17,8 +19,8 @@ type BatchOptions<Item> = {
 };
 
 /**
- * Collects items and writes them in batches. After a failure it keeps the items and retries, and logs
- * the first failure in a row.
+ * Collects items and writes them in batches. After a failure it keeps the items and retries, and
+ * logs the first failure in a row.
  */
 export function createBatch<Item>(options: BatchOptions<Item>) {
   const { name, intervalMs, batchSize, write, log } = options;
@@ -63,8 +65,8 @@ export function createBatch<Item>(options: BatchOptions<Item>) {
       timer ??= setTimeout(flush, intervalMs);
     },
     /**
-     * Writes all waiting items. Resolves once they are written or the attempt has failed. Call it before
-     * closing the destination.
+     * Writes all waiting items. Resolves once they are written or the attempt has failed. Call it
+     * before closing the destination.
      */
     flush,
   };

@@ -3,8 +3,8 @@ import { parseEnv } from "node:util";
 import { refuseStart } from "./start.ts";
 
 /**
- * Reads `.env` if it exists. Variables that are already set keep their values. Ends the process if the
- * file can't be read. Unlike `process.loadEnvFile`, it accepts a byte order mark and rejects
+ * Reads `.env` if it exists. Variables that are already set keep their values. Ends the process if
+ * the file can't be read. Unlike `process.loadEnvFile`, it accepts a byte order mark and rejects
  * UTF-16.
  */
 export function loadEnvFile(env: NodeJS.ProcessEnv, exitCode?: number): void {

@@ -19,9 +19,9 @@ export function prepareNode(): void {
 }
 
 /**
- * Lowers the priority of the thread pool below that of the main thread; otherwise password hashes would
- * take all cores during a flood of logins. Call it once the pool is in use. No effect where `/proc`
- * does not name threads, as on systems other than Linux.
+ * Lowers the priority of the thread pool below that of the main thread; otherwise password hashes
+ * would take all cores during a flood of logins. Call it once the pool is in use. No effect where
+ * `/proc` does not name threads, as on systems other than Linux.
  */
 export function lowerPoolPriority(): void {
   try {

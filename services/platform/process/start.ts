@@ -12,8 +12,8 @@ export function refuseStart(problems: string[], exitCode = 1): never {
 }
 
 /**
- * Reads the settings of a process and checks the files they name, before anything is opened. If there
- * are problems, reports all of them and exits.
+ * Reads the settings of a process and checks the files they name, before anything is opened. If
+ * there are problems, reports all of them and exits.
  * @param checksOf further checks of the files and addresses in the settings; each throws its
  * problem
  */

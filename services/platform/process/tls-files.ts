@@ -4,9 +4,9 @@ import { createSecureContext } from "node:tls";
 import type { Config } from "../config/config.ts";
 
 /**
- * TLS settings between our own processes and with clients of the gRPC port: only forward secrecy and
- * authenticated encryption (RFC 9325 section 4.2). TLS 1.3 has nothing else, and HTTP/2 forbids the
- * other suites of TLS 1.2 (RFC 9113 appendix A).
+ * TLS settings between our own processes and with clients of the gRPC port: only forward secrecy
+ * and authenticated encryption (RFC 9325 section 4.2). TLS 1.3 has nothing else, and HTTP/2 forbids
+ * the other suites of TLS 1.2 (RFC 9113 appendix A).
  */
 const TLS_LIMITS = {
   minVersion: "TLSv1.2",
@@ -44,8 +44,8 @@ export function readTlsFiles({ cert, key, ca }: TlsFiles) {
 }
 
 /**
- * Reads the file that a variable names. The error does not quote the path, in case the value is a key
- * instead of a path.
+ * Reads the file that a variable names. The error does not quote the path, in case the value is a
+ * key instead of a path.
  */
 function readNamed(variable: string, path: string): Buffer {
   try {

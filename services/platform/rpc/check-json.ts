@@ -6,7 +6,9 @@ const MAX_MEMBERS = 10_000;
 /** Maximum nesting depth of a JSON text. Methods need at most 3. */
 const MAX_DEPTH = 32;
 
-/** Bounds of a JSON text. Formats of foreign APIs, which contain schemas, need more than our own. */
+/**
+ * Bounds of a JSON text. Formats of foreign APIs, which contain schemas, need more than our own.
+ */
 export type JsonBounds = {
   /** Maximum number of values, each of which becomes an object. */
   values: number;
@@ -127,8 +129,8 @@ function addKey(keys: Keys, quoted: string): boolean {
 }
 
 /**
- * Whether a JSON text escapes a NUL character or a lone surrogate, in a key or value. PostgreSQL and
- * protobuf accept neither. Scanning the text is faster than visiting the parsed value.
+ * Whether a JSON text escapes a NUL character or a lone surrogate, in a key or value. PostgreSQL
+ * and protobuf accept neither. Scanning the text is faster than visiting the parsed value.
  */
 export function hasInvalidEscape(text: string): boolean {
   const first = text.indexOf("\\");
@@ -166,8 +168,8 @@ function escapeAt(text: string, at: number): "valid" | "nul" | "high" | "low" {
 }
 
 /**
- * Index of the closing quote of the string that begins at `opening`; the length of the text if there
- * is none.
+ * Index of the closing quote of the string that begins at `opening`; the length of the text if
+ * there is none.
  */
 function closingQuote(text: string, opening: number): number {
   const next = text.indexOf('"', opening + 1);

@@ -78,7 +78,9 @@ export const MAX_VIOLATIONS = 50;
 /** Maximum number of violations named in the message. */
 const MAX_IN_MESSAGE = 10;
 
-/** An error about several fields. The message names the first 10; the details contain the first 50. */
+/**
+ * An error about several fields. The message names the first 10; the details contain the first 50.
+ */
 export function invalidFields(violations: readonly Violation[]): ServiceError {
   return new ServiceError(
     Reason.VALIDATION_FAILED,
@@ -105,7 +107,10 @@ export const unavailable = (message: string, retryAfterSeconds = 1): ServiceErro
 export const tooBusy = () =>
   unavailable("Too many sign-ins at once. Please try again in a moment.");
 
-/** The process is shutting down. A retry is served by another process, or by this one after a restart. */
+/**
+ * The process is shutting down. A retry is served by another process, or by this one after a
+ * restart.
+ */
 export const shuttingDown = () => unavailable("The service is shutting down. Please try again.");
 
 /** Message of an operation that fails because the database or another dependency is unavailable. */

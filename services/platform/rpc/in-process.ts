@@ -144,8 +144,8 @@ function settleWithin(signal: AbortSignal) {
 
 /**
  * The messages of a streaming call, as the handler yields them, completed to full messages. As in
- * Connect, leaving the loop does not end the call; only its signal does. Aborting the call closes the
- * handler's generator even if the client has never read from it, so that its `finally` and the
+ * Connect, leaving the loop does not end the call; only its signal does. Aborting the call closes
+ * the handler's generator even if the client has never read from it, so that its `finally` and the
  * interceptors observing its end run.
  */
 function messagesOf(

@@ -3,8 +3,8 @@ import type { Failure } from "../../../gen/gatehouse/platform/v1/failure_pb.ts";
 
 /**
  * Protocol between a gateway and services in other processes, over HTTP/1.1. A request is one bare
- * message. A response is a sequence of envelopes: kind, length of the content, content. Its status is
- * 200 if the call was started. `HEAD_BYTES` is the size of kind and length.
+ * message. A response is a sequence of envelopes: kind, length of the content, content. Its status
+ * is 200 if the call was started. `HEAD_BYTES` is the size of kind and length.
  */
 export const HEAD_BYTES = 5;
 /** Envelope kind: a message. */

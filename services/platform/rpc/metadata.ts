@@ -3,8 +3,8 @@ import { unescape as percentDecoded } from "node:querystring";
 import { parseAddress } from "../gate/address.ts";
 
 /**
- * Metadata between gateway and services. Metadata about the client is only trusted together with the
- * secret.
+ * Metadata between gateway and services. Metadata about the client is only trusted together with
+ * the secret.
  */
 export const SECRET = "x-gatehouse-secret";
 

@@ -10,11 +10,14 @@ import { remembered } from "./policy.ts";
 const MAX_LENGTH = 8_192;
 
 /**
- * Invisible characters (Unicode Default_Ignorable_Code_Point, UAX #44, and other format characters):
- * zero-width spaces, byte order marks, soft hyphens, direction marks, variation selectors.
+ * Invisible characters (Unicode Default_Ignorable_Code_Point, UAX #44, and other format
+ * characters): zero-width spaces, byte order marks, soft hyphens, direction marks, variation
+ * selectors.
  */
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}]/gu;
-/** Invisible characters that some languages and emoji need: joiners, variation selectors and tags. */
+/**
+ * Invisible characters that some languages and emoji need: joiners, variation selectors and tags.
+ */
 const SPELLING = /\u200c|\u200d|\p{Variation_Selector}|[\u{e0020}-\u{e007f}]/u;
 /** Joiners, which are valid in domains of some languages (RFC 5892 appendix A). */
 const JOINER = /\u200c|\u200d/u;
@@ -27,7 +30,10 @@ const SEPARATOR = /\p{Z}/gu;
 const DASH = /[\p{Pd}\p{Dash}\u02d7\u2043\u2212\u2500\u2796\u30fc]/gu;
 const DOT = /[\u3002\uff0e\uff61]/gu;
 const DIGIT = /(?![0-9])\p{Nd}/gu;
-/** ASCII characters in the full-width form of East Asian keyboards (RFC 8264 section 5.2.1, width mapping). */
+/**
+ * ASCII characters in the full-width form of East Asian keyboards (RFC 8264 section 5.2.1, width
+ * mapping).
+ */
 const FULL_WIDTH = /[\uff01-\uff5e]/gu;
 const FULL_WIDTH_OFFSET = 0xfee0;
 
@@ -129,7 +135,9 @@ export function domainSpellings(text: string): string[] {
   return spellings.filter((other) => other !== "").map((other) => local + other);
 }
 
-/** The form of a password that is hashed (RFC 8265 section 4.2.2, without its mapping of spaces). */
+/**
+ * The form of a password that is hashed (RFC 8265 section 4.2.2, without its mapping of spaces).
+ */
 export const passwordForm = (text: string): string => text.normalize("NFC");
 
 const forms: Partial<Record<TypedText, (text: string) => string>> = {

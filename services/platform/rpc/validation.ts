@@ -158,8 +158,8 @@ function omittedPassword(schema: DescMessage, message: Message, hasPassword: () 
 
 /**
  * Validates every request against its proto and its own check, if it has one. A single error lists
- * all violations, including those found by the gateway. A request that the gateway could not read is
- * rejected here, after its caller has been authorized.
+ * all violations, including those found by the gateway. A request that the gateway could not read
+ * is rejected here, after its caller has been authorized.
  */
 export const validate =
   (checks: MessageChecks = new Map(), hasPassword: HasPassword = () => true): Interceptor =>

@@ -9,8 +9,8 @@ const STDOUT = 1;
 const MAX_BUFFERED = 4 * 1024 * 1024;
 
 /**
- * Maximum number of bytes that a worker writes at once, except for a longer line. The kernel does not
- * mix such writes of several processes into a pipe (PIPE_BUF in pipe(7)).
+ * Maximum number of bytes that a worker writes at once, except for a longer line. The kernel does
+ * not mix such writes of several processes into a pipe (PIPE_BUF in pipe(7)).
  */
 const MAX_WORKER_WRITE = 4_096;
 
@@ -73,8 +73,8 @@ const droppedLine = (lines: number) =>
   `${JSON.stringify({ level: 40, time: new Date(), lines, msg: "log lines dropped because the output was blocked" })}\n`;
 
 /**
- * Time without a failure, in ms, after which a dependency counts as available again: it may fail only
- * some requests.
+ * Time without a failure, in ms, after which a dependency counts as available again: it may fail
+ * only some requests.
  */
 const RECOVERY_MS = 3_000;
 
@@ -110,8 +110,8 @@ export function createAvailabilityLog(log: Logger, dependency: string, consequen
 const COUNT_INTERVAL_MS = 60_000;
 
 /**
- * Logs how often something happens that clients can trigger at will: the first occurrence immediately,
- * then a count, at most one line per interval.
+ * Logs how often something happens that clients can trigger at will: the first occurrence
+ * immediately, then a count, at most one line per interval.
  * @param write logs one line with the count since the previous one
  */
 export function createSampledLog(write: (count: number) => void, intervalMs = COUNT_INTERVAL_MS) {

@@ -77,7 +77,10 @@ const IDENTITY = { identityId: TEXT, provider: "google" };
 /** What is recorded if the counter of a passkey has decreased. */
 const COUNTER = { passkeyId: TEXT, from: 9, to: 5 };
 
-/** Cases by the name of the method, with the circumstances where they matter. The product sends codes by e-mail. */
+/**
+ * Cases by the name of the method, with the circumstances where they matter. The product sends
+ * codes by e-mail.
+ */
 export function auditCases(
   app: TestApp,
   { answerOf, prove }: Pick<Providers, "answerOf" | "prove">,

@@ -34,7 +34,10 @@ const GRPC_BODIES: Record<string, object> = {
   ReplayWebhook: { from: timestampFromDate(new Date("2020-01-01T00:00:00Z")) },
 };
 
-/** Routes that erase the user, or whose id is that of an e-mail, a key, a budget, a webhook or a delivery. */
+/**
+ * Routes that erase the user, or whose id is that of an e-mail, a key, a budget, a webhook or a
+ * delivery.
+ */
 const NOT_FOR_BYSTANDER = [
   ...["DeleteUser", "PreviewEmail", "RetryEmail", "UpdateApiKey", "DeleteBudget", "AdjustBudget"],
   ...["UpdateWebhook", "DeleteWebhook", "RotateWebhookSecret", "TestWebhook", "ReplayWebhook"],

@@ -13,8 +13,8 @@ import { randomAddress } from "../../support/http/client.ts";
 import { until } from "../../support/until.ts";
 
 /**
- * Clients of OpenAI's API, unchanged: each gets a base URL and a key, and nothing else. Requests are
- * counted by a `fetch` that passes them on.
+ * Clients of OpenAI's API, unchanged: each gets a base URL and a key, and nothing else. Requests
+ * are counted by a `fetch` that passes them on.
  */
 const app = await testApp();
 const modelOf = (provider: string) => `${provider}/model-${provider.at(-1)}-1`;

@@ -6,7 +6,9 @@ import { startSuiteApp } from "../../support/app.ts";
 /** A separate app: what its providers have received is compared. */
 const app = await startSuiteApp({ env: { AI_RETRIES: "0", RATE_LIMITS: "off" } });
 const PATH = "/v1/chat/completions";
-/** The provider whose models require the signatures of their own calls, which no other provider has. */
+/**
+ * The provider whose models require the signatures of their own calls, which no other provider has.
+ */
 const GOOGLE = "provider-c";
 const TOOL = { type: "function", function: { name: "f", parameters: { type: "object" } } };
 

@@ -9,8 +9,8 @@ import { randomAddress } from "../../support/http/client.ts";
 import { until } from "../../support/until.ts";
 
 /**
- * The clients of Anthropic and OpenAI, unchanged, at the relays: each gets a base URL and a key, and nothing
- * else. Requests are counted by a `fetch` that passes them on.
+ * The clients of Anthropic and OpenAI, unchanged, at the relays: each gets a base URL and a key,
+ * and nothing else. Requests are counted by a `fetch` that passes them on.
  */
 const app = await testApp();
 const plain = `case: plain ${crypto.randomUUID()}`;

@@ -8,7 +8,9 @@ const app = await testApp();
 /** The attributes of a cookie that a browser removes. */
 const CLEARED = /^refreshToken=; Max-Age=0; Path=\/auth/;
 
-/** A refresh token as another product of the same vendor would make it: a JWT with a foreign key. */
+/**
+ * A refresh token as another product of the same vendor would make it: a JWT with a foreign key.
+ */
 const foreignJwt = [{ alg: "EdDSA", kid: "theirs" }, { sub: "7", type: "refresh", exp: 4e9 }, {}]
   .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
   .join(".");

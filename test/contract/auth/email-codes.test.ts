@@ -1,4 +1,5 @@
-// Codes by e-mail: how they sign in, how often they are guessed, and what a program that opens links can do.
+// Codes by e-mail: how they sign in, how often they are guessed, and what a program that opens
+// links can do.
 
 import { describe, expect, test } from "vitest";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";

@@ -1,4 +1,5 @@
-// Accounts that are suspended, reset or erased while somebody signs in to them, in every way and on both ports.
+// Accounts that are suspended, reset or erased while somebody signs in to them, in every way and on
+// both ports.
 
 import { Code } from "@connectrpc/connect";
 import { describe, expect, test } from "vitest";

@@ -55,7 +55,10 @@ const app = await startSuiteApp({
   },
 });
 
-/** Signs in and consents at the provider's pages, as a browser with its cookies. Returns the callback. */
+/**
+ * Signs in and consents at the provider's pages, as a browser with its cookies. Returns the
+ * callback.
+ */
 async function visit(authorizationUrl: string, login: string): Promise<string> {
   const cookies = new Map<string, string>();
   const send = async (url: string, form?: Record<string, string>) => {

@@ -183,7 +183,10 @@ test("AuthService/StartExternal, FinishExternal: sign in over gRPC, with the dev
 describe("An app with a scheme of its own and its own cookie jar", () => {
   const [, scheme = ""] = RETURN_URLS;
 
-  /** Signs in at the provider in the system browser, which has no cookies of the app. Returns what it opens. */
+  /**
+   * Signs in at the provider in the system browser, which has no cookies of the app. Returns what
+   * it opens.
+   */
   async function inSystemBrowser(authorizationUrl: string, account: SimulatedAccount) {
     main.visitedBy(account);
     const shown = await fetch(authorizationUrl, { redirect: "manual" });

@@ -1,4 +1,5 @@
-// An account that a stranger has made with somebody else's address, and every way in which its owner claims it.
+// An account that a stranger has made with somebody else's address, and every way in which its
+// owner claims it.
 
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
@@ -71,7 +72,9 @@ async function prepared() {
   await askForCode(email, browser);
   const link = await codeMailedTo(email);
   const { refreshToken } = account;
-  /** Everything that a stranger can try, by name. Each answer would open the account, or change it. */
+  /**
+   * Everything that a stranger can try, by name. Each answer would open the account, or change it.
+   */
   const attempts: Record<string, () => Promise<HttpResponse>> = {
     session: () => account.get("/user/profile"),
     "other session": () => second.get("/user/profile"),
@@ -153,7 +156,8 @@ describe("An account that a stranger has registered with somebody else's address
           const answer = await attempts[name]?.();
           if (answer && accountIn(answer) === user.id) opened.add(answer.body.accessToken);
         };
-        // what is mailed to the owner's mailbox, moves the account away or voids the owner's own token is omitted
+        // what is mailed to the owner's mailbox, moves the account away or voids the owner's own
+        // token is omitted
         const names = Object.keys(attempts).filter((name) => !/^(link|new password)/.test(name));
         const attacks = times(4, async () => {
           while (!isClaimed) for (const name of names) await attempt(name);

@@ -1,4 +1,5 @@
-// What a client of the previous release does with accounts, and what it gets: see previous-answers.json.
+// What a client of the previous release does with accounts, and what it gets: see
+// previous-answers.json.
 
 import { randomUUID } from "node:crypto";
 import { decodeJwt } from "jose";
@@ -6,7 +7,9 @@ import { generate } from "otplib";
 import { PASSWORD, WRONG_PASSWORD } from "../../support/accounts.ts";
 import type { HttpClient, HttpResponse } from "../../support/http/client.ts";
 
-/** An answer with a word for each token, time, id and message, and the claims of its access token. */
+/**
+ * An answer with a word for each token, time, id and message, and the claims of its access token.
+ */
 type Answer = { name: string; status: number; cookies: string[]; claims?: string[]; text: string };
 
 const masked = (text: string) =>

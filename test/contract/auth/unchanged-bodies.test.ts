@@ -10,7 +10,10 @@ const previous: { name: string; claims?: string[] }[] = JSON.parse(
   readFileSync(new URL("previous-answers.json", import.meta.url), "utf8"),
 );
 
-/** Claims of access tokens that the previous release does not have, and what it does not say of a user with TOTP. */
+/**
+ * Claims of access tokens that the previous release does not have, and what it does not say of a
+ * user with TOTP.
+ */
 const NEW_CLAIMS = ["amr", "auth_time"];
 const NEW_MEMBER = ',"mfaConfirmed":true';
 

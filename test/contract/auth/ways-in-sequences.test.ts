@@ -1,5 +1,5 @@
-// Random sequences of everything that changes how an account is entered, and of what strangers do meanwhile: its owner
-// can always enter it, by what it says, and nobody else ever can.
+// Random sequences of everything that changes how an account is entered, and of what strangers do
+// meanwhile: its owner can always enter it, by what it says, and nobody else ever can.
 
 import { randomUUID } from "node:crypto";
 import { afterAll, expect, test } from "vitest";
@@ -68,7 +68,10 @@ async function complete(answer: HttpResponse, owned: Owned): Promise<HttpRespons
   return answer;
 }
 
-/** The next e-mail of a kind, which a request causes. An address gets twenty a day, those that strangers ask for included. */
+/**
+ * The next e-mail of a kind, which a request causes. An address gets twenty a day, those that
+ * strangers ask for included.
+ */
 async function nextEmail(email: string, subject: RegExp, path: string) {
   const arrived = async () =>
     (await app.mail.emailsTo(email)).filter((each) => subject.test(each.subject ?? ""));

@@ -1,4 +1,5 @@
-// The values that /openapi.json lists have the form of the wire: each is accepted or produced in it, and in no other.
+// The values that /openapi.json lists have the form of the wire: each is accepted or produced in
+// it, and in no other.
 
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";

@@ -63,7 +63,10 @@ describe("A request with many errors", () => {
   });
 });
 
-/** The longest time that a call keeps everything else waiting, in ms: the shortest of five, since others use the machine. */
+/**
+ * The longest time that a call keeps everything else waiting, in ms: the shortest of five, since
+ * others use the machine.
+ */
 async function longestBlockOf(call: () => Promise<unknown>): Promise<number> {
   const blocks: number[] = [];
   for (let round = 0; round < 5; round++) {

@@ -1,4 +1,5 @@
-// What e-mails about the security of an account say: when, where, on which device, in which language.
+// What e-mails about the security of an account say: when, where, on which device, in which
+// language.
 import { expect, test } from "vitest";
 import { freshEmail, NEW_PASSWORD, newAccount, type SignedIn } from "../../support/accounts.ts";
 import { testApp } from "../../support/app.ts";

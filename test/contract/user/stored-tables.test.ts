@@ -15,8 +15,8 @@ const ABSENT = "0193a5c2-7b1e-7c3a-9f4d-2b6e8a1c5d70";
 type Attempt = [method: string, path: string, body?: object];
 
 /**
- * Tables by which a user signs in or is recognized. `exported`: the list of the export, and what it has of each row;
- * `attempts`: routes that read or write the table.
+ * Tables by which a user signs in or is recognized. `exported`: the list of the export, and what it
+ * has of each row; `attempts`: routes that read or write the table.
  */
 const TABLES: {
   table: string;

@@ -9,7 +9,9 @@ import {
   submit,
 } from "../../support/browser.ts";
 
-/** What every run tests in Firefox beside the chat. After each test its console must have no error. */
+/**
+ * What every run tests in Firefox beside the chat. After each test its console must have no error.
+ */
 describeWeb("Web app: main pages", { browsers: ["Firefox"] }, (web) => {
   test("a user signs in after a wrong password, and sees the security of the account", async () => {
     const user = await web.app.addVerifiedUser();

@@ -32,7 +32,10 @@ type Window = {
   width: number;
   colorScheme: (typeof SCHEMES)[number];
 };
-/** The windows in which each page is looked at: with TEST_FULL all, else those most unlike each other. */
+/**
+ * The windows in which each page is looked at: with TEST_FULL all, else those most unlike each
+ * other.
+ */
 const WINDOWS: Window[] = process.env.TEST_FULL
   ? LANGUAGES.flatMap((language) =>
       WIDTHS.flatMap((width) => SCHEMES.map((colorScheme) => ({ language, width, colorScheme }))),

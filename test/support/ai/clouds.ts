@@ -115,7 +115,10 @@ export async function startClouds(
     env[base[0]] = `${simulators[index]?.url}${base[1]}`;
   return {
     identity,
-    /** Gives this process the credentials, until `vi.unstubAllEnvs`. Libraries read them at their first call. */
+    /**
+     * Gives this process the credentials, until `vi.unstubAllEnvs`. Libraries read them at their
+     * first call.
+     */
     use(): void {
       for (const [name, value] of Object.entries(credentials)) vi.stubEnv(name, value);
     },

@@ -27,8 +27,9 @@ export const embeddingsOf = ({ input }: Pick<EmbeddingRequest, "input">) => ({
 });
 
 /**
- * Starts the provider, and writes a catalogue: `embed-a` of `provider-a`, `embed-d` of `provider-d`, which has no
- * price, and `embed-odd` of the provider `odd`, which has two keys. No model adds its own tokens.
+ * Starts the provider, and writes a catalogue: `embed-a` of `provider-a`, `embed-d` of
+ * `provider-d`, which has no price, and `embed-odd` of the provider `odd`, which has two keys. No
+ * model adds its own tokens.
  */
 export async function startEmbeddingProvider() {
   const usual: Answer = (request) => ({ body: embeddingsOf(request) });

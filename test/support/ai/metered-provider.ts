@@ -1,4 +1,5 @@
-// An AI provider in the dialect of OpenAI that obeys the maximum of a request and meters what it serves.
+// An AI provider in the dialect of OpenAI that obeys the maximum of a request and meters what it
+// serves.
 
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,9 +9,10 @@ import { setTimeout as wait } from "node:timers/promises";
 export type Metered = { inputTokens: number; outputTokens: number };
 
 /**
- * Starts it. The last message says how long its reply is and how it comes, such as `40 tokens, 5 ms each`.
- * Each token is a piece of four characters. The input has a token per eight bytes. `504` is answered with that
- * status, as by a proxy that has waited too long, and `503 by`, followed by a model, with that one by this model.
+ * Starts it. The last message says how long its reply is and how it comes, such as `40 tokens, 5 ms
+ * each`. Each token is a piece of four characters. The input has a token per eight bytes. `504` is
+ * answered with that status, as by a proxy that has waited too long, and `503 by`, followed by a
+ * model, with that one by this model.
  */
 export async function startMeteredProvider() {
   const metered: Metered[] = [];

@@ -64,8 +64,8 @@ export const breaksOff: Mood = (_request, response, { socket }) => {
 };
 
 /**
- * Starts providers of the dialect `openai-compatible`, each with one model of the same name, and writes a catalogue
- * that has them beside the shipped ones.
+ * Starts providers of the dialect `openai-compatible`, each with one model of the same name, and
+ * writes a catalogue that has them beside the shipped ones.
  * @param keys the values of their key variables, by their names
  * @param aliases of the catalogue
  * @param fields of models, by the same names

@@ -162,7 +162,9 @@ const CALL = {
 };
 const resultOf = (id: unknown): Json => ({ role: "tool", tool_call_id: id, content: "12" });
 
-/** A conversation with a message of a role, and the results of its tool calls or a further question. */
+/**
+ * A conversation with a message of a role, and the results of its tool calls or a further question.
+ */
 function messageWith(role: string, member: Json): Json {
   const calls = (member.tool_calls ?? []) as { id: string }[];
   const message = { role, content: "a", ...member };

@@ -38,8 +38,8 @@ export const runAttack = async (attack: Attack): Promise<number> =>
   Number(await runElsewhere(new URL("attacker.ts", import.meta.url), attack));
 
 /**
- * Runs a script as if it had its own machine, as attackers have in production: it gets what the others
- * leave of the cores.
+ * Runs a script as if it had its own machine, as attackers have in production: it gets what the
+ * others leave of the cores.
  * @param task its argument
  * @returns what it prints
  */
@@ -58,9 +58,9 @@ export async function runElsewhere(script: URL, task: object): Promise<string> {
 const LEAST_NICE = 19;
 
 /**
- * Gives the session of a process the least CPU. Where Linux groups processes by session (`sched(7)`,
- * "The autogroup feature"), priorities only count within a session: the attacker would get as much as
- * a connection of PostgreSQL.
+ * Gives the session of a process the least CPU. Where Linux groups processes by session
+ * (`sched(7)`, "The autogroup feature"), priorities only count within a session: the attacker would
+ * get as much as a connection of PostgreSQL.
  */
 function lowerSession(pid: number | undefined): void {
   const group = `/proc/${pid}/autogroup`;

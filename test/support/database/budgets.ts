@@ -62,7 +62,8 @@ export async function reserveFor(store: Pick<Store, "query">, wish: Wish): Promi
 }
 
 /**
- * Reserves for calls by one statement, and once more for those that lack counters or are left for others.
+ * Reserves for calls by one statement, and once more for those that lack counters or are left for
+ * others.
  * @returns the number of output tokens of each; null if the call is refused
  */
 export async function reserveTogether(

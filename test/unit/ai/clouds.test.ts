@@ -22,7 +22,9 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** Opens a cloud at its simulator, with the credentials of this process until the test has ended. */
+/**
+ * Opens a cloud at its simulator, with the credentials of this process until the test has ended.
+ */
 async function openCloud(
   { env, simulatorOf, use }: Clouds,
   id: string,

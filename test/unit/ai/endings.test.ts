@@ -335,7 +335,9 @@ test.each(WITH_BOTH)(
   },
 );
 
-/** The dialects that have one event for text, marker and usage. A server may send all in every one. */
+/**
+ * The dialects that have one event for text, marker and usage. A server may send all in every one.
+ */
 const WITH_ALL = DIALECTS.flatMap(({ dialect, words: { textWithAll, ...words } }) =>
   textWithAll ? [{ dialect, words, textWithAll }] : [],
 );

@@ -17,7 +17,9 @@ const call = { id: "call_abcdefghi", name: "look_up", arguments: ARGUMENTS };
 const OPENAI = `{"choices":[{"index":0,"message":{"role":"assistant","tool_calls":[{"id":"call_1","type":"function",
   "function":{"name":"look_up","arguments":${ARGUMENTS}}}]},"finish_reason":"tool_calls"}],
   "usage":{"prompt_tokens":1,"completion_tokens":1}}`;
-/** A whole reply that calls the tool. OpenAI's have arguments as an object, which some servers send. */
+/**
+ * A whole reply that calls the tool. OpenAI's have arguments as an object, which some servers send.
+ */
 const REPLIES: Record<string, string> = {
   openai: OPENAI,
   "openai-compatible": OPENAI,

@@ -9,7 +9,9 @@ export type Body = { arrivals: Arrival[]; ending: "end" | "reset" | "silence" };
 export type Outcome = "finished" | "limit" | "failed";
 /** The result that a reader of a body must have. */
 export type Verdict = {
-  /** All of it; only its beginning if a finish marker has named a failure: more may be read or not. */
+  /**
+   * All of it; only its beginning if a finish marker has named a failure: more may be read or not.
+   */
   text: string;
   isTextCut: boolean;
   /** One, or several where the promises leave it open. */
@@ -25,7 +27,8 @@ export type Limits = { afterOutcomeMs: number; idleMs: number };
  * How far a reply has come.
  * - `open`: no finish marker has come.
  * - `early`: one has come before any text. Some servers put it on the first piece.
- * - `likely`: it came along with all text, or for the second time. Some servers put it on every piece.
+ * - `likely`: it came along with all text, or for the second time. Some servers put it on every
+ *   piece.
  * - `behind`: it came behind the text, or with the last of several pieces.
  * - `proven`: the first usage came with it or behind it, apart from text.
  * - `doubtful`: text has followed a marker.

@@ -50,7 +50,10 @@ const idOf = ({ user, apiKeyId, alias }: Group) => apiKeyId ?? user?.id ?? alias
 const tokensOf = ({ dailyTokens }: { dailyTokens: number[] }) =>
   dailyTokens.reduce((sum, tokens) => sum + tokens, 0);
 
-/** Adds users, and calls of the last 35 days. All use about the same. Some calls have a key or an alias. */
+/**
+ * Adds users, and calls of the last 35 days. All use about the same. Some calls have a key or an
+ * alias.
+ */
 const FILL = [
   `insert into users (id, email, canonical_email, name, password_hash, password_changed_at, terms_accepted_at, created_at, updated_at)
    select id, id || '@example.com', id || '@example.com', 'Caller', '-', now(), now(), now(), now()

@@ -45,7 +45,9 @@ const render = createRenderEmail({
   supportUrl: "mailto:help@acme.example",
 });
 
-/** The texts that can hardly be read: the contrast of each, as far as it is below 4.5 (WCAG 2.2). */
+/**
+ * The texts that can hardly be read: the contrast of each, as far as it is below 4.5 (WCAG 2.2).
+ */
 const HARD_TO_READ = `(() => {
   const isDark = matchMedia("(prefers-color-scheme: dark)").matches;
   const canvas = isDark ? [18, 18, 18] : [255, 255, 255];

@@ -52,7 +52,9 @@ test("Data folder: a folder instead of the secret key is rejected by name", () =
 /** The mode of a file; 0 if the database has deleted it in the meantime. */
 const modeOf = (path: string) => (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777;
 
-/** The files and folders in a folder that other users may read, write or search, with their modes. */
+/**
+ * The files and folders in a folder that other users may read, write or search, with their modes.
+ */
 const openIn = (folder: string) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })
     .map((name) => ({ name, mode: modeOf(join(folder, name)) }))

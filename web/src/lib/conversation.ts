@@ -1,7 +1,9 @@
 /** Token counts, as the provider reports them, and the cost, if the model has a price. */
 export type Usage = { inputTokens: number; outputTokens: number; cost?: string };
 
-/** A reply of a model. It may be incomplete because of a failure, or because the user stopped it. */
+/**
+ * A reply of a model. It may be incomplete because of a failure, or because the user stopped it.
+ */
 export type Reply = {
   content: string;
   /** The model's reasoning, if it returns any. */
@@ -96,7 +98,10 @@ export const messagesOf = (turns: readonly Turn[]) =>
 export const CONTINUE =
   "Your last message ended early. Continue it from exactly where it ends, in its language and format, as if it had never stopped. Do not repeat, introduce or explain anything. Stay inside of a code block that is open.";
 
-/** Maximum length of a word, in UTF-16 code units. Longer ones are text in a language without spaces. */
+/**
+ * Maximum length of a word, in UTF-16 code units. Longer ones are text in a language without
+ * spaces.
+ */
 const MAX_WORD = 40;
 
 /**

@@ -9,7 +9,10 @@ class PasskeyOffer {
   #to = $state<string>();
   readonly isMade = $derived(this.#to !== undefined && this.#to === session.user?.id);
 
-  /** Makes the offer if the user, who has signed in with a password, has no passkey and can use one on this page. */
+  /**
+   * Makes the offer if the user, who has signed in with a password, has no passkey and can use one
+   * on this page.
+   */
   async consider(): Promise<void> {
     const userId = session.user?.id ?? "";
     if (!session.passkeys.isSupported() || localStorage.getItem(MARK + userId)) return;

@@ -39,7 +39,10 @@ class Session {
    */
   isExpired = $state(false);
   impersonation = $state.raw<Impersonation>();
-  /** Second factors that can complete the pending sign-in; empty if these are the app and the backup codes. */
+  /**
+   * Second factors that can complete the pending sign-in; empty if these are the app and the backup
+   * codes.
+   */
   factors = $state.raw<readonly string[]>([]);
   #client = this.#createClient();
   #life = new AbortController();

@@ -19,8 +19,8 @@ type SendToBedrock = (
 ) => Promise<CloudResponse>;
 
 /**
- * Amazon Bedrock, at its endpoints with server-sent events. Its credentials are an API key, or those that the
- * default chain of the AWS SDK finds: with them, requests are signed (SigV4).
+ * Amazon Bedrock, at its endpoints with server-sent events. Its credentials are an API key, or
+ * those that the default chain of the AWS SDK finds: with them, requests are signed (SigV4).
  */
 function openBedrock(send: SendToBedrock): Cloud {
   const identity = createIdentity(async () => {

@@ -49,8 +49,8 @@ type SendAs<T> = (
 ) => Promise<CloudResponse>;
 
 /**
- * Sends a request with the credentials of an identity, and once more with new ones if they are refused. A refused
- * request has not been read, so it costs nothing.
+ * Sends a request with the credentials of an identity, and once more with new ones if they are
+ * refused. A refused request has not been read, so it costs nothing.
  * @param refusals statuses with which the cloud refuses credentials
  */
 export async function postAs<T>(
@@ -92,8 +92,8 @@ const NETWORK = /^(?:E[A-Z]+|UND_ERR_\w+)$/;
 const WORD = /^\w{1,64}$/;
 
 /**
- * Why a library has no credentials. Its message is not kept, because it may quote the response of the credential
- * service.
+ * Why a library has no credentials. Its message is not kept, because it may quote the response of
+ * the credential service.
  */
 function credentialsError(thrown: unknown): ProviderError {
   const causes = causesOf(thrown);

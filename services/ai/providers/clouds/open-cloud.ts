@@ -6,7 +6,9 @@ import type { Cloud } from "./cloud.ts";
 import type { Place } from "./place.ts";
 import { openVertexAnthropic, openVertexGoogle } from "./vertex.ts";
 
-/** Opens the models of a dialect in a cloud. Nothing is loaded or connected before the first call. */
+/**
+ * Opens the models of a dialect in a cloud. Nothing is loaded or connected before the first call.
+ */
 export function openCloud(
   cloud: CloudName,
   dialect: string,

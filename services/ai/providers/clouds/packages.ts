@@ -33,8 +33,8 @@ function isInstalled(name: PackageName): boolean {
 }
 
 /**
- * Says how to install missing packages, if there are any. They are not dependencies, because those of a cloud that
- * nobody uses would make up most of the size of a deployment.
+ * Says how to install missing packages, if there are any. They are not dependencies, because those
+ * of a cloud that nobody uses would make up most of the size of a deployment.
  */
 export function missingPackages(
   names: readonly PackageName[],

@@ -15,8 +15,8 @@ type Variables = Readonly<Record<string, string | undefined>>;
 type Found = { place?: Place; problem?: string };
 
 /**
- * Determines the location of the models of a provider. Its credentials may be those of the process, so a location
- * alone configures it.
+ * Determines the location of the models of a provider. Its credentials may be those of the process,
+ * so a location alone configures it.
  * @param baseUrl empty if it follows from the region
  */
 export function findPlace(

@@ -5,8 +5,8 @@ import type { CloudRequest, CloudResponse } from "./cloud.ts";
 import { whileWanted } from "./identity.ts";
 
 /**
- * Options of every client of a vendor's SDK. Retries and time limits are ours, and an SDK that logs would log
- * credentials. Its own time limit is the longest that a timer can have.
+ * Options of every client of a vendor's SDK. Retries and time limits are ours, and an SDK that logs
+ * would log credentials. Its own time limit is the longest that a timer can have.
  */
 export const SDK_OPTIONS = { maxRetries: 0, timeout: 2 ** 31 - 1, logLevel: "off" } as const;
 
@@ -16,7 +16,10 @@ const SDK_HEADERS = Object.fromEntries(
   [...TOLD, "retry-count", "timeout"].map((name) => [`x-stainless-${name}`, null]),
 );
 
-/** The headers of a request: those that are sent, since signatures cover them, and none of the SDK itself. */
+/**
+ * The headers of a request: those that are sent, since signatures cover them, and none of the SDK
+ * itself.
+ */
 export const sdkHeaders = (headers: Readonly<Record<string, string>>) => ({
   ...SDK_HEADERS,
   ...headers,

@@ -86,8 +86,8 @@ export function openVertexAnthropic({ baseUrl, region, project }: Place, http: H
 }
 
 /**
- * A body as Vertex expects it: the model is in the URL, except when tokens are counted, and the API version in the body.
- * The SDK would parse and print it, which rounds numbers.
+ * A body as Vertex expects it: the model is in the URL, except when tokens are counted, and the API
+ * version in the body. The SDK would parse and print it, which rounds numbers.
  */
 function vertexBody(
   api: CloudRequest["api"],

@@ -40,7 +40,10 @@ function outcomeOf(request: Json) {
   }
 }
 
-/** Whether a request tells what becomes of a field: it is refused by name, ignored by name, or carried. */
+/**
+ * Whether a request tells what becomes of a field: it is refused by name, ignored by name, or
+ * carried.
+ */
 function fateOf(field: string, without: Json, request: Json): string {
   const [before, after] = [outcomeOf(without), outcomeOf(request)];
   const isNamed = (name: string) => name.split(/[.[\]]+/).includes(field);
