@@ -65,7 +65,7 @@ describeWeb("Web app: passkeys", { browsers: ["Chromium"], env }, (web) => {
     await expectAccessible(tab);
     await press(page, "Not now");
     await expect.poll(() => offer.count()).toBe(0);
-    await page.setViewportSize({ width: 1_000, height: 700 }); // with the account menu in sight
+    await page.setViewportSize({ width: 1_100, height: 700 }); // with the account menu in sight
     await goTo(page, "/account/profile");
     await signOut(page);
     await enter(page, user);
