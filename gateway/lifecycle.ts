@@ -7,6 +7,7 @@ import { Gauge, Histogram, Registry } from "prom-client";
 import type { Config } from "../services/platform/config/config.ts";
 import { loggedCaller } from "../services/platform/gate/authenticate.ts";
 import { openCallOf } from "../services/platform/gate/open-calls.ts";
+import { OpenList } from "../services/platform/process/open-list.ts";
 import { closeWithin } from "../services/platform/process/shutdown.ts";
 import { CALL_ENDED, CLIENT_CLOSED_REQUEST } from "../services/platform/rpc/errors.ts";
 import { createLineLimit } from "../services/platform/telemetry/log.ts";
@@ -73,7 +74,7 @@ export function createLifecycle(
   });
   const responses = new WeakMap<Duplex, ServerResponse>();
   let phase: Phase = "starting";
-  const calls = new Set<AbortController>();
+  const calls = new OpenList<AbortController>();
   const events = new EventEmitter();
   const mayLogRefusal = createLineLimit(log);
   const mayLog = ({ permit }: FastifyRequest) => permit !== undefined || mayLogRefusal();

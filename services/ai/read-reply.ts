@@ -160,7 +160,7 @@ async function reserve(
     isOpaque: isOpaque(targets[0].prompt),
   });
   const prompts = mapTargets(targets, ({ prompt }) => prompt);
-  const reservation = await ai.budgets.reserve(usage.row, prompts, metrics, signal);
+  const reservation = await ai.budgets.reserve(usage.row(), prompts, metrics, signal);
   for (const [name, value] of reservation?.headers ?? []) header.set(name, value);
   return { targets, usage, reservation };
 }
@@ -236,8 +236,10 @@ function follow(
  * The cost of a call so far: that of its row, with attempts that were repeated. Absent without a
  * price.
  */
-export const costIn = ({ row }: RecordedCall): { cost?: string } =>
-  row.cost_nanos === null ? {} : { cost: decimalOf(BigInt(row.cost_nanos)) };
+export function costIn(call: RecordedCall): { cost?: string } {
+  const { cost_nanos } = call.row();
+  return cost_nanos === null ? {} : { cost: decimalOf(BigInt(cost_nanos)) };
+}
 
 /** What the caller receives when a reply begins. */
 export const startedOf = (id: string, { entry, prompt, ignored = [] }: RouteTarget) => ({

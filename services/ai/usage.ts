@@ -40,6 +40,13 @@ type UsageStart = {
   isOpaque?: boolean;
 };
 
+/** A row to be written. */
+type RecordedRow = {
+  row: UsageRow;
+  /** It was written with a reservation, so it is settled. */
+  isReserved: boolean;
+};
+
 /** Interval between updates of the row of a long reply, in ms. A crash loses at most that. */
 const PROGRESS_INTERVAL_MS = 5_000;
 
@@ -51,7 +58,7 @@ const INPUT_UNREAD: ReadonlySet<UsageOutcome> = UNREAD_KINDS;
  * @param inputTokens input without that of earlier attempts
  */
 const pricedTokensOf = (
-  row: UsageRow,
+  row: Omit<UsageRow, "cost_nanos">,
   inputTokens: number,
   cacheWrite1hTokens: number,
 ): PricedTokens => ({
@@ -77,20 +84,19 @@ export function openUsageLedger(
   log: Logger,
   onCrossed: (crossings: readonly Crossing[]) => void = () => {},
 ) {
-  /** Rows that were written with a reservation. They are settled, and not written again. */
-  const reserved = new WeakSet<UsageRow>();
   /** Models that have used more than the reservation of a call. */
   const loggedModels = new Set<string>();
-  const batch = createBatch<UsageRow>({
+  const batch = createBatch<RecordedRow>({
     name: "AI usage",
     intervalMs: 20, // shorter calls are written once
     batchSize: 20_000,
-    async write(rows) {
-      const others = rows.filter((row) => !reserved.has(row));
+    async write(records) {
+      const rowsOf = (isReserved: boolean) =>
+        records.filter((record) => record.isReserved === isReserved).map(({ row }) => row);
+      const others = rowsOf(false);
       if (others.length > 0) await upsertUsage(db, others);
-      if (others.length === rows.length) return;
-      const due = rows.filter((row) => reserved.has(row));
-      const crossings = await settleUsage(db, due, clock.now());
+      if (others.length === records.length) return;
+      const crossings = await settleUsage(db, rowsOf(true), clock.now());
       if (crossings.length > 0) onCrossed(crossings);
     },
     log,
@@ -110,7 +116,7 @@ export function openUsageLedger(
       const elapsed = () => Math.round(performance.now() - startedAt);
       const now = clock.now();
       let { provider, model, price } = first;
-      const row: UsageRow = {
+      const counts: Omit<UsageRow, "cost_nanos"> = {
         id: newId(now),
         user_id: userId,
         api_key_id: apiKeyId ?? null,
@@ -125,14 +131,6 @@ export function openUsageLedger(
         reasoning_tokens: null,
         estimated: true,
         attempts: 1,
-        /** Computed whenever it is read, so that it always fits the counts. */
-        get cost_nanos() {
-          const prices = repeated.filter((each) => each !== undefined);
-          if (!price || prices.length < repeated.length) return null;
-          const { each, own } = ended ?? { each: row.input_tokens, own: row.input_tokens };
-          const tokens = pricedTokensOf(row, own, cacheWrite1hTokens);
-          return String(costOf(price, tokens, { prices, inputTokens: each }));
-        },
         latency_ms: null,
         first_chunk_ms: null,
         created_at: now,
@@ -152,10 +150,24 @@ export function openUsageLedger(
       let cacheWrite1hTokens = 0;
       let reported: (() => ReportedUsage) | undefined;
       let reservation: BudgetReservation | undefined;
+      const costNanos = (): string | null => {
+        const prices = repeated.filter((each) => each !== undefined);
+        if (!price || prices.length < repeated.length) return null;
+        const { each, own } = ended ?? { each: counts.input_tokens, own: counts.input_tokens };
+        const tokens = pricedTokensOf(counts, own, cacheWrite1hTokens);
+        return String(costOf(price, tokens, { prices, inputTokens: each }));
+      };
+      /** The row, as known so far. A copy, whose cost fits its counts. */
+      const row = (): UsageRow => ({ ...counts, cost_nanos: costNanos() });
+      const record = (): UsageRow => {
+        const recorded = row();
+        batch.set(recorded.id, { row: recorded, isReserved: reservation !== undefined });
+        return recorded;
+      };
       const setDetails = (details: UsageDetails) => {
-        row.cached_input_tokens = details.cachedInputTokens;
-        row.cache_write_tokens = details.cacheWriteTokens;
-        row.reasoning_tokens = details.reasoningTokens;
+        counts.cached_input_tokens = details.cachedInputTokens;
+        counts.cache_write_tokens = details.cacheWriteTokens;
+        counts.reasoning_tokens = details.reasoningTokens;
         cacheWrite1hTokens = details.cacheWrite1hTokens;
       };
       /**
@@ -165,42 +177,41 @@ export function openUsageLedger(
       const addReported = (): boolean => {
         const soFar = reported?.();
         if (soFar?.inputTokens === undefined) return false;
-        row.input_tokens = soFar.inputTokens;
-        row.output_tokens = Math.max(row.output_tokens, soFar.outputTokens ?? 0);
+        counts.input_tokens = soFar.inputTokens;
+        counts.output_tokens = Math.max(counts.output_tokens, soFar.outputTokens ?? 0);
         setDetails(soFar);
         return true;
       };
       const addText = (text: string) => {
-        row.first_chunk_ms ??= elapsed();
+        counts.first_chunk_ms ??= elapsed();
         characters += text.length;
         const mostTokens = reservation?.outputTokens ?? Number.POSITIVE_INFINITY;
-        row.output_tokens = Math.min(tokensIn(characters), mostTokens);
+        counts.output_tokens = Math.min(tokensIn(characters), mostTokens);
         if (elapsed() - writtenMs < PROGRESS_INTERVAL_MS) return;
         writtenMs = elapsed();
         addReported();
-        batch.set(row.id, row);
+        record();
       };
       const addAttempt = (mayBeRead: boolean) => {
-        row.attempts = (row.attempts ?? 0) + 1;
+        counts.attempts = (counts.attempts ?? 0) + 1;
         if (mayBeRead) repeated.push(price);
       };
       const replaceEstimate = ({ inputTokens, outputTokens }: Usage, details: UsageDetails) => {
-        row.input_tokens = inputTokens;
-        row.output_tokens = outputTokens;
-        row.estimated = false;
+        counts.input_tokens = inputTokens;
+        counts.output_tokens = outputTokens;
+        counts.estimated = false;
         setDetails(details);
       };
       return {
         /** Id of the row. */
-        id: row.id,
+        id: counts.id,
         /** The call continues with another model and counts towards it from now on. */
         moveTo(to: Pick<UsageStart, "provider" | "model" | "price" | "inputTokens">): void {
-          ({ provider, model, price, inputTokens: row.input_tokens } = to);
-          row.provider = provider;
-          row.model = model;
-          if (!reservation) batch.set(row.id, row);
+          ({ provider, model, price, inputTokens: counts.input_tokens } = to);
+          counts.provider = provider;
+          counts.model = model;
+          if (!reservation) record();
         },
-        /** The row, as known so far. */
         row,
         /**
          * Begins the call.
@@ -209,8 +220,7 @@ export function openUsageLedger(
         begin(given?: BudgetReservation): void {
           startedAt = performance.now();
           reservation = given;
-          if (given) reserved.add(row);
-          else batch.set(row.id, row);
+          if (!given) record();
         },
         /** Estimates usage from the pieces of the reply until the provider reports it. */
         observe(event: CallProgress | ReplyEvent): void {
@@ -240,25 +250,24 @@ export function openUsageLedger(
          * @returns the final row
          */
         finish(outcome: UsageOutcome): UsageRow {
-          row.outcome = outcome;
-          row.latency_ms = elapsed();
-          const isEstimate = row.estimated && !addReported();
+          counts.outcome = outcome;
+          counts.latency_ms = elapsed();
+          const isEstimate = counts.estimated && !addReported();
           const isFree =
             isEstimate && characters === 0 && (isUnread() || INPUT_UNREAD.has(outcome));
-          const each = row.input_tokens;
+          const each = counts.input_tokens;
           ended = { each, own: isFree ? 0 : each };
-          row.input_tokens = repeated.length * each + ended.own;
+          counts.input_tokens = repeated.length * each + ended.own;
           if (isOpaque && reservation && isEstimate && !isFree)
-            row.output_tokens = reservation.outputTokens;
-          if (repeated.length > 0) row.estimated = true;
-          batch.set(row.id, row);
-          return row;
+            counts.output_tokens = reservation.outputTokens;
+          if (repeated.length > 0) counts.estimated = true;
+          return record();
         },
         /**
          * Whether the call has used more than its reservation. Logs the first such call of a model.
          */
         exceedsReservation(): boolean {
-          if (!reservation || !exceeds(row, reservation)) return false;
+          if (!reservation || !exceeds(row(), reservation)) return false;
           const name = `${provider}/${model}`;
           if (!loggedModels.has(name))
             log.error({ provider, model }, "a call has used more than its budget reservation");

@@ -20,6 +20,7 @@ import { createPortGuard, openCallOf } from "../platform/gate/open-calls.ts";
 import { createOrigins } from "../platform/gate/origins.ts";
 import { createTrustedProxies } from "../platform/gate/proxies.ts";
 import { addServerHooks, admittedKey, schemaController } from "../platform/gate/server-hooks.ts";
+import { OpenList } from "../platform/process/open-list.ts";
 import { closeWithin } from "../platform/process/shutdown.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process/tls-files.ts";
 import { abortError, connectErrorOf, ServiceError } from "../platform/rpc/errors.ts";
@@ -102,7 +103,7 @@ export async function listenGrpc(
   const { publicUrl = "http://localhost", corsOrigins = [] } = config;
   const origins = createOrigins(publicUrl, corsOrigins, exposedHeaders);
   const { proxies = createTrustedProxies([]), admission = createAdmission() } = app;
-  const calls = new Set<AbortController>();
+  const calls = new OpenList<AbortController>();
   const guard = createPortGuard({
     admission,
     proxies,
@@ -255,11 +256,11 @@ function limitTime(
 }
 
 /**
- * Keeps open calls in a set for the shutdown. Connect's `shutdownSignal` would visit all of them
+ * Keeps open calls in a list for the shutdown. Connect's `shutdownSignal` would visit all of them
  * whenever one starts or ends. A unary call ends with its signal, for example at its deadline,
  * whereas Connect would wait for the handler.
  */
-function keepIn(calls: Set<AbortController>): Interceptor {
+function keepIn(calls: OpenList<AbortController>): Interceptor {
   return (next) => (req) => {
     const call = new AbortController();
     const onEnd = () => {

@@ -16,6 +16,7 @@ import { countRequests } from "../platform/gate/http1-guard.ts";
 import { createPortGuard, openCallOf } from "../platform/gate/open-calls.ts";
 import { createTrustedProxies } from "../platform/gate/proxies.ts";
 import { admittedKey } from "../platform/gate/server-hooks.ts";
+import { OpenList } from "../platform/process/open-list.ts";
 import { closeWithin } from "../platform/process/shutdown.ts";
 import { readTlsFiles, type TlsFiles } from "../platform/process/tls-files.ts";
 import { CALL_ENDED, connectErrorOf, ServiceError } from "../platform/rpc/errors.ts";
@@ -60,7 +61,7 @@ export async function listenInternal(
   const methods = new Map(
     served.map((method) => [`/${method.parent.typeName}/${method.name}`, method]),
   );
-  const calls = new Set<AbortController>();
+  const calls = new OpenList<AbortController>();
   const server = isTls ? https.createServer(readTlsFiles(tls)) : http.createServer();
   const guard = createPortGuard({
     admission: app.admission ?? createAdmission(),

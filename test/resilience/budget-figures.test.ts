@@ -58,7 +58,7 @@ describeIf(POSTGRES_BIN && process.env.TEST_FULL, "Figures of budgets", async ()
         const start = { userId, provider: "p", model: "m", inputTokens: 2 };
         while (performance.now() < until) {
           const usage = ledger.prepare(start);
-          const reservation = await gate.reserve(usage.row, [PROMPT], metrics, stays);
+          const reservation = await gate.reserve(usage.row(), [PROMPT], metrics, stays);
           if (!reservation) throw new Error("no budget limits the call");
           usage.begin(reservation);
           usage.observe({ kind: "sending", isUnread: () => false });

@@ -200,18 +200,21 @@ type Watched = { maxConnections: number; dropMaxConnection?: boolean; listening:
 
 type Peer = Pick<Socket, "remoteAddress" | "remotePort">;
 
-const openCalls = new WeakMap<object, OpenCall>();
+/** Property of a request that holds its open call. Cheaper than an entry of a WeakMap. */
+const OPEN_CALL = Symbol("open call");
+type Counted = { [OPEN_CALL]?: OpenCall };
 
 /** Remembers the open call of a request. */
-export const setOpenCall = (request: object, call: OpenCall): void =>
-  void openCalls.set(request, call);
+export function setOpenCall(request: object, call: OpenCall): void {
+  (request as Counted)[OPEN_CALL] = call;
+}
 
 /**
  * The open call of a request.
  * @throws Error if the port of the request has no guard
  */
 export function openCallOf(request: object): OpenCall {
-  const call = openCalls.get(request);
+  const call = (request as Counted)[OPEN_CALL];
   if (!call) throw new Error("the port has no guard");
   return call;
 }

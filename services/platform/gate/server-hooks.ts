@@ -224,13 +224,16 @@ export function addServerHooks(app: FastifyInstance, port: Port): void {
       request.permit?.release();
       port.onClose?.(request, reply);
     });
+    // V8 allocates function literals that are assigned to a property in the old space, where this
+    // one would keep the request alive until the next full collection.
+    const showRateLimit = (result: RateLimitResult) =>
+      void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
     const admit = (admitted: Admitted) => {
       request.admitted = admitted;
       request.permit = admitted.permit;
       if (isClosed) admitted.permit.release();
-      admitted.showRateLimit = (result) =>
-        void reply.headers(Object.fromEntries(rateLimitHeaders(result)));
-      if (admitted.rateLimit) admitted.showRateLimit(admitted.rateLimit);
+      admitted.showRateLimit = showRateLimit;
+      if (admitted.rateLimit) showRateLimit(admitted.rateLimit);
       done();
     };
     const refuse = (error: Error) =>
