@@ -128,8 +128,9 @@ export async function* one<T>(message: T): AsyncIterable<T> {
  * when the call is aborted. A single listener serves all of them.
  */
 function settleWithin(signal: AbortSignal) {
-  let rejectPending = (_error: ConnectError) => {};
-  const abort = () => rejectPending(ConnectError.from(signal.reason, Code.Canceled));
+  /** Rejects the step in progress, if there is one. */
+  let rejectPending: ((error: ConnectError) => void) | undefined;
+  const abort = () => rejectPending?.(ConnectError.from(signal.reason, Code.Canceled));
   signal.addEventListener("abort", abort);
   return <T, R>(work: () => Promise<T>, complete: (result: T) => R): Promise<R> =>
     new Promise((resolve, reject) => {
@@ -137,7 +138,10 @@ function settleWithin(signal: AbortSignal) {
       if (signal.aborted) return abort();
       const fail = (error: unknown) => reject(ConnectError.from(error, Code.Internal));
       work()
-        .then((result) => resolve(complete(result)))
+        .then((result) => {
+          rejectPending = undefined; // every call is aborted at its end, and errors are expensive
+          resolve(complete(result));
+        })
         .catch(fail);
     });
 }
