@@ -20,6 +20,7 @@ const SHARED_NAMES = [
 /** Exceptions, which only become fewer. */
 const INTERVALS = ["sse.ts", "worker.ts"]; // heartbeats of streams; leases of mails
 const MAX_CASTS = 5;
+const GETTERS = ["access-token.ts", "key-ring.ts"]; // of objects that live as long as the process
 
 const product = [...sourcesIn("gateway"), ...sourcesIn("services")];
 const matching = (pattern: RegExp) =>
@@ -53,6 +54,15 @@ test("Conventions: only the errors of refused calls use Connect's internals", ()
 test("Conventions: periodic work uses the shared helper, not setInterval", () => {
   const files = matching(/\bsetInterval\(/);
   expect(files.filter((name) => !INTERVALS.includes(name))).toEqual([]);
+});
+
+/** V8 allocates them in the old space, where one per call keeps the whole call: decision 51. */
+test("Conventions: no function literal is assigned to a property, and no object of a call has a getter", () => {
+  const target = String.raw`^\s+[\w.#[\]]+\.#?\w+ (?:\?\?)?= `;
+  const literal = String.raw`(?:async )?(?:function|\([^()]*\)(?:: [^=\n]+)? =>|\w+ =>)`;
+  const getter = /^ {4,}get \w+\(\)/m; // those of classes are indented by two
+  const getters = matching(getter).filter((name) => !GETTERS.includes(name));
+  expect([matching(new RegExp(target + literal, "m")), getters]).toEqual([[], []]);
 });
 
 test("Conventions: casts through unknown are limited to a few", () => {
