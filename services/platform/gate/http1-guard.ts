@@ -1,9 +1,16 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type PortGuard, setOpenCall } from "./open-calls.ts";
+import { type OpenCall, type PortGuard, setOpenCall } from "./open-calls.ts";
 
 /** Maximum number of pipelined requests in progress per connection (RFC 9112 section 9.3.2). */
 const MAX_IN_PROGRESS = 16;
+
+type ClientState = {
+  /** Requests in progress. */
+  requests: number;
+  /** Whether the connection closes after the last response. */
+  isClosing: boolean;
+};
 
 /**
  * Request listener for an HTTP/1.1 server that counts each request before `handle` gets it. A
@@ -18,29 +25,38 @@ export function countRequests(
   handle: RequestListener,
   refuse: (error: unknown, request: IncomingMessage, response: ServerResponse) => void,
 ): RequestListener {
-  const inProgress = new WeakMap<Socket, number>();
-  const closing = new WeakSet<Socket>();
+  const clients = new WeakMap<Socket, ClientState>();
   return (request, response) => {
     const { socket } = request;
     const connection = guard.connectionOf(socket);
-    if (!connection || socket.destroyed || closing.has(socket)) return;
-    const requests = (inProgress.get(socket) ?? 0) + 1;
-    if (requests > MAX_IN_PROGRESS) {
+    const client = clients.get(socket) ?? { requests: 0, isClosing: false };
+    clients.set(socket, client);
+    if (!connection || socket.destroyed || client.isClosing) return;
+    if (client.requests === MAX_IN_PROGRESS) {
       omitStackTraces(socket);
       return connection.cut();
     }
-    inProgress.set(socket, requests);
-    response.once("close", () => inProgress.set(socket, (inProgress.get(socket) ?? 1) - 1));
+    client.requests++;
+    let call: OpenCall | undefined;
+    let isHalfClosed = false;
+    const onClose = () => {
+      if (isHalfClosed) call?.close(!response.writableFinished);
+      isHalfClosed = true;
+    };
+    request.once("close", onClose);
+    response.once("close", () => {
+      client.requests--;
+      onClose();
+    });
     try {
-      const call = connection.open(request);
-      closeWithBoth(request, response, () => call.close(!response.writableFinished));
+      call = connection.open(request);
       setOpenCall(request, call);
     } catch (error) {
-      closing.add(socket);
+      client.isClosing = true;
       response.setHeader("connection", "close");
       return refuse(error, request, response);
     }
-    afterTurns(requests - 1, () => {
+    afterTurns(client.requests - 1, () => {
       if (!socket.destroyed) handle(request, response);
     });
   };
@@ -64,19 +80,4 @@ function omitStackTraces(socket: Socket): void {
 function afterTurns(turns: number, callback: () => void): void {
   if (turns === 0) callback();
   else setImmediate(afterTurns, turns - 1, callback);
-}
-
-/** Calls back once both the request body and the response have ended. */
-function closeWithBoth(
-  request: IncomingMessage,
-  response: ServerResponse,
-  onClose: () => void,
-): void {
-  let open = 2;
-  const end = () => {
-    open--;
-    if (open === 0) onClose();
-  };
-  request.once("close", end);
-  response.once("close", end);
 }
