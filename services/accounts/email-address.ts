@@ -56,14 +56,13 @@ export const checkEmail = (
 /** Parses an address. Returns undefined instead of throwing. */
 export function canonicalEmail(text: string): EmailAddress | undefined {
   const stored = addressForm(text);
+  if (stored.length > MAX_LENGTH) return undefined;
   const at = stored.lastIndexOf("@");
   const [local, typed] = [stored.slice(0, at), stored.slice(at + 1)];
   const domain = domainToASCII(typed); // parses a URL host, hence decodes percent signs
   const canonical = `${local.toLowerCase()}@${domain.toLowerCase()}`;
   const valid = at > 0 && LOCAL_PART.test(local) && !typed.includes("%") && DOMAIN.test(domain);
-  return valid && stored.length <= MAX_LENGTH && canonical.length <= MAX_LENGTH
-    ? { stored, canonical }
-    : undefined;
+  return valid && canonical.length <= MAX_LENGTH ? { stored, canonical } : undefined;
 }
 
 /**

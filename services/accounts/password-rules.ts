@@ -3,6 +3,7 @@ import { gunzipSync } from "node:zlib";
 import type { RegisterRequest } from "../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import type { Config } from "../platform/config/config.ts";
 import { invalid } from "../platform/rpc/errors.ts";
+import { MAX_TYPED_LENGTH } from "../platform/rpc/typed-text.ts";
 import type { User } from "../store/users.ts";
 import { checkEmail } from "./email-address.ts";
 
@@ -30,8 +31,11 @@ type Owner = Pick<User, "email" | "name">;
 
 /** Checks the address and password of a registration, in addition to the rules of its proto. */
 export const checkRegistration = (deps: Deps) => (request: RegisterRequest) => {
-  const isLeftOut = request.password === ""; // the proto rejects it if it is required
-  const fault = isLeftOut ? undefined : faultIn(deps, request.password, request);
+  const { email, name, password } = request;
+  // The proto rejects a password that is left out, if it is required, and texts that are too long.
+  const isLeftOut = password === "";
+  const isTooLong = [email, name, password].some((text) => text.length > MAX_TYPED_LENGTH);
+  const fault = isLeftOut || isTooLong ? undefined : faultIn(deps, password, request);
   return [...checkEmail(request), ...(fault ? [{ field: "password", message: fault }] : [])];
 };
 
@@ -86,7 +90,9 @@ function coreOf(plain: string): string {
  * Removes digits and symbols from both ends of a text, and replaces symbols inside with letters.
  */
 const withoutEdges = (text: string): string =>
-  text.replace(/^\P{L}+|\P{L}+$/gu, "").replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
+  text
+    .replace(/^\P{L}+|(?<=\p{L})\P{L}+$/gu, "")
+    .replace(/[@0$3]/g, (sign) => LETTERS[sign] as string);
 
 /** The product name, which is an obvious guess for any installation. */
 const PRODUCT = "gatehouse";

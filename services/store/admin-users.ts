@@ -1,5 +1,5 @@
 import type { ListUsersRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
-import { domainSpellings, foldDigits } from "../platform/rpc/typed-text.ts";
+import { searchSpellings } from "../platform/rpc/typed-text.ts";
 import type { Recipient } from "./emails.ts";
 import { readFilteredPage, readPartialPage } from "./filtered-page.ts";
 import {
@@ -108,14 +108,6 @@ export const readLockedUsers = (db: ClockedDb, limit: number): Promise<LockedUse
     { now: db.clock.now(), limit },
   );
 
-/**
- * Spellings of a search term: as given, with ASCII digits, and with its domain in Unicode and in
- * Punycode.
- */
-const spellingsOf = (search: string): string[] => [
-  ...new Set([search, foldDigits(search), ...domainSpellings(search)]),
-];
-
 const indexedPartOf = (term: string): string => [...term].slice(0, MAX_INDEXED_CHARACTERS).join("");
 
 /**
@@ -165,7 +157,7 @@ export async function listUsers(
   request: PageRequest & { sort?: string | undefined },
 ): Promise<Page<AdminUser>> {
   const { search, role, emailVerified, locked, serviceAccount, suspended, mfaEnabled } = filter;
-  const terms = search === undefined ? [] : spellingsOf(search);
+  const terms = search === undefined ? [] : searchSpellings(search);
   const conditions = {
     role: "t.role = :role",
     emailVerified: `t.email_verified_at is ${emailVerified ? "not null" : "null"}`,

@@ -1,5 +1,6 @@
 import { defineEntity, type InferEntity, p } from "@mikro-orm/core";
 import type { ListAllApiKeysRequest } from "../../gen/gatehouse/account/v1/admin_service_pb.ts";
+import { searchSpellings } from "../platform/rpc/typed-text.ts";
 import { readPartialPage } from "./filtered-page.ts";
 import { type Page, type PageRequest, readPage, rowsWhere } from "./page.ts";
 import { searchable } from "./search-indexes.ts";
@@ -186,13 +187,16 @@ export function listAllKeys(
   request: PageRequest,
 ): Promise<Page<AdminKey>> {
   const { userId, search, state } = filter;
+  const terms = search === undefined ? [] : searchSpellings(search);
+  const isIn = (text: string) => (_term: string, i: number) =>
+    `strpos(${searchable(text)}, ${searchable(`:term${i}`)}) > 0`;
   const conditions = {
     userId: "t.user_id = :userId",
-    search: `strpos(${searchable("t.name")}, ${searchable(":search")}) > 0
-      or strpos(${searchable("t.hint")}, ${searchable(":search")}) > 0`,
+    search: [...terms.map(isIn("t.name")), ...terms.map(isIn("t.hint"))].join(" or "),
     state: STATES[state ?? ""] ?? "true",
   };
-  const rows = rowsWhere(conditions, { userId, search, state, now: db.clock.now() });
+  const values = Object.fromEntries(terms.map((term, i) => [`term${i}`, term]));
+  const rows = rowsWhere(conditions, { userId, search, state, ...values, now: db.clock.now() });
   const query = { columns: ADMIN_COLUMNS, from: "api_keys", ...rows };
   const hasIndex = userId !== undefined || (search === undefined && state === undefined);
   return hasIndex ? readPage(db, query, request) : readPartialPage(db, query, request);

@@ -4,10 +4,12 @@ import { field as fieldOption, TypedText } from "../../../gen/gatehouse/platform
 import { remembered } from "./policy.ts";
 
 /**
- * Maximum length of a text that is normalized, in UTF-16 units. No rule of a typed field accepts a
- * longer text, so it is left unchanged.
+ * Maximum lengths of tokens and of other texts that are normalized, in UTF-16 units. No rule of a
+ * typed field accepts a longer text, so it is left unchanged: the time to compose a text, or to
+ * convert a domain, may be quadratic. Addresses have 254 characters; others may be invisible.
  */
-const MAX_LENGTH = 8_192;
+const MAX_TOKEN_LENGTH = 8_192;
+export const MAX_TYPED_LENGTH = 1_024;
 
 /**
  * Invisible characters (Unicode Default_Ignorable_Code_Point, UAX #44, and other format
@@ -25,9 +27,10 @@ const BLANK = /[\p{White_Space}\u2800]/gu;
 /** The same and all other separators that are not control characters. */
 const SEPARATOR = /\p{Z}/gu;
 /**
- * Dashes, characters mistaken for one, and what the hyphen key of a Japanese keyboard produces.
+ * Dashes, characters mistaken for one, and what the hyphen key of a Japanese keyboard produces in
+ * either width.
  */
-const DASH = /[\p{Pd}\p{Dash}\u02d7\u2043\u2212\u2500\u2796\u30fc]/gu;
+const DASH = /[\p{Pd}\p{Dash}\u02d7\u2043\u2212\u2500\u2796\u30fc\uff70]/gu;
 const DOT = /[\u3002\uff0e\uff61]/gu;
 const DIGIT = /(?![0-9])\p{Nd}/gu;
 /**
@@ -37,13 +40,22 @@ const DIGIT = /(?![0-9])\p{Nd}/gu;
 const FULL_WIDTH = /[\uff01-\uff5e]/gu;
 const FULL_WIDTH_OFFSET = 0xfee0;
 
+/**
+ * Creates a pattern for certain characters at both ends of a text. Each run of them is read once,
+ * since a match begins only where no other of them precedes: otherwise the time is quadratic.
+ */
+const edges = (start: RegExp, end = start): RegExp =>
+  new RegExp(`^${start.source}+|(?<!${end.source})${end.source}+$`, "gu");
+
 /** Spaces and invisible characters at both ends. */
-const EDGES =
-  /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+|[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]+$/gu;
+const EDGES = edges(/[\p{White_Space}\p{Default_Ignorable_Code_Point}\p{Cf}\u2800]/u);
 
 /** The same for names, which may end with the variation selector of an emoji. */
-const NAME_EDGES =
-  /^[\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]+|(?:[\p{White_Space}\u2800]|\u200c|\u200d)+$/gu;
+const NAME_EDGES = edges(
+  /[\p{White_Space}\p{Default_Ignorable_Code_Point}\u2800]/u,
+  /(?:[\p{White_Space}\u2800]|\u200c|\u200d)/u,
+);
+const SPACES = edges(/ /u);
 
 const isAscii = (text: string): boolean => /^\p{ASCII}*$/u.test(text);
 
@@ -59,7 +71,7 @@ function digitValue(digit: string): string {
 }
 
 /** Replaces the decimal digits of all scripts with 0 to 9. */
-export const foldDigits = (text: string): string => text.replace(DIGIT, digitValue);
+const foldDigits = (text: string): string => text.replace(DIGIT, digitValue);
 
 /** Removes invisible characters, except those that `kept` matches. */
 const visible = (text: string, kept?: RegExp): string =>
@@ -83,6 +95,7 @@ const codeForm = (text: string): string => tokenForm(text).replaceAll("-", "");
  * are kept and rejected later, since the address may be another mailbox.
  */
 export function addressForm(text: string): string {
+  if (text.length > MAX_TYPED_LENGTH) return text;
   const narrow = trim(text).replace(FULL_WIDTH, (character) =>
     String.fromCharCode(character.charCodeAt(0) - FULL_WIDTH_OFFSET),
   );
@@ -115,10 +128,7 @@ function nameForm(text: string): string {
 
 /** Normalizes part of an address or name to search for. */
 const searchForm = (text: string): string =>
-  visible(text, SPELLING)
-    .normalize("NFKC")
-    .replace(BLANK, " ")
-    .replace(/^ +| +$/g, "");
+  visible(text, SPELLING).normalize("NFKC").replace(BLANK, " ").replace(SPACES, "");
 
 /** Characters that a domain can't contain: `domainToASCII` would read them as URL syntax. */
 const NO_DOMAIN = /[\s%/?#\\:@[\]<>^|]/;
@@ -133,6 +143,15 @@ export function domainSpellings(text: string): string[] {
   if (NO_DOMAIN.test(domain) || (isAscii(domain) && !/xn--/i.test(domain))) return [];
   const spellings = [domainToASCII(domain), domainToUnicode(domain)];
   return spellings.filter((other) => other !== "").map((other) => local + other);
+}
+
+/**
+ * Spellings of a search term: as given, with ASCII digits, as addresses are stored, and with its
+ * domain in Unicode and in Punycode.
+ */
+export function searchSpellings(term: string): string[] {
+  const spellings = [term, foldDigits(term), asciiForm(term), ...domainSpellings(term)];
+  return [...new Set(spellings)].filter((spelling) => spelling !== "");
 }
 
 /**
@@ -162,7 +181,8 @@ export function foldTypedTexts(schema: DescMessage, message: Message): void {
   const texts = message as Message & Record<string, unknown>;
   for (const { name, typed } of typedFields(schema)) {
     const text = texts[name];
-    if (typeof text !== "string" || text.length > MAX_LENGTH) continue;
+    const max = typed === TypedText.TOKEN ? MAX_TOKEN_LENGTH : MAX_TYPED_LENGTH;
+    if (typeof text !== "string" || text.length > max) continue;
     texts[name] = forms[typed]?.(text) ?? text;
   }
 }
@@ -176,7 +196,7 @@ export function withComparedPasswords(schema: DescMessage, message: Message): Me
   const compared = typedFields(schema).flatMap(({ name, typed }) => {
     const text = texts[name];
     const isFolded = typed === TypedText.PASSWORD && typeof text === "string";
-    return isFolded && text.length <= MAX_LENGTH ? [[name, passwordForm(text)] as const] : [];
+    return isFolded && text.length <= MAX_TYPED_LENGTH ? [[name, passwordForm(text)] as const] : [];
   });
   return compared.every(([name, text]) => texts[name] === text)
     ? message

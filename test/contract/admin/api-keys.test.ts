@@ -55,6 +55,8 @@ describe("GET /admin/api-keys", () => {
     expect(await list(`userId=${userId}&state=expired`)).toEqual([expired.id]);
     expect(await list(`userId=${userId}&state=revoked`)).toEqual([revoked.id]);
     expect(await list(`search=${encodeURIComponent(name.toUpperCase())}`)).toEqual([active.id]);
+    const typed = name.replaceAll("-", "⁓").replace(/\d/g, (digit) => `٠١٢٣٤٥٦٧٨٩`[+digit] ?? "");
+    expect(await list(`search=${encodeURIComponent(typed)}`)).toEqual([active.id]);
     expect(await list(`search=${expired.hint.toLowerCase()}`)).toContain(expired.id);
     expect(await admin.get("/admin/api-keys?state=gone")).toMatchObject(invalid("state"));
   });

@@ -30,6 +30,10 @@ const typings = [
   { how: "with a word joiner", typed: (a: string) => a.replace(".com", "\u2060.com") },
   { how: "with a variation selector", typed: (a: string) => a.replace("@", "\ufe0f@") },
   { how: "with typographic dashes", typed: (a: string) => a.replaceAll("-", "–") },
+  {
+    how: "with Japanese vowel signs",
+    typed: (a: string) => a.replace("-", "ー").replace("-", "ｰ"),
+  },
   { how: "with no-break hyphens", typed: (a: string) => a.replaceAll("-", "\u2011") },
   { how: "in full-width characters", typed: inFullWidth },
   { how: "in Arabic-Indic digits", typed: (a: string) => inArabicDigits(a) },

@@ -9,6 +9,10 @@ import {
   VerifyEmailRequestSchema,
   VerifyMfaRequestSchema,
 } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
+import {
+  checkRegistration,
+  readCommonPasswords,
+} from "../../../services/accounts/password-rules.ts";
 import { violationsOf } from "../../../services/platform/rpc/validation.ts";
 
 /** A repeatable source of numbers below a bound (mulberry32). */
@@ -63,6 +67,11 @@ const rounds = Array.from({ length: ROUNDS }, (_, seed) => seed + 1);
 /** Runs a property with each seed, which is named when it fails. */
 const always = (property: (random: Random, seed: number) => void) => {
   for (const seed of rounds) property(randomFrom(seed), seed);
+};
+
+const RULES = {
+  commonPasswords: readCommonPasswords({ passwordBlocklist: true }),
+  config: { appName: "Gatehouse" },
 };
 
 const codeOf = (random: Random): string =>
@@ -161,6 +170,27 @@ describe("Typed texts", () => {
       violationsOf(RegisterRequestSchema, twice);
       expect(twice, `seed ${seed}`).toEqual(once);
     });
+  });
+
+  test.each([
+    ["blanks", `a${" ".repeat(16_000)}b`],
+    ["blanks that are just folded", `a${" ".repeat(8_000)}b`],
+    ["invisible characters", `a${"\u200b".repeat(8_000)}b`],
+    [
+      "different letters in a domain",
+      `a@${charactersOf(/\p{Unified_Ideograph}/u)
+        .join("")
+        .slice(0, 8_000)}`,
+    ],
+    ["labels of a domain", `a@${"ä.".repeat(8_000)}`],
+  ])("a text with thousands of %s does not take long", (_what, text) => {
+    const startedAt = performance.now();
+    const request = create(RegisterRequestSchema, { email: text, name: text, password: text });
+    expect(violationsOf(RegisterRequestSchema, request)).not.toEqual([]);
+    expect(checkRegistration(RULES)(request)).not.toEqual([]);
+    const search = create(ListUsersRequestSchema, { search: text });
+    expect(violationsOf(ListUsersRequestSchema, search)).not.toEqual([]);
+    expect(performance.now() - startedAt).toBeLessThan(50);
   });
 
   test("a text that no rule accepts is rejected before it is folded", () => {
