@@ -51,6 +51,8 @@ export type ParsedEvent = {
   endsWithToolCall?: boolean | undefined;
   /** A complete reply, which ends with its document even without a finish marker. */
   whole?: boolean | undefined;
+  /** The beginning of a reply. After content it is that of another one. */
+  opening?: boolean | undefined;
   /** The document is nothing that the dialect has. It may be an error in its own form. */
   foreign?: boolean | undefined;
 };
@@ -155,9 +157,14 @@ function joined(run: readonly Turn[]): Turn {
   return { role: first.role, parts, ...(toolCalls.length > 0 && { toolCalls }) };
 }
 
-/** Whether a choice or candidate is the first of its reply, the only one that is requested. */
-export const isFirst = (item: { index?: unknown } | null | undefined): boolean =>
-  Number(item?.index ?? 0) === 0;
+/**
+ * Whether a choice or candidate is the first of its reply, the only one that is requested.
+ * @throws TypeError for a value that is neither
+ */
+export function isFirst(item: { index?: unknown } | null | undefined): boolean {
+  if (item && typeof item !== "object") throw new TypeError("A choice is an object.");
+  return Number(item?.index ?? 0) === 0;
+}
 
 /**
  * Reads text that may be absent.
@@ -168,6 +175,20 @@ export function requireText(value: unknown): string {
   if (typeof value !== "string") throw new TypeError("Text is a string.");
   return value;
 }
+
+/**
+ * Reads a list that may be absent. Servers in Lua and PHP write an empty one as an empty object.
+ * @throws TypeError for any other type
+ */
+export function requireList<T>(value: readonly T[] | null | undefined): readonly T[] {
+  if (Array.isArray(value)) return value;
+  if (isEmptyObject(value || {})) return [];
+  throw new TypeError("A list is an array.");
+}
+
+/** Whether a value is an object without members. */
+export const isEmptyObject = (value: unknown): boolean =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0;
 
 /** Types of parts that are nothing without a text: `text`, `output_text`. */
 const TEXT_TYPE = /text$/;

@@ -6,6 +6,7 @@ import {
   joinedText,
   onlyTextOf,
   type ParsedEvent,
+  requireList,
   requireText,
   type Turn,
   userTurnsOf,
@@ -54,34 +55,58 @@ export const anthropicAdapter: Adapter = {
     const event = document as Event;
     switch (event.type) {
       case "message_start":
-        return { usage: { ...countsOf(event.message?.usage), outputTokens: undefined } }; // a placeholder
+        return {
+          ...readBlocks(event.message?.content ?? []), // empty but for some servers
+          usage: { ...countsOf(event.message?.usage), outputTokens: undefined }, // a placeholder
+          opening: true,
+        };
       case "content_block_start":
-        return parseBlock(event.content_block, event.index);
+        return parseBlock({ text: "", ...event.content_block } as Block, event.index);
       case "content_block_delta":
         return parseBlock(event.delta, event.index);
       case "message_delta":
         return { ...finishIn(event.delta?.stop_reason), usage: countsOf(event.usage) };
       case "message_stop":
         return { over: true };
-      case "message": {
-        const blocks = event.content.map(parseBlock);
+      case "message":
         return {
-          text: blocks.map(({ text }) => text).join(""),
-          reasoning: blocks.map(({ reasoning }) => reasoning).join(""),
-          toolCalls: blocks
-            .flatMap(({ toolCalls }) => toolCalls ?? [])
-            .map((call) => ({ ...call, arguments: call.input })),
-          skipped: blocks.some(({ skipped }) => skipped),
+          ...readBlocks(event.content),
           ...finishIn(event.stop_reason),
           usage: countsOf(event.usage),
           whole: Boolean(event.stop_reason), // without a reason it may be cut off
         };
-      }
       default:
-        return { foreign: typeof (event as { type?: unknown }).type !== "string" };
+        return parseUnknown(event);
     }
   },
 };
+
+/**
+ * Parses an event of an unknown type.
+ * @throws TypeError for content without a type, which would be left out
+ */
+function parseUnknown(event: { type?: unknown }): ParsedEvent {
+  if (typeof event.type === "string") return {};
+  if ("delta" in event || "content_block" in event) throw new TypeError("An event has a type.");
+  return { foreign: true };
+}
+
+/**
+ * Reads the content blocks of a message.
+ * @throws TypeError for what is no list of them
+ */
+function readBlocks(content: readonly Block[] | null): ParsedEvent {
+  if (!content) throw new TypeError("A message has content.");
+  const blocks = requireList(content).map(parseBlock);
+  return {
+    text: blocks.map(({ text }) => text).join(""),
+    reasoning: blocks.map(({ reasoning }) => reasoning).join(""),
+    toolCalls: blocks
+      .flatMap(({ toolCalls }) => toolCalls ?? [])
+      .map((call) => ({ ...call, arguments: call.input })),
+    skipped: blocks.some(({ skipped }) => skipped),
+  };
+}
 
 /**
  * Parses a content block or a delta of one.
@@ -90,8 +115,10 @@ export const anthropicAdapter: Adapter = {
  */
 function parseBlock(block: Block, index: number): ParsedEvent {
   if (typeof block.type !== "string") throw new TypeError("A block has a type.");
-  if (block.type === "text" || block.type === "text_delta")
+  if (block.type === "text" || block.type === "text_delta") {
+    if (block.text === undefined) throw new TypeError("The block has no text.");
     return { text: requireText(block.text) };
+  }
   if (block.type === "tool_use") {
     const { id, name, input } = block;
     return { text: "", toolCalls: [{ key: index, id, name, input }] };

@@ -4,6 +4,8 @@ import { createParser, type EventSourceParser, type ParseError } from "eventsour
 const EVENT_CHARACTERS = 1024 * 1024;
 /** Maximum size of a document outside of events, in characters. */
 const DOCUMENT_CHARACTERS = 16 * 1024 * 1024;
+/** Size of a line that is held, in characters, in addition to its text. */
+const LINE_CHARACTERS = 16;
 
 type Handlers = {
   onEvent(data: string, name: string | undefined): void;
@@ -95,9 +97,12 @@ export class BodyParser {
     if (text === "") return;
     this.#partialLine.push(text);
     this.#partialLength += text.length;
-    const isDocument = /^[{[]/.test(this.#partialLine[0] ?? "");
-    const max = isDocument ? DOCUMENT_CHARACTERS : this.#maxEvent;
-    if (this.#partialLength > max) this.#handlers.onTooLarge();
+    if (this.#partialLength > this.#maxOf(this.#partialLine)) this.#handlers.onTooLarge();
+  }
+
+  /** Maximum size of what begins with a text: a document may be larger than an event. */
+  #maxOf([start = ""]: readonly string[]): number {
+    return /^\s*[{[]/.test(start) ? DOCUMENT_CHARACTERS : this.#maxEvent;
   }
 
   #takePartialLine(): string {
@@ -131,8 +136,8 @@ export class BodyParser {
 
   #addBareLine(line: string): void {
     this.#bareLines.push(line);
-    this.#bareLength += line.length + 1;
-    if (this.#bareLength > DOCUMENT_CHARACTERS) this.#handlers.onTooLarge();
+    this.#bareLength += line.length + LINE_CHARACTERS;
+    if (this.#bareLength > this.#maxOf(this.#bareLines)) this.#handlers.onTooLarge();
   }
 }
 

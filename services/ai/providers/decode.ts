@@ -1,3 +1,4 @@
+import { partsIn } from "../../platform/rpc/check-json.ts";
 import { parseExactly } from "../../platform/rpc/exact-json.ts";
 import type { ParsedEvent, ReplyParser } from "./adapter.ts";
 import { BodyParser } from "./body-parser.ts";
@@ -14,7 +15,9 @@ import { type ToolCallPart, ToolCalls } from "./tool-calls.ts";
  */
 const DONE = /^"?\[DONE\]"?$/i;
 /** Names of events that report an error. */
-const ERROR_EVENT = /(?:error|exception)$/i;
+const ERROR_EVENT = /(?:error|exception)\s*$/i;
+/** Words in names of events that may report one. */
+const DOUBTFUL_EVENT = /fail|fatal|abort|cancel|timeout|interrupt/i;
 /** Characters of damaged JSON documents that error texts do not contain. */
 const JSON_PUNCTUATION = /[{}[\]"]/;
 /**
@@ -22,6 +25,13 @@ const JSON_PUNCTUATION = /[{}[\]"]/;
  * an event.
  */
 const JSON_PART = /\{\s*"|"\s*\}/;
+
+/**
+ * Size of a document from which its objects, lists and strings are counted, in characters, and how
+ * many it may have: each takes up to 60 bytes, 20 times as much as its text.
+ */
+const LARGE_CHARACTERS = 1024 * 1024;
+const MAX_PARTS = 1_000_000;
 
 /** Which pieces of a reply are wanted in addition to its text. */
 export type WantedPieces = { reasoning?: boolean; toolCalls?: boolean };
@@ -50,6 +60,8 @@ export class ReplyDecoder {
   #isWhole = false;
   /** Content has arrived in pieces. A complete reply after them repeats it, as MiniMax does. */
   #hasPieces = false;
+  /** The text of a complete reply with its finish marker, which some proxies send twice. */
+  #wholeText: string | undefined;
   /** Content has arrived after the latest counts. */
   #hasUncountedText = false;
   /** The end of the body has arrived: unreadable content was cut off. */
@@ -241,6 +253,7 @@ export class ReplyDecoder {
     if (this.isClosed) return;
     const text = data.trim();
     const isError = name !== undefined && ERROR_EVENT.test(name);
+    if (name !== undefined && DOUBTFUL_EVENT.test(name)) this.#ending.isSuspect = true;
     if (!text.startsWith("{")) return void this.#readOther(text, name, isError);
     this.#hasReadEvent = true;
     const document = parseJson(text);
@@ -258,7 +271,7 @@ export class ReplyDecoder {
     const words = typeof value === "string" ? value.trim() : text;
     if (isError) return void this.#readErrorText(words);
     if (words === "" || words.startsWith(":")) return;
-    if (Array.isArray(value)) return void this.#readArray(value);
+    if (Array.isArray(value)) return void this.#readArray(value, isNamed(name));
     if (JSON_PUNCTUATION.test(words)) return void this.#readUnreadable();
     if (isNamed(name)) return;
     if (value !== undefined && typeof value !== "string") return void this.#readUnreadable();
@@ -289,8 +302,9 @@ export class ReplyDecoder {
   }
 
   /** Reads an array of events, which Gemini sends without `alt=sse`. */
-  #readArray(documents: readonly unknown[]): void {
-    for (const document of documents) this.#apply(parseDocument(document, this.#adapter, false));
+  #readArray(documents: readonly unknown[], isNamed = false): void {
+    for (const document of documents)
+      this.#apply(parseDocument(document, this.#adapter, false), isNamed);
   }
 
   /**
@@ -339,6 +353,7 @@ export class ReplyDecoder {
     if (this.isClosed) return;
     const { failed, finish, foreign } = event;
     if (foreign && !isNamed) this.#ending.isSuspect = true;
+    if (event.opening && this.#hasPieces) return void this.#fail("unreadable reply");
     if (failed === "unreadable reply") return void this.#readUnreadable(failed);
     this.#addContent(event);
     if (failed) return void this.#fail(failed);
@@ -351,7 +366,7 @@ export class ReplyDecoder {
 
   #addContent(received: ParsedEvent): void {
     const { usage, finish, whole = false } = received;
-    const event = whole && this.#hasPieces ? withoutContent(received) : received;
+    const event = whole && this.#isRepeated(received) ? withoutContent(received) : received;
     const marker = finish && "reason" in finish ? finish.reason : undefined;
     const hasContent = this.#addPieces(event) || Boolean(event.text);
     this.#hasPieces ||= hasContent && !whole;
@@ -365,6 +380,14 @@ export class ReplyDecoder {
     });
     this.#addOmissions(event);
     this.#isWhole = whole;
+  }
+
+  /** Whether a complete reply repeats what has been read. */
+  #isRepeated({ text, finish }: ParsedEvent): boolean {
+    if (this.#hasPieces) return true;
+    const isSame = finish !== undefined && text !== "" && text === this.#wholeText;
+    if (finish) this.#wholeText = text;
+    return isSame;
   }
 
   #addCounts(usage: ParsedEvent["usage"], hasContent: boolean): void {
@@ -419,8 +442,12 @@ const isHighSurrogate = (code: number) => code >= 0xd800 && code <= 0xdbff;
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null;
 
-/** Parses a JSON document. Returns undefined if the text is not valid JSON. */
+/**
+ * Parses a JSON document. Returns undefined if the text is not valid JSON, or would take many times
+ * its size.
+ */
 function parseJson(text: string): unknown {
+  if (text.length > LARGE_CHARACTERS && partsIn(text) > MAX_PARTS) return undefined;
   try {
     return parseExactly(text);
   } catch {

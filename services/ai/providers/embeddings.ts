@@ -1,3 +1,4 @@
+import { partsIn } from "../../platform/rpc/check-json.ts";
 import type { ApiPath } from "./endpoint-path.ts";
 import { classifyError, ProviderError } from "./errors.ts";
 import type { EmbeddingPrompt, ReplyEvent, Usage, Vector } from "./provider.ts";
@@ -9,6 +10,11 @@ export const EMBEDDINGS_PATH: ApiPath = {
   resource: "embeddings",
 };
 
+/**
+ * Maximum number of objects, lists and strings in a reply, each of which takes up to 60 bytes. A
+ * vector has about seven.
+ */
+const MAX_PARTS = 1_000_000;
 /** Size of a number of a vector in base64, in bytes. */
 const FLOAT_BYTES = 4;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
@@ -49,8 +55,10 @@ export function* embeddingsIn(
 
 function documentIn(received: Buffer): { data?: unknown; usage?: unknown } {
   let document: { data?: unknown; usage?: unknown; error?: unknown } | null;
+  const text = received.toString();
+  if (partsIn(text) > MAX_PARTS) throw unreadable("too many objects, lists or strings");
   try {
-    document = JSON.parse(received.toString());
+    document = JSON.parse(text);
   } catch {
     throw unreadable("no JSON");
   }

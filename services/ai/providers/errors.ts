@@ -69,8 +69,9 @@ export function toProviderError(
 
 /**
  * Meanings of error names (type, code or status) and HTTP statuses. The first match counts. Names
- * are in lower case and without `_`, `-` and `.`, since some servers write `RateLimitError`, and
- * others `rate-limit`. Messages are ignored, with one exception: `EXHAUSTED_BALANCE`.
+ * are in lower case and without `_`, `-`, `.` and spaces, since some servers write
+ * `RateLimitError`, and others `rate-limit`. Messages are ignored, with one exception:
+ * `EXHAUSTED_BALANCE`.
  */
 const ERROR_PATTERNS: [RegExp, ProviderErrorKind][] = [
   [
@@ -173,7 +174,7 @@ export function classifyError(error: unknown, status?: number): ProviderErrorKin
     ...detailWords,
   ]
     .filter((word) => typeof word === "string")
-    .map((word) => word.toLowerCase().replace(/[-_.]/g, ""))
+    .map((word) => word.toLowerCase().replace(/[-_.\s]/g, ""))
     .concat(`http ${httpStatus}`)
     .join(" ");
   const kind = ERROR_PATTERNS.find(([pattern]) => pattern.test(words))?.[1] ?? "broke off";
@@ -188,7 +189,7 @@ const textsIn = ({ message, msg, detail, error }: ErrorBody): string[] =>
 
 /** How providers say that a conversation is too long. Most have no name for it. */
 const TOO_LONG =
-  /context_length|context length|context window|prompt is too long|maximum context|too many tokens|input token count.*exceeds|input is too long/i;
+  /context_length|context length|context window|prompt is too long|maximum context|too many tokens|input token count.{0,100}exceeds|input is too long/i;
 
 /** Whether a provider rejects a conversation because of its length. */
 export function isPromptTooLong(error: unknown): boolean {

@@ -14,8 +14,11 @@ type FinishWords = {
   filters: readonly string[];
 };
 
-/** How protobuf names an absent enum value, DashScope a missing reason, and Python None. */
-const ABSENT = /^$|^null$|^none$|unspecified$/;
+/**
+ * How protobuf names an absent enum value, DashScope a missing reason, Python None, and watsonx a
+ * reply that continues.
+ */
+const ABSENT = /^$|^null$|^none$|^notfinished$|unspecified$/;
 /** The name of the enum before its value, as in `FinishReason.STOP` of Python. */
 const ENUM = /^finishreason\.?(?=.)/;
 

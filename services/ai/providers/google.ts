@@ -10,6 +10,7 @@ import {
   type FittedPrompt,
   isFirst,
   joinedText,
+  requireList,
   type Turn,
   textOfPart,
   userTurnsOf,
@@ -53,7 +54,7 @@ export const googleAdapter: Adapter = {
   },
   parse(document) {
     const { candidates, promptFeedback, usageMetadata } = document as GenerateContentResponse;
-    const candidate = candidates?.find(isFirst);
+    const candidate = requireList(candidates).find(isFirst);
     const { text, reasoning, toolCalls, isThinking, hasOther } = readParts(candidate?.content);
     return {
       text,
@@ -141,7 +142,7 @@ function partsIn(content: Content | Part[] | Part | undefined): readonly Part[] 
   if (typeof content !== "object") throw new TypeError("Content has parts.");
   if (Array.isArray(content)) return content;
   if ("text" in content) return [content];
-  return (content as Content).parts ?? [];
+  return requireList((content as Content).parts);
 }
 
 const callOf = ({ functionCall, thoughtSignature }: Part): ToolCallPart => ({

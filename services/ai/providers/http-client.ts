@@ -6,6 +6,7 @@ import {
   createBrotliDecompress,
   createGunzip,
   createInflate,
+  createInflateRaw,
   createZstdDecompress,
 } from "node:zlib";
 import { exemptions, type ProxyEnv } from "../../platform/outbound-proxy.ts";
@@ -174,19 +175,36 @@ const isParseError = ({ code }: NodeJS.ErrnoException) => code?.startsWith("HPE_
  */
 const WITHOUT_TRAILER = { finishFlush: constants.Z_SYNC_FLUSH };
 const gunzip = () => createGunzip(WITHOUT_TRAILER);
-const DECOMPRESSORS: ReadonlyMap<string, () => NodeJS.ReadWriteStream> = new Map([
+const inflate = (message: IncomingMessage) =>
+  hasZlibHeader(message) ? createInflate(WITHOUT_TRAILER) : createInflateRaw(WITHOUT_TRAILER);
+type Decompressor = (message: IncomingMessage) => NodeJS.ReadWriteStream;
+const DECOMPRESSORS: ReadonlyMap<string, Decompressor> = new Map<string, Decompressor>([
   ["gzip", gunzip],
   ["x-gzip", gunzip],
-  ["deflate", () => createInflate(WITHOUT_TRAILER)],
+  ["deflate", inflate],
   ["br", () => createBrotliDecompress({ finishFlush: constants.BROTLI_OPERATION_FLUSH })],
   ["zstd", () => createZstdDecompress({ finishFlush: constants.ZSTD_e_flush })],
 ]);
+
+/** The method of zlib's header, in the lower half of its first byte (RFC 1950 section 2.2). */
+const DEFLATE = 8;
+
+/**
+ * Whether a body of the encoding "deflate" begins with zlib's header, which some servers omit (RFC
+ * 9110 section 8.4.1.2). It does if nothing has arrived.
+ */
+function hasZlibHeader(message: IncomingMessage): boolean {
+  const start: Buffer | null = message.read(1);
+  if (!start) return true;
+  message.unshift(start);
+  return ((start[0] ?? 0) & 0x0f) === DEFLATE;
+}
 
 /** Decompresses a body. Requests ask for an uncompressed one, but some proxies compress anyway. */
 export function decompressed(message: IncomingMessage): Readable {
   const create = DECOMPRESSORS.get(message.headers["content-encoding"]?.toLowerCase() ?? "");
   if (!create) return message;
-  return pipeline(message, create(), () => {}) as unknown as Readable; // errors of both streams reach the reader
+  return pipeline(message, create(message), () => {}) as unknown as Readable; // errors of both streams reach the reader
 }
 
 /**

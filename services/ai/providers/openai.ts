@@ -2,10 +2,12 @@ import type { OpenAI } from "openai";
 import {
   type Adapter,
   type FittedPrompt,
+  isEmptyObject,
   isFirst,
   joinedText,
   mergeAdjacent,
   onlyTextOf,
+  requireList,
   requireText,
   type Turn,
   textOfPart,
@@ -25,7 +27,8 @@ type Message = Omit<Delta, "content" | "tool_calls"> & {
   content?: unknown;
   reasoning_content?: unknown;
   reasoning?: unknown;
-  tool_calls?: unknown;
+  tool_calls?: (CallDelta | null)[] | null;
+  usage?: Counts | null;
   error?: unknown;
   finish_reason?: unknown;
   audio?: unknown;
@@ -49,13 +52,16 @@ type Choice = {
   text?: unknown;
   content?: unknown;
   finish_reason?: unknown;
+  /** The same, as protobuf writes it in JSON. */
+  finishReason?: unknown;
   error?: unknown;
   usage?: Counts | null;
 };
 type Body = {
   choices?: Choice[];
   usage?: Counts | null;
-  x_groq?: { usage?: Counts | null } | null;
+  /** Groq's own fields. `error`: why the stream has ended early. */
+  x_groq?: { usage?: Counts | null; error?: unknown } | null;
   object?: unknown;
   model?: unknown;
   /** MiniMax's own status, which is 0 unless the reply has failed. */
@@ -89,20 +95,21 @@ export const openaiAdapter: Adapter = {
   parse(document) {
     const { choices, usage, x_groq, base_resp } = document as Body;
     // Some servers send several choices although one was requested, each in its own chunks.
-    const choice = choices?.find(isFirst);
+    const choice = requireList(choices).find(isFirst);
     const message = messageIn(choice);
     const { content, refusal, reasoning_content, reasoning, tool_calls } = message;
     const { text, thoughts, hasOther } = readContent(content);
-    const reason = choice?.finish_reason ?? message.finish_reason;
+    const reason = choice?.finish_reason ?? choice?.finishReason ?? message.finish_reason;
     const isToolCall = isToolCallWord(reason);
-    const error = choice?.error ?? message.error ?? errorOfMiniMax(base_resp);
-    const counts = realCountsIn([usage, choice?.usage, x_groq?.usage]); // as Moonshot and Groq send it
+    const error = choice?.error ?? message.error ?? x_groq?.error ?? errorOfMiniMax(base_resp);
+    // Moonshot, proxies and Groq have them in places of their own.
+    const counts = realCountsIn([usage, choice?.usage, message.usage, x_groq?.usage]);
     return {
-      text: text + requireText(refusal),
+      text: text + (isEmptyObject(refusal || {}) ? "" : requireText(refusal)),
       usage: counts && countsOf(counts),
       active: Boolean(reasoning_content || reasoning || hasOther),
       reasoning: thoughts || textIn(reasoning_content) || textIn(reasoning),
-      toolCalls: Array.isArray(tool_calls) ? tool_calls.map(callOf) : [],
+      toolCalls: requireList(tool_calls).map(callOf),
       finish: finishOf(reason),
       skipped: hasOther === "unknown" || isToolCall || hasUnread(message),
       endsWithToolCall: isToolCall,
@@ -235,22 +242,29 @@ const errorOfMiniMax = (status: Body["base_resp"]) =>
 function isForeign(document: object): boolean {
   const has = (name: string) => Boolean((document as Record<string, unknown>)[name]);
   if (OF_REPLIES.some(has)) return false;
-  return OF_ERRORS.some(has) || !(has("object") || has("model") || isWithoutMembers(document));
+  return OF_ERRORS.some(has) || !(has("object") || has("model") || isEmptyObject(document));
 }
 
 const OF_REPLIES = ["choices", "usage", "x_groq"];
-const OF_ERRORS = ["message", "msg", "detail", "code", "errors"];
-const isWithoutMembers = (document: object) => Object.keys(document).length === 0;
+const OF_ERRORS = [
+  ...["message", "msg", "detail", "code", "errors"],
+  ...["error_code", "error_msg", "error_message", "errorMessage"],
+];
 
 const textIn = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/** The message of a choice, or the piece of one. An empty piece may have the message next to it. */
+/**
+ * The message of a choice, or the piece of one. An empty piece may have the message next to it, and
+ * either may have the text next to it.
+ */
 function messageIn(choice: Choice | undefined): Message {
   if (!choice) return {};
   const { delta, message, text, content } = choice;
-  if (isMessage(delta) && !(isEmpty(delta) && message)) return delta;
-  const given = isMessage(delta) ? message : delta || message;
-  return isMessage(given) ? given : { content: given ?? text ?? content };
+  const isPiece = isMessage(delta) && !(isEmpty(delta) && message);
+  const instead = isMessage(delta) ? message : delta || message;
+  const given = isPiece ? delta : instead;
+  if (!isMessage(given)) return { content: given ?? text ?? content };
+  return isEmpty(given) ? { ...given, content: text ?? content ?? given.content } : given;
 }
 
 const isMessage = (value: unknown): value is Message =>
@@ -272,7 +286,7 @@ const isEmpty = ({ content, refusal, reasoning_content, reasoning, tool_calls }:
  */
 function readContent(content: unknown): Content {
   if (typeof content === "string") return { text: content, thoughts: "" };
-  if (content === undefined || content === null) return NO_CONTENT;
+  if (content === undefined || content === null || isEmptyObject(content)) return NO_CONTENT;
   if (!Array.isArray(content))
     return { text: requireText(textOfPart(content) ?? content), thoughts: "" };
   const parts = content.map((part) =>
@@ -317,6 +331,7 @@ const realCountsIn = (places: readonly (Counts | null | undefined)[]) =>
 function countsOf(counts: Counts): UsageCounts | undefined {
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = counts;
   if (typeof prompt !== "number" || typeof completion !== "number") return undefined;
+  if (prompt < 0 || completion < 0) return undefined; // the total would hide it
   const ofAnthropic =
     numberIn(counts.cache_read_input_tokens) + numberIn(counts.cache_creation_input_tokens);
   const isCacheSeparate = ofAnthropic > prompt;

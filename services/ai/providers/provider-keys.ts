@@ -3,6 +3,11 @@ import type { ProviderError, ProviderErrorKind } from "./errors.ts";
 
 /** How long a key that is refused or out of quota is set aside, in ms. */
 const SET_ASIDE_MS = 600_000;
+/**
+ * Maximum time for which a key with a rate limit is set aside, in ms: limits are per day at most.
+ * Some servers send times of any length.
+ */
+const MAX_SET_ASIDE_MS = 24 * 3_600_000;
 
 /** An API key of a provider. Only its number may be shown. */
 export type ProviderKey = { number: number; text: string };
@@ -74,7 +79,7 @@ export class ProviderKeys {
   }
 
   #setAsideFor(ms: number, key: ProviderKey, reason: ProviderErrorKind): void {
-    const untilMs = this.#nowMs() + ms;
+    const untilMs = this.#nowMs() + Math.min(ms, MAX_SET_ASIDE_MS);
     this.#setAside.set(key, { untilMs, reason });
     if (this.count > 1) this.#onSetAside({ number: key.number, until: new Date(untilMs), reason });
   }

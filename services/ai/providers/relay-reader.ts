@@ -99,7 +99,8 @@ export class RelayReader {
     for (const piece of pieces) yield { ...piece, decodingMs: this.#decodingMs };
     this.#withheld = body.toString();
     if (this.decoder.error) return;
-    if (!this.decoder.isDocument) throw new ProviderError("unreadable reply"); // such as events
+    const isAlone = isObjectText(this.#withheld); // nothing follows it, such as `[DONE]`
+    if (!this.decoder.isDocument || !isAlone) throw new ProviderError("unreadable reply");
     yield { kind: "relayed", data: this.#withheld };
   }
 
@@ -183,6 +184,12 @@ function assertEvent(text: string): void {
   const line = text.trimStart();
   if (line !== "" && !SSE_LINE.test(line.replace(/^\ufeff/, "")))
     throw new ProviderError("unreadable reply");
+}
+
+/** Whether a text with one JSON document consists of an object alone. */
+function isObjectText(text: string): boolean {
+  const trimmed = text.trim();
+  return trimmed.startsWith("{") && trimmed.endsWith("}");
 }
 
 /** The error in the data of an event, if it has any. */

@@ -41,7 +41,7 @@ function parseEvent(event: Event): ParsedEvent {
     case "response.completed":
     case "response.incomplete":
     case "response.failed":
-      return { ...parseEnd(event.response), over: true };
+      return { ...parseEnd(event.response, event.type.slice("response.".length)), over: true };
     default:
       return {};
   }
@@ -49,17 +49,23 @@ function parseEvent(event: Event): ParsedEvent {
 
 const isOver = ({ status }: Response) => status === "completed" || status === "incomplete";
 
-/** What a response says of its end. One that is still in progress has none. */
-function parseEnd({ status, error, incomplete_details, usage }: Response): ParsedEvent {
-  if (status === "failed") return { failed: classifyError(error) };
+/**
+ * What a response says of its end. One that is still in progress has none.
+ * @param named the status in the name of its event, which counts as well
+ */
+function parseEnd(response: Response, named?: string): ParsedEvent {
+  const { status, error, incomplete_details, usage } = response;
+  const is = (word: string) => status === word || named === word;
+  if (is("failed") || is("cancelled")) return { failed: classifyError(error) };
   const counts = usage && countsOf(usage);
-  if (status === "completed") return { finish: { reason: "stop" }, usage: counts };
-  if (status !== "incomplete") return { usage: counts };
-  const isBlocked = incomplete_details?.reason === "content_filter";
-  return {
-    finish: isBlocked ? { failure: "blocked the content" } : { reason: "length" },
-    usage: counts,
-  };
+  if (is("incomplete")) {
+    const isBlocked = incomplete_details?.reason === "content_filter";
+    return {
+      finish: isBlocked ? { failure: "blocked the content" } : { reason: "length" },
+      usage: counts,
+    };
+  }
+  return is("completed") ? { finish: { reason: "stop" }, usage: counts } : { usage: counts };
 }
 
 /** The text and the tool calls of a whole response. */

@@ -15,6 +15,9 @@ export type ToolCallPart = {
   signature?: unknown;
 };
 
+/** Size of a call that is held, in characters, in addition to its texts. */
+const CALL_CHARACTERS = 256;
+
 type ToolCallPiece = Extract<Piece, { kind: "tool-call" }>;
 
 /** A call of the reply. */
@@ -39,6 +42,8 @@ export class ToolCalls {
   readonly #calls: Call[] = [];
   /** The latest call of each key, as text: some servers send numbers in both forms. */
   readonly #byKey = new Map<string, Call>();
+  /** The ids that have been passed on. Clients cannot tell two calls with the same id apart. */
+  readonly #ids = new Set<string>();
   #named = 0;
   /** Number of characters that are held. */
   length = 0;
@@ -61,11 +66,13 @@ export class ToolCalls {
    * @throws TypeError for values of other types
    */
   add(part: ToolCallPart): ToolCallPiece[] {
-    const call = this.#callOf(part);
-    call.name ||= textIn(part.name);
-    call.signature ||= textIn(part.signature);
-    call.input ??= part.input;
-    return this.#pass(call, argumentsIn(part.arguments));
+    const { arguments: json, ...head } = part;
+    const call = this.#callOf(head);
+    this.length += JSON.stringify(head).length;
+    call.name ||= textIn(head.name);
+    call.signature ||= textIn(head.signature);
+    call.input ??= head.input;
+    return this.#pass(call, argumentsIn(json));
   }
 
   /**
@@ -79,7 +86,7 @@ export class ToolCalls {
     );
   }
 
-  #callOf(part: ToolCallPart): Call {
+  #callOf(part: Omit<ToolCallPart, "arguments">): Call {
     const key = part.key === undefined ? undefined : String(part.key);
     const known = key === undefined ? undefined : this.#byKey.get(key);
     if (known && !isAnother(part, known)) {
@@ -96,6 +103,7 @@ export class ToolCalls {
       input: undefined,
     };
     this.#calls.push(call);
+    this.length += CALL_CHARACTERS;
     if (key !== undefined) this.#byKey.set(key, call);
     return call;
   }
@@ -113,7 +121,8 @@ export class ToolCalls {
     if (!isFirst) return [piece];
     const { givenId, name, signature } = call;
     const isUsable = typeof givenId === "string" && givenId !== "" && signature === "";
-    const id = isUsable ? givenId : createCallId(signature);
+    const id = isUsable && !this.#ids.has(givenId) ? givenId : createCallId(signature);
+    this.#ids.add(id);
     return [{ ...piece, id, name, ...(signature !== "" && { signature }) }];
   }
 }
@@ -124,7 +133,9 @@ export class ToolCalls {
  */
 function isAnother({ id, name }: ToolCallPart, known: Call): boolean {
   if (!name || known.name === "") return false;
-  return id && known.givenId ? id !== known.givenId : isObjectText(known.json);
+  if (id && known.givenId && id !== known.givenId) return true;
+  const isRepeated = id && known.givenId && name === known.name;
+  return !isRepeated && isObjectText(known.json);
 }
 
 /** @throws TypeError for a value that is not text */
@@ -140,6 +151,7 @@ const argumentsIn = (value: unknown): string =>
 
 /** Whether a text is a JSON object. */
 function isObjectText(json: string): boolean {
+  if (!json.trimEnd().endsWith("}")) return false; // parsing every beginning would take long
   try {
     const value: unknown = JSON.parse(json);
     return typeof value === "object" && value !== null && !Array.isArray(value);

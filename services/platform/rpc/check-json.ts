@@ -90,6 +90,17 @@ export function checkJson(
   return hasDuplicates;
 }
 
+/** Number of objects, lists and strings in a JSON text, which need not be valid. */
+export function partsIn(text: string): number {
+  let parts = 0;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit === QUOTE) i = closingQuote(text, i);
+    if (unit === QUOTE || unit === OBJECT_START || unit === LIST_START) parts++;
+  }
+  return parts;
+}
+
 /** The nesting depth of a JSON text, which need not be valid. */
 export function depthOf(text: string): number {
   let [depth, deepest] = [0, 0];

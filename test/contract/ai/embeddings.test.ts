@@ -238,6 +238,10 @@ const WRONG: [name: string, body: object | string, fields?: object][] = [
     { encoding_format: "base64" },
   ],
   ["an error", { error: { message: "sk-echo", code: "server_error" } }],
+  [
+    "millions of lists",
+    `{"data":${JSON.stringify([item(0), item(1)])},"other":[${"[],".repeat(1_000_000)}[]]}`,
+  ],
 ];
 
 test.for(WRONG)(

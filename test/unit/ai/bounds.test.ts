@@ -2,12 +2,18 @@ import { setTimeout as wait } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { REPLY } from "../../../scripts/simulators/script.ts";
 import { SIMULATED_DIALECTS } from "../../../scripts/simulators/simulator.ts";
+import { ReplyDecoder } from "../../../services/ai/providers/decode.ts";
+import { isPromptTooLong } from "../../../services/ai/providers/errors.ts";
 import { openaiAdapter } from "../../../services/ai/providers/openai.ts";
-import type { ProviderBounds, ReplyEvent } from "../../../services/ai/providers/provider.ts";
+import {
+  DEFAULT_BOUNDS,
+  type ProviderBounds,
+  type ReplyEvent,
+} from "../../../services/ai/providers/provider.ts";
 import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 import { expectedOf } from "./expectations.ts";
-import { type Bench, decode, startBench, startTestBench } from "./support.ts";
+import { type Bench, decode, framesOf, startBench, startTestBench } from "./support.ts";
 
 /**
  * The limits that must not end a call, and far less than them: what ends sooner was ended by the
@@ -156,6 +162,19 @@ test("Provider client: a complete reply is bounded, even if it arrives as an end
   await until("the end of the stream at the provider", () => endless?.closedAt);
 });
 
+test("Provider client: tool calls are bounded by their number and names, not by their arguments alone", async () => {
+  const decoder = new ReplyDecoder(openaiAdapter, true, { toolCalls: true });
+  const many = times(100_000, (index) => ({ index, function: { name: "f" } }));
+  const push = (tool_calls: object[]) =>
+    decoder.push(Buffer.from(framesOf({ choices: [{ delta: { tool_calls } }] })));
+  for (let at = 0; at < many.length; at += 10_000) push(many.slice(at, at + 10_000));
+  expect(decoder.heldLength).toBeGreaterThan(DEFAULT_BOUNDS.wholeReplyBytes);
+  const before = decoder.heldLength;
+  push([{ index: 0, id: "x".repeat(100_000) }]);
+  push([{ index: 100_000, function: { name: "x".repeat(100_000) } }]);
+  expect(decoder.heldLength - before).toBeGreaterThan(200_000);
+});
+
 test(`Provider client: reads ${FRAMES} frames of one character in one chunk`, {
   timeout: 30_000,
 }, async () => {
@@ -175,6 +194,43 @@ test.each([
   const start = performance.now();
   expect(decode(openaiAdapter, ...parts)).toMatchObject({ text: "" });
   expect(performance.now() - start).toBeLessThan(SOON_MS);
+});
+
+const repeated = (unit: string) =>
+  Array(Math.floor(LARGE / (unit.length + 1)))
+    .fill(unit)
+    .join();
+
+/** Documents that take many times their size in memory. */
+test.each([
+  ["lists", repeated("[]")],
+  ["objects", repeated("{}")],
+  ["texts", repeated('"a"')],
+  ["members", `{${repeated('"a":0')}}`],
+])("Provider client: a document of millions of %s is unreadable", (_, items) => {
+  const choice = '{"message":{"content":"Hi"},"finish_reason":"stop"}';
+  const body = `{"choices":[${choice}],"other":[${items}]}`;
+  expect(decode(openaiAdapter, body)).toMatchObject({ text: "", error: "unreadable reply" });
+});
+
+test("Provider client: lines outside of events that are no document are bounded as an event", () => {
+  expect(decode(openaiAdapter, "x\n".repeat(100_000)).error).toBe("reply too large");
+  const lines = JSON.stringify({ choices: Array(20_000).fill({ index: 1 }) }, null, 1);
+  expect(decode(openaiAdapter, lines).error).toBe("broke off");
+});
+
+test("Provider client: the long message of an error is searched at once", () => {
+  const message = "input token count ".repeat(60_000);
+  const start = performance.now();
+  expect(isPromptTooLong({ message })).toBe(false);
+  expect(isPromptTooLong({ message: `${message}(9) exceeds the maximum` })).toBe(true);
+  expect(performance.now() - start).toBeLessThan(SOON_MS);
+});
+
+test("Provider client: a long text of brackets and quotes is read", () => {
+  const content = '[{"\\":[],'.repeat(800_000);
+  const body = JSON.stringify({ choices: [{ message: { content }, finish_reason: "stop" }] });
+  expect(decode(openaiAdapter, body).text).toHaveLength(content.length);
 });
 
 async function* textsOf(events: AsyncIterable<ReplyEvent>) {

@@ -117,6 +117,15 @@ test.each([
   });
 });
 
+// Nothing tells it from the second of several. Of a whole reply, OpenAI's SDK reads the choice in
+// the first place of the list; of a stream, that with the first index.
+test("OpenAI dialect: a choice with another index than 0 is none, even if it is the only one", () => {
+  const failed = { text: "", error: "broke off" };
+  expect(decode(openaiAdapter, framesOf(chunk(1, "Good", "stop")))).toMatchObject(failed);
+  const whole = { choices: [{ index: 1, message: { content: "Good" }, finish_reason: "stop" }] };
+  expect(decodeDocument(openaiAdapter, whole)).toMatchObject(failed);
+});
+
 test.each([
   ["an event", 'data: {"choices":[{"index":0,"delta":{"content":"cut'],
   [
@@ -222,6 +231,11 @@ const OPENAI_COUNTS: {
     tokens: [25, 5],
   },
   { what: "a total that is too small", usage: counts(100, 10, 5), tokens: [100, 10] },
+  {
+    what: "less than no output, in spite of the total",
+    usage: counts(9, -2, 11),
+    tokens: undefined,
+  },
   { what: "no output beside text", usage: counts(100, 0, 100), tokens: undefined },
   { what: "no input", usage: counts(0, 10, 10), tokens: undefined },
   { what: "zeros", usage: counts(0, 0, 0), tokens: undefined },
@@ -244,6 +258,7 @@ describe("OpenAI dialect: usage", () => {
 
   test.each([
     ["a choice", { choices: [{ index: 0, delta: {}, usage: counts(9, 2, 11) }] }],
+    ["a message", { choices: [{ index: 0, delta: { usage: counts(9, 2, 11) } }] }],
     ["the field of Groq", { choices: [], x_groq: { usage: counts(9, 2, 11) } }],
     [
       "a choice, despite zeros of a proxy",
@@ -409,6 +424,11 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
       ["a message that is a list", { message: [{ text: "Hi there" }] }],
       ["the text of a completion", { text: "Hi there" }],
       ["the content of a choice", { content: "Hi there" }],
+      ["a text beside an empty piece", { delta: { role: "assistant" }, text: "Hi there" }],
+      ["a text beside an empty message", { message: { content: null }, text: "Hi there" }],
+      ["a refusal that is false", { message: { content: "Hi there", refusal: false } }],
+      ["a refusal that is empty", { message: { content: "Hi there", refusal: {} } }],
+      ["a content beside an empty piece", { delta: { content: "" }, content: "Hi there" }],
     ] as const
   ).map(([what, choice]) => ({
     what: `OpenAI dialect, ${what}`,
@@ -422,6 +442,9 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
     { message: { content: null, function_call: { name: "f", arguments: "{}" } } },
     { message: 7 },
     { delta: 7 },
+    { message: { content: false } },
+    { delta: { content: 0 } },
+    { message: { content: "Hi", refusal: true } },
   ].map((choice) => ({
     what: `OpenAI dialect, ${JSON.stringify(choice)}`,
     adapter: openaiAdapter,
@@ -440,8 +463,10 @@ const CONTENTS: { what: string; adapter: Adapter; whole: object; text?: string }
       ],
       ["another type", [{ type: "output_text", text: "Hi there" }]],
       ["no type", [{ text: "Hi there" }]],
+      ["a text without a text", [{ type: "text", content: "Hi there" }]],
       ["strings", ["Hi there"]],
       ["a string", "Hi there"],
+      ["null", null],
     ] as const
   ).map(([what, content, text]) => ({
     what: `Anthropic dialect, ${what}`,

@@ -1,4 +1,11 @@
-import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import {
+  brotliCompressSync,
+  constants,
+  deflateRawSync,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { readCatalogue } from "../../../services/ai/catalogue.ts";
 import { openProviders } from "../../../services/ai/providers/providers.ts";
@@ -83,6 +90,11 @@ const WITHOUT_END = [
     compress: (body: string) => deflateSync(body, { finishFlush: constants.Z_SYNC_FLUSH }),
   },
   {
+    encoding: "deflate",
+    // Without zlib's header, as some servers send it and the SDKs' fetch reads it.
+    compress: (body: string) => deflateRawSync(body, { finishFlush: constants.Z_SYNC_FLUSH }),
+  },
+  {
     encoding: "br",
     compress: (body: string) =>
       brotliCompressSync(body, { finishFlush: constants.BROTLI_OPERATION_FLUSH }),
@@ -93,8 +105,19 @@ const WITHOUT_END = [
   },
 ];
 
+test.each([deflateSync, deflateRawSync])(
+  "Envelopes of good replies: deflate with zlib's header and without (%#)",
+  async (compress) => {
+    const good = Array(2).fill({ text: "Hi", failure: undefined, calls: 1 });
+    for (const body of [document, events])
+      expect(
+        await outcomesOf([response(compress(body), { "content-encoding": "deflate" })]),
+      ).toEqual(good);
+  },
+);
+
 test.each(WITHOUT_END)(
-  "Envelopes of good replies: $encoding without its end",
+  "Envelopes of good replies: $encoding without its end (%#)",
   async ({ encoding, compress }) => {
     const good = Array(2).fill({ text: "Hi", failure: undefined, calls: 1 });
     for (const body of [document, events])

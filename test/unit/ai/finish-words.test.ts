@@ -26,7 +26,10 @@ const FAILURES: unknown[] = [
   ...[{ type: "stop" }, ["stop"], true, 7],
 ];
 /** Absent reasons: the reply has not ended. */
-const ABSENT = [null, undefined, "", "null", "None", 0, "FINISH_REASON_UNSPECIFIED"];
+const ABSENT = [
+  ...[null, undefined, "", " ", "null", "None", 0, "FINISH_REASON_UNSPECIFIED"],
+  "not_finished",
+];
 /** Words of OpenAI, with which translators answer in other dialects. */
 const COMMON = {
   good: ["stop", "STOP", "FinishReason.STOP", "FINISH_REASON_STOP"],
@@ -155,6 +158,16 @@ test("Finish reasons of google: all of its SDK are known", () => {
     const candidates = [{ content: { parts: [{ text: "Half of" }] }, finishReason }];
     expect(endOf(googleAdapter, JSON.stringify({ candidates })).end).toBe("broke off");
   }
+});
+
+test("Finish reasons of openai: that of protobuf is read by its name in JSON", () => {
+  const endFor = (finishReason: string) => {
+    const choices = [{ message: { content: "Half of" }, finishReason }];
+    return endOf(openaiAdapter, JSON.stringify({ choices })).end;
+  };
+  expect(["STOP", "MAX_TOKENS", "SAFETY", "abort"].map(endFor)).toEqual([
+    ...["stop", "length", "blocked the content", "broke off"],
+  ]);
 });
 
 test.each(["tool_calls", "TOOL_CALLS", "tool-call", "tool_use", "ToolUse", "function_call"])(

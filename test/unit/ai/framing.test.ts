@@ -24,6 +24,8 @@ const geminiBusy = { error: { code: 503, message: "busy", status: "UNAVAILABLE" 
 
 const anthropicPiece = (text: string) =>
   framesOf({ type: "content_block_delta", delta: { type: "text_delta", text } });
+const messageStart = (content: unknown) =>
+  framesOf({ type: "message_start", message: { content, usage: { input_tokens: 9 } } });
 const anthropicStop = framesOf({ type: "message_delta", delta: { stop_reason: "end_turn" } });
 const messageStop = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 const anthropicBusy = { type: "error", error: { type: "overloaded_error", message: "busy" } };
@@ -131,6 +133,7 @@ const BODIES: Body[] = [
     { code: 50001, msg: "busy" },
     { model: "m", object: "chat.completion.chunk", message: "busy", code: 500 },
     { choices: null, base_resp: { status_code: 1027, status_msg: "output new_sensitive" } },
+    { object: "chat.completion", error_code: 336_501, error_msg: "busy" },
   ].map(
     (document): Body => ({
       what: `${JSON.stringify(document)}, then [DONE] without a finish reason`,
@@ -154,6 +157,19 @@ const BODIES: Body[] = [
     error: "unreadable reply",
   },
   {
+    what: "a piece without its text among others of Anthropic",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}${framesOf({ type: "content_block_delta", delta: { type: "text_delta", content: "b" } })}${anthropicStop}${messageStop}`,
+    text: "a",
+    error: "unreadable reply",
+  },
+  {
+    what: "a block of Anthropic that begins without a text",
+    adapter: anthropicAdapter,
+    body: `${framesOf({ type: "content_block_start", index: 0, content_block: { type: "text" } })}${anthropicPiece("ab")}${anthropicStop}${messageStop}`,
+    text: "ab",
+  },
+  {
     what: "a document of no dialect, then a finish reason",
     adapter: openaiAdapter,
     body: `${piece("a")}${framesOf({ detail: "retrying" })}${piece("b")}${stop}${done}`,
@@ -172,24 +188,112 @@ const BODIES: Body[] = [
     body: `${piece("a")}event: status\ndata: {"step":1}\n\n${piece("b")}${done}`,
     text: "ab",
   },
-  ...["Error", "stream_error", "server-error", "exception", "throttlingException"].flatMap(
-    (name): Body[] => [
-      {
-        what: `words in an event ${name}`,
-        adapter: openaiAdapter,
-        body: `${piece("a")}event: ${name}\ndata: the model has crashed\n\n${done}`,
-        text: "a",
-        error: "broke off",
-      },
-      {
-        what: `a document in an event ${name}`,
-        adapter: openaiAdapter,
-        body: `${piece("a")}event: ${name}\ndata: {"message":"x","code":503}\n\n${done}`,
-        text: "a",
-        error: "overloaded",
-      },
-    ],
+  ...["failed", "fatal", "request_aborted", "Timeout"].flatMap((name): Body[] => [
+    {
+      what: `an event ${name}, then [DONE] without a finish reason`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: {}\n\n${done}`,
+      text: "a",
+      error: "broke off",
+    },
+    {
+      what: `an event ${name}, then a finish reason`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: {}\n\n${piece("b")}${stop}${done}`,
+      text: "ab",
+    },
+  ]),
+  {
+    what: "an array in an event with a name, then [DONE] without a finish reason",
+    adapter: openaiAdapter,
+    body: `${piece("a")}event: status\ndata: [{"step":1}]\n\n${piece("b")}${done}`,
+    text: "ab",
+  },
+  {
+    what: "a piece without a type in an event of Anthropic that names it",
+    adapter: anthropicAdapter,
+    body: `${anthropicPiece("a")}event: content_block_delta\n${framesOf({ delta: { type: "text_delta", text: "b" } })}${anthropicStop}${messageStop}`,
+    text: "a",
+    error: "unreadable reply",
+  },
+  // A server may begin another reply. Anthropic's SDK fails as well.
+  {
+    what: "another message of Anthropic after the text of the first",
+    adapter: anthropicAdapter,
+    body: `${messageStart([])}${anthropicPiece("a")}${messageStart([])}${anthropicPiece("ab")}${anthropicStop}${messageStop}`,
+    text: "a",
+    error: "unreadable reply",
+  },
+  // Anthropic's SDK begins the message with it, so leaving it out would lose text.
+  {
+    what: "text in Anthropic's message_start",
+    adapter: anthropicAdapter,
+    body: `${messageStart([{ type: "text", text: "a" }])}${anthropicPiece("b")}${anthropicStop}${messageStop}`,
+    text: "ab",
+  },
+  {
+    what: "content of another type in Anthropic's message_start",
+    adapter: anthropicAdapter,
+    body: `${messageStart("a")}${anthropicPiece("b")}${anthropicStop}${messageStop}`,
+    text: "",
+    error: "unreadable reply",
+  },
+  // Lists of servers in Lua and PHP
+  {
+    what: "empty lists that are objects",
+    adapter: openaiAdapter,
+    body: `${framesOf({ choices: {} }, { choices: [{ delta: { content: {}, tool_calls: {} } }] })}${piece("ab")}${stop}${framesOf({ choices: {}, usage: whole.usage })}${done}`,
+    text: "ab",
+  },
+  {
+    what: "empty lists of Gemini that are objects",
+    adapter: googleAdapter,
+    body: `${framesOf({ candidates: {} }, { candidates: [{ content: { parts: {} } }] })}${geminiPiece("a")}${framesOf(candidate("b", "STOP"))}`,
+    text: "ab",
+  },
+  {
+    what: "an empty list of Anthropic that is an object",
+    adapter: anthropicAdapter,
+    body: `${messageStart({})}${anthropicPiece("ab")}${anthropicStop}${messageStop}`,
+    text: "ab",
+  },
+  ...[
+    { choices: { 0: chunk("b").choices[0] } },
+    { choices: "b" },
+    { choices: ["b"] },
+    { choices: [{ index: 0, delta: { tool_calls: { id: "1", function: { name: "b" } } } }] },
+  ].map(
+    (document): Body => ({
+      what: `another value for a list: ${JSON.stringify(document)}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}${framesOf(document)}${stop}${done}`,
+      text: "a",
+      error: "unreadable reply",
+    }),
   ),
+  ...[
+    "Error",
+    "error ",
+    "stream_error",
+    "server-error",
+    "exception",
+    "throttlingException",
+  ].flatMap((name): Body[] => [
+    {
+      what: `words in an event ${name}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: the model has crashed\n\n${done}`,
+      text: "a",
+      error: "broke off",
+    },
+    {
+      what: `a document in an event ${name}`,
+      adapter: openaiAdapter,
+      body: `${piece("a")}event: ${name}\ndata: {"message":"x","code":503}\n\n${done}`,
+      text: "a",
+      error: "overloaded",
+    },
+  ]),
   ...["event: error\n\n", "event:error\r\n\r\n", ": x\nevent: error\nid: 7\n\n"].map(
     (frame): Body => ({
       what: `an error event without data ${JSON.stringify(frame)}`,
@@ -220,6 +324,10 @@ const BODIES: Body[] = [
       [{ error: { message: "x", status: 503 } }, "overloaded"],
       [{ error: { message: "x", statusCode: "401" } }, "refused the key"],
       [{ error: { msg: "Insufficient balance", code: 400 } }, "quota exhausted"],
+      [{ error: { type: "Too Many Requests" } }, "rate limited"],
+      [{ error: { code: "503 Service Unavailable" } }, "overloaded"],
+      [{ choices: [{ index: 0, delta: {} }], x_groq: { error: "over_capacity" } }, "overloaded"],
+      [{ choices: [], x_groq: { error: "it broke" } }, "broke off"],
       [{ error: "it broke" }, "broke off"],
       [{ error: [] }, "broke off"],
     ] as const
@@ -293,6 +401,18 @@ const BODIES: Body[] = [
     what: "MiniMax's last event, which repeats the message",
     adapter: openaiAdapter,
     body: `${piece("a")}${piece("b")}${framesOf(whole)}`,
+    text: "ab",
+  },
+  {
+    what: "the message twice",
+    adapter: openaiAdapter,
+    body: `${framesOf(whole, whole)}${done}`,
+    text: "ab",
+  },
+  {
+    what: "the message twice, on lines of their own",
+    adapter: openaiAdapter,
+    body: `${JSON.stringify(whole)}\n${JSON.stringify(whole)}\n`,
     text: "ab",
   },
   {
@@ -467,6 +587,7 @@ const BODIES: Body[] = [
     'data: x"choices":[{"delta":{"content":"b"}}]}\n\n',
     "data: null\n\n",
     "data: 7\n\n",
+    "data: true\n\n", // OpenAI's SDK passes it on; it may have been a piece
   ].flatMap((frame): Body[] => [
     {
       what: `unreadable ${JSON.stringify(frame)}`,

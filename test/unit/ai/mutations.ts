@@ -128,6 +128,10 @@ export function mutationsOf(dialect: SimulatedDialect, encoder: DialectEncoder):
       }),
     ),
     { name: "drop", change: (frames, at) => frames.toSpliced(at, 1) },
+    {
+      name: "insert the opening",
+      change: (frames, at) => frames.toSpliced(at, 0, frames[0] as Frame),
+    },
     { name: "repeat", change: (frames, at) => frames.toSpliced(at, 0, frames[at] as Frame) },
     edit("delay a little", (frame) => ({ ...frame, afterMs: SHORT_MS })),
     edit("delay for long", (frame) => ({ ...frame, afterMs: LONG_MS })),

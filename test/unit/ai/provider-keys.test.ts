@@ -37,3 +37,14 @@ test("Several keys: a limit without a time sets no key aside, and ends no other 
   keys.refuse(first, limited, new Set([first]));
   expect(keys.setAside).toMatchObject([{ number: 1, reason: "quota exhausted" }]);
 });
+
+test("Several keys: a limit sets a key aside for a day at most, whatever time the provider names", () => {
+  const dayMs = 24 * 3_600_000;
+  for (const retryAfterMs of [2 * dayMs, 1e15, 1e19]) {
+    const keys = new ProviderKeys(["first", "second"], systemClock);
+    keys.refuse(keys.pick(), new ProviderError("rate limited", { retryAfterMs }), new Set());
+    const [{ until } = { until: new Date(0) }] = keys.setAside;
+    expect(until.getTime() - Date.now()).toBeGreaterThan(dayMs - 60_000);
+    expect(until.getTime() - Date.now()).toBeLessThanOrEqual(dayMs);
+  }
+});

@@ -68,6 +68,8 @@ type Facts = Partial<{
   counts: Partial<Counts>;
   over: boolean;
   isWhole: boolean;
+  /** Another reply begins if text has come before. */
+  isOpening: boolean;
 }>;
 
 // biome-ignore lint/suspicious/noExplicitAny: a document of a provider, which may be anything
@@ -240,7 +242,12 @@ function readJson(dialect: SimulatedDialect, state: State, document: Json): void
   if (!isObject) failUnreadable(state);
   else if (Array.isArray(document)) for (const each of document) readJson(dialect, state, each);
   else if (document.error || document.type === "error" || document.object === "error") fail(state);
-  else apply(state, FACTS[dialect](document));
+  else readFacts(state, FACTS[dialect](document));
+}
+
+function readFacts(state: State, facts: Facts): void {
+  if (facts.isOpening && state.hasPieces) fail(state);
+  else apply(state, facts);
 }
 
 function apply(state: State, { word, counts, over = false, isWhole, ...facts }: Facts): void {
@@ -368,6 +375,7 @@ const FACTS: Record<SimulatedDialect, (document: Json) => Facts> = {
       },
       over: type === "message_stop",
       isWhole: type === "message",
+      isOpening: type === "message_start",
     };
   },
   google({ candidates, usageMetadata }) {

@@ -85,6 +85,18 @@ const WHOLE: Whole[] = [
     body: `${JSON.stringify(whole)}\n${JSON.stringify(whole)}`,
     end: "unreadable reply",
   },
+  ...["data: [DONE]\n\n", "upstream closed\n", "\u0000", ": comment\n"].map((rest) => ({
+    api: "messages" as const,
+    what: `a message, then ${JSON.stringify(rest)}`,
+    body: `${JSON.stringify(whole)}\n${rest}`,
+    end: "unreadable reply",
+  })),
+  {
+    api: "messages",
+    what: "a message between blank lines",
+    body: `\n\n${JSON.stringify(whole)}\r\n`,
+    end: "stop",
+  },
   {
     api: "messages",
     what: "half a message",
@@ -123,6 +135,39 @@ describe("A relayed stream of messages", () => {
     const { data, end } = await relay("messages", true, body);
     expect(end).toBe("broke off");
     expect(data).not.toContain("message_stop");
+  });
+});
+
+/** Events that end a stream of the Responses API, and what that means. */
+const ENDS: [name: string, response: object, end: string][] = [
+  ["completed", { status: "completed" }, "stop"],
+  ["completed", {}, "stop"],
+  ["completed", { status: "failed" }, "broke off"],
+  ["completed", { status: "cancelled" }, "broke off"],
+  ["completed", { status: "incomplete" }, "length"],
+  ["incomplete", { status: "completed" }, "length"],
+  ["incomplete", {}, "length"],
+  ["incomplete", { incomplete_details: { reason: "content_filter" } }, "blocked the content"],
+  ["failed", { status: "failed", error: { code: "rate_limit_exceeded" } }, "rate limited"],
+  ["failed", { error: { code: "server_error" } }, "internal error"],
+  ["failed", { status: "completed" }, "broke off"],
+  ["failed", {}, "broke off"],
+];
+
+test.each(ENDS)(
+  "A relayed stream of responses ends with response.%s and %j: %s",
+  async (name, response, end) => {
+    const text = { type: "response.output_text.delta", delta: "Hi" };
+    const body = framesOf(text, { type: `response.${name}`, response });
+    expect((await relay("responses", true, body)).end).toBe(end);
+  },
+);
+
+test("A relayed stream of messages fails if another message begins after the first text", async () => {
+  const body = framesOf(START, TEXT, START, TEXT, END, STOP);
+  expect(await relay("messages", true, body)).toMatchObject({
+    data: framesOf(START, TEXT),
+    end: "unreadable reply",
   });
 });
 

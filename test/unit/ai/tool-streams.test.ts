@@ -97,6 +97,36 @@ const DELTAS: [what: string, deltas: object[][], calls: [name: string, json: str
     ],
   ],
   [
+    "the same id for every call",
+    [
+      [{ index: 0, id: "1", function: { name: "a", arguments: "{}" } }],
+      [{ index: 1, id: "1", function: { name: "b", arguments: "{}" } }],
+    ],
+    [
+      ["a", "{}"],
+      ["b", "{}"],
+    ],
+  ],
+  [
+    "the same index and id for every call",
+    [
+      [{ index: 0, id: "1", function: { name: "a", arguments: "{}" } }],
+      [{ index: 0, id: "1", function: { name: "b", arguments: "{}" } }],
+    ],
+    [
+      ["a", "{}"],
+      ["b", "{}"],
+    ],
+  ],
+  [
+    "id and name again at the end",
+    [
+      [{ index: 0, id: "1", function: { name: "a", arguments: "{}" } }],
+      [{ index: 0, id: "1", function: { name: "a", arguments: "" } }],
+    ],
+    [["a", "{}"]],
+  ],
+  [
     "neither index nor id",
     [
       [{ function: { name: "a", arguments: "{}" } }],
@@ -153,7 +183,9 @@ test.each(DELTAS)(
     const reply = read(openaiAdapter, `${framesFor(deltas, [FINISH])}data: [DONE]\n\n`);
     expect(reply).toMatchObject({ finish: "tool_calls", error: undefined });
     expect(reply.calls.map((call) => [call.name, call.arguments])).toEqual(calls);
-    expect(reply.calls.every(({ id }) => id !== "")).toBe(true);
+    const ids = reply.calls.map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length); // requests with an id twice are rejected
+    expect(ids).not.toContain("");
   },
 );
 
