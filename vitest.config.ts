@@ -116,7 +116,12 @@ if (haveInfrastructure) modes.push("replicas");
 // Vitest's own configuration interface is a default export.
 // biome-ignore lint/style/noDefaultExport: see above
 export default defineConfig({
-  resolve: { alias: { "@gatehouse/client": `${import.meta.dirname}/client/src/index.ts` } }, // as web/ builds it
+  resolve: {
+    alias: {
+      "@gatehouse/client": `${import.meta.dirname}/client/src/index.ts`, // as web/ builds it
+      "@electric-sql/pglite-prepopulatedfs": `${import.meta.dirname}/test/support/database/embedded-image.ts`,
+    },
+  },
   test: {
     pool: "threads",
     isolate: false,

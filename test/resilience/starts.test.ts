@@ -41,11 +41,13 @@ describe.skipIf(!process.env.TEST_SERVERS)(
 );
 
 describe("Start with invalid settings", () => {
-  const refusal = (env: Record<string, string>, main?: string) =>
-    startProcess({ DATABASE_URL: "memory:", ...env }, main).then(
+  const refusal = async (env: Record<string, string>, main?: string) => {
+    const { DATABASE_URL = "memory:" } = await freshStorage();
+    return startProcess({ DATABASE_URL, ...env }, main).then(
       () => "started",
       (error: Error) => error.message,
     );
+  };
   async function expectRefusal(
     env: Record<string, string>,
     sentence: RegExp,

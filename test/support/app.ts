@@ -13,7 +13,7 @@ import { listenGrpc, TIMEOUTS } from "../../services/servers/grpc-server.ts";
 import { createActions } from "./account-actions.ts";
 import { createAccounts, PASSWORD } from "./accounts.ts";
 import { createClock } from "./clock.ts";
-import { createDatabase } from "./database/databases.ts";
+import { createMigratedDatabase } from "./database/databases.ts";
 import { createHttpClient } from "./http/client.ts";
 import { SECRET, startInternal } from "./http/gateway.ts";
 import { captureLog } from "./log.ts";
@@ -78,7 +78,7 @@ export async function startApp({
   const settings: Record<string, string | undefined> = {
     PORT: "0",
     DATA_DIR: temporaryFolder(),
-    DATABASE_URL: mode === "embedded" ? "memory:" : await createDatabase(),
+    DATABASE_URL: mode === "embedded" ? "memory:" : await createMigratedDatabase(),
     ...(mode !== "embedded" && { REDIS_URL: process.env.TEST_REDIS_URL, SMTP_URL: smtp?.url }),
     INTERNAL_SECRET: SECRET,
     PUBLIC_URL: "http://gatehouse.test",

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { newAccount, PASSWORD } from "../../support/accounts.ts";
-
+import { freshStorage } from "../../support/database/databases.ts";
 import { startProcess } from "../../support/processes/processes.ts";
-import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { until } from "../../support/until.ts";
 
 const LINK = /First administrator: +(\S+)\/register#setup=(\S+)/;
@@ -24,8 +23,8 @@ async function startWith(env: Record<string, string>) {
 }
 
 test("POST /auth/register with the token that the start prints: creates one administrator, then no more", async () => {
-  const DATA_DIR = temporaryFolder();
-  const first = await startWith({ DATA_DIR });
+  const storage = await freshStorage();
+  const first = await startWith(storage);
   expect(first.token).toMatch(/^[\w-]{32}$/);
   const wrong = await first.post("/auth/register", newAccount({ setupToken: "x".repeat(32) }));
   expect([wrong.status, wrong.body.code]).toEqual([400, "TOKEN_INVALID"]);
@@ -43,14 +42,14 @@ test("POST /auth/register with the token that the start prints: creates one admi
   const late = await first.post("/auth/register", newAccount({ setupToken: first.token }));
   expect([late.status, late.body.code]).toEqual([400, "TOKEN_INVALID"]);
   await first.end("SIGTERM");
-  const again = await startWith({ DATA_DIR });
+  const again = await startWith(storage);
   expect(again.token).toBeUndefined();
   await again.end("SIGTERM");
 });
 
 test("npm start in production: prints no link for a first administrator", async () => {
   const started = await startWith({
-    DATABASE_URL: "memory:",
+    ...(await freshStorage()),
     NODE_ENV: "production",
     SECRET_KEY: Buffer.alloc(32, 7).toString("base64"),
     SMTP_URL: "smtp://127.0.0.1:1",
@@ -61,7 +60,7 @@ test("npm start in production: prints no link for a first administrator", async 
 
 test("POST /auth/register with the token that the start prints: works although only invited people may register", async () => {
   const env = { REGISTRATION: "invited", SIGN_UP_DOMAINS: "example.org" };
-  const { post, token, end } = await startWith({ DATA_DIR: temporaryFolder(), ...env });
+  const { post, token, end } = await startWith({ ...(await freshStorage()), ...env });
   const others = await post("/auth/register", newAccount());
   expect([others.status, others.body.code]).toEqual([403, "SIGN_UP_CLOSED"]);
   const account = newAccount({ email: "first@example.com", setupToken: token });
