@@ -61,7 +61,6 @@ export async function startSignInProvider({
   port?: number;
 } = {}) {
   const keys = await generateKeyPair("RS256");
-  const strange = await generateKeyPair("RS256");
   const jwk = { ...(await exportJWK(keys.publicKey)), kid: "one", alg: "RS256", use: "sig" };
   const grants = new Map<string, Grant>();
   const tokens = new Map<string, SimulatedAccount>();
@@ -132,7 +131,7 @@ export async function startSignInProvider({
       return new SignJWT(claims)
         .setProtectedHeader({ alg: "HS256", kid: "one" })
         .sign(Buffer.from(CLIENT.secret.padEnd(32, "0")));
-    const { privateKey } = faults.signature === "strange" ? strange : keys;
+    const { privateKey } = faults.signature === "strange" ? await generateKeyPair("RS256") : keys;
     return new SignJWT(claims).setProtectedHeader({ alg: "RS256", kid: "one" }).sign(privateKey);
   }
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { domainToASCII } from "node:url";
 import PostalMime from "postal-mime";
 import { until } from "../until.ts";
-import { startSmtpServer } from "./smtp-server.ts";
+import { type ReceivedMail, startSmtpServer } from "./smtp-server.ts";
 
 /** The inbox of all addresses. */
 export type Mailbox = ReturnType<typeof folderMailbox>;
@@ -18,9 +18,15 @@ const canonical = (address: string) => address.replace(/[^@]*$/, domainToASCII);
 /** The mailbox of an SMTP server that accepts everything. */
 export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>) {
   const server = await startSmtpServer(...options);
+  const emails = new WeakMap<ReceivedMail, Promise<MailboxEmail>>();
+  const read = (mail: ReceivedMail) => {
+    const email = emails.get(mail) ?? parse(mail.raw);
+    emails.set(mail, email);
+    return email;
+  };
   const emailsTo = (address: string) => {
-    const received = server.received.filter(({ to }) => canonical(to) === canonical(address));
-    return Promise.all(received.map(({ raw }) => parse(raw)));
+    const wanted = canonical(address);
+    return Promise.all(server.received.filter(({ to }) => canonical(to) === wanted).map(read));
   };
   return { ...server, ...mailboxOf(emailsTo) };
 }
@@ -28,18 +34,28 @@ export async function smtpMailbox(...options: Parameters<typeof startSmtpServer>
 /** The mailbox of a folder of .eml files, which replaces an SMTP server. */
 export function folderMailbox(dataDir: string) {
   const folder = join(dataDir, "mail");
-  const emails = new Map<string, Promise<MailboxEmail>>();
+  const files = new Map<string, { raw: Buffer; to: string; email?: Promise<MailboxEmail> }>();
   async function emailsTo(address: string): Promise<MailboxEmail[]> {
-    for (const name of existsSync(folder) ? readdirSync(folder) : [])
-      if (name.endsWith(".eml") && !emails.has(name))
-        emails.set(name, parse(readFileSync(join(folder, name))));
-    const all = await Promise.all(
-      [...emails].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, email]) => email),
-    );
+    for (const name of existsSync(folder) ? readdirSync(folder) : []) {
+      if (!name.endsWith(".eml") || files.has(name)) continue;
+      const raw = readFileSync(join(folder, name));
+      files.set(name, { raw, to: recipientIn(raw) });
+    }
+    const likely = [...files]
+      .filter(([, { to }]) => to === "" || to === address.toLowerCase())
+      .sort(([a], [b]) => (a < b ? -1 : 1));
+    const all = await Promise.all(likely.map(([, file]) => (file.email ??= parse(file.raw))));
     return all.filter(({ to }) => to?.some((one) => "address" in one && one.address === address));
   }
   return { ...mailboxOf(emailsTo), close: async () => {} };
 }
+
+/** The address in the header of an e-mail, in lower case; "" if only a parser can tell. */
+const recipientIn = (raw: Buffer): string =>
+  (
+    /^To: ([\w.+-]+@(?!xn--)(?:[\w-]+\.(?!xn--))*[\w-]+)\r$/m.exec(raw.toString("latin1"))?.[1] ??
+    ""
+  ).toLowerCase();
 
 /** @param emailsTo all e-mails to an address so far */
 const mailboxOf = (emailsTo: (address: string) => Promise<MailboxEmail[]>) => ({

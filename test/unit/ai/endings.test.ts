@@ -93,6 +93,7 @@ const DIALECTS: { dialect: SimulatedDialect; words: Vocabulary }[] = [
 ];
 
 const upstream = await forSuite(startScriptedProvider());
+const catalogue = readCatalogue();
 
 /** Far more than any stream of this suite takes. */
 const LONG_MS = 60_000;
@@ -104,7 +105,6 @@ async function play(
   script: ScriptedResponse,
   { isStream = true, ...limits }: Partial<ProviderBounds> & { isStream?: boolean } = {},
 ) {
-  const catalogue = readCatalogue();
   const entry = catalogue.providers.find((provider) => provider.dialect === dialect);
   const bounds = { backoffMs: 1, idleMs: LONG_MS, afterOutcomeMs: LONG_MS, ...limits };
   const providers = openProviders(catalogue, upstream.env, bounds);

@@ -6,24 +6,31 @@ import { describe, expect, test } from "vitest";
 import { createServicesTransport } from "../../../../gateway/transport/services.ts";
 import { AuthService } from "../../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { outcome, Reason, ReasonSchema } from "../../../../gen/gatehouse/platform/v1/failure_pb.ts";
-import { failWith, start, startGateway, transportKinds } from "../../../support/http/gateway.ts";
+import {
+  failWith,
+  startGateway,
+  startSuiteGateway,
+  transportKinds,
+} from "../../../support/http/gateway.ts";
 import { CONVERSATION } from "../../../support/http/stub-services.ts";
 import { listen } from "../../../support/network/sockets.ts";
-import { forTest } from "../../../support/suites.ts";
 import { times } from "../../../support/tally.ts";
 
-describe.each(transportKinds)("Error response %s", (transportKind) => {
+describe.each(transportKinds)("Error response %s", async (transportKind) => {
+  let failure: Error;
+  const login = () => {
+    throw failure;
+  };
+  const server = await startSuiteGateway((router) => router.service(AuthService, { login }), {
+    transportKind,
+  });
   /**
    * Signs in while the services fail.
-   * @returns the response and the log
+   * @returns the response and its log lines
    */
   async function failBy(error: Error) {
-    const login = () => {
-      throw error;
-    };
-    const server = await forTest(
-      start((router) => router.service(AuthService, { login }), { transportKind }),
-    );
+    failure = error;
+    server.logs.length = 0;
     return {
       answer: await server.send("POST", "/auth/login", { email: "a@b.cd", password: "x" }),
       logs: server.logs,
