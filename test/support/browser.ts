@@ -46,8 +46,7 @@ const BROWSERS = {
 };
 type BrowserName = keyof typeof BROWSERS;
 export const CHROMIUM: BrowserName[] = ["Chromium"];
-/** For suites of features that differ between browsers. */
-export const BOTH: BrowserName[] = ["Chromium", "Firefox"];
+const BOTH: BrowserName[] = ["Chromium", "Firefox"];
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 /** Browsers log the statuses of refused requests as errors. */
 const EXPECTED = /Failed to load resource: the server responded with a status of (4\d\d|503)/;
@@ -62,6 +61,17 @@ export type Tab = { page: Page; problems: string[] };
 const isAbsent = (browser: BrowserName) =>
   !existsSync(BROWSERS[browser].launch.executablePath) && !process.env.CI;
 
+const shared = globalThis as { gatehouseChromium?: Browser };
+
+/** A browser. The suites of a worker share Chromium, which ends with the worker. */
+async function openBrowser(name: BrowserName): Promise<Browser> {
+  const { kind, launch } = BROWSERS[name];
+  if (name !== "Chromium") return forSuite(kind.launch(launch));
+  if (!shared.gatehouseChromium?.isConnected())
+    shared.gatehouseChromium = await kind.launch(launch);
+  return shared.gatehouseChromium;
+}
+
 /** A visited page, the errors of the browser and the URLs of the requests. */
 type Visit = { page: Page; errors: string[]; requests: string[] };
 type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => Promise<Visit>;
@@ -72,9 +82,12 @@ type Visitor = (url: string, options?: Parameters<Browser["newContext"]>[0]) => 
  */
 export function describeChromium(name: string, tests: (visit: Visitor) => void): void {
   describeIf(!isAbsent("Chromium"), name, async () => {
-    const browser = await forSuite(chromium.launch(BROWSERS.Chromium.launch));
+    const browser = await openBrowser("Chromium");
+    const pages: Page[] = [];
+    afterEach(async () => void (await Promise.all(pages.splice(0).map((page) => page.close()))));
     tests(async (url, options) => {
       const page = await browser.newPage(options);
+      pages.push(page);
       const [errors, requests]: [string[], string[]] = [[], []];
       page.on("console", (message) => message.type() === "error" && errors.push(message.text()));
       page.on("pageerror", ({ message }) => errors.push(message));
@@ -111,10 +124,13 @@ export type WebFixture = Awaited<ReturnType<typeof openWeb>>;
 async function openWeb(name: BrowserName, env: Record<string, string>) {
   const mode = process.env.TEST_SERVERS ? "servers" : "embedded"; // starts in a tenth of the time of an embedded database
   const app = await startSuiteApp({ mode, env });
-  const { kind, launch } = BROWSERS[name];
-  const browser = await forSuite(kind.launch(launch));
+  const browser = await openBrowser(name);
+  const contexts: BrowserContext[] = [];
   const tabs: Tab[] = [];
-  afterEach(() => expect(tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]));
+  afterEach(async () => {
+    await Promise.all(contexts.splice(0).map((context) => context.close()));
+    expect(tabs.splice(0).flatMap(({ problems }) => problems)).toEqual([]);
+  });
 
   /** A browser with its own storage, cookies and address. */
   async function newBrowser(
@@ -126,6 +142,7 @@ async function openWeb(name: BrowserName, env: Record<string, string>) {
       locale: "en-GB",
       ...options,
     });
+    contexts.push(context);
     context.setDefaultTimeout(100_000);
     await context.addInitScript(REPORT_VIOLATIONS);
     return context;
@@ -242,11 +259,14 @@ export async function press(
   if (then !== undefined) await see(on, then);
 }
 
+const isFirefox = (on: Page | Locator) =>
+  ("goto" in on ? on : on.page()).context().browser()?.browserType().name() === "firefox";
+
 /** Fills in fields by their labels. */
 export async function fillIn(on: Page | Locator, values: Record<string, string>): Promise<void> {
   for (const [label, value] of Object.entries(values)) {
     const field = on.getByLabel(shown(label, true), { exact: true });
-    for (const key of ["ControlOrMeta+a", "Delete"]) await field.press(key); // in Firefox, `fill` can add to a text
+    if (isFirefox(on)) for (const key of ["ControlOrMeta+a", "Delete"]) await field.press(key); // `fill` can add to a text
     await field.fill(value);
   }
 }

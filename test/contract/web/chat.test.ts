@@ -1,7 +1,6 @@
 import type { Page } from "playwright-core";
 import { expect, test } from "vitest";
 import {
-  BOTH,
   CHROMIUM,
   changeKept,
   chooseLanguage,
@@ -29,7 +28,7 @@ const FILL_STORAGE = `for (let size = 1e6; size >= 10; size /= 10) {
 const HOSTILE =
   "**bold** <img src=x onerror=alert(1)> [link](javascript:alert(1)) [out](//example.com) <script>alert(1)</script>";
 
-describeWeb("Web app: chat", { browsers: BOTH }, (web) => {
+describeWeb("Web app: chat", {}, (web) => {
   test("a reply is streamed, hostile Markdown is harmless, and the conversation is stored", async () => {
     const tab = await web.signInUser();
     const { page } = tab;

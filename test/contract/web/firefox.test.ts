@@ -4,15 +4,28 @@ import {
   enter,
   goTo,
   press,
+  say,
+  see,
   seeAlert,
   seeHeading,
   submit,
 } from "../../support/browser.ts";
 
-/**
- * What every run tests in Firefox beside the chat. After each test its console must have no error.
- */
+/** What every run tests in Firefox. After each test its console must have no error. */
 describeWeb("Web app: main pages", { browsers: ["Firefox"] }, (web) => {
+  test("a reply is streamed, can be stopped, and is there after a reload", async () => {
+    const { page } = await web.signInUser();
+    await say(page, "Why is the sky blue?");
+    await see(page.locator(".markdown"), "sky blue");
+    await page.getByRole("button", { name: "Try again" }).waitFor(); // the reply is complete and stored
+    await page.reload();
+    await see(page.locator(".markdown"), "sky blue");
+    await press(page, "New conversation");
+    await say(page, "case: silent");
+    await see(page, "Thinking");
+    await press(page, "Stop", "Stopped.");
+  });
+
   test("a user signs in after a wrong password, and sees the security of the account", async () => {
     const user = await web.app.addVerifiedUser();
     const { page } = await web.open("/sign-in");
