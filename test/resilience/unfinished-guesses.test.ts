@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 
 const wrong = "Wrong-1-guess";
 /** The smallest numbers of rounds and of killed processes. */
-const [ROUNDS, KILLS] = process.env.TEST_FULL ? [100, 3] : [8, 1];
+const [ROUNDS, KILLS] = process.env.TEST_FULL ? [100, 3] : [4, 1];
 /** Limit of a guess, in ms. Guesses wait for those of a killed process. */
 const GUESS_MS = 2_000;
 const WAITING =

@@ -9,7 +9,7 @@ import { until } from "../support/until.ts";
 import { startEndpoint, WEBHOOK_ENV } from "../support/webhooks.ts";
 
 /** Registrations, and how many processes are killed in the meantime. An ordinary run has few. */
-const [REGISTRATIONS, KILLS] = process.env.TEST_FULL ? [500, 12] : [60, 3];
+const [REGISTRATIONS, KILLS] = process.env.TEST_FULL ? [500, 12] : [30, 1];
 const ADMIN = { email: "root@example.com", password: PASSWORD };
 
 describe.runIf(process.env.TEST_SERVERS)("Webhooks of several processes", () => {

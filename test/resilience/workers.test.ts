@@ -23,7 +23,7 @@ import {
   startProcess,
   startServices,
 } from "../support/processes/processes.ts";
-import { forTest } from "../support/suites.ts";
+import { describeIf, forSuite, forTest } from "../support/suites.ts";
 import { tally, times } from "../support/tally.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { until } from "../support/until.ts";
@@ -45,8 +45,10 @@ const sharedStorage = async (): Promise<Record<string, string>> => ({
 });
 
 /** Starts a process, and waits until both of its workers serve. */
-async function startWorkers(env: Record<string, string> = {}) {
-  const started = await forTest(startProcess({ ...(await sharedStorage()), ...env }));
+const startWorkers = (env: Record<string, string> = {}) => forTest(openWorkers(env));
+
+async function openWorkers(env: Record<string, string>) {
+  const started = await startProcess({ ...(await sharedStorage()), ...env });
   await until("both workers", () => workersOf(started).length === WORKERS);
   return started;
 }
@@ -135,9 +137,13 @@ async function openStream(url: string, token: string) {
 /** Each of these starts and ends processes for ten seconds and more. */
 const onFullRuns = test.runIf(process.env.TEST_FULL);
 
-describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
+describeIf(process.env.TEST_SERVERS, "WORKERS, of one process", async () => {
+  const port = await freePort();
+  const started = await forSuite(openWorkers({ METRICS_PORT: port }));
+
   test("all serve REST and gRPC with the addresses of their clients, and log their numbers", async () => {
-    const started = await startWorkers();
+    const begun = linesOf(started).length;
+    const ownLines = () => linesOf(started).slice(begun);
     await Promise.all(
       times(REQUESTS, (i) =>
         getAlone(started.url, "/health/live", { "X-Forwarded-For": `192.0.2.${i}` }),
@@ -149,7 +155,7 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       await createClient(UserService, transport).getProfile({}, { headers });
     }
     const rest = await until("the lines of all requests", () => {
-      const found = linesOf(started).filter(({ route }) => route === "/health/live");
+      const found = ownLines().filter(({ route }) => route === "/health/live");
       return found.length === REQUESTS ? found : undefined;
     });
     expect(new Set(rest.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
@@ -157,17 +163,15 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
       times(REQUESTS, (i) => `192.0.2.${i}`).sort(),
     );
     const rpcs = await until("the lines of all calls", () => {
-      const found = linesOf(started).filter(
+      const found = ownLines().filter(
         ({ rpc, address }) => String(rpc).endsWith("GetProfile") && address === "127.0.0.1",
       );
       return found.length === REQUESTS ? found : undefined;
     });
     expect(new Set(rpcs.map(({ worker }) => worker))).toEqual(new Set([1, 2]));
-    expect(await started.end("SIGTERM")).toBe(0);
   });
 
   test("count the requests of a user together, and reject a revoked session immediately", async () => {
-    const started = await startWorkers();
     const { accessToken } = await signInAt(started.url);
     const profile = () => getAlone(started.url, "/user/profile", bearer(accessToken));
     const left = Number(/ratelimit-remaining: (\d+)/i.exec((await profile()).text)?.[1]);
@@ -181,6 +185,33 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     expect(tally(revoked, ({ status }) => status)).toEqual({ 401: REQUESTS });
   });
 
+  test("have one /metrics, whose counters do not decrease when a worker ends", async () => {
+    const label =
+      'http_server_request_duration_seconds_count{http_request_method="GET",http_route="/health/live",http_response_status_code="200"}';
+    const counted = async () => (await readMetrics(port)).get(label);
+    const before = (await counted()) ?? 0;
+    await Promise.all(times(REQUESTS, () => getAlone(started.url, "/health/live")));
+    await until("the count of all workers", async () => (await counted()) === before + REQUESTS);
+    const metrics = await readMetrics(port);
+    expect(metrics.get("gatehouse_workers")).toBe(WORKERS);
+    expect(metrics.get('gatehouse_dependency_up{dependency="database"}')).toBe(1);
+    expect(metrics.get("process_start_time_seconds")).toBeGreaterThan(Date.now() / 1000 - 300);
+    expect(metrics.get("nodejs_eventloop_lag_p99_seconds")).toBeGreaterThan(0);
+    const workers = workersOf(started);
+    process.kill(workers.at(-1)?.pid as number, "SIGKILL");
+    await until("the replacement", () => workersOf(started).length === workers.length + 1);
+    const later = await readMetrics(port);
+    expect(later.get(label)).toBe(before + REQUESTS);
+    expect(later.get("gatehouse_worker_ends_total")).toBe(workers.length - WORKERS + 1);
+    expect(later.get("gatehouse_workers")).toBe(WORKERS);
+  });
+
+  test("end with 0 on SIGTERM", async () => {
+    expect(await started.end("SIGTERM")).toBe(0);
+  });
+});
+
+describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
   // Not in an ordinary run: a connection that is handed to the worker at the moment of its end may
   // wait for the client's time-out, see decision 46.
   onFullRuns(
@@ -270,57 +301,39 @@ describe.skipIf(!process.env.TEST_SERVERS)("WORKERS", () => {
     await until("their end", () => workersOf(started).every(({ pid }) => !isAlive(pid)));
   });
 
-  test("have one /metrics, whose counters do not decrease when a worker ends", async () => {
-    const port = await freePort();
-    const started = await startWorkers({ METRICS_PORT: port });
-    await Promise.all(times(REQUESTS, () => getAlone(started.url, "/health/live")));
-    const label =
-      'http_server_request_duration_seconds_count{http_request_method="GET",http_route="/health/live",http_response_status_code="200"}';
-    const counted = async () => (await readMetrics(port)).get(label);
-    await until("the count of all workers", async () => (await counted()) === REQUESTS);
-    const metrics = await readMetrics(port);
-    expect(metrics.get("gatehouse_workers")).toBe(WORKERS);
-    expect(metrics.get('gatehouse_dependency_up{dependency="database"}')).toBe(1);
-    expect(metrics.get("process_start_time_seconds")).toBeGreaterThan(Date.now() / 1000 - 300);
-    expect(metrics.get("nodejs_eventloop_lag_p99_seconds")).toBeGreaterThan(0);
-    process.kill(workersOf(started)[0]?.pid as number, "SIGKILL");
-    await until("the replacement", () => workersOf(started).length === WORKERS + 1);
-    const later = await readMetrics(port);
-    expect(later.get(label)).toBe(REQUESTS);
-    expect(later.get("gatehouse_worker_ends_total")).toBe(1);
-    expect(later.get("gatehouse_workers")).toBe(WORKERS);
-  });
-
-  test("send each e-mail once, erase each account once, and seal an intact audit log", async () => {
-    const mail = await forTest(smtpMailbox());
-    const storage = await sharedStorage();
-    const env = { ...storage, SMTP_URL: mail.url, DELETION_GRACE: "1ms" };
-    const first = await startWorkers(env);
-    const accounts = await Promise.all(times(REQUESTS, () => signInAt(first.url)));
-    for (const { user, post } of accounts) {
-      await mail.emailTo(user.email, /./);
-      const { status } = await post("/user/delete-account", { password: user.password });
-      expect(status).toBe(200);
-    }
-    expect(await first.end("SIGTERM")).toBe(0);
-    const second = await startWorkers(env); // every job runs when a worker starts
-    const sql = <T>(text: string) => runSql<T>(storage.DATABASE_URL as string, text);
-    await until("the erasures", async () => (await sql("select 1 from users")).length === 0);
-    await until("the seals", async () => {
-      return (await sql("select 1 from audit_unsealed")).length === 0;
-    });
-    const erased = await sql<{ events: number }>(
-      "select count(*)::int as events from audit_events where event = 'user.erased' group by user_id",
-    );
-    expect(erased).toEqual(times(REQUESTS, () => ({ events: 1 })));
-    for (const { user } of accounts) {
-      const subjects = (await mail.emailsTo(user.email)).map(({ subject }) => subject);
-      expect(subjects).toEqual([...new Set(subjects)]);
-    }
-    const verify = await runScript("audit-verify", [], env);
-    expect(verify.out).toContain("The audit log is intact");
-    expect(await second.end("SIGTERM")).toBe(0);
-  });
+  onFullRuns(
+    "send each e-mail once, erase each account once, and seal an intact audit log",
+    async () => {
+      const mail = await forTest(smtpMailbox());
+      const storage = await sharedStorage();
+      const env = { ...storage, SMTP_URL: mail.url, DELETION_GRACE: "1ms" };
+      const first = await startWorkers(env);
+      const accounts = await Promise.all(times(REQUESTS, () => signInAt(first.url)));
+      for (const { user, post } of accounts) {
+        await mail.emailTo(user.email, /./);
+        const { status } = await post("/user/delete-account", { password: user.password });
+        expect(status).toBe(200);
+      }
+      expect(await first.end("SIGTERM")).toBe(0);
+      const second = await startWorkers(env); // every job runs when a worker starts
+      const sql = <T>(text: string) => runSql<T>(storage.DATABASE_URL as string, text);
+      await until("the erasures", async () => (await sql("select 1 from users")).length === 0);
+      await until("the seals", async () => {
+        return (await sql("select 1 from audit_unsealed")).length === 0;
+      });
+      const erased = await sql<{ events: number }>(
+        "select count(*)::int as events from audit_events where event = 'user.erased' group by user_id",
+      );
+      expect(erased).toEqual(times(REQUESTS, () => ({ events: 1 })));
+      for (const { user } of accounts) {
+        const subjects = (await mail.emailsTo(user.email)).map(({ subject }) => subject);
+        expect(subjects).toEqual([...new Set(subjects)]);
+      }
+      const verify = await runScript("audit-verify", [], env);
+      expect(verify.out).toContain("The audit log is intact");
+      expect(await second.end("SIGTERM")).toBe(0);
+    },
+  );
 
   onFullRuns(
     "of standalone services and gateways share a Unix socket, even after a kill",

@@ -9,13 +9,6 @@ import { expectedOf, NAMES, NEVER_ENDING, summary } from "../../unit/ai/expectat
 
 /** All cases but those that only a timeout ends. The tests of timeouts and retries run these. */
 const CASES = NAMES.filter((name) => !NEVER_ENDING.test(name));
-/**
- * Every case with one provider, by turns. Over REST, embedded, every case runs with all providers.
- */
-const IN_TURN = CASES.map(
-  (name, index) => [PROVIDERS[index % PROVIDERS.length] as string, name] as const,
-);
-const ALL = PROVIDERS.flatMap((provider) => CASES.map((name) => [provider, name] as const));
 
 const app = await startApp({ env: { RATE_LIMITS: "off" } });
 const { post, headers } = await app.signIn();
@@ -78,22 +71,27 @@ const grpc = {
   }),
 };
 
-type Cases = readonly (readonly [provider: string, name: string])[];
-const testCases = (
-  cases: Cases,
-  calls: Record<string, (conversation: Conversation) => Promise<{ text: string }>>,
-) =>
-  describe.concurrent.each(cases)("AI provider %s, case %s", (provider, name) => {
-    const expected = expectedOf(name);
-    test.concurrent.each(Object.entries(calls))("%s", async (call, ask) => {
-      const outcome = await ask(conversationOf(`case: ${name} (${call})`, provider));
-      expect(summary(outcome)).toEqual(
-        summary(/stream/i.test(call) ? expected.stream : expected.chat),
-      );
-    });
+/**
+ * Every case with every provider. With TEST_FULL by every call; else by one call each, so that
+ * every case meets all calls, and every provider too.
+ */
+const ROWS = PROVIDERS.flatMap((provider, place) =>
+  CASES.map((name, index) => {
+    const calls = Object.entries({ ...rest, ...grpc });
+    const inTurn = calls.filter((_, i) => i === (index + place) % calls.length);
+    return { provider, name, calls: process.env.TEST_FULL ? calls : inTurn };
+  }),
+);
+
+describe.concurrent.each(ROWS)("AI provider $provider, case $name", ({ provider, name, calls }) => {
+  const expected = expectedOf(name);
+  test.concurrent.each(calls)("%s", async (call, ask) => {
+    const outcome = await ask(conversationOf(`case: ${name} (${call})`, provider));
+    expect(summary(outcome)).toEqual(
+      summary(/stream/i.test(call) ? expected.stream : expected.chat),
+    );
   });
-testCases(process.env.TEST_MODE === "embedded" ? ALL : IN_TURN, rest);
-testCases(IN_TURN, grpc);
+});
 
 test("AI: the provider simulators have more than 40 cases", () =>
   expect(CASES.length).toBeGreaterThan(40));

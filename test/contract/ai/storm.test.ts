@@ -7,7 +7,7 @@ import { times } from "../../support/tally.ts";
 import { until } from "../../support/until.ts";
 
 /** Clients that disconnect within three seconds, beside steady streams. */
-const LEAVING = process.env.TEST_FULL ? 1_500 : 300;
+const LEAVING = process.env.TEST_FULL ? 1_500 : 100;
 const STORM_MS = 3_000;
 const STEADY = 50;
 /**

@@ -17,7 +17,7 @@ const passkeys = passkeyActions(app);
 const admin = await app.signInAdmin();
 
 /** Sequences, and requests of each. `WAYS_IN_SEED` repeats a sequence that has failed. */
-const SEQUENCES = Number(process.env.WAYS_IN_SEQUENCES ?? (process.env.TEST_FULL ? 12 : 4));
+const SEQUENCES = Number(process.env.WAYS_IN_SEQUENCES ?? (process.env.TEST_FULL ? 12 : 1));
 const STEPS = 30;
 const FIRST_SEED = Number(process.env.WAYS_IN_SEED ?? Date.now() % 1_000_000);
 

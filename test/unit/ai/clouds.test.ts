@@ -209,19 +209,23 @@ describe.each(CLOUDS)(
       },
     );
 
-    test("a call without credentials fails as unread, and succeeds once there are some", async () => {
-      const clouds = await forTest(startClouds());
-      clouds.identity.setAway(true);
-      const { ask, hear, requests } = await openCloud(clouds, id, {}, { retries: 0 });
-      const { failure, isUnread } = await hear("plain");
-      expect(["unreachable", "refused the key"]).toContain(failure?.kind);
-      expect(failure?.facts.detail).toMatch(
-        /^(no credentials: \w+|E[A-Z]+|HTTP \d+ for credentials)$/,
-      );
-      expect({ isUnread, requests }).toEqual({ isUnread: true, requests: [] });
-      clouds.identity.setAway(false);
-      expect(await ask("plain")).toMatchObject({ text: REPLY });
-    });
+    // The library of Azure looks for a managed identity for 20 seconds.
+    test.skipIf(endpoint === "azure" && !process.env.TEST_FULL)(
+      "a call without credentials fails as unread, and succeeds once there are some",
+      async () => {
+        const clouds = await forTest(startClouds());
+        clouds.identity.setAway(true);
+        const { ask, hear, requests } = await openCloud(clouds, id, {}, { retries: 0 });
+        const { failure, isUnread } = await hear("plain");
+        expect(["unreachable", "refused the key"]).toContain(failure?.kind);
+        expect(failure?.facts.detail).toMatch(
+          /^(no credentials: \w+|E[A-Z]+|HTTP \d+ for credentials)$/,
+        );
+        expect({ isUnread, requests }).toEqual({ isUnread: true, requests: [] });
+        clouds.identity.setAway(false);
+        expect(await ask("plain")).toMatchObject({ text: REPLY });
+      },
+    );
 
     test("a reader that disconnects does not wait for credentials", async () => {
       const clouds = await forTest(startClouds());
