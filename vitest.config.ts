@@ -34,17 +34,19 @@ const accounts = ["test/contract/{admin,auth,client,docs,grpc,http,mail,user}/**
 
 /**
  * Left to TEST_FULL: whole installations, foreign programs, random faults, high load and what an
- * operator does once a year: what they join is tested one by one in others. So are pages of a single
- * feature, whose routes, looks and shared parts have suites of their own.
+ * operator does once a year: what they join is tested one by one in others. So are kills of
+ * processes, but for those of `kill` and `replicas`, and pages of a single feature, whose routes,
+ * looks and shared parts have suites of their own.
  */
 const long = full
   ? []
   : [
       "test/contract/commands/{migrate,restore,rotate-keys,withdraw-keys}.test.ts",
-      "test/contract/{examples/examples,http/public-url-path,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
+      "test/contract/{auth/ways-in-sequences,examples/*,http/public-url-path,observability/monitoring,observability/tracing,web/other-origin}.test.ts",
       "test/contract/web/{api-keys,budgets,costs,email-codes,external,known-devices,webhooks}.test.ts",
       "test/resilience/{deployment-files,faults,reverse-proxies,rolling-upgrade,soak}.test.ts",
-      "test/resilience/{internal-listener,refused-statements,services-end,sign-in-restart,webhook-replicas,wrong-clock}.test.ts",
+      "test/resilience/{internal-listener,redis-cluster,refused-statements,services-end,wrong-clock}.test.ts",
+      "test/resilience/{budgets,sign-in-restart,unfinished-guesses,webhook-replicas,webhooks}.test.ts",
     ];
 
 /**
