@@ -80,7 +80,7 @@ const alone = [
 const twice = [
   "test/contract/admin/last-administrator.test.ts",
   "test/contract/ai/{budgets,ending,event-lines,memory,usage}.test.ts",
-  "test/contract/auth/{api-keys,login,login-guesses,refresh,register,verify-mfa}.test.ts",
+  "test/contract/auth/{api-keys,login,login-guesses,not-me,refresh,register,verify-mfa}.test.ts",
   "test/contract/http/hostile-input.test.ts",
   "test/contract/user/{api-keys,delete-account,end-sessions,sessions}.test.ts",
 ];
