@@ -25,6 +25,8 @@ export type ProviderFaults = {
   claims?: (claims: JWTPayload) => JWTPayload;
   /** Signs them with `none`, a strange key, or not with the one that it names. */
   signature?: "none" | "strange" | "hs256";
+  /** The id of the key that signs them, according to their header. */
+  kid?: string;
   /** Replaces an answer of an endpoint. */
   answer?: Partial<Record<Endpoint, (response: ServerResponse) => void>>;
   /** Leaves PKCE unchecked, so that only the client is tested. */
@@ -132,7 +134,8 @@ export async function startSignInProvider({
         .setProtectedHeader({ alg: "HS256", kid: "one" })
         .sign(Buffer.from(CLIENT.secret.padEnd(32, "0")));
     const { privateKey } = faults.signature === "strange" ? await generateKeyPair("RS256") : keys;
-    return new SignJWT(claims).setProtectedHeader({ alg: "RS256", kid: "one" }).sign(privateKey);
+    const { kid = "one" } = faults;
+    return new SignJWT(claims).setProtectedHeader({ alg: "RS256", kid }).sign(privateKey);
   }
 
   async function token(body: URLSearchParams, isClient: boolean): Promise<object> {

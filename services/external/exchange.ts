@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Call } from "../call.ts";
 import { OutboundError } from "../platform/outbound.ts";
 import { ServiceError, unavailable } from "../platform/rpc/errors.ts";
+import { DEADLINE_MS, discoveredOf, readDocument, readKeys } from "./discovery.ts";
 import { type ExternalIdentity, externalFailed } from "./identity-token.ts";
 import type { ClientSecret, ExternalProvider } from "./registry.ts";
 import type { ExternalState } from "./state.ts";
@@ -20,10 +21,6 @@ export type ProviderAnswer = {
   user?: string | undefined;
 };
 
-/** Time limit for all requests of a start or finish, in ms. */
-const DEADLINE_MS = 5_000;
-/** How long a discovery document is cached, in ms. */
-const DISCOVERY_MS = 3_600_000;
 /** Lifetime of the client secret that we sign for Apple, in seconds. */
 const SECRET_SECONDS = 300;
 /** Maximum age of the sign-in at the provider for the purpose `prove`, in seconds. */
@@ -50,26 +47,18 @@ export async function authorizationUrl(
   stateText: string,
 ): Promise<string> {
   const { calculatePKCECodeChallenge, buildAuthorizationUrl } = await loadLibrary();
-  try {
-    const { configuration } = await configurationOf(call, provider);
-    const url = buildAuthorizationUrl(configuration, {
-      redirect_uri: callbackUrl(call.config, provider.id),
-      scope: provider.scopes,
-      code_challenge: await calculatePKCECodeChallenge(state.verifier),
-      code_challenge_method: "S256",
-      state: stateText,
-      ...(provider.kind !== "github" && { nonce: state.nonce }),
-      ...(provider.kind === "apple" && { response_mode: "form_post" }), // Apple requires it with scopes
-      ...(state.purpose === "prove" && { prompt: "login", max_age: String(MAX_AUTH_AGE_SECONDS) }),
-    });
-    if (!call.external.outbound.allows(url))
-      throw new Error("the authorization endpoint is unsafe"); // the browser goes there
-    return url.href;
-  } catch (error) {
-    report(call, provider, error);
-    call.external.discovered.delete(provider.id); // its document may be the cause
-    throw providerAway(provider);
-  }
+  const { configuration } = await configurationOf(call, provider);
+  const url = buildAuthorizationUrl(configuration, {
+    redirect_uri: callbackUrl(call.config, provider.id),
+    scope: provider.scopes,
+    code_challenge: await calculatePKCECodeChallenge(state.verifier),
+    code_challenge_method: "S256",
+    state: stateText,
+    ...(provider.kind !== "github" && { nonce: state.nonce }),
+    ...(provider.kind === "apple" && { response_mode: "form_post" }), // Apple requires it with scopes
+    ...(state.purpose === "prove" && { prompt: "login", max_age: String(MAX_AUTH_AGE_SECONDS) }),
+  });
+  return url.href;
 }
 
 /**
@@ -83,23 +72,20 @@ export async function exchangeCode(
   { verifier, nonce, purpose }: ExternalState,
   { code, state, iss, user }: ProviderAnswer,
 ): Promise<ExternalIdentity> {
-  const { authorizationCodeGrant, getJwksCache } = await loadLibrary();
+  const { authorizationCodeGrant } = await loadLibrary();
   const isGithub = provider.kind === "github";
   const answered = new URL(callbackUrl(call.config, provider.id));
   answered.searchParams.set("code", code);
   answered.searchParams.set("state", state);
   if (iss !== undefined && !isGithub) answered.searchParams.set("iss", iss);
+  const { configuration, signal } = await configurationOf(call, provider);
   try {
-    const { configuration, signal } = await configurationOf(call, provider);
     const tokens = await authorizationCodeGrant(configuration, answered, {
       pkceCodeVerifier: verifier,
       expectedState: state,
       ...(!isGithub && { expectedNonce: nonce, idTokenExpected: true }),
     });
     if (isGithub) return await readGithub(call, provider, tokens.access_token, signal);
-    const keys = getJwksCache(configuration);
-    const known = call.external.discovered.get(provider.id);
-    if (keys && known) call.external.discovered.set(provider.id, { ...known, keys });
     const identity = readClaims(call, provider, tokens.claims() ?? {}, purpose === "prove");
     if (provider.kind === "apple") identity.name ??= readAppleName(user);
     return identity;
@@ -107,7 +93,24 @@ export async function exchangeCode(
     report(call, provider, error);
     if (error instanceof ServiceError) throw error;
     throw isOutbound(error) ? providerAway(provider) : externalFailed();
+  } finally {
+    await keepKeys(call, provider, configuration);
   }
+}
+
+/**
+ * Keeps the keys that an exchange has read, whether or not it succeeded: the library reads them
+ * again for an unknown key at most once a minute.
+ */
+async function keepKeys(
+  call: Deps,
+  provider: ExternalProvider,
+  configuration: library.Configuration,
+): Promise<void> {
+  const { getJwksCache } = await loadLibrary();
+  const keys = getJwksCache(configuration);
+  const known = discoveredOf(call, provider);
+  if (keys && keys.uat >= (known.keys?.uat ?? 0)) known.keys = keys; // a concurrent exchange may have read newer ones
 }
 
 /** The library, loaded on first use. */
@@ -135,70 +138,80 @@ function report({ log, requestId }: Deps, { id: provider }: ExternalProvider, th
   log.warn({ provider, problem, requestId }, "an exchange with a sign-in provider failed");
 }
 
-/** The configuration for one start or finish, whose requests share a deadline. */
+/**
+ * The configuration for one start or finish, whose requests share a deadline.
+ * @throws ServiceError UNAVAILABLE if the provider can't be reached or is misconfigured
+ */
 async function configurationOf(call: Deps, provider: ExternalProvider) {
-  const { Configuration, ClientSecretPost, ...openid } = await loadLibrary();
   const signal = AbortSignal.any([call.signal, AbortSignal.timeout(DEADLINE_MS)]);
   const fetch: library.CustomFetch = (url, { method, headers, body }) => {
     const text = body === undefined || body === null ? undefined : String(body);
     return call.external.outbound.fetch(url, { method, headers, body: text }, signal);
   };
-  const { issuer, clientId } = provider;
-  const skew = Math.round((call.clock.now().getTime() - Date.now()) / 1000);
-  const metadata = { [openid.clockSkew]: skew };
-  const isPlain = issuer.startsWith("http:");
-  if (provider.kind === "github") {
-    const server = {
-      issuer,
-      authorization_endpoint: `${issuer}/login/oauth/authorize`,
-      token_endpoint: `${issuer}/login/oauth/access_token`,
-    };
-    const secret = ClientSecretPost(await secretOf(call, provider));
-    const configuration = new Configuration(server, clientId, metadata, secret);
-    configuration[openid.customFetch] = fetch;
-    if (isPlain) openid.allowInsecureRequests(configuration);
-    return { configuration, signal };
+  const configure = provider.kind === "github" ? configureGithub : configureOpenId;
+  try {
+    return { configuration: await configure(call, provider, fetch, signal), signal };
+  } catch (error) {
+    report(call, provider, error);
+    throw providerAway(provider);
   }
+}
+
+type Configure = (
+  call: Deps,
+  provider: ExternalProvider,
+  fetch: library.CustomFetch,
+  signal: AbortSignal,
+) => Promise<library.Configuration>;
+
+/** Corrects the library's clock, which is that of the machine. */
+async function clientMetadata({ clock }: Deps) {
+  const { clockSkew } = await loadLibrary();
+  return { [clockSkew]: Math.round((clock.now().getTime() - Date.now()) / 1000) };
+}
+
+const configureGithub: Configure = async (call, provider, fetch) => {
+  const { Configuration, ClientSecretPost, ...openid } = await loadLibrary();
+  const { issuer, clientId } = provider;
+  const server = {
+    issuer,
+    authorization_endpoint: `${issuer}/login/oauth/authorize`,
+    token_endpoint: `${issuer}/login/oauth/access_token`,
+  };
+  const secret = ClientSecretPost(await secretOf(call, provider));
+  const configuration = new Configuration(server, clientId, await clientMetadata(call), secret);
+  configuration[openid.customFetch] = fetch;
+  if (issuer.startsWith("http:")) openid.allowInsecureRequests(configuration);
+  return configuration;
+};
+
+const configureOpenId: Configure = async (call, provider, fetch, signal) => {
+  const { ClientSecretPost, ClientSecretBasic, ...openid } = await loadLibrary();
+  const { issuer, clientId } = provider;
   const secret = await secretOf(call, provider);
   const authentication: library.ClientAuth = (server, ...rest) => {
     const { token_endpoint_auth_methods_supported: methods } = server;
     const isPost = provider.kind === "apple" || methods?.includes("client_secret_post");
-    (isPost ? ClientSecretPost(secret) : openid.ClientSecretBasic(secret))(server, ...rest);
+    (isPost ? ClientSecretPost(secret) : ClientSecretBasic(secret))(server, ...rest);
   };
   const configuration = await openid.discovery(
     new URL(issuer),
     clientId,
-    metadata,
+    await clientMetadata(call),
     authentication,
     {
-      [openid.customFetch]: (url, options) => discover(call, provider, () => fetch(url, options)),
-      execute: isPlain ? [openid.allowInsecureRequests] : [],
+      [openid.customFetch]: () => readDocument(call, provider, signal),
+      execute: issuer.startsWith("http:") ? [openid.allowInsecureRequests] : [],
     },
   );
-  configuration[openid.customFetch] = fetch;
+  const { href: keysUrl } = new URL(configuration.serverMetadata().jwks_uri ?? issuer);
+  configuration[openid.customFetch] = (url, options) =>
+    url === keysUrl ? readKeys(call, provider, () => fetch(url, options)) : fetch(url, options);
   openid.enableNonRepudiationChecks(configuration); // otherwise the signatures of ID tokens would not be verified
-  const keys = call.external.discovered.get(provider.id)?.keys;
+  const { keys } = discoveredOf(call, provider);
   if (keys) openid.setJwksCache(configuration, keys);
-  return { configuration, signal };
-}
-
-/** Reads the discovery document, from the cache if it was read within the last hour. */
-async function discover(
-  { external: { discovered }, clock }: Deps,
-  { id }: ExternalProvider,
-  fetchDocument: () => Promise<Response>,
-): Promise<Response> {
-  const now = clock.now().getTime();
-  const known = discovered.get(id);
-  const headers = { "content-type": "application/json" };
-  if (known && Math.abs(now - known.readAt) < DISCOVERY_MS)
-    return new Response(known.document, { headers });
-  const response = await fetchDocument();
-  if (response.status !== 200) return response;
-  const document = await response.text();
-  discovered.set(id, { document, readAt: now });
-  return new Response(document, { headers: response.headers });
-}
+  return configuration;
+};
 
 /**
  * The client secret. Apple's is a JWT (Sign in with Apple REST API, "Creating a client secret").
@@ -319,7 +332,7 @@ async function readGithub(
     return response.json();
   };
   const { id, login, name } = githubUser.parse(await read("/user"));
-  const emails = githubEmails.parse(await read("/user/emails"));
+  const emails = githubEmails.parse(await read("/user/emails?per_page=100")); // the primary one may not be on the first page of 30
   const primary = emails.find((each) => each.primary);
   const email = textOf(primary?.email, MAX_EMAIL) ?? null;
   return {

@@ -32,8 +32,17 @@ export type ExternalProvider = {
   domains: readonly string[];
 };
 
-/** What was read from a provider: its discovery document and, once needed, its keys. */
-type Discovered = { document: string; readAt: number; keys?: ExportedJWKSCache };
+/** What was read from a provider. Times in ms since 1970. */
+export type Discovered = {
+  /** The discovery document, which has been checked. */
+  document?: { text: string; readAt: number };
+  /** The request for it that is in progress. */
+  reading?: Promise<string>;
+  keys?: ExportedJWKSCache;
+  /** When the last attempt to read the document or the keys failed. */
+  documentFailedAt?: number;
+  keysFailedAt?: number;
+};
 
 /** The providers of a deployment by id, and the client for requests to them. */
 export type ExternalContext = {

@@ -8,8 +8,11 @@ import { createAddressCheck, type Reach } from "./outbound-address.ts";
 import { exemptions, type ProxyEnv } from "./outbound-proxy.ts";
 import { version } from "./process/version.ts";
 
-/** Maximum size of a response, in bytes. Key sets and discovery documents have a few KiB. */
-const MAX_BYTES = 1024 * 1024;
+/**
+ * Maximum size of a response, in bytes. Key sets and discovery documents have a few KiB. A sign-in
+ * reads three or four responses, so at most 1 MiB.
+ */
+const MAX_BYTES = 256 * 1024;
 /** Maximum size of response headers, in bytes. */
 const MAX_HEAD_BYTES = 64 * 1024;
 /** Timeout of a query to a name server, in ms, and number of attempts. */
@@ -47,7 +50,7 @@ export type ResolveName = (hostname: string) => Promise<string[]>;
 
 /**
  * Creates a client for requests whose targets other parties may choose. It follows no redirects,
- * reads at most 1 MiB, and stops when its signal aborts. Connections are not reused, since such
+ * reads at most 256 KiB, and stops when its signal aborts. Connections are not reused, since such
  * requests are rare.
  * @param isPlainAllowed whether http to this machine is allowed, for trials
  */

@@ -56,10 +56,15 @@ test("outbound: follows no redirect", async () => {
   expect((await fetch(url, {}, soon())).status).toBe(302);
 });
 
+test("outbound: reads a response of 256 KiB", async () => {
+  const url = await serverOf((_, response) => response.end(Buffer.alloc(256 * 1024)));
+  expect((await (await fetch(url, {}, soon())).arrayBuffer()).byteLength).toBe(256 * 1024);
+});
+
 test.each<[string, RequestListener]>([
   ["is silent", () => {}],
   ["stops in the middle", (_, response) => response.writeHead(200).write("{")],
-  ["sends more than 1 MiB", (_, response) => response.end(Buffer.alloc(1024 * 1024 + 1))],
+  ["sends more than 256 KiB", (_, response) => response.end(Buffer.alloc(256 * 1024 + 1))],
   ["closes the connection", (_, response) => response.destroy()],
   ["does not send HTTP", ({ socket }) => socket.end("220 smtp.example.com ESMTP\r\n")],
 ])("outbound: fails if the other side %s", async (_what, answer) => {
