@@ -69,6 +69,7 @@ export async function verifyAssertion(
     .catch(refuse);
   if (!verified) throw passkeyInvalid();
   const { newCounter: signCount, credentialBackedUp: backedUp } = authenticationInfo;
+  if (isBackupEligible(authenticationInfo) !== passkey.backupEligible) throw passkeyInvalid(); // it never changes
   return { passkey, ceremony, signCount, backedUp };
 }
 
@@ -94,7 +95,7 @@ export async function verifyRegistration(
     })
     .catch(refuse);
   if (!registrationInfo) throw passkeyInvalid();
-  const { credential: made, credentialDeviceType, credentialBackedUp, aaguid } = registrationInfo;
+  const { credential: made, credentialBackedUp, aaguid } = registrationInfo;
   if (bytesOf(made.id).length > MAX_CREDENTIAL_ID) throw passkeyInvalid();
   return {
     ceremony,
@@ -103,7 +104,7 @@ export async function verifyRegistration(
     algorithm: await algorithmOf(made.publicKey),
     signCount: made.counter,
     transports: credential.response?.transports ?? [],
-    backupEligible: credentialDeviceType === "multiDevice",
+    backupEligible: isBackupEligible(registrationInfo),
     backedUp: credentialBackedUp,
     aaguid,
     rpId: party.id,
@@ -131,6 +132,10 @@ export async function recordAssertion(
   await recordAudit(call, "auth.passkey_counter_fell", { userId: owner.id, details });
   await queueDailyEmail(call, owner, "passkey-counter", { passkey: passkey.name });
 }
+
+/** Whether a passkey may be synced to other devices. */
+const isBackupEligible = ({ credentialDeviceType }: { credentialDeviceType: string }): boolean =>
+  credentialDeviceType === "multiDevice";
 
 /** The WebAuthn library, loaded on first use because it is large. */
 const loadLibrary = () => import("@simplewebauthn/server");

@@ -1,8 +1,10 @@
+import { randomUUID } from "node:crypto";
 import { getHeapStatistics, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { decodeJwt } from "jose";
 import { WebAuthnEmulator } from "nid-webauthn-emulator";
 import { describe, expect, test } from "vitest";
+import { AdminService } from "../../../gen/gatehouse/account/v1/admin_service_pb.ts";
 import { AuthService } from "../../../gen/gatehouse/account/v1/auth_service_pb.ts";
 import { UserService } from "../../../gen/gatehouse/account/v1/user_service_pb.ts";
 import { startSuiteApp, testApp } from "../../support/app.ts";
@@ -191,7 +193,7 @@ describe("Attacks on passkeys", () => {
     expect(await passkeys.verify(authenticator.get(late))).toMatchObject(INVALID);
   });
 
-  const { UP, UV, BS } = FLAGS;
+  const { UP, UV, BE, BS } = FLAGS;
   const FAULTS = [
     { what: "another origin", faults: { origin: "https://evil.example" } },
     { what: "an origin with a suffix", faults: { origin: `${ORIGIN}.evil.example` } },
@@ -258,6 +260,19 @@ describe("Attacks on passkeys", () => {
       { type: "webauthn.create" },
     ])
       expect(await passkeys.signIn(authenticator, faults)).toMatchObject(INVALID);
+  });
+
+  test("a passkey that was bound to its device and now may be synced, or the reverse, is 401, and nothing is stored", async () => {
+    const bound = await passkeys.addUser();
+    const synced = await passkeys.addUser(createAuthenticator(ORIGIN, "ES256", { backedUp: true }));
+    const before = await stored();
+    for (const flags of [UP | UV | BE, UP | UV | BE | BS])
+      expect(await passkeys.signIn(bound.authenticator, { flags })).toMatchObject(INVALID);
+    expect(await passkeys.signIn(synced.authenticator, { flags: UP | UV })).toMatchObject(INVALID);
+    expect(await stored()).toEqual(before);
+    const { status } = await passkeys.signIn(synced.authenticator, { flags: UP | UV | BE });
+    expect(status).toBe(200);
+    expect((await synced.get("/user/passkeys")).body[0].synced).toBe(false); // no longer
   });
 
   test("an unknown passkey has its own error code, so that browsers can forget it", async () => {
@@ -427,6 +442,27 @@ describe("Passkey as second factor", () => {
 });
 
 describe("Ways in", () => {
+  test("GET /admin/users/:id/sign-in-methods: shows administrators how a user can sign in, over REST and gRPC", async () => {
+    const { user, put, delete: remove } = await passkeys.addUser();
+    const { get, headers } = await app.signInAdmin();
+    const path = `/admin/users/${user.id}/sign-in-methods`;
+    const none = { identities: 0, emailCode: false };
+    expect((await get(path)).body).toEqual({
+      ...{ hasPassword: true, passkeys: 1, secondFactorRequired: false },
+      ...none,
+    });
+    await put("/user/second-factor", { required: true });
+    await remove("/user/password");
+    const changed = { hasPassword: false, passkeys: 1, secondFactorRequired: true, ...none };
+    expect((await get(path)).body).toEqual(changed);
+    const { id } = user;
+    const admin = app.grpc(AdminService);
+    expect(await admin.getUserSignInMethods({ id }, { headers })).toMatchObject(changed);
+    expect(await get(`/admin/users/${randomUUID()}/sign-in-methods`)).toMatchObject(
+      refusal(404, "NOT_FOUND"),
+    );
+  });
+
   test("DELETE /user/password: works with a passkey, which then is the last way in", async () => {
     const { user, authenticator, passkey, delete: remove, get } = await passkeys.addUser();
     const other = await app.signIn(user);
